@@ -1,0 +1,5 @@
+"""The zkafka command."""
+
+
+def main() -> None:
+    """Run the command."""

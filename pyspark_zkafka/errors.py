@@ -1,0 +1,167 @@
+"""Every error that this package raises, as one tree.
+
+::
+
+    ZKafkaError
+    ├── OptionError              a bad, unknown or contradictory option, a bad schema
+    ├── ZooKeeperError           ZooKeeper does not answer, or refuses          (retriable)
+    │   ├── ChrootMissing        the ensemble answers, the chroot is not there
+    │   └── ZooKeeperRefused     authentication or an ACL stands in the way
+    ├── ClusterStateError        the cluster cannot serve what is asked
+    │   ├── UnknownTopic         no such topic or partition
+    │   ├── NoLeader             a partition is offline                         (retriable)
+    │   └── BrokersUnavailable   no broker answers in time                      (retriable)
+    ├── GroupError               the consumer group forbids it
+    │   └── PartitionOwned       a live member owns the partition
+    ├── DataLoss                 records in the range are gone
+    ├── DeliveryFailed           rows were not acknowledged
+    ├── CodecError               a znode's bytes are not what Kafka writes
+    └── LocalClusterError        the local test cluster cannot start or run
+
+Only an error's text survives the way from Python through Spark's JVM, so the text says it all:
+``[CONDITION] what happened; what was found; what to do``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+__all__ = [
+    "BrokersUnavailable",
+    "ChrootMissing",
+    "ClusterStateError",
+    "CodecError",
+    "DataLoss",
+    "DeliveryFailed",
+    "GroupError",
+    "LocalClusterError",
+    "NoLeader",
+    "OptionError",
+    "PartitionOwned",
+    "UnknownTopic",
+    "ZKafkaError",
+    "ZooKeeperError",
+    "ZooKeeperRefused",
+]
+
+_QUOTED_BYTES = 120
+
+
+class ZKafkaError(Exception):
+    """The base of all errors of this package; pickle-safe.
+
+    Parameters
+    ----------
+    condition : str
+        A stable name in capitals, e.g. ``NO_LEADER``, to search for and to test by.
+    message : str
+        What happened; what was found; what to do.
+    **parameters
+        The values that the message speaks of, for programs.
+    """
+
+    retriable: ClassVar[bool] = False
+
+    def __init__(self, condition: str, message: str, **parameters: Any) -> None:
+        super().__init__(f"[{condition}] {message}")
+        self.condition = condition
+        self.message = message
+        self.parameters = parameters
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.condition, self.message, self.parameters)
+
+
+def _rebuild(kind: type[ZKafkaError], condition: str, message: str, parameters: dict[str, Any]) -> ZKafkaError:
+    return kind(condition, message, **parameters)
+
+
+class OptionError(ZKafkaError):
+    """Options or a schema that cannot be obeyed; lists every problem at once."""
+
+
+class ZooKeeperError(ZKafkaError):
+    """ZooKeeper does not answer in time, or lost the connection."""
+
+    retriable = True
+
+
+class ChrootMissing(ZooKeeperError):
+    """The ensemble answers, but the chroot of `zookeeper.connect` is not there."""
+
+    retriable = False
+
+
+class ZooKeeperRefused(ZooKeeperError):
+    """ZooKeeper refuses: authentication failed, or an ACL forbids the operation."""
+
+    retriable = False
+
+
+class ClusterStateError(ZKafkaError):
+    """The cluster, as it is now, cannot serve what is asked."""
+
+
+class UnknownTopic(ClusterStateError):
+    """A topic or partition that is asked for does not exist."""
+
+
+class NoLeader(ClusterStateError):
+    """A partition has no leader: nobody can read or write it now."""
+
+    retriable = True
+
+
+class BrokersUnavailable(ClusterStateError):
+    """No broker answered in time, or the brokers refused the connection."""
+
+    retriable = True
+
+
+class GroupError(ZKafkaError):
+    """The consumer group forbids what is asked."""
+
+
+class PartitionOwned(GroupError):
+    """A live member of the group owns a partition whose offset was to be moved."""
+
+
+class DataLoss(ZKafkaError):
+    """Records of the planned range are no longer in the log."""
+
+
+class DeliveryFailed(ZKafkaError):
+    """The brokers did not acknowledge all rows of a task."""
+
+
+class LocalClusterError(ZKafkaError):
+    """The local cluster cannot be fetched, started or reached."""
+
+
+class CodecError(ZKafkaError):
+    """Bytes of a znode that are not what Kafka writes there.
+
+    Parameters
+    ----------
+    path : str
+        The znode's path.
+    data : bytes or None
+        What was found; the message quotes the first 120 bytes of it.
+    expected : str
+        What Kafka writes there.
+    """
+
+    def __init__(self, path: str, data: bytes | None, expected: str) -> None:
+        shown = "no data" if data is None else repr(data[:_QUOTED_BYTES])
+        more = "" if data is None or len(data) <= _QUOTED_BYTES else f"... ({len(data)} bytes)"
+        super().__init__(
+            "MALFORMED_ZNODE",
+            f"Znode {path} cannot be read: found {shown}{more}, expected {expected}; "
+            "correct or delete the znode, or ask who wrote it",
+            path=path,
+            data=data,
+            expected=expected,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CodecError, (self.parameters["path"], self.parameters["data"], self.parameters["expected"])

@@ -1,0 +1,141 @@
+"""The nouns of a Kafka cluster, as frozen values: ordered, hashable, pickle-safe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+__all__ = [
+    "Broker",
+    "ClusterSnapshot",
+    "Endpoint",
+    "OffsetRange",
+    "PartitionState",
+    "Topic",
+    "TopicPartition",
+]
+
+NO_LEADER = -1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """A partition of a topic; sorts by topic, then by number.
+
+    >>> str(TopicPartition("orders", 3))
+    'orders-3'
+    """
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Endpoint:
+    """Where a broker listens, for one of its listeners.
+
+    >>> str(Endpoint("PLAINTEXT", "PLAINTEXT", "kafka1", 9092))
+    'kafka1:9092'
+    >>> str(Endpoint("PLAINTEXT", "PLAINTEXT", "::1", 9092))
+    '[::1]:9092'
+    """
+
+    listener: str
+    security_protocol: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A live broker: its id, its endpoints in the order of its registration, and its rack if it has one."""
+
+    id: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic's replica assignment and identity.
+
+    `partitions` maps a partition to its replicas, the preferred leader first, ordered by partition number. `topic_id` is
+    Kafka's (22 characters of URL-safe base64; from 2.8 on), `czxid` the id of the transaction that created the topic's
+    znode: either changes when a topic is deleted and created again. None where unknown.
+    """
+
+    name: str
+    partitions: Mapping[int, tuple[int, ...]]
+    topic_id: str | None = None
+    czxid: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """Who leads a partition, and since which epoch; `leader` is -1 when the partition is offline."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """A cluster at one moment, read from ZooKeeper or from a broker's metadata.
+
+    `topics` holds the topics that were asked for and exist; `states` has an entry for each of their partitions that has a
+    state (a partition that is being created has none yet).
+    """
+
+    brokers: Mapping[int, Broker]
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    states: Mapping[TopicPartition, PartitionState] = field(default_factory=dict)
+    controller: int | None = None
+    cluster_id: str | None = None
+
+    def partitions(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic in numeric order; empty for a topic that is not in the snapshot."""
+        found = self.topics.get(topic)
+        return [] if found is None else [TopicPartition(topic, p) for p in sorted(found.partitions)]
+
+    def leader(self, partition: TopicPartition) -> Broker | None:
+        """The live broker that leads a partition, or None when the partition is offline."""
+        state = self.states.get(partition)
+        return None if state is None else self.brokers.get(state.leader)
+
+    def in_sync(self, partition: TopicPartition) -> list[Broker]:
+        """The live brokers in a partition's ISR, its leader first, then in the ISR's order."""
+        state = self.states.get(partition)
+        if state is None:
+            return []
+        ids = [state.leader, *(b for b in state.isr if b != state.leader)]
+        return [self.brokers[b] for b in ids if b in self.brokers]
+
+    def led(self, topic: str) -> list[int]:
+        """The numbers of a topic's partitions that have a live leader, in numeric order."""
+        return [tp.partition for tp in self.partitions(topic) if self.leader(tp) is not None]
+
+    def without_leader(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those of the given partitions that have no live leader, in the given order."""
+        return [tp for tp in partitions if self.leader(tp) is None]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """The records `[start, until)` of one partition."""
+
+    partition: TopicPartition
+    start: int
+    until: int
+
+    @property
+    def size(self) -> int:
+        """How many offsets lie in the range; 0 for an empty or inverted one."""
+        return max(0, self.until - self.start)

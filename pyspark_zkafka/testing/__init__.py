@@ -1,0 +1,1 @@
+"""Real ZooKeeper and brokers for tests (public)."""
