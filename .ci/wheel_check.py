@@ -1,0 +1,27 @@
+"""Shows, where only the wheel is installed, that Spark finds the source without a registration call."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pyspark_zkafka
+from pyspark.sql import SparkSession
+
+installed = Path(pyspark_zkafka.__file__).parent
+if "site-packages" not in installed.parts or not (installed / "py.typed").exists():
+    sys.exit(f"not the installed wheel, or without py.typed: {installed}")
+if importlib.util.find_spec("pytest") is not None:
+    sys.exit("the environment is not empty: it has pytest")
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+try:
+    spark.read.format("zkafka").load().count()
+except Exception as error:  # the class is Py4J's or Spark's, by version
+    text = str(error)
+    if "INVALID_OPTIONS" not in text or "give zookeeper.connect" not in text:
+        raise
+    print("found: zkafka answers", text.split("INVALID_OPTIONS] ")[1].splitlines()[0])
+else:
+    sys.exit("zkafka read something without options")
+finally:
+    spark.stop()

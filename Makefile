@@ -1,0 +1,39 @@
+# Two commands for a newcomer: make demo, make test. Both make what they need first.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+# Spark's workers run "python3" from the PATH unless they are told otherwise.
+export PYSPARK_PYTHON := $(abspath $(BIN)/python)
+export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
+
+.PHONY: demo test check docs format clean
+
+demo: $(READY)
+	$(BIN)/zkafka demo
+
+test: $(READY)
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+docs: $(READY)
+	$(BIN)/python docs/generate.py
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info spark-warehouse artifacts
+
+$(READY): setup.cfg pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[test,check,connect]'
+	touch $(READY)

@@ -1,0 +1,173 @@
+"""Plans a batch read on the driver: one look at the cluster, two requests for offsets, then pure planning."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pyspark_zkafka.clients.admin import KafkaAdmin
+from pyspark_zkafka.clients.cluster import ClusterSource, bootstrap_servers, open_cluster
+from pyspark_zkafka.errors import DataLoss, OptionError, ZKafkaError
+from pyspark_zkafka.options import ReadOptions
+from pyspark_zkafka.protocol.model import ClusterSnapshot, OffsetRange, TopicPartition
+from pyspark_zkafka.protocol.offsets import AtTimestamp, Position, Resolution, resolve
+from pyspark_zkafka.protocol.planning import (
+    Split,
+    SubscribePattern,
+    describe_offline,
+    divide,
+    make_splits,
+    spread_over_leaders,
+    subscribed_partitions,
+    wanted_topics,
+)
+from pyspark_zkafka.protocol.pushdown import Narrowing
+
+__all__ = ["BatchPlan", "plan_batch"]
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """What a batch reads: its splits in the order of Spark's tasks, and the cluster that they were planned from."""
+
+    splits: tuple[Split, ...]
+    snapshot: ClusterSnapshot
+    bootstrap_servers: str
+
+
+def plan_batch(
+    options: ReadOptions, narrowing: Narrowing | None = None, sleep: Callable[[float], None] = time.sleep
+) -> BatchPlan:
+    """The plan of a batch read. Blocks for a few round trips to ZooKeeper and the brokers.
+
+    Parameters
+    ----------
+    narrowing : Narrowing, optional
+        What the query's filters leave to read.
+
+    Raises
+    ------
+    ZKafkaError
+        The cluster cannot be reached; a topic or partition is unknown or has no leader; the options do not fit what is
+        there; an explicit or committed offset is outside the log and `failOnDataLoss` is set.
+    """
+    for name in options.ignored:
+        _log.warning("%s belongs to streaming: this batch read ignores it", name)
+    retry = _Retry(options.retries, options.retry_interval_ms / 1000, sleep)
+    with open_cluster(options.connection) as cluster:
+        snapshot = retry(lambda: _snapshot(options, cluster))
+        subscribed = _subscribed(options, snapshot)
+        partitions = [tp for tp in subscribed if narrowing is None or narrowing.admits(tp)]
+        servers = bootstrap_servers(options.connection, snapshot)
+        if not partitions:
+            return BatchPlan((), snapshot, servers)
+        with _admin(options, servers) as admin:
+            bounds = _Bounds(options, admin, cluster)
+            ranges = retry(lambda: _ranges(options, partitions, subscribed, bounds, narrowing))
+    pieces = divide(ranges, options.min_partitions, options.max_records)
+    splits = make_splits(pieces, snapshot, options.connection.client_rack, options.connection.listener)
+    return BatchPlan(tuple(spread_over_leaders(splits)), snapshot, servers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Retry:
+    """Calls again after a retriable error, `retries` times at the most."""
+
+    retries: int
+    interval_s: float
+    sleep: Callable[[float], None]
+
+    def __call__(self, call: Callable[[], T]) -> T:
+        for attempt in range(self.retries):
+            try:
+                return call()
+            except ZKafkaError as error:
+                if not error.retriable:
+                    raise
+                _log.warning("attempt %d of %d failed, trying again: %s", attempt + 1, self.retries + 1, error)
+                self.sleep(self.interval_s)
+        return call()
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """`OffsetBounds` from the brokers, and the group's offsets from ZooKeeper."""
+
+    options: ReadOptions
+    admin: KafkaAdmin
+    cluster: ClusterSource
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
+        return self.admin.list_offsets(wanted)
+
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
+
+        if not isinstance(self.cluster, ZooKeeperClient) or self.options.group is None:
+            raise OptionError("INVALID_OPTION", "startingOffsets=committed needs zookeeper.connect and group.id")
+        found = self.cluster.group_offsets(self.options.group, partitions)
+        return {tp: offset for tp, offset in found.items() if offset >= 0}
+
+
+def _admin(options: ReadOptions, servers: str) -> KafkaAdmin:
+    return KafkaAdmin(servers, options.connection.kafka, read_committed=options.connection.read_committed)
+
+
+def _snapshot(options: ReadOptions, cluster: ClusterSource) -> ClusterSnapshot:
+    if options.subscription is None:
+        raise OptionError("INVALID_OPTION", "give one of subscribe, subscribePattern and assign")
+    by_pattern = isinstance(options.subscription, SubscribePattern)
+    return cluster.snapshot(wanted_topics(options.subscription, cluster.topic_names() if by_pattern else ()))
+
+
+def _subscribed(options: ReadOptions, snapshot: ClusterSnapshot) -> list[TopicPartition]:
+    if options.subscription is None:
+        return []
+    partitions = subscribed_partitions(options.subscription, snapshot)
+    offline = snapshot.without_leader(partitions)
+    if not offline:
+        return partitions
+    error = describe_offline(offline, snapshot)
+    if not options.skip_offline:
+        raise error
+    _log.warning("left out, as offlinePartitions is skip: %s", error)
+    return [tp for tp in partitions if tp not in set(offline)]
+
+
+def _ranges(
+    options: ReadOptions,
+    partitions: Collection[TopicPartition],
+    subscribed: Collection[TopicPartition],
+    bounds: _Bounds,
+    narrowing: Narrowing | None,
+) -> list[OffsetRange]:
+    resolution = resolve(
+        partitions,
+        options.start,
+        options.end,
+        bounds,
+        reset=options.reset,
+        no_match=options.no_match,
+        subscribed=subscribed,
+    )
+    _report_outside(resolution, options.fail_on_data_loss)
+    if narrowing is None:
+        return list(resolution.ranges)
+    since = {} if narrowing.since_ms is None else dict.fromkeys(partitions, AtTimestamp(narrowing.since_ms))
+    first_since = bounds.list_offsets(since)
+    return [narrowing.cut(r, first_since) for r in resolution.ranges]
+
+
+def _report_outside(resolution: Resolution, fail: bool) -> None:
+    if not resolution.outside:
+        return
+    text = "; ".join(map(str, resolution.outside))
+    if fail:
+        raise DataLoss("OFFSET_OUT_OF_RANGE", f"{text}; correct the offsets, or set failOnDataLoss to false")
+    _log.warning("%s; reading what is there, as failOnDataLoss is false", text)

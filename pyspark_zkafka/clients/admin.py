@@ -1,0 +1,197 @@
+"""What the brokers say: metadata, offsets of the log, identities of topics."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaException,
+    TopicCollection,
+)
+from confluent_kafka import (
+    TopicPartition as KafkaTopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, from_exception
+from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
+
+__all__ = ["KafkaAdmin", "shared_properties"]
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_SHARED_PREFIXES = (
+    "security.",
+    "ssl.",
+    "sasl.",
+    "enable.sasl",
+    "enable.ssl",
+    "https.",
+    "socket.",
+    "client.id",
+    "client.dns",
+    "broker.",
+    "reconnect.",
+    "retry.",
+    "connections.",
+    "api.",
+    "allow.",
+    "metadata.",
+    "topic.metadata",
+    "message.max.bytes",
+    "receive.message.max.bytes",
+    "log",
+    "debug",
+)
+_NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+def shared_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the librdkafka properties that concern the connection: what an admin client needs of a consumer's."""
+    return {name: value for name, value in properties.items() if name.startswith(_SHARED_PREFIXES)}
+
+
+class KafkaAdmin:
+    """An AdminClient with typed answers; not pickle-safe, and to be used in the process that made it.
+
+    Parameters
+    ----------
+    bootstrap_servers : str
+        ``host:port[,host:port...]``
+    properties : mapping
+        librdkafka's; those that do not concern the connection are left out.
+    timeout_s : float
+        How long one request may take.
+    read_committed : bool
+        Whether the latest offset is the last stable one.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        properties: Mapping[str, Any],
+        *,
+        timeout_s: float = 30.0,
+        read_committed: bool = False,
+    ) -> None:
+        self._config = {**shared_properties(properties), "bootstrap.servers": bootstrap_servers}
+        self._servers = bootstrap_servers
+        self._timeout_s = timeout_s
+        self._isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
+        self._client: AdminClient | None = None
+
+    def __enter__(self) -> KafkaAdmin:
+        try:
+            self._client = AdminClient(self._config, logger=_log)
+        except KafkaException as error:
+            raise from_exception(error, "making an admin client") from error
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._client = None  # its destructor ends the threads
+
+    def topic_names(self) -> list[str]:
+        """The names of all topics, sorted; blocks for one request."""
+        return sorted(self._call("listing topics", lambda c: c.list_topics(timeout=self._timeout_s)).topics)
+
+    def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
+        """The same snapshot as ZooKeeper gives, from the brokers' metadata.
+
+        Parameters
+        ----------
+        topics : collection of str, optional
+            Topics to describe, all by default; those that do not exist are left out.
+
+        Notes
+        -----
+        Metadata tells no leader epoch (-1) and one endpoint a broker: that of the listener that was asked.
+        """
+        names = self.topic_names() if topics is None else sorted(topics)
+        cluster = self._wait("describing the cluster", self._admin().describe_cluster(request_timeout=self._timeout_s))
+        described = self._describe(names)
+        return ClusterSnapshot(
+            brokers={n.id: self._broker(n) for n in sorted(cluster.nodes, key=lambda n: n.id)},
+            topics={name: _topic(found) for name, found in described.items()},
+            states={TopicPartition(name, p.id): _state(p) for name, found in described.items() for p in found.partitions},
+            controller=cluster.controller.id if cluster.controller is not None else None,
+            cluster_id=cluster.cluster_id,
+        )
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str | None]:
+        """The ids of those of the topics that exist; None where the brokers are older than topic ids (2.8)."""
+        return {name: _topic_id(found) for name, found in self._describe(sorted(topics)).items()}
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
+        """The offset at each position, in one request to each leader; -1 where no record is at or after a timestamp."""
+        if not wanted:
+            return {}
+        specs = {KafkaTopicPartition(tp.topic, tp.partition): _offset_spec(p) for tp, p in wanted.items()}
+        futures = self._admin().list_offsets(specs, isolation_level=self._isolation, request_timeout=self._timeout_s)
+        return {
+            TopicPartition(tp.topic, tp.partition): self._wait(
+                f"listing the offsets of {tp.topic}-{tp.partition}", f
+            ).offset
+            for tp, f in futures.items()
+        }
+
+    def _admin(self) -> AdminClient:
+        if self._client is None:
+            raise RuntimeError("KafkaAdmin is used outside of its with block")
+        return self._client
+
+    def _call(self, doing: str, call: Callable[[AdminClient], T]) -> T:
+        try:
+            return call(self._admin())
+        except KafkaException as error:
+            raise from_exception(error, f"{doing} at {self._servers}") from error
+
+    def _wait(self, doing: str, future: Future[Any]) -> Any:
+        return self._call(doing, lambda _: future.result())
+
+    def _describe(self, names: Collection[str]) -> dict[str, Any]:
+        if not names:
+            return {}
+        futures = self._admin().describe_topics(TopicCollection(list(names)), request_timeout=self._timeout_s)
+        found = {name: self._described(name, future) for name, future in futures.items()}
+        return {name: description for name, description in found.items() if description is not None}
+
+    def _described(self, name: str, future: Future[Any]) -> Any:
+        try:
+            return future.result()
+        except KafkaException as error:
+            if error.args[0].code() in UNKNOWN_TOPIC_CODES:
+                return None
+            raise from_exception(error, f"describing topic {name} at {self._servers}") from error
+
+    def _broker(self, node: Any) -> Broker:
+        protocol = str(self._config.get("security.protocol", "PLAINTEXT")).upper()
+        return Broker(node.id, (Endpoint(protocol, protocol, node.host, node.port),), node.rack)
+
+
+def _offset_spec(position: Position) -> OffsetSpec:
+    if isinstance(position, AtTimestamp):
+        return OffsetSpec.for_timestamp(position.timestamp_ms)
+    return {EARLIEST: OffsetSpec.earliest, LATEST: OffsetSpec.latest}[position]()
+
+
+def _topic(found: Any) -> Topic:
+    partitions = {p.id: tuple(n.id for n in p.replicas) for p in sorted(found.partitions, key=lambda p: p.id)}
+    return Topic(found.name, partitions, _topic_id(found), None)
+
+
+def _topic_id(found: Any) -> str | None:
+    # confluent-kafka writes base64 with padding and the plain alphabet; Kafka writes it URL-safe without padding.
+    text = str(found.topic_id).rstrip("=").replace("+", "-").replace("/", "_")
+    return None if text == _NO_TOPIC_ID else text
+
+
+def _state(partition: Any) -> PartitionState:
+    leader = -1 if partition.leader is None else partition.leader.id
+    return PartitionState(leader, -1, tuple(n.id for n in partition.isr))

@@ -1,0 +1,61 @@
+"""librdkafka's errors, mapped to ours: here alone."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException
+
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeader, UnknownTopic, ZKafkaError
+
+__all__ = ["UNKNOWN_TOPIC_CODES", "from_exception", "from_kafka"]
+
+UNKNOWN_TOPIC_CODES = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_ID,
+    }
+)
+_NO_LEADER_CODES = frozenset({KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION})
+_UNREACHABLE_CODES = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+    }
+)
+_REFUSED_CODES = {
+    KafkaError._AUTHENTICATION: "check kafka.security.protocol and kafka.sasl.*",
+    KafkaError._SSL: "check kafka.ssl.* and the listener",
+    KafkaError.SASL_AUTHENTICATION_FAILED: "check the user and password in kafka.sasl.*",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "ask for the right to read, write or describe the topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "ask for the right to read the group",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "ask for IdempotentWrite, or set kafka.enable.idempotence to false",
+}
+
+
+def from_exception(error: KafkaException, doing: str) -> ZKafkaError:
+    """Our error for an exception of confluent-kafka; `doing` says what was tried, e.g. ``listing offsets``."""
+    return from_kafka(error.args[0], doing)
+
+
+def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
+    """Our error for one of librdkafka's, which stays in the text with its name."""
+    code, text = error.code(), f"{doing}: {error.name()} ({error.str()})"
+    if code in UNKNOWN_TOPIC_CODES:
+        return UnknownTopic("UNKNOWN_TOPIC", f"{text}; the topic or partition does not exist, or was deleted")
+    if code in _NO_LEADER_CODES:
+        return NoLeader("NO_LEADER", f"{text}; the partition has no leader now; start a broker of its ISR and try again")
+    if code in _UNREACHABLE_CODES:
+        return BrokersUnavailable(
+            "BROKERS_UNAVAILABLE",
+            f"{text}; no broker answered; check that the brokers run and that their listeners are reachable from here",
+        )
+    if code in _REFUSED_CODES:
+        return ClusterStateError("REFUSED_BY_BROKER", f"{text}; {_REFUSED_CODES[code]}")
+    return ClusterStateError("KAFKA_ERROR", f"{text}; see librdkafka's documentation of that error")

@@ -1,0 +1,409 @@
+"""Where a read starts and ends: the specifications that users give, and their resolution to offsets.
+
+Pure: facts about the log come through `OffsetBounds`, which `clients` implements.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from pyspark_zkafka.errors import ClusterStateError, OptionError
+from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "AtTimestamp",
+    "OffsetBounds",
+    "OffsetSpec",
+    "Outside",
+    "Position",
+    "ResetPolicy",
+    "Resolution",
+    "canonical_json",
+    "parse_assignment",
+    "parse_offsets",
+    "parse_timestamps",
+    "resolve",
+]
+
+EARLIEST: Literal[-2] = -2
+LATEST: Literal[-1] = -1
+
+ResetPolicy = Literal["earliest", "latest", "error"]
+Bound = Literal["starting", "ending"]
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimestamp:
+    """The first record whose timestamp is not before `timestamp_ms`."""
+
+    timestamp_ms: int
+
+
+Position = int | AtTimestamp
+"""An offset from 0 on, `EARLIEST`, `LATEST`, or the first record at a timestamp."""
+
+
+class OffsetBounds(Protocol):
+    """What a plan must ask the cluster about its logs."""
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
+        """The offset of each position: `EARLIEST`, `LATEST` or `AtTimestamp` (-1 where no record is that late)."""
+        ...
+
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The group's committed offsets; partitions without one are absent."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSpec:
+    """One end of a read, as the user gave it.
+
+    Parameters
+    ----------
+    option : str
+        The option that it came from, for messages.
+    everywhere : int, AtTimestamp, "committed" or None
+        What holds for each partition that is not named; None when every partition must be named.
+    by_topic, by_partition : mapping
+        The positions of named topics and partitions; a partition's own wins.
+    """
+
+    option: str
+    everywhere: Position | Literal["committed"] | None = None
+    by_topic: Mapping[str, Position] = field(default_factory=dict)
+    by_partition: Mapping[TopicPartition, Position] = field(default_factory=dict)
+
+    def of(self, partition: TopicPartition) -> Position | Literal["committed"] | None:
+        """The position that was given for a partition; None if it was not named."""
+        named = self.by_partition.get(partition, self.by_topic.get(partition.topic))
+        return self.everywhere if named is None else named
+
+    def unknown(self, partitions: Collection[TopicPartition]) -> list[str]:
+        """The topics and partitions that are named but not read, as text, sorted."""
+        topics = {tp.topic for tp in partitions}
+        extra = [str(tp) for tp in self.by_partition if tp not in partitions]
+        return sorted(extra + [t for t in self.by_topic if t not in topics])
+
+
+def parse_offsets(option: str, text: str, bound: Bound) -> OffsetSpec:
+    """An `OffsetSpec` from `startingOffsets` or `endingOffsets` of a batch read.
+
+    Parameters
+    ----------
+    option : str
+        The option's name, for messages.
+    text : str
+        ``earliest``, ``latest``, ``committed``, or JSON: ``{"topic": {"0": 23, "1": -2}, "other": "earliest"}`` with -2 for
+        earliest and -1 for latest.
+    bound : "starting" or "ending"
+        A batch cannot start at latest, nor end at earliest or at the committed offset.
+
+    Raises
+    ------
+    OptionError
+        With the right form beside the text received.
+
+    References
+    ----------
+    org.apache.spark.sql.kafka010.JsonUtils and KafkaSourceProvider, Spark 4.2; SPARK-58774 for the form by topic.
+    """
+    word = text.strip().lower()
+    if word in _WORDS:
+        return OffsetSpec(option, everywhere=_allowed(option, _WORDS[word], bound))
+    by_topic: dict[str, Position] = {}
+    by_partition: dict[TopicPartition, Position] = {}
+    for topic, given in _json_object(option, text, _OFFSETS_FORM).items():
+        if isinstance(given, str) and given.lower() in ("earliest", "latest"):
+            by_topic[topic] = _numeric(_allowed(option, _WORDS[given.lower()], bound))
+        else:
+            for partition, offset in _partitions(option, topic, given, _OFFSETS_FORM).items():
+                by_partition[partition] = _numeric(_allowed(option, offset, bound))
+    return OffsetSpec(option, by_topic=by_topic, by_partition=by_partition)
+
+
+def parse_timestamps(option: str, text: str) -> OffsetSpec:
+    """An `OffsetSpec` from JSON of milliseconds since the epoch: ``{"topic": {"0": 1000, "1": 1000}}``."""
+    by_partition: dict[TopicPartition, Position] = {}
+    for topic, given in _json_object(option, text, _TIMESTAMPS_FORM).items():
+        for partition, timestamp_ms in _partitions(option, topic, given, _TIMESTAMPS_FORM).items():
+            if timestamp_ms < 0:
+                raise _malformed(option, text, _TIMESTAMPS_FORM)
+            by_partition[partition] = AtTimestamp(timestamp_ms)
+    return OffsetSpec(option, by_partition=by_partition)
+
+
+def parse_assignment(option: str, text: str) -> tuple[TopicPartition, ...]:
+    """The partitions of ``{"topic": [0, 1]}``, sorted, each once."""
+    found: set[TopicPartition] = set()
+    for topic, numbers in _json_object(option, text, _ASSIGN_FORM).items():
+        if not isinstance(numbers, list) or not all(type(n) is int and n >= 0 for n in numbers):
+            raise _malformed(option, text, _ASSIGN_FORM)
+        found.update(TopicPartition(topic, n) for n in numbers)
+    if not found:
+        raise _malformed(option, text, _ASSIGN_FORM)
+    return tuple(sorted(found))
+
+
+def canonical_json(offsets: Mapping[TopicPartition, int]) -> str:
+    """Offsets as JSON with topics and partitions in order, without blanks: equal offsets are equal text.
+
+    >>> canonical_json({TopicPartition("b", 10): 7, TopicPartition("b", 2): 5, TopicPartition("a", 0): 1})
+    '{"a":{"0":1},"b":{"2":5,"10":7}}'
+    """
+    by_topic: dict[str, dict[str, int]] = {}
+    for tp in sorted(offsets):
+        by_topic.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
+    return json.dumps(by_topic, separators=(",", ":"), ensure_ascii=False)
+
+
+_OFFSETS_FORM = '{"topicA": {"0": 23, "1": -2}, "topicB": "earliest"}, with -2 for earliest and -1 for latest'
+_TIMESTAMPS_FORM = '{"topicA": {"0": 1700000000000, "1": 1700000000000}}, in milliseconds since the epoch'
+_ASSIGN_FORM = '{"topicA": [0, 1], "topicB": [2]}'
+_WORDS: dict[str, Position | Literal["committed"]] = {
+    "earliest": EARLIEST,
+    "latest": LATEST,
+    "committed": "committed",
+}
+_REFUSED: dict[tuple[Bound, object], str] = {
+    ("starting", LATEST): "a batch that starts at latest reads nothing; use earliest, committed or offsets",
+    ("ending", EARLIEST): "a batch that ends at earliest reads nothing; use latest or offsets",
+    ("ending", "committed"): "a batch cannot end at the committed offset; use latest or offsets",
+}
+
+
+def _allowed(option: str, position: Position | Literal["committed"], bound: Bound) -> Position | Literal["committed"]:
+    reason = _REFUSED.get((bound, position))
+    if reason is not None:
+        raise OptionError("INVALID_OPTION", f"{option} is {_word(position)}: {reason}")
+    if isinstance(position, int) and position < EARLIEST:
+        raise OptionError("INVALID_OPTION", f"{option} holds the offset {position}; use 0 or more, -1 or -2")
+    return position
+
+
+def _word(position: object) -> str:
+    return {"-2": "earliest (-2)", "-1": "latest (-1)"}.get(str(position), str(position))
+
+
+def _numeric(position: Position | Literal["committed"]) -> Position:
+    if position == "committed":
+        raise OptionError("INVALID_OPTION", "committed holds for all partitions; it cannot be given by topic")
+    return position
+
+
+def _json_object(option: str, text: str, form: str) -> dict[str, object]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        raise _malformed(option, text, form) from None
+    if not isinstance(found, dict) or not found:
+        raise _malformed(option, text, form)
+    return found
+
+
+def _partitions(option: str, topic: str, given: object, form: str) -> dict[TopicPartition, int]:
+    if not isinstance(given, dict) or not given:
+        raise _malformed(option, json.dumps({topic: given}), form)
+    if not all(p.isascii() and p.isdecimal() and type(n) is int for p, n in given.items()):
+        raise _malformed(option, json.dumps({topic: given}), form)
+    return {TopicPartition(topic, int(p)): n for p, n in given.items()}
+
+
+def _malformed(option: str, text: str, form: str) -> OptionError:
+    shown = text if len(text) <= 200 else text[:200] + "..."
+    return OptionError("INVALID_OPTION", f"{option} is {shown!r}; expected {form}")
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """An end of a read that lies outside the log `[earliest, latest]`."""
+
+    partition: TopicPartition
+    bound: Bound
+    offset: int
+    earliest: int
+    latest: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.partition}: {self.bound} offset {self.offset} is outside the log, "
+            f"which holds [{self.earliest}, {self.latest})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The ranges of a read, in the given order of partitions, and the ends that had to be moved into the log."""
+
+    ranges: tuple[OffsetRange, ...]
+    outside: tuple[Outside, ...] = ()
+
+
+def resolve(
+    partitions: Collection[TopicPartition],
+    start: OffsetSpec,
+    end: OffsetSpec,
+    bounds: OffsetBounds,
+    *,
+    reset: ResetPolicy | None = None,
+    no_match: Literal["error", "latest"] = "error",
+    subscribed: Collection[TopicPartition] | None = None,
+) -> Resolution:
+    """The offsets at which each partition starts and ends, from two requests to the cluster.
+
+    Parameters
+    ----------
+    reset : "earliest", "latest", "error" or None
+        Where a partition starts that has no committed offset (None means latest, as in Kafka), or that `start` does
+        not name (None means that each must be named, as in Spark's own source).
+    no_match : "error" or "latest"
+        What a start by timestamp does where no record is at or after it. An end by timestamp is then the log's end.
+    subscribed : collection, optional
+        What the specifications may and must name, if filters have left fewer `partitions` than were subscribed.
+
+    Returns
+    -------
+    Resolution
+        One range a partition, `start <= until`, both inside the log; an explicit or committed offset outside the log
+        is moved to its nearer end and reported in `outside`: what to do about it is the caller's policy.
+
+    Raises
+    ------
+    OptionError
+        A named partition is not read, a read one is not named, or a start lies after its end.
+    ClusterStateError
+        `reset` or `no_match` is "error" and a partition needs it.
+    """
+    named = partitions if subscribed is None else subscribed
+    _check_named(start, named, reset is not None)
+    _check_named(end, named, False)
+    starts = _start_positions(partitions, start, bounds, reset)
+    ends = {tp: _end_position(end, tp) for tp in partitions}
+    lows = bounds.list_offsets({tp: EARLIEST if _exact(p) else p for tp, p in starts.items()})
+    highs = bounds.list_offsets({tp: LATEST if _exact(p) else p for tp, p in ends.items()})
+    _check_matches(starts, lows, no_match)
+    return _ranges(partitions, starts, ends, lows, _with_log_ends(lows, highs, bounds))
+
+
+def _check_named(spec: OffsetSpec, partitions: Collection[TopicPartition], may_omit: bool) -> None:
+    unknown = spec.unknown(partitions)
+    missing = [] if may_omit else [str(tp) for tp in partitions if spec.of(tp) is None]
+    if unknown:
+        raise OptionError(
+            "OFFSETS_DO_NOT_MATCH",
+            f"{spec.option} names {_some(unknown)}, which this read does not contain; "
+            f"it contains {_some([str(tp) for tp in partitions])}; correct the topic names and partition numbers",
+        )
+    if missing:
+        raise OptionError(
+            "OFFSETS_DO_NOT_MATCH",
+            f"{spec.option} does not name {_some(missing)}; name every partition (or the whole topic), "
+            "or, for a start, set auto.offset.reset",
+        )
+
+
+def _some(names: Iterable[str], most: int = 10) -> str:
+    found = list(names)
+    return ", ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")
+
+
+def _exact(position: Position) -> bool:
+    return isinstance(position, int) and position >= 0
+
+
+def _start_positions(
+    partitions: Collection[TopicPartition], spec: OffsetSpec, bounds: OffsetBounds, reset: ResetPolicy | None
+) -> dict[TopicPartition, Position]:
+    given = {tp: spec.of(tp) for tp in partitions}
+    asked = [tp for tp, p in given.items() if p == "committed"]
+    committed = bounds.committed(asked) if asked else {}
+    missing = [tp for tp, p in given.items() if p is None or (p == "committed" and tp not in committed)]
+    fallback = _reset_position(missing, reset)
+    return {
+        tp: fallback if tp in set(missing) else committed[tp] if p == "committed" else _given(p) for tp, p in given.items()
+    }
+
+
+def _given(position: Position | Literal["committed"] | None) -> Position:
+    if position is None or position == "committed":
+        raise TypeError("positions without an offset are resolved before")
+    return position
+
+
+def _reset_position(missing: Collection[TopicPartition], reset: ResetPolicy | None) -> Position:
+    if missing and reset == "error":
+        raise ClusterStateError(
+            "NO_COMMITTED_OFFSET",
+            f"No offset is known for {_some(str(tp) for tp in missing)}, and auto.offset.reset is error; "
+            "commit one, name the partitions in startingOffsets, or set auto.offset.reset to earliest or latest",
+        )
+    return EARLIEST if reset == "earliest" else LATEST
+
+
+def _end_position(spec: OffsetSpec, partition: TopicPartition) -> Position:
+    return _given(spec.of(partition))
+
+
+def _check_matches(starts: Mapping[TopicPartition, Position], found: Mapping[TopicPartition, int], no_match: str) -> None:
+    unmatched = [tp for tp, p in starts.items() if isinstance(p, AtTimestamp) and found[tp] < 0]
+    if unmatched and no_match == "error":
+        raise ClusterStateError(
+            "NO_OFFSET_FOR_TIMESTAMP",
+            f"No record at or after the starting timestamp in {_some(str(tp) for tp in unmatched)}; "
+            "choose an earlier timestamp, or set startingOffsetsByTimestampStrategy to latest",
+        )
+
+
+def _with_log_ends(
+    lows: Mapping[TopicPartition, int], highs: Mapping[TopicPartition, int], bounds: OffsetBounds
+) -> dict[TopicPartition, int]:
+    """The ends, with the log's end where a timestamp was later than all records."""
+    later = [tp for tp, offset in highs.items() if offset < 0]
+    later += [tp for tp, offset in lows.items() if offset < 0 and tp not in set(later)]
+    return {**highs, **(bounds.list_offsets(dict.fromkeys(later, LATEST)) if later else {})}
+
+
+def _ranges(
+    partitions: Collection[TopicPartition],
+    starts: Mapping[TopicPartition, Position],
+    ends: Mapping[TopicPartition, Position],
+    lows: Mapping[TopicPartition, int],
+    highs: Mapping[TopicPartition, int],
+) -> Resolution:
+    ranges: list[OffsetRange] = []
+    outside: list[Outside] = []
+    for tp in partitions:
+        low = lows[tp] if lows[tp] >= 0 else highs[tp]
+        by_time = isinstance(ends[tp], AtTimestamp)  # then highs holds a record in the log, not the log's end
+        begin = _into_log(tp, "starting", starts[tp], low, low, None if by_time else highs[tp], outside)
+        until = _into_log(tp, "ending", ends[tp], highs[tp], low, highs[tp], outside)
+        if _exact(starts[tp]) and _exact(ends[tp]) and begin > until:
+            raise OptionError(
+                "START_AFTER_END",
+                f"{tp} starts at {starts[tp]} and ends at {ends[tp]}; give a start that is not after the end",
+            )
+        ranges.append(OffsetRange(tp, begin, max(begin, until)))
+    return Resolution(tuple(ranges), tuple(outside))
+
+
+def _into_log(
+    tp: TopicPartition,
+    bound: Bound,
+    asked: Position,
+    found: int,
+    low: int,
+    high: int | None,
+    outside: list[Outside],
+) -> int:
+    """An exact offset, moved into the log as far as its ends are known; anything else as it was found."""
+    if not isinstance(asked, int) or asked < 0:
+        return found
+    high = max(asked, low) if high is None else high
+    if asked > high or (asked < low and bound == "starting"):
+        outside.append(Outside(tp, bound, asked, low, high))
+    return min(max(asked, low), high)

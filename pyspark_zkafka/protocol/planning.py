@@ -1,0 +1,221 @@
+"""From a subscription, a cluster snapshot and offset ranges to the splits that Spark's tasks read."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+
+from pyspark_zkafka.errors import NoLeader, UnknownTopic
+from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, OffsetRange, TopicPartition
+
+__all__ = [
+    "Assign",
+    "Split",
+    "Subscribe",
+    "SubscribePattern",
+    "Subscription",
+    "describe_offline",
+    "divide",
+    "make_splits",
+    "spread_over_leaders",
+    "subscribed_partitions",
+    "wanted_topics",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """All partitions of named topics."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribePattern:
+    """All partitions of the topics whose whole name matches a regular expression."""
+
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Named partitions."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+Subscription = Subscribe | SubscribePattern | Assign
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """All that a task must know to read `[start, until)` of one partition without another look at ZooKeeper.
+
+    `endpoints` are ``host:port`` of the leader and the ISR, those in the client's rack first, else the leader first;
+    `leader_epoch` is -1, `topic_id` and `czxid` None where unknown.
+    """
+
+    partition: TopicPartition
+    start: int
+    until: int
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    endpoints: tuple[str, ...]
+    topic_id: str | None = None
+    czxid: int | None = None
+
+    @property
+    def size(self) -> int:
+        """How many offsets the split spans."""
+        return self.until - self.start
+
+
+def wanted_topics(subscription: Subscription, names: Iterable[str] = ()) -> list[str]:
+    """The topics to look up, sorted, each once; `names` are the cluster's topics and matter to a pattern only."""
+    if isinstance(subscription, Subscribe):
+        return sorted(set(subscription.topics))
+    if isinstance(subscription, Assign):
+        return sorted({tp.topic for tp in subscription.partitions})
+    pattern = re.compile(subscription.pattern)
+    return sorted(name for name in set(names) if pattern.fullmatch(name))
+
+
+def subscribed_partitions(subscription: Subscription, snapshot: ClusterSnapshot) -> list[TopicPartition]:
+    """The partitions to read, ordered by topic and number.
+
+    Raises
+    ------
+    UnknownTopic
+        A named topic or partition does not exist, with all of them in the text. A pattern that matches nothing is no
+        error: it gives an empty list.
+    """
+    topics = wanted_topics(subscription, snapshot.topics)
+    existing = [tp for topic in topics for tp in snapshot.partitions(topic)]
+    missing = [topic for topic in topics if topic not in snapshot.topics]
+    if isinstance(subscription, Assign):
+        missing += [str(tp) for tp in subscription.partitions if tp.topic in snapshot.topics and tp not in set(existing)]
+        existing = list(subscription.partitions)
+    if missing:
+        raise UnknownTopic(
+            "UNKNOWN_TOPIC",
+            f"The cluster has no {', '.join(missing)}; correct the subscription, or create the topic first",
+            missing=missing,
+        )
+    return existing
+
+
+def describe_offline(partitions: Collection[TopicPartition], snapshot: ClusterSnapshot) -> NoLeader:
+    """The error for partitions without a live leader; names each with its ISR."""
+    shown = "; ".join(f"{tp} (ISR {_isr(tp, snapshot)})" for tp in partitions)
+    return NoLeader(
+        "NO_LEADER",
+        f"No live leader for {shown}; start a broker of the ISR, or set offlinePartitions to skip to read the others",
+        partitions=list(partitions),
+    )
+
+
+def _isr(partition: TopicPartition, snapshot: ClusterSnapshot) -> str:
+    state = snapshot.states.get(partition)
+    return "unknown: being created" if state is None else ", ".join(map(str, state.isr)) or "empty"
+
+
+def divide(
+    ranges: Sequence[OffsetRange], min_partitions: int | None = None, max_records: int | None = None
+) -> list[OffsetRange]:
+    """The ranges without the empty ones, cut as Spark's own Kafka source cuts them.
+
+    Each range is first cut into parts of at most `max_records`. If that leaves fewer than `min_partitions`, the large
+    ranges are cut further, in proportion to their sizes; ranges that would stay whole take no part in the proportion, so
+    that `min_partitions` is approximate.
+
+    References
+    ----------
+    org.apache.spark.sql.kafka010.KafkaOffsetRangeCalculator, Spark 4.2.
+    """
+    full = [r for r in ranges if r.size > 0]
+    if max_records is not None:
+        full = [part for r in full for part in _cut(r, math.ceil(r.size / max_records))]
+    if min_partitions is None or min_partitions <= len(full):
+        return full
+    return _cut_in_proportion(full, min_partitions)
+
+
+def _cut_in_proportion(ranges: Sequence[OffsetRange], min_partitions: int) -> list[OffsetRange]:
+    total = sum(r.size for r in ranges)
+    whole = [r for r in ranges if _share(r.size, total, min_partitions) == 1]
+    rest_total = total - sum(r.size for r in whole)
+    rest_parts = max(min_partitions - len(whole), 1)
+    kept = set(whole)
+    parts = [[r] if r in kept else _cut(r, _share(r.size, rest_total, rest_parts)) for r in ranges]
+    return [part for cut in parts for part in cut]
+
+
+def _share(size: int, total: int, parts: int) -> int:
+    """How many of `parts` a range of `size` gets: rounded half up, as Java's Math.round, and at least 1."""
+    return max(math.floor(size / total * parts + 0.5), 1)
+
+
+def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
+    """A range in `parts` nearly equal parts, the later ones taking the remainders; empty parts are left out."""
+    cuts: list[OffsetRange] = []
+    start = whole.start
+    for part in range(parts):
+        until = start + (whole.until - start) // (parts - part)
+        cuts.append(replace(whole, start=start, until=until))
+        start = until
+    return [c for c in cuts if c.size > 0]
+
+
+def make_splits(
+    ranges: Iterable[OffsetRange], snapshot: ClusterSnapshot, client_rack: str | None, listener: Listener
+) -> list[Split]:
+    """A split for each range, in order, with the identity and the endpoints that a task needs."""
+    return [_split(r, snapshot, client_rack, listener) for r in ranges]
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Which of a broker's endpoints to use: the one named `name`, else the first with `security_protocol`."""
+
+    name: str | None = None
+    security_protocol: str = "PLAINTEXT"
+
+    def address(self, broker: Broker) -> str | None:
+        """The endpoint's ``host:port``; None if the broker has no such listener."""
+        for endpoint in broker.endpoints:
+            wanted = self.name.upper() if self.name else self.security_protocol.upper()
+            have = endpoint.listener if self.name else endpoint.security_protocol
+            if have.upper() == wanted:
+                return str(endpoint)
+        return None
+
+
+def _split(r: OffsetRange, snapshot: ClusterSnapshot, client_rack: str | None, listener: Listener) -> Split:
+    tp = r.partition
+    state, topic = snapshot.states[tp], snapshot.topics[tp.topic]
+    near = sorted(snapshot.in_sync(tp), key=lambda b: client_rack is not None and b.rack != client_rack)
+    addresses = (listener.address(b) for b in near)
+    return Split(
+        partition=tp,
+        start=r.start,
+        until=r.until,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        endpoints=tuple(a for a in addresses if a is not None),
+        topic_id=topic.topic_id,
+        czxid=topic.czxid,
+    )
+
+
+def spread_over_leaders(splits: Sequence[Split]) -> list[Split]:
+    """The same splits, so ordered that consecutive ones have different leaders as long as several are left."""
+    by_leader: dict[int, list[Split]] = {}
+    for split in splits:
+        by_leader.setdefault(split.leader, []).append(split)
+    longest_first = sorted(by_leader.values(), key=len, reverse=True)
+    return [split for turn in zip_longest(*longest_first) for split in turn if split is not None]

@@ -1,0 +1,112 @@
+"""What a query's filters let a plan leave out.
+
+Narrowing never decides whether a row matches (Spark evaluates every filter again); it only leaves out what cannot match.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Literal
+
+from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
+
+__all__ = ["Comparison", "Narrowing", "narrow"]
+
+Operator = Literal["=", "in", ">", ">=", "<", "<="]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A filter of the form `column operator value`, e.g. ``Comparison("partition", "in", (1, 2))``."""
+
+    column: str
+    operator: Operator
+    value: Any
+
+    def admits(self, candidate: Any) -> bool:
+        """Whether a value of the column passes; what cannot be compared passes, for Spark to judge."""
+        try:
+            return _compare(self.operator, candidate, self.value)
+        except TypeError:
+            return True
+
+
+def _compare(operator: Operator, candidate: Any, value: Any) -> bool:
+    if operator == "in":
+        return candidate in value
+    if operator == "=":
+        return bool(candidate == value)
+    if operator in (">", ">="):
+        return bool(candidate >= value if operator == ">=" else candidate > value)
+    return bool(candidate <= value if operator == "<=" else candidate < value)
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowing:
+    """What is left to read.
+
+    Parameters
+    ----------
+    comparisons : tuple of Comparison
+        On the columns topic and partition.
+    from_offset, until_offset : int or None
+        Offsets below and from which on nothing matches.
+    since_ms : int or None
+        Records older than this do not match. There is no counterpart for newer ones: timestamps that producers set need
+        not rise along the log, so that nothing follows for the records behind.
+    """
+
+    comparisons: tuple[Comparison, ...] = ()
+    from_offset: int | None = None
+    until_offset: int | None = None
+    since_ms: int | None = None
+
+    def admits(self, partition: TopicPartition) -> bool:
+        """Whether the partition can hold a matching record."""
+        columns = {"topic": partition.topic, "partition": partition.partition}
+        return all(c.admits(columns[c.column]) for c in self.comparisons)
+
+    def cut(self, whole: OffsetRange, first_since: Mapping[TopicPartition, int]) -> OffsetRange:
+        """The part of a range that can hold a matching record; `first_since` has the first offset not older, or -1."""
+        start = max(whole.start, self.from_offset or 0)
+        until = whole.until if self.until_offset is None else min(whole.until, self.until_offset)
+        first = first_since.get(whole.partition, 0)
+        start = until if first < 0 else max(start, first)
+        return OffsetRange(whole.partition, start, max(start, until))
+
+
+def narrow(comparisons: Iterable[Comparison]) -> Narrowing:
+    """What the given filters, all of which must hold, leave to read."""
+    by_column: dict[str, list[Comparison]] = {}
+    for comparison in comparisons:
+        by_column.setdefault(comparison.column, []).append(comparison)
+    offsets = [bounds for c in by_column.get("offset", []) if (bounds := _offset_bounds(c)) is not None]
+    times = [ms for c in by_column.get("timestamp", []) if (ms := _since_ms(c)) is not None]
+    return Narrowing(
+        comparisons=tuple(by_column.get("topic", []) + by_column.get("partition", [])),
+        from_offset=max((low for low, _ in offsets if low is not None), default=None),
+        until_offset=min((high for _, high in offsets if high is not None), default=None),
+        since_ms=max(times, default=None),
+    )
+
+
+def _offset_bounds(c: Comparison) -> tuple[int | None, int | None] | None:
+    """The half-open bounds that a comparison puts on offsets."""
+    values = c.value if c.operator == "in" else (c.value,)
+    if not values or not all(isinstance(v, int) for v in values):
+        return None
+    if c.operator in ("=", "in"):
+        return min(values), max(values) + 1
+    if c.operator in (">", ">="):
+        return c.value + (c.operator == ">"), None
+    return None, c.value + (c.operator == "<=")
+
+
+def _since_ms(c: Comparison) -> int | None:
+    if c.operator not in ("=", ">", ">=") or not isinstance(c.value, datetime):
+        return None
+    value = c.value if c.value.tzinfo is not None else c.value.replace(tzinfo=timezone.utc)
+    return max(0, math.floor(value.timestamp() * 1000))

@@ -1,0 +1,185 @@
+"""The columns of a frame to write: checked by type, turned into rows for a producer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_zkafka.errors import OptionError, UnknownTopic, ZKafkaError
+
+__all__ = ["OutgoingBatch", "check_columns", "outgoing", "slices_by_size"]
+
+
+def _is_text_or_bytes(kind: pa.DataType) -> bool:
+    return _is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_headers(kind: pa.DataType) -> bool:
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_struct(kind.value_type):
+        return False
+    fields = list(kind.value_type)
+    return [f.name for f in fields] == ["key", "value"] and _is_text(fields[0].type) and _is_text_or_bytes(fields[1].type)
+
+
+_EXPECTED = {
+    "value": ("string or binary", _is_text_or_bytes),
+    "key": ("string or binary", _is_text_or_bytes),
+    "topic": ("string", _is_text),
+    "partition": ("int", pa.types.is_int32),
+    "headers": ("array<struct<key:string,value:binary>>", _is_headers),
+    "timestamp": ("timestamp", lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None),
+}
+
+
+def check_columns(schema: pa.Schema, topic: str | None) -> None:
+    """Raise OptionError with all that is wrong with the columns of a frame to write; other columns are ignored.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+    topic : str or None
+        The option `topic`; without it there must be a column of that name.
+    """
+    types = {field.name: field.type for field in schema}
+    problems = [
+        f"column {name} must be {expected}, it is {types[name]}"
+        for name, (expected, fits) in _EXPECTED.items()
+        if name in types and not fits(types[name])
+    ]
+    if "value" not in types:
+        problems.append(f"there is no column value; there are {', '.join(types) or 'none'}")
+    if topic is None and "topic" not in types:
+        problems.append("there is neither the option topic nor a column topic")
+    if problems:
+        raise OptionError("INVALID_SCHEMA", "The frame cannot be written: " + "; ".join(problems))
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingBatch:
+    """The rows of one batch that go to one topic; all arrays are of one length, in the order of the frame.
+
+    `key` and `value` are binary, `partition` int32, `timestamp_ms` int64, `headers` a list of structs; all but `value` are
+    None where the frame has no such column.
+    """
+
+    topic: str
+    value: pa.Array
+    key: pa.Array | None
+    partition: pa.Array | None
+    timestamp_ms: pa.Array | None
+    headers: pa.Array | None
+
+    def rows(self, partitions: np.ndarray[Any, Any], start: int, stop: int) -> list[dict[str, Any]]:
+        """Rows `[start, stop)` as a producer takes them, sent to the given partitions."""
+        values = self.value[start:stop].to_pylist()
+        keys = [None] * len(values) if self.key is None else self.key[start:stop].to_pylist()
+        to = partitions[start:stop].tolist()
+        rows = [{"value": v, "key": k, "partition": p} for v, k, p in zip(values, keys, to, strict=True)]
+        self._add_timestamps(rows, start, stop)
+        self._add_headers(rows, start, stop)
+        return rows
+
+    def _add_timestamps(self, rows: list[dict[str, Any]], start: int, stop: int) -> None:
+        if self.timestamp_ms is None:
+            return
+        for row, timestamp_ms in zip(rows, self.timestamp_ms[start:stop].to_pylist(), strict=True):
+            if timestamp_ms is not None:
+                row["timestamp"] = timestamp_ms
+
+    def _add_headers(self, rows: list[dict[str, Any]], start: int, stop: int) -> None:
+        if self.headers is None:
+            return
+        for row, headers in zip(rows, self.headers[start:stop].to_pylist(), strict=True):
+            row["headers"] = [(h["key"], h["value"]) for h in headers or ()]
+
+
+def outgoing(batch: pa.RecordBatch, topic: str | None) -> Iterator[OutgoingBatch]:
+    """The batch's rows by topic, topics in order of first appearance.
+
+    Raises
+    ------
+    UnknownTopic
+        NULL_TOPIC: a row has no topic and there is no option; nothing of the batch has been sent then.
+    ZKafkaError
+        INVALID_TIMESTAMP, INVALID_HEADERS: a timestamp before 1970-01-01T00:00:00.001Z; a header without key.
+    """
+    whole = _columns(batch, topic or "")
+    if topic is not None or batch.num_rows == 0:
+        if topic is not None and batch.num_rows > 0:
+            yield whole
+        return
+    topics = _one_chunk(batch.column("topic"))
+    if topics.null_count:
+        row = pc.index(pc.is_null(topics), value=True).as_py()
+        raise UnknownTopic(
+            "NULL_TOPIC", f"The column topic is null in row {row} of a batch; fill it, or set the option topic"
+        )
+    for name in pc.unique(topics).to_pylist():
+        yield _rows_of(whole, name, pc.equal(topics, name))
+
+
+def _rows_of(whole: OutgoingBatch, topic: str, mask: pa.Array) -> OutgoingBatch:
+    columns = (whole.value, whole.key, whole.partition, whole.timestamp_ms, whole.headers)
+    return OutgoingBatch(topic, *(None if c is None else c.filter(mask) for c in columns))
+
+
+def _columns(batch: pa.RecordBatch, topic: str) -> OutgoingBatch:
+    found = {name: _one_chunk(batch.column(name)) for name in batch.schema.names if name in _EXPECTED}
+    return OutgoingBatch(
+        topic,
+        _as_bytes(found["value"]),
+        _as_bytes(found["key"]) if "key" in found else None,
+        found.get("partition"),
+        _milliseconds(found["timestamp"]) if "timestamp" in found else None,
+        _checked_headers(found["headers"]) if "headers" in found else None,
+    )
+
+
+def _one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _as_bytes(column: pa.Array) -> pa.Array:
+    return column.cast(pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary())
+
+
+def _milliseconds(column: pa.Array) -> pa.Array:
+    # Floor, as Java's Timestamp.getTime; a plain cast would refuse microseconds.
+    kind = pa.timestamp("ms", tz=column.type.tz)
+    milliseconds = pc.cast(pc.floor_temporal(column, unit="millisecond"), kind).cast(pa.int64())
+    if len(milliseconds) and (pc.min(milliseconds).as_py() or 1) < 1:
+        row = pc.index(pc.less(milliseconds, 1), value=True).as_py()
+        raise ZKafkaError(
+            "INVALID_TIMESTAMP",
+            f"The column timestamp is {column[row]} in row {row} of a batch; Kafka holds none before "
+            "1970-01-01T00:00:00.001Z; leave it null to let the producer set the time",
+        )
+    return milliseconds
+
+
+def _checked_headers(column: pa.Array) -> pa.Array:
+    keys = pc.struct_field(column.flatten(), "key")
+    if keys.null_count:
+        raise ZKafkaError("INVALID_HEADERS", "A header in the column headers has a null key; Kafka needs a key")
+    return column
+
+
+def slices_by_size(column: pa.Array, most_rows: int, most_bytes: int) -> Iterator[tuple[int, int, int]]:
+    """Slices `(start, stop, bytes)` that cover a binary column, each of at most so many rows and about so many bytes."""
+    lengths = pc.fill_null(pc.binary_length(column), 0)
+    ends = np.cumsum(lengths.to_numpy(zero_copy_only=False), dtype=np.int64)
+    start, before = 0, 0
+    while start < len(ends):
+        fitting = int(np.searchsorted(ends, before + most_bytes, side="right"))
+        stop = min(max(fitting, start + 1), start + most_rows, len(ends))
+        yield start, stop, int(ends[stop - 1]) - before
+        start, before = stop, int(ends[stop - 1])

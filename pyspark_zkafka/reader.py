@@ -1,0 +1,134 @@
+"""Spark's batch reader: plans on the driver, reads in the tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from pyspark_zkafka.options import ReadOptions
+from pyspark_zkafka.protocol.planning import Split
+from pyspark_zkafka.protocol.pushdown import Comparison, Narrowing, Operator, narrow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_zkafka.split_reader import Identity
+
+__all__ = ["PushdownReader", "SplitPartition", "ZKafkaReader"]
+
+
+class SplitPartition(InputPartition):
+    """Spark's input partition: one split, and the brokers to begin with. Pickle-safe."""
+
+    def __init__(self, split: Split, bootstrap_servers: str) -> None:
+        super().__init__(split)
+        self.split = split
+        self.bootstrap_servers = bootstrap_servers
+
+
+class ZKafkaReader(DataSourceReader):
+    """Reads a batch. Pickle-safe: it holds options and a schema, and opens what it needs inside each call.
+
+    Parameters
+    ----------
+    options : ReadOptions
+    schema : pyarrow.Schema
+        Exactly Spark's: the projection.
+    """
+
+    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+        self._narrowing: Narrowing | None = None
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The splits, in the order in which Spark runs them; empty for an empty plan. Blocks for a few round trips."""
+        from pyspark_zkafka.batch_plan import plan_batch
+
+        plan = plan_batch(self._options, self._narrowing)
+        return [SplitPartition(split, _servers(split, plan.bootstrap_servers)) for split in plan.splits]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of a split as Arrow batches, in offset order; nothing for the partition that Spark makes up."""
+        if not isinstance(partition, SplitPartition):
+            return iter(())
+        return self._read(partition)
+
+    def _read(self, partition: SplitPartition) -> Iterator[pa.RecordBatch]:
+        from pyspark_zkafka.clients.consumer import PartitionConsumer, consumer_properties
+        from pyspark_zkafka.split_reader import ReadPolicy, SplitReader, collector_paused
+
+        options = self._options
+        policy = ReadPolicy(options.fail_on_data_loss, options.poll_timeout_ms)
+        properties = consumer_properties(options.connection, partition.bootstrap_servers, options.client_group)
+        with PartitionConsumer(properties, partition.split.partition) as consumer, collector_paused():
+            reader = SplitReader(partition.split, consumer, policy, lambda: self._identity(partition))
+            yield from reader.batches(self._schema)
+
+    def _identity(self, partition: SplitPartition) -> Identity:
+        """What has become of the planned topic, by its id, or by its znode where the cluster has no ids."""
+        from pyspark_zkafka.clients.admin import KafkaAdmin
+
+        split, topic = partition.split, partition.split.partition.topic
+        if split.topic_id is not None:
+            with KafkaAdmin(partition.bootstrap_servers, self._options.connection.kafka) as admin:
+                found = admin.topic_ids([topic])
+            return _identity(topic in found, found.get(topic) in (None, split.topic_id))
+        if split.czxid is not None and self._options.connection.zookeeper is not None:
+            from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
+
+            with ZooKeeperClient(self._options.connection.zookeeper) as zookeeper:
+                czxid = zookeeper.czxid(topic)
+            return _identity(czxid is not None, czxid == split.czxid)
+        return "same"
+
+
+class PushdownReader(ZKafkaReader):
+    """The same with filters: a class of its own, since Spark refuses a reader that has pushFilters while that is off."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Narrow the plan; every filter is handed back, so that Spark still evaluates it on the rows."""
+        self._narrowing = narrow(c for c in map(_comparison, filters) if c is not None)
+        return filters
+
+
+def _servers(split: Split, bootstrap_servers: str) -> str:
+    """The split's own brokers first, then the rest, each once."""
+    return ",".join(dict.fromkeys([*split.endpoints, *bootstrap_servers.split(",")]))
+
+
+def _identity(exists: bool, same: bool) -> Identity:
+    return "deleted" if not exists else "same" if same else "created again"
+
+
+_OPERATORS: dict[type[Filter], Operator] = {
+    EqualTo: "=",
+    EqualNullSafe: "=",
+    In: "in",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+}
+_COLUMNS = ("topic", "partition", "offset", "timestamp")
+
+
+def _comparison(spark_filter: Any) -> Comparison | None:
+    operator = _OPERATORS.get(type(spark_filter))
+    if operator is None or len(spark_filter.attribute) != 1 or spark_filter.attribute[0] not in _COLUMNS:
+        return None
+    value = tuple(spark_filter.value) if operator == "in" else spark_filter.value
+    return Comparison(spark_filter.attribute[0], operator, value)

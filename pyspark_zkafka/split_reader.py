@@ -1,0 +1,222 @@
+"""Reads one split as Arrow batches and proves that nothing of it is missing."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from pyspark_zkafka.clients.consumer import PartitionConsumer, Poll
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DataLoss
+from pyspark_zkafka.protocol.planning import Split
+from pyspark_zkafka.protocol.records import build_batch
+
+__all__ = ["Identity", "ReadPolicy", "SplitReader", "collector_paused"]
+
+_log = logging.getLogger(__name__)
+
+_POLL_S = 0.05
+_FIRST_POLL_RECORDS = 256
+
+Identity = Literal["same", "deleted", "created again"]
+"""What has become of a topic since it was planned."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPolicy:
+    """How to read: how patient to be, what to do when records are gone, how large batches may grow."""
+
+    fail_on_data_loss: bool = True
+    poll_timeout_ms: int = 120_000
+    max_records: int = 10_000
+    max_bytes: int = 16 * 1024 * 1024
+
+
+class SplitReader:
+    """The records `[start, until)` of a split, in offset order.
+
+    Why a gap is no loss: the consumer asks for each next offset by number, and a broker answers OFFSET_OUT_OF_RANGE for one
+    that retention has removed; it goes on behind a gap only where the log has none to give (transaction markers, aborted
+    and compacted records). So loss shows as an offset out of range, a log that ends too early, or another topic of the same
+    name, and each of these is looked for.
+
+    Parameters
+    ----------
+    split : Split
+    consumer : PartitionConsumer
+        Open, for the split's partition.
+    identity : callable
+        Asks the cluster what has become of the topic. Called when the range is done, before the last word is said.
+    clock : callable
+        Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        consumer: PartitionConsumer,
+        policy: ReadPolicy,
+        identity: Callable[[], Identity],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._split = split
+        self._consumer = consumer
+        self._policy = policy
+        self._identity = identity
+        self._clock = clock
+        self._position = split.start
+        self._until = split.until
+        self._next_poll_records = _FIRST_POLL_RECORDS
+        self._deadline = 0.0
+        self._log_end: int | None = None
+        self._accepted: Identity = "same"
+
+    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Batches of the schema's columns, of at most `max_records` rows and about `max_bytes` of keys and values.
+
+        Raises
+        ------
+        DataLoss
+            Records of the range are gone, and `fail_on_data_loss` is set; else a warning is logged.
+        BrokersUnavailable
+            Nothing came for `poll_timeout_ms`.
+        """
+        self._consumer.seek(self._position)
+        self._postpone_deadline()
+        while self._position < self._until:
+            messages = self._gather()
+            if messages:
+                yield build_batch(messages, schema)
+                self._postpone_deadline()  # the time that Spark took is not the brokers'
+        self._check_identity()
+
+    def _gather(self) -> list[Any]:
+        """Messages for one batch; returns early, perhaps with none, when nothing is at hand."""
+        gathered: list[Any] = []
+        size = 0
+        while self._position < self._until and len(gathered) < self._policy.max_records and size < self._policy.max_bytes:
+            wanted = min(self._next_poll_records, self._policy.max_records - len(gathered), self._until - self._position)
+            poll = self._consumer.poll(wanted, _POLL_S)
+            messages = self._visible(poll.messages)
+            gathered += messages
+            size += self._measure(messages)
+            self._look_at_events(poll)
+            if not messages:
+                break
+        return gathered
+
+    def _visible(self, messages: list[Any]) -> list[Any]:
+        """The messages before the end of the range; moves the position past them."""
+        if not messages:
+            return messages
+        first, last = messages[0].offset(), messages[-1].offset()
+        if first < self._position or last - first < len(messages) - 1:
+            raise ClusterStateError(
+                "OFFSETS_OUT_OF_ORDER",
+                f"{self._split.partition}: got offsets {first} to {last} in {len(messages)} records where "
+                f"{self._position} was next; report this with the log of librdkafka (kafka.debug=fetch)",
+            )
+        self._position = min(last + 1, self._until)
+        self._log_end = None
+        self._postpone_deadline()
+        return messages if last < self._until else [m for m in messages if m.offset() < self._until]
+
+    def _measure(self, messages: Sequence[Any]) -> int:
+        """Bytes of the messages' values; sets how many to ask for next, so that large records do not fill memory."""
+        if not messages:
+            return 0
+        size = sum(map(len, messages))
+        fitting = self._policy.max_bytes // max(size // len(messages), 1)
+        self._next_poll_records = max(1, min(4 * self._next_poll_records, fitting, self._policy.max_records))
+        return size
+
+    def _look_at_events(self, poll: Poll) -> None:
+        if poll.out_of_range:
+            self._on_out_of_range()
+        elif poll.gone:
+            self._on_gone()
+        elif poll.end is not None:
+            self._on_log_end(poll.end)
+        elif not poll.messages and self._clock() > self._deadline:
+            self._on_timeout(poll.error)
+
+    def _on_out_of_range(self) -> None:
+        low, high = self._consumer.log_range(self._policy.poll_timeout_ms / 1000)
+        self._check_identity()
+        if self._position < low:
+            self._lose(min(low, self._until), f"the log now begins at {low}: retention or a delete removed the records")
+        elif self._position > high:
+            self._lose(self._until, f"the log now ends at {high}: it was truncated")
+        if self._position < self._until:
+            self._consumer.seek(self._position)
+
+    def _on_gone(self) -> None:
+        if self._check_identity() == "deleted":
+            self._position = self._until
+
+    def _on_log_end(self, end: int) -> None:
+        """All up to `end` has been seen; the log may still grow up to `until`, e.g. on a leader that was just elected."""
+        self._position = max(self._position, min(end, self._until))
+        if self._position >= self._until:
+            return
+        if self._check_identity() != "same":
+            self._lose(self._until, f"the log of the new topic ends at {end}")
+        self._log_end = end
+
+    def _on_timeout(self, error: str | None) -> None:
+        waited = f"{self._policy.poll_timeout_ms} ms"
+        if self._log_end is not None:
+            self._lose(self._until, f"the log has ended at {self._log_end} for {waited}: it was truncated")
+            return
+        raise BrokersUnavailable(
+            "BROKERS_UNAVAILABLE",
+            f"{self._split.partition}: nothing came from the brokers for {waited} at offset {self._position} "
+            f"(planned leader {self._split.leader}, ISR {list(self._split.isr)}, asked {', '.join(self._split.endpoints)}; "
+            f"last error: {error or 'none'}); check the brokers, or raise kafkaConsumer.pollTimeoutMs",
+        )
+
+    def _lose(self, resume: int, cause: str) -> None:
+        """Fail, or warn and go on at `resume`."""
+        text = (
+            f"{self._split.partition}: records [{self._position}, {resume}) of the range "
+            f"[{self._split.start}, {self._until}) are gone; {cause}"
+        )
+        if self._policy.fail_on_data_loss:
+            raise DataLoss("DATA_LOSS", f"{text}; set failOnDataLoss to false to go on without them")
+        _log.warning("%s; going on, as failOnDataLoss is false", text)
+        self._position = resume
+        self._postpone_deadline()
+
+    def _check_identity(self) -> Identity:
+        found = self._identity()
+        if found != "same" and found != self._accepted:
+            text = f"topic {self._split.partition.topic} was {found} after the read was planned"
+            if self._policy.fail_on_data_loss:
+                raise DataLoss("TOPIC_REPLACED", f"{text}; plan the read again, or set failOnDataLoss to false")
+            _log.warning("%s; going on, as failOnDataLoss is false: some records may be lost", text)
+            self._accepted = found
+        return found
+
+    def _postpone_deadline(self) -> None:
+        self._deadline = self._clock() + self._policy.poll_timeout_ms / 1000
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Without Python's cycle collector: it would look through every message again and again, and find nothing.
+
+    The largest single gain of the Python path; see docs/performance.md.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
