@@ -150,7 +150,7 @@ class _Given:
                 continue
             if option is None:
                 self.problems.append(f"unknown option {name}{_nearest(lower)}")
-            elif option.scopes != STREAM:
+            elif option.scopes != STREAM or self.scope == "write":
                 self.problems.append(f"{option.name} is an option of a {' or '.join(option.scopes)}, not of a {self.scope}")
 
     def has(self, name: str) -> bool:

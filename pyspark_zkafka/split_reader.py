@@ -78,7 +78,7 @@ class SplitReader:
         self._accepted: Identity = "same"
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Batches of the schema's columns, of at most `max_records` rows and about `max_bytes` of keys and values.
+        """Batches of the schema's columns, of at most `max_records` rows and about `max_bytes` of values.
 
         Raises
         ------
@@ -143,7 +143,7 @@ class SplitReader:
             self._on_gone()
         elif poll.end is not None:
             self._on_log_end(poll.end)
-        elif not poll.messages and self._clock() > self._deadline:
+        if not poll.messages and self._position < self._until and self._clock() > self._deadline:
             self._on_timeout(poll.error)
 
     def _on_out_of_range(self) -> None:

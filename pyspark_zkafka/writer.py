@@ -169,8 +169,13 @@ class _WriteTask:
         return partitions
 
     def _send(self, part: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> None:
-        for start, stop, size_bytes in slices_by_size(part.value, _SLICE_ROWS, _SLICE_BYTES):
-            self._producer.send(part.topic, part.rows(partitions, start, stop), size_bytes)
-        numbers, counts = np.unique(partitions, return_counts=True)
-        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
-            self._rows[part.topic, number] += count
+        """Send the rows of each partition together, in the order of the frame."""
+        by_partition = part.take(np.argsort(partitions, kind="stable"))
+        begin = 0
+        for partition, count in zip(*(a.tolist() for a in np.unique(partitions, return_counts=True)), strict=True):
+            values = by_partition.value[begin : begin + count]
+            for start, stop, size_bytes in slices_by_size(values, _SLICE_ROWS, _SLICE_BYTES):
+                rows = by_partition.rows(begin + start, begin + stop)
+                self._producer.send(part.topic, partition, rows, size_bytes, plain=part.plain)
+            self._rows[part.topic, partition] += count
+            begin += count

@@ -1,5 +1,52 @@
-"""The zkafka command."""
+"""The ``zkafka`` command: exit status 0, 1 (failed) or 2 (usage)."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from pyspark_zkafka._version import __version__
+from pyspark_zkafka.cli.cluster import app as cluster_app
+from pyspark_zkafka.errors import ZKafkaError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(name="zkafka", no_args_is_help=True, pretty_exceptions_show_locals=False, add_completion=False)
+app.add_typer(cluster_app, name="cluster")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"zkafka {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Kafka for Spark in Python, for clusters that ZooKeeper coordinates."""
+
+
+@app.command()
+def demo(
+    rows: Annotated[int, typer.Option(min=1, help="How many rows to write and read.")] = 1_000_000,
+    cores: Annotated[int, typer.Option(min=1, help="How many cores Spark may use.")] = 2,
+) -> None:
+    """Write, read, commit and lose a broker on a real cluster that is started for it."""
+    from pyspark_zkafka.cli.demo import run
+
+    run(rows, cores)
 
 
 def main() -> None:
-    """Run the command."""
+    """Run the command; an error of ours is one line on standard error and exit status 1."""
+    try:
+        app()
+    except ZKafkaError as error:
+        typer.echo(str(error), err=True)
+        sys.exit(1)

@@ -26,6 +26,8 @@ _DEFAULTS: dict[str, Any] = {
     "isolation.level": "read_uncommitted",
     # Java checks them; librdkafka would not.
     "check.crcs": True,
+    # A planned topic exists: what the brokers do not know for so long is gone (the reader makes sure of that).
+    "topic.metadata.propagation.max.ms": 3000,
     # Large fetches and a short pause between them: see docs/performance.md.
     "fetch.message.max.bytes": 8 * 1024 * 1024,
     "fetch.max.bytes": 64 * 1024 * 1024,
@@ -85,6 +87,7 @@ class PartitionConsumer:
         self._partition = partition
         self._consumer: Consumer | None = None
         self._last_error: str | None = None
+        self._gone = False
 
     def __enter__(self) -> PartitionConsumer:
         try:
@@ -112,12 +115,13 @@ class PartitionConsumer:
             For an error that waiting does not mend: refused, corrupt, unsupported.
         """
         found = self._handle().consume(max_messages, timeout_s)
-        if not any(map(Message.error, found)):
-            return Poll(found, error=self._last_error)
-        poll = Poll([m for m in found if m.error() is None])
-        for message in found:
-            if (error := message.error()) is not None:
-                self._take_event(error, message, poll)
+        poll = Poll(found, gone=self._gone)
+        self._gone = False
+        if any(map(Message.error, found)):
+            poll.messages = [m for m in found if m.error() is None]
+            for message in found:
+                if (error := message.error()) is not None:
+                    self._take_event(error, message, poll)
         poll.error = self._last_error
         return poll
 
@@ -137,6 +141,7 @@ class PartitionConsumer:
 
     def _note(self, error: KafkaError) -> None:
         self._last_error = f"{error.name()}: {error.str()}"
+        self._gone = self._gone or error.code() in UNKNOWN_TOPIC_CODES
 
     def _take_event(self, error: KafkaError, message: Message, poll: Poll) -> None:
         if error.code() == KafkaError._PARTITION_EOF:

@@ -89,16 +89,17 @@ class CountingProducer:
         """How many records the brokers have acknowledged so far."""
         return self._handed_over - self._failed - len(self._handle())
 
-    def send(self, topic: str, rows: Sequence[dict[str, Any]], size_bytes: int) -> None:
-        """Hand rows over, in order; blocks while too much is queued.
+    def send(self, topic: str, partition: int, rows: Sequence[dict[str, Any]], size_bytes: int, *, plain: bool) -> None:
+        """Hand rows over to one partition, in order; blocks while too much is queued.
 
         Parameters
         ----------
         rows : sequence of dict
-            ``value``, ``key``, ``partition`` and, if wanted, ``timestamp`` (ms) and ``headers``; value and key are bytes
-            or None.
+            ``value`` and ``key`` (bytes or None) and, unless they are plain, ``timestamp`` (ms) and ``headers``.
         size_bytes : int
             About how large they are together.
+        plain : bool
+            Whether all rows have key and value alone: the fast way.
 
         Raises
         ------
@@ -106,10 +107,10 @@ class CountingProducer:
             A record handed over before, or one of these, cannot be delivered.
         """
         self._make_room(len(rows), size_bytes)
-        if any("headers" in row for row in rows):
-            self._send_one_by_one(topic, rows)
+        if plain:
+            self._send_together(topic, partition, rows)
         else:
-            self._send_together(topic, rows)
+            self._send_one_by_one(topic, partition, rows)
         self._handle().poll(0)
         self._raise_failure()
 
@@ -170,20 +171,21 @@ class CountingProducer:
             self._handle().poll(0.01)
             self._raise_failure()
 
-    def _send_together(self, topic: str, rows: Sequence[dict[str, Any]]) -> None:
-        taken = self._handle().produce_batch(topic, list(rows), on_delivery=self._on_failure)
+    def _send_together(self, topic: str, partition: int, rows: Sequence[dict[str, Any]]) -> None:
+        # Of a row, produce_batch heeds key and value alone: a partition or timestamp there is ignored without a word.
+        taken = self._handle().produce_batch(topic, list(rows), partition=partition, on_delivery=self._on_failure)
         self._handed_over += taken
         if taken < len(rows):
             refused = next(row for row in rows if "_error" in row)
-            self._note_failure(f"{topic}-{refused['partition']}", str(refused["_error"]))
+            self._note_failure(f"{topic}-{partition}", str(refused["_error"]))
 
-    def _send_one_by_one(self, topic: str, rows: Sequence[dict[str, Any]]) -> None:
+    def _send_one_by_one(self, topic: str, partition: int, rows: Sequence[dict[str, Any]]) -> None:
         producer = self._handle()
         for row in rows:
             try:
-                producer.produce(topic, on_delivery=self._on_failure, **row)
+                producer.produce(topic, partition=partition, on_delivery=self._on_failure, **row)
             except (KafkaException, BufferError) as error:
-                self._note_failure(f"{topic}-{row['partition']}", str(error))
+                self._note_failure(f"{topic}-{partition}", str(error))
                 return
             self._handed_over += 1
 

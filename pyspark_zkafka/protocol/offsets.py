@@ -86,8 +86,8 @@ class OffsetSpec:
 
     def unknown(self, partitions: Collection[TopicPartition]) -> list[str]:
         """The topics and partitions that are named but not read, as text, sorted."""
-        topics = {tp.topic for tp in partitions}
-        extra = [str(tp) for tp in self.by_partition if tp not in partitions]
+        known, topics = set(partitions), {tp.topic for tp in partitions}
+        extra = [str(tp) for tp in self.by_partition if tp not in known]
         return sorted(extra + [t for t in self.by_topic if t not in topics])
 
 
@@ -132,7 +132,7 @@ def parse_timestamps(option: str, text: str) -> OffsetSpec:
     by_partition: dict[TopicPartition, Position] = {}
     for topic, given in _json_object(option, text, _TIMESTAMPS_FORM).items():
         for partition, timestamp_ms in _partitions(option, topic, given, _TIMESTAMPS_FORM).items():
-            if timestamp_ms < 0:
+            if not 0 <= timestamp_ms < 2**63:
                 raise _malformed(option, text, _TIMESTAMPS_FORM)
             by_partition[partition] = AtTimestamp(timestamp_ms)
     return OffsetSpec(option, by_partition=by_partition)
@@ -254,7 +254,7 @@ def resolve(
     no_match: Literal["error", "latest"] = "error",
     subscribed: Collection[TopicPartition] | None = None,
 ) -> Resolution:
-    """The offsets at which each partition starts and ends, from two requests to the cluster.
+    """The offsets at which each partition starts and ends, from two requests to the cluster (three if it must be).
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ def resolve(
     lows = bounds.list_offsets({tp: EARLIEST if _exact(p) else p for tp, p in starts.items()})
     highs = bounds.list_offsets({tp: LATEST if _exact(p) else p for tp, p in ends.items()})
     _check_matches(starts, lows, no_match)
-    return _ranges(partitions, starts, ends, lows, _with_log_ends(lows, highs, bounds))
+    return _ranges(partitions, starts, ends, lows, highs, _log_ends(starts, ends, lows, highs, bounds))
 
 
 def _check_named(spec: OffsetSpec, partitions: Collection[TopicPartition], may_omit: bool) -> None:
@@ -322,11 +322,9 @@ def _start_positions(
     given = {tp: spec.of(tp) for tp in partitions}
     asked = [tp for tp, p in given.items() if p == "committed"]
     committed = bounds.committed(asked) if asked else {}
-    missing = [tp for tp, p in given.items() if p is None or (p == "committed" and tp not in committed)]
-    fallback = _reset_position(missing, reset)
-    return {
-        tp: fallback if tp in set(missing) else committed[tp] if p == "committed" else _given(p) for tp, p in given.items()
-    }
+    missing = {tp for tp, p in given.items() if p is None or (p == "committed" and tp not in committed)}
+    fallback = _reset_position(sorted(missing), reset)
+    return {tp: fallback if tp in missing else committed[tp] if p == "committed" else _given(p) for tp, p in given.items()}
 
 
 def _given(position: Position | Literal["committed"] | None) -> Position:
@@ -359,13 +357,20 @@ def _check_matches(starts: Mapping[TopicPartition, Position], found: Mapping[Top
         )
 
 
-def _with_log_ends(
-    lows: Mapping[TopicPartition, int], highs: Mapping[TopicPartition, int], bounds: OffsetBounds
+def _log_ends(
+    starts: Mapping[TopicPartition, Position],
+    ends: Mapping[TopicPartition, Position],
+    lows: Mapping[TopicPartition, int],
+    highs: Mapping[TopicPartition, int],
+    bounds: OffsetBounds,
 ) -> dict[TopicPartition, int]:
-    """The ends, with the log's end where a timestamp was later than all records."""
-    later = [tp for tp, offset in highs.items() if offset < 0]
-    later += [tp for tp, offset in lows.items() if offset < 0 and tp not in set(later)]
+    """The log's end, or where an end by timestamp is in the log and the start before it, that end: no need to ask again."""
+    later = [tp for tp, p in ends.items() if isinstance(p, AtTimestamp) and _is_open(starts[tp], lows[tp], highs[tp])]
     return {**highs, **(bounds.list_offsets(dict.fromkeys(later, LATEST)) if later else {})}
+
+
+def _is_open(start: Position, low: int, high: int) -> bool:
+    return high < 0 or (isinstance(start, int) and start >= 0 and not low <= start <= high)
 
 
 def _ranges(
@@ -374,36 +379,32 @@ def _ranges(
     ends: Mapping[TopicPartition, Position],
     lows: Mapping[TopicPartition, int],
     highs: Mapping[TopicPartition, int],
+    log_ends: Mapping[TopicPartition, int],
 ) -> Resolution:
     ranges: list[OffsetRange] = []
     outside: list[Outside] = []
     for tp in partitions:
-        low = lows[tp] if lows[tp] >= 0 else highs[tp]
-        by_time = isinstance(ends[tp], AtTimestamp)  # then highs holds a record in the log, not the log's end
-        begin = _into_log(tp, "starting", starts[tp], low, low, None if by_time else highs[tp], outside)
-        until = _into_log(tp, "ending", ends[tp], highs[tp], low, highs[tp], outside)
-        if _exact(starts[tp]) and _exact(ends[tp]) and begin > until:
-            raise OptionError(
-                "START_AFTER_END",
-                f"{tp} starts at {starts[tp]} and ends at {ends[tp]}; give a start that is not after the end",
-            )
+        _check_order(tp, starts[tp], ends[tp])
+        low, high = (found if found >= 0 else log_ends[tp] for found in (lows[tp], highs[tp]))
+        begin = _into_log(tp, "starting", starts[tp], low, low, log_ends[tp], outside)
+        until = _into_log(tp, "ending", ends[tp], high, low, log_ends[tp], outside)
         ranges.append(OffsetRange(tp, begin, max(begin, until)))
     return Resolution(tuple(ranges), tuple(outside))
 
 
+def _check_order(tp: TopicPartition, start: Position, end: Position) -> None:
+    if isinstance(start, int) and isinstance(end, int) and 0 <= end < start:
+        raise OptionError(
+            "START_AFTER_END", f"{tp} starts at {start} and ends at {end}; give a start that is not after the end"
+        )
+
+
 def _into_log(
-    tp: TopicPartition,
-    bound: Bound,
-    asked: Position,
-    found: int,
-    low: int,
-    high: int | None,
-    outside: list[Outside],
+    tp: TopicPartition, bound: Bound, asked: Position, found: int, low: int, high: int, outside: list[Outside]
 ) -> int:
-    """An exact offset, moved into the log as far as its ends are known; anything else as it was found."""
+    """An exact offset, moved into the log `[low, high]`; anything else as it was found."""
     if not isinstance(asked, int) or asked < 0:
         return found
-    high = max(asked, low) if high is None else high
     if asked > high or (asked < low and bound == "starting"):
         outside.append(Outside(tp, bound, asked, low, high))
     return min(max(asked, low), high)

@@ -13,6 +13,7 @@ from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, OffsetRange, 
 
 __all__ = [
     "Assign",
+    "Listener",
     "Split",
     "Subscribe",
     "SubscribePattern",
@@ -97,12 +98,12 @@ def subscribed_partitions(subscription: Subscription, snapshot: ClusterSnapshot)
     existing = [tp for topic in topics for tp in snapshot.partitions(topic)]
     missing = [topic for topic in topics if topic not in snapshot.topics]
     if isinstance(subscription, Assign):
-        missing += [str(tp) for tp in subscription.partitions if tp.topic in snapshot.topics and tp not in set(existing)]
-        existing = list(subscription.partitions)
+        known, existing = set(existing), sorted(set(subscription.partitions))
+        missing += [str(tp) for tp in existing if tp.topic in snapshot.topics and tp not in known]
     if missing:
         raise UnknownTopic(
             "UNKNOWN_TOPIC",
-            f"The cluster has no {', '.join(missing)}; correct the subscription, or create the topic first",
+            f"There is no topic or partition {', '.join(missing)}; correct the subscription, or create it first",
             missing=missing,
         )
     return existing
@@ -138,7 +139,7 @@ def divide(
     """
     full = [r for r in ranges if r.size > 0]
     if max_records is not None:
-        full = [part for r in full for part in _cut(r, math.ceil(r.size / max_records))]
+        full = [part for r in full for part in _cut(r, -(-r.size // max_records))]
     if min_partitions is None or min_partitions <= len(full):
         return full
     return _cut_in_proportion(full, min_partitions)

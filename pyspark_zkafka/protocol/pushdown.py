@@ -5,10 +5,9 @@ Narrowing never decides whether a row matches (Spark evaluates every filter agai
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
 
 from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
@@ -16,6 +15,8 @@ from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
 __all__ = ["Comparison", "Narrowing", "narrow"]
 
 Operator = Literal["=", "in", ">", ">=", "<", "<="]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +29,10 @@ class Comparison:
 
     def admits(self, candidate: Any) -> bool:
         """Whether a value of the column passes; what cannot be compared passes, for Spark to judge."""
-        try:
-            return _compare(self.operator, candidate, self.value)
-        except TypeError:
+        values = self.value if self.operator == "in" else (self.value,)
+        if not all(isinstance(value, type(candidate)) for value in values):
             return True
+        return _compare(self.operator, candidate, self.value)
 
 
 def _compare(operator: Operator, candidate: Any, value: Any) -> bool:
@@ -109,4 +110,6 @@ def _since_ms(c: Comparison) -> int | None:
     if c.operator not in ("=", ">", ">=") or not isinstance(c.value, datetime):
         return None
     value = c.value if c.value.tzinfo is not None else c.value.replace(tzinfo=timezone.utc)
-    return max(0, math.floor(value.timestamp() * 1000))
+    since_ms = (value - _EPOCH) // timedelta(milliseconds=1)
+    # Records without a timestamp show as -1, so that a bound before the epoch leaves nothing out.
+    return since_ms if since_ms >= 0 else None

@@ -187,13 +187,18 @@ def _timestamp(messages: Sequence[Message], kind: pa.DataType) -> pa.Array:
     found = _timestamps(messages)
     # Where the log has no timestamps (message format 0) librdkafka says 0, Java and so Spark's own source -1.
     milliseconds = np.where(found[:, 0] == 0, -1, found[:, 1])
-    if np.abs(milliseconds).max() > _MAX_TIMESTAMP_MS:
+    if _beyond_spark(milliseconds).any():
         raise _malformed_timestamp(messages, milliseconds)
     return pc.cast(pa.array(milliseconds * 1000), kind)
 
 
+def _beyond_spark(milliseconds: Any) -> Any:
+    # Not by the absolute value: the least int64 has none.
+    return (milliseconds > _MAX_TIMESTAMP_MS) | (milliseconds < -_MAX_TIMESTAMP_MS)
+
+
 def _malformed_timestamp(messages: Sequence[Message], milliseconds: Any) -> ZKafkaError:
-    index = int(np.argmax(np.abs(milliseconds) > _MAX_TIMESTAMP_MS))
+    index = int(np.argmax(_beyond_spark(milliseconds)))
     return ZKafkaError(
         "MALFORMED_TIMESTAMP",
         f"The timestamp of {_where(messages[index])} is {milliseconds[index]} ms, beyond what Spark can hold; "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -78,12 +79,21 @@ class OutgoingBatch:
     timestamp_ms: pa.Array | None
     headers: pa.Array | None
 
-    def rows(self, partitions: np.ndarray[Any, Any], start: int, stop: int) -> list[dict[str, Any]]:
-        """Rows `[start, stop)` as a producer takes them, sent to the given partitions."""
+    @property
+    def plain(self) -> bool:
+        """Whether rows have nothing but key and value."""
+        return self.timestamp_ms is None and self.headers is None
+
+    def take(self, order: npt.NDArray[np.int64]) -> OutgoingBatch:
+        """The rows at the given positions, in that order."""
+        columns = (self.value, self.key, self.partition, self.timestamp_ms, self.headers)
+        return OutgoingBatch(self.topic, *(None if c is None else c.take(pa.array(order)) for c in columns))
+
+    def rows(self, start: int, stop: int) -> list[dict[str, Any]]:
+        """Rows `[start, stop)` as a producer takes them: ``value``, ``key``, and ``timestamp`` and ``headers`` if there."""
         values = self.value[start:stop].to_pylist()
         keys = [None] * len(values) if self.key is None else self.key[start:stop].to_pylist()
-        to = partitions[start:stop].tolist()
-        rows = [{"value": v, "key": k, "partition": p} for v, k, p in zip(values, keys, to, strict=True)]
+        rows = [{"value": v, "key": k} for v, k in zip(values, keys, strict=True)]
         self._add_timestamps(rows, start, stop)
         self._add_headers(rows, start, stop)
         return rows
@@ -149,15 +159,16 @@ def _one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _as_bytes(column: pa.Array) -> pa.Array:
-    return column.cast(pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary())
+    large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
+    return column.cast(pa.large_binary() if large else pa.binary())
 
 
 def _milliseconds(column: pa.Array) -> pa.Array:
     # Floor, as Java's Timestamp.getTime; a plain cast would refuse microseconds.
     kind = pa.timestamp("ms", tz=column.type.tz)
     milliseconds = pc.cast(pc.floor_temporal(column, unit="millisecond"), kind).cast(pa.int64())
-    if len(milliseconds) and (pc.min(milliseconds).as_py() or 1) < 1:
-        row = pc.index(pc.less(milliseconds, 1), value=True).as_py()
+    row = pc.index(pc.less(milliseconds, 1), value=True).as_py()
+    if row >= 0:
         raise ZKafkaError(
             "INVALID_TIMESTAMP",
             f"The column timestamp is {column[row]} in row {row} of a batch; Kafka holds none before "

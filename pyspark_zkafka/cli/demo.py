@@ -1,0 +1,267 @@
+"""The demo: what the package does, shown on real servers, step by step."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from pyspark_zkafka.batch_plan import BatchPlan, plan_batch
+from pyspark_zkafka.clients.admin import KafkaAdmin
+from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.options import parse_connection, parse_read
+from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.protocol.offsets import LATEST, canonical_json
+from pyspark_zkafka.protocol.partitioners import Router
+from pyspark_zkafka.testing import LocalCluster
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["run"]
+
+TOPIC, TOTALS, GROUP = "orders", "totals", "billing"
+PARTITIONS, REPLICATION = 8, 2
+T = TypeVar("T")
+
+
+def run(rows: int, cores: int) -> None:
+    """Run all steps; leaves nothing running. Blocks for about a minute once the jars are cached."""
+    console = Console()
+    begin = time.monotonic()
+    with _step(console, "Start ZooKeeper and three brokers", "LocalCluster(brokers=3)"):
+        cluster = LocalCluster(brokers=3).start()
+    try:
+        with _spark(console, cores) as spark:
+            _Demo(console, cluster, spark, rows).run()
+    finally:
+        with _step(console, "Stop everything", "LocalCluster.close()"):
+            cluster.close()
+    console.print(f"[bold green]Done[/] in {time.monotonic() - begin:.0f} s; nothing is left running.")
+
+
+@contextmanager
+def _step(console: Console, title: str, call: str) -> Iterator[None]:
+    console.print(Panel(f"[cyan]{call}[/]", title=f"[bold]{title}[/]", title_align="left", border_style="blue"))
+    begin = time.monotonic()
+    with console.status(f"{title} ..."):
+        yield
+    console.print(f"[dim]{time.monotonic() - begin:.1f} s[/]\n")
+
+
+@contextmanager
+def _spark(console: Console, cores: int) -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    with _step(console, "Start Spark", f'SparkSession.builder.master("local[{cores}]").getOrCreate()'):
+        builder = SparkSession.builder.master(f"local[{cores}]").appName("zkafka demo")
+        builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
+        session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@dataclass(frozen=True)
+class _Demo:
+    console: Console
+    cluster: LocalCluster
+    spark: SparkSession
+    rows: int
+
+    def run(self) -> None:
+        self._create_topics()
+        self._write()
+        self._show_plan()
+        self._read()
+        self._commit()
+        self._stop_broker()
+
+    @property
+    def _options(self) -> dict[str, str]:
+        return {"zookeeper.connect": self.cluster.zookeeper_connect}
+
+    def _create_topics(self) -> None:
+        call = f'create_topic("{TOPIC}", partitions={PARTITIONS}, replication={REPLICATION})'
+        with _step(self.console, "Create a topic", call):
+            self.cluster.create_topic(TOPIC, partitions=PARTITIONS, replication=REPLICATION)
+            self.cluster.create_topic(TOTALS, partitions=1, replication=REPLICATION)
+        self.console.print(_brokers_table(self._snapshot()))
+
+    def _write(self) -> None:
+        from pyspark.sql import functions as F  # noqa: N812  # PySpark's own custom
+
+        frame = self.spark.range(self.rows).select(
+            F.concat(F.lit("customer-"), (F.col("id") % 50_000).cast("string")).alias("key"),
+            F.to_json(F.struct(F.col("id"), (F.col("id") % 997).alias("amount"))).alias("value"),
+        )
+        call = f'frame.write.format("zkafka").option("topic", "{TOPIC}").mode("append").save()'
+        with _step(self.console, f"Write {self.rows:,} rows from a DataFrame", call):
+            writer = frame.write.format("zkafka").options(**self._options).option("topic", TOPIC).mode("append")
+            seconds = self._with_bar("records in Kafka", self.rows, writer.save, self._records)
+        self.console.print(f"{self.rows / seconds:,.0f} rows/s, each acknowledged by all in-sync replicas")
+
+    def _show_plan(self) -> None:
+        call = f'plan_batch(parse_read({{"zookeeper.connect": ..., "subscribe": "{TOPIC}"}}))'
+        with _step(self.console, "Plan a read from ZooKeeper's leaders and ISRs", call):
+            plan = self._plan()
+        self.console.print(_plan_table(plan))
+
+    def _read(self) -> None:
+        call = f'spark.read.format("zkafka").option("subscribe", "{TOPIC}").load()'
+        with _step(self.console, "Read it back, and prove it", call):
+            read, misplaced, seconds = self._count()
+        _prove(self.console, f"{read:,} records read, {self.rows:,} written", read == self.rows)
+        _prove(self.console, f"{misplaced} records outside of the partition that murmur2 gives their key", misplaced == 0)
+        self.console.print(f"{read / seconds:,.0f} rows/s, hashing included")
+
+    def _commit(self) -> None:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        ends = canonical_json({split.partition: split.until for split in self._plan().splits})
+        call = f'totals.write.format("zkafka").options(**{{"group.id": "{GROUP}", "commitOffsets": ends}}) ...'
+        with _step(self.console, "Write totals, and commit what they were made of", call):
+            totals = (
+                self._load()
+                .groupBy(F.col("partition").cast("string").alias("key"))
+                .agg(F.count("*").cast("string").alias("value"))
+            )
+            committing = {**self._options, "topic": TOTALS, "group.id": GROUP, "commitOffsets": ends}
+            totals.write.format("zkafka").options(**committing).mode("append").save()
+        self.console.print(self._offsets_table())
+
+    def _stop_broker(self) -> None:
+        before = self._snapshot()
+        victim = self.cluster.broker_ids[0]
+        with _step(self.console, "Stop a broker, and read again", f"cluster.stop({victim})"):
+            self.cluster.stop(victim)
+            read, misplaced, _ = self._count()
+        self.console.print(_leaders_table(before, self._snapshot()))
+        _prove(self.console, f"{read:,} records read without broker {victim}", read == self.rows and misplaced == 0)
+
+    def _snapshot(self) -> ClusterSnapshot:
+        connection = parse_connection(self._options)
+        if connection.zookeeper is None:
+            raise ZKafkaError("DEMO_FAILED", "the demo's cluster has no ZooKeeper")
+        with ZooKeeperClient(connection.zookeeper) as client:
+            return client.snapshot([TOPIC])
+
+    def _plan(self) -> BatchPlan:
+        return plan_batch(parse_read({**self._options, "subscribe": TOPIC}))
+
+    def _load(self) -> DataFrame:
+        return self.spark.read.format("zkafka").options(**self._options).option("subscribe", TOPIC).load()
+
+    def _count(self) -> tuple[int, int, float]:
+        """Records, records in a partition that is not their key's, and seconds."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        begin = time.monotonic()
+        checked = self._load().select("key", "partition").mapInArrow(_misplaced, "records bigint, misplaced bigint")
+        total = checked.agg(F.sum("records"), F.sum("misplaced")).head()
+        records, misplaced = (0, 0) if total is None or total[0] is None else (total[0], total[1])
+        return records, misplaced, time.monotonic() - begin
+
+    def _records(self) -> int:
+        partitions = [TopicPartition(TOPIC, p) for p in range(PARTITIONS)]
+        with KafkaAdmin(self.cluster.bootstrap_servers, {}) as admin:
+            return sum(admin.list_offsets(dict.fromkeys(partitions, LATEST)).values())
+
+    def _with_bar(self, what: str, total: int, work: Callable[[], Any], done: Callable[[], int]) -> float:
+        """Run `work` in a thread beside a bar of what `done` counts; seconds."""
+        failures: list[BaseException] = []
+        thread = threading.Thread(target=_collect, args=(work, failures))
+        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        begin = time.monotonic()
+        thread.start()
+        with Progress(*columns, console=self.console) as progress:
+            task = progress.add_task(what, total=total)
+            while thread.is_alive():
+                thread.join(0.5)
+                progress.update(task, completed=done())
+        if failures:
+            raise failures[0]
+        return time.monotonic() - begin
+
+    def _offsets_table(self) -> Table:
+        table = _table("What ZooKeeper holds now", "znode", "value")
+        with ZooKeeperClient(_require_zookeeper(self._options)) as client:
+            found = client.group_offsets(GROUP, None)
+        for tp, offset in sorted(found.items()):
+            table.add_row(f"/consumers/{GROUP}/offsets/{tp.topic}/{tp.partition}", str(offset))
+        return table
+
+
+def _require_zookeeper(options: dict[str, str]) -> Any:
+    return parse_connection(options).zookeeper
+
+
+def _collect(work: Callable[[], Any], failures: list[BaseException]) -> None:
+    try:
+        work()
+    except BaseException as error:  # noqa: BLE001  # raised again in the thread that waits
+        failures.append(error)
+
+
+def _misplaced(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """How many records lie elsewhere than where Kafka's default partitioner puts their keys, a row a batch."""
+    import pyarrow as pa
+
+    router = Router(TOPIC, PARTITIONS, range(PARTITIONS))
+    for batch in batches:
+        expected, _ = router.route(batch.num_rows, batch.column("key"))
+        wrong = int((expected != batch.column("partition").to_numpy()).sum())
+        yield pa.record_batch([pa.array([batch.num_rows]), pa.array([wrong])], names=["records", "misplaced"])
+
+
+def _prove(console: Console, claim: str, holds: bool) -> None:
+    if not holds:
+        raise ZKafkaError("DEMO_FAILED", f"{claim}: this should not be; please report it with the output above")
+    console.print(f"[green]proved[/] {claim}")
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for column in columns:
+        table.add_column(column)
+    return table
+
+
+def _brokers_table(snapshot: ClusterSnapshot) -> Table:
+    table = _table("Brokers, from /brokers/ids", "id", "endpoint", "controller")
+    for broker in snapshot.brokers.values():
+        endpoints = ", ".join(map(str, broker.endpoints))
+        table.add_row(str(broker.id), endpoints, "yes" if broker.id == snapshot.controller else "")
+    return table
+
+
+def _plan_table(plan: BatchPlan) -> Table:
+    table = _table(
+        "The plan: one Spark partition a Kafka partition", "Spark partition", "partition", "leader", "ISR", "range"
+    )
+    for number, split in enumerate(plan.splits):
+        isr = ", ".join(map(str, split.isr))
+        table.add_row(str(number), str(split.partition), str(split.leader), isr, f"[{split.start}, {split.until})")
+    return table
+
+
+def _leaders_table(before: ClusterSnapshot, after: ClusterSnapshot) -> Table:
+    table = _table("Who leads", "partition", "before", "after", "ISR now")
+    for tp in before.partitions(TOPIC):
+        was, now = before.states[tp], after.states[tp]
+        table.add_row(str(tp), str(was.leader), str(now.leader), ", ".join(map(str, now.isr)))
+    return table

@@ -1,0 +1,88 @@
+"""kazoo with bounded waits, and with a log that keeps secrets and knows what went wrong."""
+
+from __future__ import annotations
+
+import logging
+import math
+import select
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+
+__all__ = ["BoundedHandler", "ConnectionLog"]
+
+_MAX_TROUBLES = 8
+_SHORTEST_S = 0.01
+
+
+class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's threads and sockets, which give up at `deadline` (monotonic seconds): while connecting, and when closing.
+
+    kazoo bounds neither: a server that accepts a connection and is silent would hold both for the session timeout and more.
+    """
+
+    def __init__(self, clock: Callable[[], float], deadline: float = math.inf) -> None:
+        super().__init__()
+        self.deadline = deadline
+        self._clock = clock
+
+    def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        """A connected socket, or an error, before the deadline."""
+        kwargs["timeout"] = max(_SHORTEST_S, min(kwargs["timeout"], self.deadline - self._clock()))
+        return super().create_connection(*args, **kwargs)
+
+    def select(self, rlist: Any, wlist: Any, xlist: Any, timeout: float | None = None) -> Any:
+        """What is ready of the sockets to read, to write and in error, after some seconds or at the deadline.
+
+        With poll, as kazoo's own makes a selector for each call, which is most of the cost of a small read.
+        """
+        left = self.deadline - self._clock()
+        if left <= 0:
+            raise KazooTimeoutError("gave up at the deadline")
+        wait = left if timeout is None else min(timeout, left)
+        ready = _poll(rlist, wlist, None if wait == math.inf else math.ceil(wait * 1000))
+        return [s for s in rlist if s.fileno() in ready], [s for s in wlist if s.fileno() in ready], []
+
+
+def _poll(rlist: Any, wlist: Any, timeout_ms: int | None) -> set[int]:
+    poller = select.poll()
+    for sockets, event in ((rlist, select.POLLIN), (wlist, select.POLLOUT)):
+        for one in sockets:
+            poller.register(one, event)
+    return {fd for fd, _ in poller.poll(timeout_ms)}
+
+
+class ConnectionLog(logging.LoggerAdapter):  # type: ignore[type-arg]
+    """kazoo's log without its debug lines, which show credentials.
+
+    While `quiet` (connecting, closing) warnings come as INFO, since an error will tell of them: `troubles` gathers them.
+    """
+
+    def __init__(self, logger: logging.Logger) -> None:
+        super().__init__(logger, {})
+        self.quiet = True
+        self._troubles: dict[str, None] = {}
+
+    @property
+    def troubles(self) -> list[str]:
+        """What went wrong while quiet, each thing once, in order."""
+        return list(self._troubles)
+
+    def log(self, level: int, msg: object, *args: Any, **kwargs: Any) -> None:
+        """Log from INFO on."""
+        if level < logging.INFO:
+            return
+        if self.quiet and level >= logging.WARNING:
+            self._remember(str(msg) % args if args else str(msg))
+            level = logging.INFO
+        super().log(level, msg, *args, **kwargs)
+
+    def warn(self, msg: object, *args: Any, **kwargs: Any) -> None:
+        """The name that kazoo still uses for `warning`."""
+        self.warning(msg, *args, **kwargs)
+
+    def _remember(self, text: str) -> None:
+        text = text.removeprefix("Connection dropped: ").removeprefix("socket connection error: ")
+        if text != "Transition to CONNECTING" and len(self._troubles) < _MAX_TROUBLES:
+            self._troubles[text] = None

@@ -1,0 +1,107 @@
+"""ZooKeeper transactions: operations that all happen, or none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from kazoo import exceptions as kazoo
+from kazoo.protocol import serialization as wire
+from kazoo.security import OPEN_ACL_UNSAFE
+
+__all__ = ["Check", "Conflict", "Create", "Delete", "Operation", "Reason", "SetData", "request_bytes"]
+
+_ANY_VERSION = -1
+_EPHEMERAL = 1
+_HEADER_BYTES = 9
+_ACL_BYTES = 31
+_FIELDS_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create a znode, open to everybody as Kafka's are; `data` None is null data, which is not empty data."""
+
+    path: str
+    data: bytes | None
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    """Replace a znode's data; at one version of it, or at any (-1)."""
+
+    path: str
+    data: bytes
+    version: int = _ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete a znode without children; at one version of it, or at any (-1)."""
+
+    path: str
+    version: int = _ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Fail the transaction unless the znode exists and, where one is given, has the version."""
+
+    path: str
+    version: int = _ANY_VERSION
+
+
+Operation = Create | SetData | Delete | Check
+
+
+class Reason(Enum):
+    """Why an operation stopped its transaction."""
+
+    NODE_EXISTS = "the znode exists"
+    NO_NODE = "the znode, or its parent, does not exist"
+    BAD_VERSION = "the znode was changed meanwhile"
+    NOT_EMPTY = "the znode has children"
+    EPHEMERAL_PARENT = "the parent is ephemeral"
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Which operation stopped a transaction, and why; nothing of the transaction happened."""
+
+    operation: Operation
+    reason: Reason
+
+
+REASONS: dict[type[object], Reason] = {
+    kazoo.NodeExistsError: Reason.NODE_EXISTS,
+    kazoo.NoNodeError: Reason.NO_NODE,
+    kazoo.BadVersionError: Reason.BAD_VERSION,
+    kazoo.NotEmptyError: Reason.NOT_EMPTY,
+    kazoo.NoChildrenForEphemeralsError: Reason.EPHEMERAL_PARENT,
+}
+
+
+def request_bytes(operations: Sequence[Operation], chroot: str = "") -> int:
+    """About how large the request for some operations is, in bytes; never too low."""
+    return sum(_operation_bytes(operation, len(chroot.encode())) for operation in operations)
+
+
+def to_wire(operation: Operation, chroot: str) -> tuple[object, ...]:
+    """The operation as kazoo sends it, under a chroot."""
+    path = chroot + operation.path
+    match operation:
+        case Create(data=data, ephemeral=ephemeral):
+            return wire.Create(path, data, OPEN_ACL_UNSAFE, _EPHEMERAL if ephemeral else 0)  # type: ignore[no-any-return]
+        case SetData(data=data, version=version):
+            return wire.SetData(path, data, version)  # type: ignore[no-any-return]
+        case Delete(version=version):
+            return wire.Delete(path, version)  # type: ignore[no-any-return]
+        case Check(version=version):
+            return wire.CheckVersion(path, version)  # type: ignore[no-any-return]
+
+
+def _operation_bytes(operation: Operation, chroot_bytes: int) -> int:
+    data = operation.data if isinstance(operation, (Create, SetData)) else None
+    return _HEADER_BYTES + _ACL_BYTES + _FIELDS_BYTES + chroot_bytes + len(operation.path.encode()) + len(data or b"")

@@ -1,0 +1,261 @@
+"""What ZooKeeper knows of a Kafka cluster and its consumer groups, each question in a few rounds of requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from pyspark_zkafka.clients.zookeeper_connection import Watch, Znode, ZooKeeperConnection
+from pyspark_zkafka.errors import ChrootMissing, ClusterStateError, CodecError, ZooKeeperRefused
+from pyspark_zkafka.protocol import admin_znodes, broker_znodes, group_znodes, znodes
+from pyspark_zkafka.protocol.admin_znodes import AdminState
+from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration, LegacyPartition
+from pyspark_zkafka.protocol.model import ClusterSnapshot, Topic, TopicPartition
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["GroupMembers", "ZooKeeperClient"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMembers:
+    """A group's registered consumers by id, sorted; `unreadable` holds what is wrong with those that nobody can read."""
+
+    readable: dict[str, ConsumerRegistration] = field(default_factory=dict)
+    unreadable: dict[str, CodecError] = field(default_factory=dict)
+
+
+class ZooKeeperClient(ZooKeeperConnection):
+    """A `ZooKeeperConnection` to a Kafka cluster; see there for threads, pickling and how long it blocks.
+
+    Answers are what was read, one request after the other: a cluster that changes meanwhile may show partly old and partly
+    new. A znode that vanishes between two rounds is left out. Bytes that Kafka does not write raise `CodecError`.
+
+    Examples
+    --------
+    >>> with ZooKeeperClient(ZooKeeperConfig("127.0.0.1:2181", "/kafka")) as client:  # doctest: +SKIP
+    ...     client.topic_names()
+    ['orders', 'payments']
+    """
+
+    def __enter__(self) -> Self:
+        """Connect, and look whether a Kafka cluster is there.
+
+        Raises
+        ------
+        ZooKeeperError
+            No server answers within the connection timeout.
+        ZooKeeperRefused
+            The credentials are not accepted.
+        ChrootMissing
+            The chroot of the configuration does not exist.
+        ClusterStateError
+            It exists, and holds no Kafka cluster.
+        """
+        super().__enter__()
+        try:
+            self._require_kafka()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def topic_names(self) -> list[str]:
+        """The names of all topics, sorted; blocks for one round of requests."""
+        return self.children_many([znodes.TOPICS]).get(znodes.TOPICS, [])
+
+    def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
+        """Brokers, controller, cluster id, and the topics that are asked for and exist; all topics by default.
+
+        Blocks for three rounds of requests, two when the topics are named. Topics in the layout of 0.7 are left out.
+
+        Raises
+        ------
+        CodecError
+            A znode that the snapshot needs is malformed.
+        ZooKeeperError, ZooKeeperRefused
+            No answer in time; an ACL forbids it.
+        """
+        named = None if topics is None else [znodes.topic_path(topic) for topic in topics if _can_be_a_name(topic)]
+        first = self.ask(
+            get=[znodes.CONTROLLER, znodes.CLUSTER_ID, *(named or [])],
+            children=[broker_znodes.BROKER_IDS, *([znodes.TOPICS] if named is None else [])],
+        )
+        nodes, below = first.nodes, [f"{path}/{name}" for path, names in first.children.items() for name in names]
+        if named is None:
+            nodes |= self.get_many(below)
+            below = []
+        found = _topics(nodes)
+        nodes |= self.get_many([*below, *_partitions(found)])
+        return _snapshot(nodes, found)
+
+    def czxid(self, topic: str) -> int | None:
+        """The transaction that created a topic's znode, None for an unknown topic; another one is another topic."""
+        path = znodes.topic_path(topic)
+        stat = self.exists_many([path]).get(path) if _can_be_a_name(topic) else None
+        return None if stat is None else stat.czxid
+
+    def topic_configs(self, topics: Collection[str] | None = None) -> dict[str, dict[str, str]]:
+        """The configurations that topics have of their own, by topic, all by default; unknown topics are left out."""
+        if topics is None:
+            topics = self.children_many([admin_znodes.TOPIC_CONFIGS]).get(admin_znodes.TOPIC_CONFIGS, [])
+        nodes = self.get_many(admin_znodes.topic_config_path(topic) for topic in topics if _can_be_a_name(topic))
+        return {_name(path): admin_znodes.decode_topic_config(path, node.data) for path, node in nodes.items()}
+
+    def admin_state(self) -> AdminState:
+        """Reassignments, preferred replica elections and deletions that are under way; blocks for one round."""
+        paths = [admin_znodes.REASSIGN_PARTITIONS, admin_znodes.PREFERRED_REPLICA_ELECTION]
+        found = self.ask(get=paths, children=[admin_znodes.DELETE_TOPICS])
+        moves, elections = (found.nodes.get(path) for path in paths)
+        return AdminState(
+            {} if moves is None else admin_znodes.decode_reassignment(paths[0], moves.data),
+            () if elections is None else admin_znodes.decode_preferred_election(paths[1], elections.data),
+            tuple(found.children.get(admin_znodes.DELETE_TOPICS, [])),
+        )
+
+    def groups(self) -> list[str]:
+        """The names of all groups that are or were there, sorted; blocks for one round of requests."""
+        return self.children_many([group_znodes.CONSUMERS]).get(group_znodes.CONSUMERS, [])
+
+    def group_members(self, group: str, watch: Watch | None = None) -> GroupMembers:
+        """The group's consumers by id; blocks for two rounds. An unknown group has none. `watch` is for the set of ids."""
+        ids = group_znodes.ids_path(group)
+        names = self.children_many([ids], watch).get(ids, [])
+        members = GroupMembers()
+        for path, node in self.get_many(f"{ids}/{name}" for name in names).items():
+            try:
+                members.readable[_name(path)] = group_znodes.decode_registration(path, node.data)
+            except CodecError as error:
+                members.unreadable[_name(path)] = error
+        return members
+
+    def group_owners(self, group: str) -> dict[TopicPartition, str]:
+        """The ids of the threads that own partitions; blocks for three rounds. Claims of 0.7: `legacy_owners`."""
+        return _modern(self._all_under(group_znodes.owners_path(group), group_znodes.decode_owner))
+
+    def group_offsets(self, group: str, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, int]:
+        """The group's committed offsets: next to read, -1 or less for none; partitions without one are left out.
+
+        Blocks for one round of requests, or, to find all that the group ever committed (the default), for three. Offsets of
+        0.7, which are byte positions: `legacy_offsets`.
+
+        Raises
+        ------
+        CodecError
+            An offset, or the name of an offset's znode, is malformed.
+        """
+        if partitions is None:
+            return _modern(self._all_under(group_znodes.offsets_path(group), group_znodes.decode_offset))
+        paths = {group_znodes.offset_path(group, tp): tp for tp in partitions}
+        return {paths[p]: group_znodes.decode_offset(p, node.data) for p, node in self.get_many(paths).items()}
+
+    def legacy_owners(self, group: str) -> dict[LegacyPartition, str]:
+        """The claims of consumers of 0.7, whose partitions belong to a broker; see `group_owners`."""
+        return _legacy(self._all_under(group_znodes.owners_path(group), group_znodes.decode_owner))
+
+    def legacy_offsets(self, group: str) -> dict[LegacyPartition, int]:
+        """The positions of consumers of 0.7, in bytes of a broker's partition; see `group_offsets`."""
+        return _legacy(self._all_under(group_znodes.offsets_path(group), group_znodes.decode_offset))
+
+    def _all_under(
+        self, parent: str, decode: Callable[[str, bytes | None], T]
+    ) -> dict[TopicPartition | LegacyPartition, T]:
+        topics = [f"{parent}/{name}" for name in self.children_many([parent]).get(parent, [])]
+        paths = [f"{topic}/{key}" for topic, keys in self.children_many(topics).items() for key in keys]
+        nodes = self.get_many(paths)
+        return {_partition_of(path): decode(path, node.data) for path, node in nodes.items()}
+
+    def _require_kafka(self) -> None:
+        found = self.exists_many(["/", broker_znodes.BROKER_IDS])
+        if broker_znodes.BROKER_IDS in found:
+            return
+        raise self._no_kafka() if "/" in found else self._no_chroot()
+
+    def _no_kafka(self) -> ClusterStateError:
+        return ClusterStateError(
+            "NO_KAFKA_CLUSTER",
+            f"There is no Kafka cluster at {self.config.connect}: it has no /brokers/ids{self._others()}; check the chroot "
+            "in zookeeper.connect, or, if the cluster runs without ZooKeeper (KRaft), set kafka.bootstrap.servers instead",
+        )
+
+    def _no_chroot(self) -> ChrootMissing:
+        return ChrootMissing(
+            "NO_CHROOT",
+            f"The chroot {self.config.chroot} of zookeeper.connect does not exist at {self.config.hosts}{self._others()}; "
+            "correct the part of zookeeper.connect that follows the hosts",
+            chroot=self.config.chroot,
+        )
+
+    def _others(self) -> str:
+        found = self._clusters()
+        if not found:
+            return ", and the ensemble shows no other Kafka cluster"
+        return f"; a Kafka cluster is under {' and '.join(found)}"
+
+    def _clusters(self) -> list[str]:
+        with ZooKeeperConnection(replace(self.config, chroot="")) as root:
+            try:
+                names = root.children_many(["/"]).get("/", [])
+            except ZooKeeperRefused:
+                return []
+            candidates = {"/" if not name else f"/{name}": f"/{name}" if name else "" for name in ["", *names]}
+            found = root.exists_many(prefix + broker_znodes.BROKER_IDS for prefix in candidates.values())
+        return [shown for shown, prefix in candidates.items() if prefix + broker_znodes.BROKER_IDS in found]
+
+
+def _topics(nodes: Mapping[str, Znode]) -> dict[str, Topic]:
+    found = {path: node for path, node in nodes.items() if path.startswith(znodes.TOPICS + "/")}
+    return {
+        _name(path): znodes.decode_topic(path, node.data).topic(_name(path), node.stat.czxid)
+        for path, node in found.items()
+        if not znodes.is_legacy_topic(node.data)
+    }
+
+
+def _partitions(topics: Mapping[str, Topic]) -> dict[str, TopicPartition]:
+    """The partitions of topics by the paths of their states."""
+    partitions = [TopicPartition(topic.name, number) for topic in topics.values() for number in topic.partitions]
+    return {znodes.partition_state_path(partition): partition for partition in partitions}
+
+
+def _snapshot(nodes: Mapping[str, Znode], topics: Mapping[str, Topic]) -> ClusterSnapshot:
+    states = _partitions(topics)
+    controller, cluster_id = nodes.get(znodes.CONTROLLER), nodes.get(znodes.CLUSTER_ID)
+    brokers = [
+        broker_znodes.decode_broker(path, node.data).broker
+        for path, node in nodes.items()
+        if path.startswith(broker_znodes.BROKER_IDS + "/")
+    ]
+    return ClusterSnapshot(
+        {broker.id: broker for broker in sorted(brokers, key=lambda broker: broker.id)},
+        topics,
+        {states[p]: znodes.decode_partition_state(p, node.data) for p, node in nodes.items() if p in states},
+        None if controller is None else znodes.decode_controller(znodes.CONTROLLER, controller.data).broker,
+        None if cluster_id is None else znodes.decode_cluster_id(znodes.CLUSTER_ID, cluster_id.data),
+    )
+
+
+def _modern(found: Mapping[TopicPartition | LegacyPartition, T]) -> dict[TopicPartition, T]:
+    return {tp: value for tp, value in found.items() if isinstance(tp, TopicPartition)}
+
+
+def _legacy(found: Mapping[TopicPartition | LegacyPartition, T]) -> dict[LegacyPartition, T]:
+    return {lp: value for lp, value in found.items() if isinstance(lp, LegacyPartition)}
+
+
+def _partition_of(path: str) -> TopicPartition | LegacyPartition:
+    parent, _, key = path.rpartition("/")
+    return group_znodes.parse_key(path, _name(parent), key)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _can_be_a_name(topic: str) -> bool:
+    """Whether a path can be made of it: only such a topic can exist."""
+    return topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic

@@ -1,0 +1,293 @@
+"""One ZooKeeper session: many requests in flight, and every wait bounded."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kazoo.client import KazooClient
+
+from pyspark_zkafka.clients import zookeeper_errors as errors
+from pyspark_zkafka.clients.kazoo_parts import BoundedHandler, ConnectionLog
+from pyspark_zkafka.clients.transactions import REASONS, Conflict, Operation, to_wire
+from pyspark_zkafka.options import ZooKeeperConfig
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Answers", "Watch", "Znode", "ZnodeStat", "ZooKeeperConnection"]
+
+MAX_IN_FLIGHT = 2_000
+CLOSE_TIMEOUT_S = 2.0
+_RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_jitter": 0.4, "max_delay": 1.0}
+_log = logging.getLogger(__name__)
+
+Watch = Callable[[object], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ZnodeStat:
+    """What ZooKeeper knows of a znode.
+
+    `czxid` is the transaction that created it, `version` counts the changes of its data, `modified_ms` is the server's time
+    of the last one, `ephemeral_owner` the session that it lives with, 0 for a persistent znode, `children` how many it has.
+    """
+
+    czxid: int
+    version: int
+    modified_ms: int
+    ephemeral_owner: int
+    children: int
+
+
+@dataclass(frozen=True, slots=True)
+class Znode:
+    """A znode's data, None when it is null (which is not empty), and its stat."""
+
+    data: bytes | None
+    stat: ZnodeStat
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What a round of requests brought, by path; znodes that do not exist are not in it."""
+
+    nodes: dict[str, Znode] = field(default_factory=dict)
+    children: dict[str, list[str]] = field(default_factory=dict)
+    stats: dict[str, ZnodeStat] = field(default_factory=dict)
+
+
+class _Request(NamedTuple):
+    kind: str
+    path: str
+
+
+class ZooKeeperConnection:
+    """A session with an ensemble, open inside its ``with`` block; requests go out together and are waited for together.
+
+    Paths are relative to the chroot. Requests go out in rounds of 2,000, and a round takes `connection_timeout_ms` at the
+    most; a read whose connection or session is lost is sent again within that time. Reads never create anything. Safe for
+    threads; not to be pickled, which `config` is for; to be opened after a fork, not before.
+
+    Parameters
+    ----------
+    config : ZooKeeperConfig
+        Where and how to connect. Nothing happens before ``__enter__``.
+    clock : callable, optional
+        Monotonic seconds.
+    """
+
+    def __init__(self, config: ZooKeeperConfig, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.config = config
+        self._clock = clock
+        self._kazoo: Any = None
+        self._handler = BoundedHandler(clock)
+        self._log = ConnectionLog(_log)
+        self._timeout_s = config.connection_timeout_ms / 1000
+
+    def __enter__(self) -> Self:
+        """Connect.
+
+        Raises
+        ------
+        ZooKeeperError
+            No server answers within the connection timeout.
+        ZooKeeperRefused
+            The credentials are not accepted.
+        """
+        if self._kazoo is not None:
+            raise errors.already_open()
+        self._connect()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the session, and with it its ephemeral znodes; blocks for 2 seconds at the most. Twice is harmless.
+
+        A server that does not answer in that time ends the session itself, when it expires.
+        """
+        kazoo, self._kazoo = self._kazoo, None
+        if kazoo is None:
+            return
+        self._handler.deadline, self._log.quiet = self._clock() + CLOSE_TIMEOUT_S / 2, True
+        stopper = threading.Thread(target=_stop, args=(kazoo,), name="zookeeper-close", daemon=True)
+        stopper.start()
+        stopper.join(CLOSE_TIMEOUT_S)
+
+    @property
+    def session_id(self) -> int | None:
+        """The session's id, as ephemeral znodes have it for their owner; None while there is no connection."""
+        identity = self._client().client_id
+        return None if identity is None else identity[0]
+
+    def get_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, Znode]:
+        """Data and stat of each path that exists, read at the same time.
+
+        `watch` is called once for each znode, on kazoo's thread, when the znode changes or the connection is lost; it must
+        not block. Give the same function each time: one that is set already is not set again.
+
+        Raises
+        ------
+        ZooKeeperError, ZooKeeperRefused
+            No answer in time; an ACL forbids it.
+        """
+        return self.ask(get=paths, watch=watch).nodes
+
+    def children_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, list[str]]:
+        """The names of the children of each path that exists, sorted; see `get_many`."""
+        return self.ask(children=paths, watch=watch).children
+
+    def exists_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, ZnodeStat]:
+        """The stat of each path that exists; a watch also reports that a znode comes into being; see `get_many`."""
+        return self.ask(exists=paths, watch=watch).stats
+
+    def ask(
+        self,
+        get: Iterable[str] = (),
+        children: Iterable[str] = (),
+        exists: Iterable[str] = (),
+        watch: Watch | None = None,
+    ) -> Answers:
+        """One round of requests of all three kinds; see `get_many`."""
+        kinds = {"get": get, "children": children, "exists": exists}
+        requests = [_Request(kind, path) for kind, paths in kinds.items() for path in dict.fromkeys(paths)]
+        answers = Answers()
+        for start in range(0, len(requests), MAX_IN_FLIGHT):
+            self._round(requests[start : start + MAX_IN_FLIGHT], answers, watch)
+        return answers
+
+    def transaction(self, operations: Sequence[Operation]) -> Conflict | None:
+        """Do all operations, or none; None when they are done, else which one stood in the way, and why.
+
+        Raises
+        ------
+        ZooKeeperError
+            No answer: whether the transaction happened is unknown.
+        ZooKeeperRefused
+            An ACL forbids one of the operations; nothing happened.
+        """
+        if not operations:
+            return None
+        transaction = self._client().transaction()
+        transaction.operations.extend(to_wire(operation, self.config.chroot) for operation in operations)
+        doing = f"A transaction at {self._full(operations[0].path)} ({len(operations)} operations)"
+        try:
+            results = transaction.commit_async().get(timeout=self._timeout_s)
+        except errors.KAZOO_ERRORS as error:
+            raise errors.translate(error, doing, self.config) from error
+        return self._conflict(operations, results)
+
+    def _conflict(self, operations: Sequence[Operation], results: Sequence[object]) -> Conflict | None:
+        for operation, result in zip(operations, results, strict=False):
+            reason = REASONS.get(type(result))
+            if reason is not None:
+                return Conflict(operation, reason)
+        for operation, result in zip(operations, results, strict=False):
+            if isinstance(result, Exception) and not errors.is_rolled_back(result):
+                doing = f"{type(operation).__name__} {self._full(operation.path)} in a transaction"
+                raise errors.translate(result, doing, self.config) from result
+        return None
+
+    def _round(self, requests: list[_Request], answers: Answers, watch: Watch | None) -> None:
+        deadline = self._clock() + self._timeout_s
+        while requests:
+            pending = [(request, self._send(request, watch)) for request in requests]
+            requests = [request for request, result in pending if not self._settle(request, result, answers, deadline)]
+
+    def _send(self, request: _Request, watch: Watch | None) -> Any:
+        client, path = self._client(), self._full(request.path)
+        send = {"get": client.get_async, "children": client.get_children_async, "exists": client.exists_async}
+        return send[request.kind](path, watch=watch)
+
+    def _settle(self, request: _Request, result: Any, answers: Answers, deadline: float) -> bool:
+        """Wait for an answer and store it; False when the request is to be sent again."""
+        try:
+            answer = result.get(timeout=max(0.0, deadline - self._clock()))
+        except errors.NO_NODE:
+            return True
+        except errors.KAZOO_ERRORS as error:
+            if errors.is_passing(error) and self._clock() < deadline:
+                return False
+            raise errors.translate(error, f"Reading {self._full(request.path)}", self.config) from error
+        _store(request, answer, answers)
+        return True
+
+    def _full(self, path: str) -> str:
+        return self.config.chroot + path if path != "/" else self.config.chroot or "/"
+
+    def _client(self) -> Any:
+        if self._kazoo is None:
+            raise errors.not_open()
+        return self._kazoo
+
+    def _connect(self) -> None:
+        deadline, changed = self._clock() + self._timeout_s, threading.Event()
+        self._handler, self._log = BoundedHandler(self._clock, deadline), ConnectionLog(_log)
+        self._kazoo = _make_client(self.config, self._handler, self._log)
+        self._kazoo.add_listener(lambda state: changed.set())
+        self._kazoo.start_async()
+        changed.wait(self._timeout_s)
+        try:
+            self._kazoo.exists_async("/").get(timeout=max(0.0, deadline - self._clock()))
+        except errors.KAZOO_ERRORS as error:
+            troubles = self._log.troubles
+            self.close()
+            raise errors.no_session(error, self.config, troubles) from error
+        self._handler.deadline, self._log.quiet = math.inf, False
+
+
+def _make_client(config: ZooKeeperConfig, handler: BoundedHandler, log: ConnectionLog) -> Any:
+    return KazooClient(
+        hosts=config.hosts,
+        timeout=config.session_timeout_ms / 1000,
+        handler=handler,
+        connection_retry=dict(_RECONNECT),
+        logger=log,
+        use_ssl=config.ssl is not None,
+        **(config.ssl or {}),
+        **_credentials(config.auth),
+    )
+
+
+def _credentials(auth: tuple[str, str] | None) -> dict[str, object]:
+    if auth is None:
+        return {}
+    scheme, credential = auth
+    if scheme != "sasl":
+        return {"auth_data": [(scheme, credential)]}
+    if importlib.util.find_spec("puresasl") is None:
+        raise errors.sasl_missing()
+    mechanism, user, password = (*credential.split(":", 2), "", "")[:3]
+    if mechanism == "GSSAPI":
+        return {"sasl_options": {"mechanism": mechanism, "principal": user}}
+    return {"sasl_options": {"mechanism": mechanism, "username": user, "password": password}}
+
+
+def _stop(kazoo: Any) -> None:
+    try:
+        kazoo.stop()
+        kazoo.close()
+    except errors.CLOSING_ERRORS as error:
+        _log.warning("the ZooKeeper session was not closed in good order: %s", error)
+
+
+def _store(request: _Request, answer: Any, answers: Answers) -> None:
+    if request.kind == "children":
+        answers.children[request.path] = sorted(answer)
+    elif request.kind == "get":
+        answers.nodes[request.path] = Znode(answer[0], _stat(answer[1]))
+    elif answer is not None:
+        answers.stats[request.path] = _stat(answer)
+
+
+def _stat(stat: Any) -> ZnodeStat:
+    return ZnodeStat(stat.czxid, stat.version, stat.mtime, stat.ephemeralOwner, stat.numChildren)

@@ -1,0 +1,116 @@
+"""kazoo's errors, mapped to ours: here alone."""
+
+from __future__ import annotations
+
+from kazoo import exceptions as kazoo
+from kazoo.handlers.threading import KazooTimeoutError
+
+from pyspark_zkafka.errors import ZKafkaError, ZooKeeperError, ZooKeeperRefused
+from pyspark_zkafka.options import ZooKeeperConfig
+
+__all__ = [
+    "CLOSING_ERRORS",
+    "KAZOO_ERRORS",
+    "NO_NODE",
+    "already_open",
+    "is_passing",
+    "is_rolled_back",
+    "no_session",
+    "not_open",
+    "sasl_missing",
+    "translate",
+]
+
+KAZOO_ERRORS: tuple[type[BaseException], ...] = (kazoo.KazooException, KazooTimeoutError)
+CLOSING_ERRORS: tuple[type[BaseException], ...] = (*KAZOO_ERRORS, OSError)
+NO_NODE: type[BaseException] = kazoo.NoNodeError
+
+_PASSING = (kazoo.ConnectionLoss, kazoo.OperationTimeoutError, kazoo.SessionExpiredError, kazoo.SessionMovedError)
+_REFUSALS = (
+    kazoo.NoAuthError,
+    kazoo.AuthFailedError,
+    kazoo.InvalidACLError,
+    kazoo.NotReadOnlyCallError,
+    kazoo.SessionClosedRequireSaslError,
+    kazoo.QuotaExceededError,
+)
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether a read that failed so is worth sending again: connection or session were lost, and kazoo makes new ones."""
+    return isinstance(error, _PASSING) and not isinstance(error, kazoo.ConnectionClosedError)
+
+
+def is_rolled_back(error: BaseException) -> bool:
+    """Whether an operation failed only because another of its transaction did."""
+    return isinstance(error, (kazoo.RolledBackError, kazoo.RuntimeInconsistency))
+
+
+def translate(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZKafkaError:
+    """Our error for one of kazoo's; `doing` says what was tried, e.g. ``reading /brokers/ids``."""
+    if isinstance(error, _REFUSALS):
+        return _refused(error, doing, config)
+    if isinstance(error, KazooTimeoutError):
+        return ZooKeeperError(
+            "ZOOKEEPER_TIMEOUT",
+            f"{doing} at {config.hosts} got no answer within {config.connection_timeout_ms} ms; "
+            "check that the ensemble has a quorum, or raise zookeeper.connection.timeout.ms",
+        )
+    if isinstance(error, (*_PASSING, kazoo.ConnectionDropped)):
+        return ZooKeeperError(
+            "ZOOKEEPER_CONNECTION_LOST",
+            f"{doing} at {config.hosts} failed, the connection or the session was lost ({_name(error)}); "
+            "try again, and look into the servers' logs when it comes back",
+        )
+    return ZooKeeperError("ZOOKEEPER_ERROR", f"{doing} at {config.hosts} failed ({_name(error)}); see the servers' logs")
+
+
+def _refused(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZooKeeperRefused:
+    """The error for a refusal: authentication failed, or an ACL forbids it."""
+    if isinstance(error, (kazoo.AuthFailedError, kazoo.SessionClosedRequireSaslError)):
+        found, advice = "ZooKeeper does not accept the credentials", "check zookeeper.auth"
+    elif isinstance(error, kazoo.NotReadOnlyCallError):
+        found, advice = "the server is in read-only mode", "wait until the ensemble has a quorum"
+    elif isinstance(error, kazoo.QuotaExceededError):
+        found, advice = "a quota is exceeded", "ask the ensemble's administrator for a higher one"
+    else:
+        who = "anonymously" if config.auth is None else f"as the {config.auth[0]} user of zookeeper.auth"
+        found, advice = f"an ACL forbids it, asked {who}", "set zookeeper.auth, or have the ACL changed"
+    return ZooKeeperRefused("ZOOKEEPER_REFUSED", f"{doing} was refused: {found} ({_name(error)}); {advice}")
+
+
+def no_session(error: BaseException, config: ZooKeeperConfig, troubles: list[str]) -> ZKafkaError:
+    """The error for an ensemble that gives no session; `troubles` is what happened on the way."""
+    if isinstance(error, _REFUSALS):
+        return _refused(error, f"Connecting to {config.hosts}", config)
+    found = "; ".join(troubles) or "no server answered"
+    sasl = " and that they do SASL (zookeeper.auth)" if config.auth is not None and config.auth[0] == "sasl" else ""
+    return ZooKeeperError(
+        "ZOOKEEPER_UNREACHABLE",
+        f"No connection to ZooKeeper at {config.hosts} within {config.connection_timeout_ms} ms: {found}; check the hosts "
+        f"and ports in zookeeper.connect, that the servers run{sasl}, or raise zookeeper.connection.timeout.ms",
+        hosts=config.hosts,
+    )
+
+
+def not_open() -> ZooKeeperError:
+    """The error for a client used outside of its ``with`` block."""
+    return ZooKeeperError("ZOOKEEPER_NOT_OPEN", "The ZooKeeper client is not open; use it inside its with block")
+
+
+def already_open() -> ZooKeeperError:
+    """The error for a second ``with`` on an open client."""
+    return ZooKeeperError("ZOOKEEPER_ALREADY_OPEN", "The ZooKeeper client is open already; make another one")
+
+
+def sasl_missing() -> ZooKeeperRefused:
+    """The error for SASL without the package that does it."""
+    return ZooKeeperRefused(
+        "SASL_MISSING",
+        "zookeeper.auth asks for SASL, and the package pure-sasl is not installed; pip install 'pyspark-zkafka[sasl]'",
+    )
+
+
+def _name(error: BaseException) -> str:
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,343 @@
+r"""Znodes of the old consumer's groups, under ``/consumers``: path, encode, decode.
+
+===================================  ================================================================================
+znode                                forms
+===================================  ================================================================================
+``/consumers/G/ids/C``               JSON 1, compact (0.8.1 on); JSON 1 with sorted keys and blanks (0.8.0);
+                                     ``{ "topic": streams }``, and ``*streams*regex`` or ``!streams!regex`` for
+                                     filters (0.7)
+``/consumers/G/owners/T/P``          the thread's id; P is the partition, or ``broker-partition`` (0.7)
+``/consumers/G/offsets/T/P``         the next offset to read, in decimal; the same two keys (in 0.7 a byte position)
+===================================  ================================================================================
+
+What `decode_registration` takes and refuses is what the consumer of Kafka 1.1.1 takes and refuses, with two differences: it
+takes the forms of 0.7, and a regex must be one that Python knows, too.
+
+References
+----------
+kafka.consumer.ZookeeperConsumerConnector, TopicCount, TopicFilter (Kafka 0.7.2, 0.8.2.2, 1.1.1); ``docs/protocol.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+from pyspark_zkafka.errors import CodecError, OptionError
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.znode_json import ZnodeJson, decode_text, encode_json, is_int32, parse_long
+
+__all__ = [
+    "CONSUMERS",
+    "ConsumerRegistration",
+    "Form",
+    "LegacyPartition",
+    "Pattern",
+    "consumer_id",
+    "consumer_of_thread",
+    "decode_offset",
+    "decode_owner",
+    "decode_registration",
+    "encode_offset",
+    "encode_owner",
+    "encode_registration",
+    "generated_consumer_id",
+    "group_path",
+    "id_path",
+    "ids_path",
+    "normalise_filter",
+    "offset_path",
+    "offsets_path",
+    "owner_path",
+    "owners_path",
+    "parse_key",
+    "thread_id",
+]
+
+CONSUMERS = "/consumers"
+
+Pattern = Literal["static", "white_list", "black_list"]
+
+_REGISTRATION = (
+    'a consumer\'s registration: JSON such as {"version":1,"subscription":{"T":1},"pattern":"static","timestamp":"0"}'
+)
+_OWNER = "an owner: the id of a consumer's thread, such as group_host-1-ab-0"
+_OFFSET = "an offset: a decimal number of 64 bits, without blanks"
+_KEY = "a partition, or broker-partition, as the znode's name"
+_PARTITION = re.compile(r"(?:(?P<broker>0|[1-9][0-9]{0,9})-)?(?P<partition>0|[1-9][0-9]{0,9})")
+_OLD_FILTER = re.compile(r"(?P<mark>[*!])(?P<streams>[0-9]{1,10})(?P=mark)(?P<regex>.*)", re.DOTALL)
+_MARKS: dict[str, Pattern] = {"*": "white_list", "!": "black_list"}
+_PATTERNS: dict[object, Pattern] = {"white_list": "white_list", "black_list": "black_list"}
+_MODERN_KEYS = frozenset({"version", "subscription", "pattern", "timestamp"})
+_JAVA_BLANKS = "".join(map(chr, range(33)))
+
+
+class Form(Enum):
+    """Which Kafka's bytes a registration has."""
+
+    COMPACT = "0.8.1"
+    SPACED = "0.8.0"
+    LEGACY = "0.7"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRegistration:
+    """What a consumer subscribes to: its number of threads by topic, or by the one regex of a filter.
+
+    `timestamp` is milliseconds, as text, None where the znode has none.
+    """
+
+    subscription: Mapping[str, int]
+    pattern: Pattern = "static"
+    timestamp: str | None = None
+    form: Form = Form.COMPACT
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LegacyPartition:
+    """A partition as 0.7 counts them: each broker has its own."""
+
+    topic: str
+    broker: int
+    partition: int
+
+
+# --- paths and ids -----------------------------------------------------------------------------------------------------
+
+
+def group_path(group: str) -> str:
+    """``/consumers/G``.
+
+    Raises
+    ------
+    OptionError
+        No znode can have that name.
+    """
+    if group in ("", ".", "..") or "/" in group or "\0" in group:
+        raise OptionError(
+            "INVALID_GROUP",
+            f"A group cannot be called {group!r}: a znode has its name; use letters, digits, '.', '_' and '-'",
+        )
+    return f"{CONSUMERS}/{group}"
+
+
+def ids_path(group: str) -> str:
+    """``/consumers/G/ids``."""
+    return f"{group_path(group)}/ids"
+
+
+def id_path(group: str, consumer: str) -> str:
+    """``/consumers/G/ids/C``."""
+    return f"{ids_path(group)}/{consumer}"
+
+
+def owners_path(group: str) -> str:
+    """``/consumers/G/owners``."""
+    return f"{group_path(group)}/owners"
+
+
+def owner_path(group: str, partition: TopicPartition | LegacyPartition) -> str:
+    """``/consumers/G/owners/T/P``."""
+    return f"{owners_path(group)}/{partition.topic}/{_key(partition)}"
+
+
+def offsets_path(group: str) -> str:
+    """``/consumers/G/offsets``."""
+    return f"{group_path(group)}/offsets"
+
+
+def offset_path(group: str, partition: TopicPartition | LegacyPartition) -> str:
+    """``/consumers/G/offsets/T/P``."""
+    return f"{offsets_path(group)}/{partition.topic}/{_key(partition)}"
+
+
+def parse_key(path: str, topic: str, key: str) -> TopicPartition | LegacyPartition:
+    """The partition that a znode under ``owners/T`` or ``offsets/T`` is named for; `path` is for the error.
+
+    >>> parse_key("/consumers/g/offsets/t/3", "t", "3")
+    TopicPartition(topic='t', partition=3)
+    >>> parse_key("/consumers/g/offsets/t/1-3", "t", "1-3")
+    LegacyPartition(topic='t', broker=1, partition=3)
+    """
+    match = _PARTITION.fullmatch(key)
+    if match is None or not all(is_int32(int(number)) for number in match.groups() if number):
+        raise CodecError(path, key.encode("utf-8", "surrogatepass"), _KEY)
+    partition = int(match["partition"])
+    broker = match["broker"]
+    return TopicPartition(topic, partition) if broker is None else LegacyPartition(topic, int(broker), partition)
+
+
+def consumer_id(group: str, name: str) -> str:
+    """The name of a consumer's znode: group and the consumer's own name.
+
+    >>> consumer_id("billing", "c1")
+    'billing_c1'
+    """
+    return f"{group}_{name}"
+
+
+def generated_consumer_id(group: str, hostname: str, now_ms: int, most_significant_bits: int) -> str:
+    """The same for a consumer without ``consumer.id``; the last argument is the upper half of a random UUID.
+
+    >>> generated_consumer_id("billing", "host", 1795228857340, 0xA126459212345678)
+    'billing_host-1795228857340-a1264592'
+    """
+    return consumer_id(group, f"{hostname}-{now_ms}-{most_significant_bits:x}"[: len(f"{hostname}-{now_ms}-") + 8])
+
+
+def thread_id(consumer: str, number: int) -> str:
+    """The id of a consumer's thread, counted from 0; ids sort as Java strings.
+
+    >>> thread_id("billing_c1", 0)
+    'billing_c1-0'
+    """
+    return f"{consumer}-{number}"
+
+
+def consumer_of_thread(thread: str) -> str:
+    """The consumer that a thread belongs to: all before the last ``-``, or the whole where there is none.
+
+    >>> consumer_of_thread("billing_host-1-ab-0")
+    'billing_host-1-ab'
+    """
+    return thread.rpartition("-")[0] or thread
+
+
+def normalise_filter(regex: str) -> str:
+    """A filter's regex as the consumer stores and uses it; the whole of a topic's name must match.
+
+    A comma is an alternative, blanks do not count, and quotes around the whole are dropped.
+
+    >>> normalise_filter(' "orders, payments.*" ')
+    'orders|payments.*'
+
+    References
+    ----------
+    kafka.consumer.TopicFilter, Kafka 0.8.2.2 and 1.1.1.
+    """
+    return regex.strip(_JAVA_BLANKS).replace(",", "|").replace(" ", "").strip("\"'")
+
+
+def _key(partition: TopicPartition | LegacyPartition) -> str:
+    if isinstance(partition, LegacyPartition):
+        return f"{partition.broker}-{partition.partition}"
+    return str(partition.partition)
+
+
+# --- registrations -----------------------------------------------------------------------------------------------------
+
+
+def decode_registration(path: str, data: bytes | None) -> ConsumerRegistration:
+    """What a consumer subscribes to.
+
+    An unknown pattern means ``static``; of a filter with two regexes, the first is used; any order of keys, further keys,
+    and a missing version or timestamp do not matter.
+
+    Raises
+    ------
+    CodecError
+        No JSON object; no pattern or subscription; a number of threads that is not an integer above 0; a bad regex.
+    """
+    text = decode_text(path, data, _REGISTRATION)
+    old_filter = _OLD_FILTER.fullmatch(text)
+    if old_filter is not None:
+        return _old_filter(path, data, old_filter)
+    found = ZnodeJson.parse(path, data, _REGISTRATION)
+    if found.fields and not found.fields.keys() & _MODERN_KEYS:
+        return ConsumerRegistration(_counts(found), form=Form.LEGACY)
+    pattern = _PATTERNS.get(found.text("pattern"), "static")
+    counts = _counts(found.nested("subscription"))
+    if pattern != "static":
+        counts = dict(list(counts.items())[:1])
+        _require_regexes(found, counts)
+    return ConsumerRegistration(counts, pattern, found.timestamp(), _form(text))
+
+
+def encode_registration(registration: ConsumerRegistration) -> bytes:
+    """The bytes of the registration's form; the compact one is what consumers from 0.8.1 on write.
+
+    Text is escaped once, as 0.8.2.2 does it and every version reads it. (1.0.1 to 1.1.1 escape a filter's regex twice, and
+    so never match one that has a backslash.)
+    """
+    r = registration
+    if r.form is Form.LEGACY:
+        return _encode_legacy(r)
+    version: dict[str, object] = {"version": 1}
+    timestamp = {} if r.timestamp is None else {"timestamp": r.timestamp}
+    fields = version | {"subscription": dict(r.subscription), "pattern": r.pattern} | timestamp
+    if r.form is Form.COMPACT:
+        return encode_json(fields)
+    return _spaced(fields | {"subscription": dict(sorted(r.subscription.items()))}).encode()
+
+
+def _counts(found: ZnodeJson) -> dict[str, int]:
+    counts = {name: found.integer(name) for name in found.fields}
+    if any(count < 1 for count in counts.values()):
+        found.fail("a number of threads is 1 or more")
+    return counts
+
+
+def _require_regexes(found: ZnodeJson, regexes: Mapping[str, int]) -> None:
+    for regex in regexes:
+        try:
+            re.compile(regex)
+        except (re.error, RecursionError, OverflowError):
+            found.fail(f"{regex!r} is a regex")
+
+
+def _form(text: str) -> Form:
+    return Form.SPACED if text.startswith("{ ") else Form.COMPACT
+
+
+def _old_filter(path: str, data: bytes | None, match: re.Match[str]) -> ConsumerRegistration:
+    found = ZnodeJson(path, data, _REGISTRATION, {match["regex"]: int(match["streams"])})
+    counts = _counts(found)
+    _require_regexes(found, counts)
+    return ConsumerRegistration(counts, _MARKS[match["mark"]], form=Form.LEGACY)
+
+
+def _encode_legacy(r: ConsumerRegistration) -> bytes:
+    if r.pattern != "static":
+        mark = "*" if r.pattern == "white_list" else "!"
+        return "".join(f"{mark}{count}{mark}{regex}" for regex, count in r.subscription.items()).encode()
+    topics = ",".join(f"{json.dumps(topic, ensure_ascii=False)}: {count}" for topic, count in r.subscription.items())
+    return f"{{ {topics} }}".encode()
+
+
+def _spaced(fields: Mapping[str, object]) -> str:
+    inner = ", ".join(f"{json.dumps(key, ensure_ascii=False)}:{_spaced_value(fields[key])}" for key in sorted(fields))
+    return f"{{ {inner} }}"
+
+
+def _spaced_value(value: object) -> str:
+    return _spaced(value) if isinstance(value, Mapping) else json.dumps(value, ensure_ascii=False)
+
+
+# --- owners and offsets ------------------------------------------------------------------------------------------------
+
+
+def decode_owner(path: str, data: bytes | None) -> str:
+    """The id of the thread that owns a partition."""
+    text = decode_text(path, data, _OWNER)
+    if not text:
+        raise CodecError(path, data, _OWNER)
+    return text
+
+
+def encode_owner(thread: str) -> bytes:
+    """The bytes that the owner writes."""
+    return thread.encode()
+
+
+def decode_offset(path: str, data: bytes | None) -> int:
+    """The next offset to read; a negative one means that there is none. ``+7`` and ``007`` are 7, see `parse_long`."""
+    return parse_long(path, data, _OFFSET)
+
+
+def encode_offset(offset: int) -> bytes:
+    """Plain decimal, as the consumer writes it."""
+    return str(offset).encode()

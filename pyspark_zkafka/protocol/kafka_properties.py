@@ -1,0 +1,191 @@
+"""What the options `kafka.*` mean for librdkafka.
+
+Every property of Kafka's Java clients and of librdkafka is known: it is passed on, translated to its twin, or refused with
+the reason. Nothing is dropped in silence: a user who sets a property gets its effect, or hears why not.
+
+References
+----------
+``ConsumerConfig`` and ``ProducerConfig`` of kafka-clients 3.9.1; CONFIGURATION.md of librdkafka 2.16.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from pyspark_zkafka.protocol.kafka_property_rules import broken_rules, idempotence_given_up
+from pyspark_zkafka.protocol.kafka_property_table import ACCEPTED, Accepted
+from pyspark_zkafka.protocol.refused_kafka_properties import REFUSED
+
+__all__ = ["SECRET_KEYS", "Role", "is_secret", "mask", "translate"]
+
+Role = Literal["consumer", "producer"]
+
+SECRET_KEYS = frozenset(
+    {
+        "sasl.jaas.config",
+        "sasl.oauthbearer.assertion.private.key.file",
+        "sasl.oauthbearer.assertion.private.key.passphrase",
+        "sasl.oauthbearer.assertion.private.key.pem",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.config",
+        "sasl.password",
+        "sasl.username",
+        "ssl.ca.pem",
+        "ssl.certificate.pem",
+        "ssl.key.location",
+        "ssl.key.password",
+        "ssl.key.pem",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.password",
+        "ssl.truststore.certificates",
+        "ssl.truststore.password",
+        "ssl_key",
+    }
+)
+"""The properties that Java declares as passwords, those that librdkafka redacts, and PEM texts."""
+
+_LOOKS_SECRET = re.compile(r"password|passphrase|secret|jaas|private\.key")
+_MASKED = "*****"
+
+
+def translate(properties: Mapping[str, str], role: Role) -> tuple[dict[str, str], list[str]]:
+    """librdkafka's properties for a user's, and a text for each problem.
+
+    Parameters
+    ----------
+    properties : Mapping of str to str
+        The values by name, without the prefix ``kafka.``; names are case-insensitive. Java's names and librdkafka's both.
+    role : {"consumer", "producer"}
+        Who will have them: a property of the other one is a problem, since it would have no effect.
+
+    Returns
+    -------
+    tuple of dict and list
+        librdkafka's names, in lower case, and values, in the order of `properties`; and the problems, each of which names
+        its property as the user wrote it, behind ``kafka.``, and never repeats a secret value. Use the properties only
+        when there is no problem.
+
+    Notes
+    -----
+    A producer's ``acks=1``, ``retries=0`` or more than five requests in flight bring ``enable.idempotence=false`` with them
+    unless the user asks for idempotence, as in the Java client; when he does, they are a problem, as in the Java client.
+
+    Examples
+    --------
+    >>> translate({"Buffer.Memory": "33554432", "linger.ms": "20"}, "producer")
+    ({'queue.buffering.max.kbytes': '32768', 'linger.ms': '20'}, [])
+    >>> translate({"auto.offset.reset": "earliest"}, "consumer")[1]
+    ['kafka.auto.offset.reset is refused: use startingOffsets, or the option auto.offset.reset without the prefix kafka.']
+    """
+    translated: dict[str, str] = {}
+    origins: dict[str, str] = {}
+    problems: list[str] = []
+    meant = _meant(properties, role)
+    for name, value in properties.items():
+        try:
+            found = _one(name.strip().lower(), value, role, meant)
+        except ValueError as problem:
+            problems.append(f"kafka.{name} {problem}")
+            continue
+        for target, text in found.items():
+            if translated.setdefault(target, text) != text:
+                problems.append(f"kafka.{name} contradicts kafka.{origins[target]}: both set librdkafka's {target}")
+            origins.setdefault(target, name)
+    # With a property missing or misread, the rules would report what is no fault of its own.
+    return _completed(translated, role), problems or broken_rules(translated)
+
+
+def is_secret(name: str) -> bool:
+    """Whether a property's value must not be shown; with or without the prefix ``kafka.``, in any case, also if unknown.
+
+    >>> is_secret("kafka.SASL.jaas.config"), is_secret("my.password"), is_secret("sasl.mechanism")
+    (True, True, False)
+    """
+    plain = name.strip().lower().removeprefix("kafka.")
+    return plain in SECRET_KEYS or _LOOKS_SECRET.search(plain) is not None
+
+
+def mask(properties: Mapping[str, str]) -> dict[str, str]:
+    """The same properties in the same order, with ``*****`` for each secret value, to be shown.
+
+    >>> mask({"sasl.mechanism": "PLAIN", "sasl.password": "x"})
+    {'sasl.mechanism': 'PLAIN', 'sasl.password': '*****'}
+    """
+    return {name: _MASKED if is_secret(name) else value for name, value in properties.items()}
+
+
+def _by_name(client: str) -> dict[str, list[Accepted]]:
+    rows: dict[str, list[Accepted]] = {}
+    for row in ACCEPTED:
+        if client in row.clients:
+            rows.setdefault(row.name, []).append(row)
+    return rows
+
+
+_TABLES: dict[Role, dict[str, list[Accepted]]] = {"consumer": _by_name("C"), "producer": _by_name("P")}
+_WORK: dict[Role, str] = {"consumer": "read", "producer": "write"}
+
+
+def _meant(properties: Mapping[str, str], role: Role) -> dict[str, str]:
+    """The values in lower case by name, and also by the name that an alias stands for."""
+    meant = {name.strip().lower(): value.strip().lower() for name, value in properties.items()}
+    rows = [row for name in meant for row in _TABLES[role].get(name, []) if not row.when]
+    return {target: meant[row.name] for row in rows for target in row.target_names()} | meant
+
+
+def _one(name: str, value: str, role: Role, meant: Mapping[str, str]) -> Mapping[str, str]:
+    rows = _TABLES[role].get(name)
+    if rows is None:
+        raise ValueError(_why_not(name, role))
+    row = next((row for row in rows if _holds(row.when, meant)), None)
+    if row is None:
+        raise ValueError(f"needs {' or '.join(_needed(row) for row in rows)}" + _because(rows[-1]))
+    try:
+        read = row.read(value)
+    except ValueError as expected:
+        raise ValueError(f"{_shown(name, value)}; expected {expected}" + _because(row)) from None
+    return {target: read for target in row.target_names()} if isinstance(read, str) else read
+
+
+def _holds(when: tuple[str | None, ...], meant: Mapping[str, str]) -> bool:
+    if not when:
+        return True
+    return meant.get(str(when[0])) in [None if value is None else value.lower() for value in when[1:]]
+
+
+def _needed(row: Accepted) -> str:
+    name, *values = row.when
+    given = [f"{name}={value}" for value in values if value is not None]
+    return " or ".join([*given, *([f"no {name}"] if None in values else [])])
+
+
+def _because(row: Accepted) -> str:
+    return f"; {row.otherwise}" if row.otherwise else ""
+
+
+def _shown(name: str, value: str) -> str:
+    if is_secret(name):
+        return "is malformed (its value is secret and not shown)"
+    return f"is {value!r}" if len(value) <= 80 else f"is {value[:80]!r}..."
+
+
+def _why_not(name: str, role: Role) -> str:
+    if name in REFUSED:
+        return f"is refused: {REFUSED[name]}"
+    other: Role = "producer" if role == "consumer" else "consumer"
+    if name in _TABLES[other]:
+        return f"is a {other}'s property, without effect on a {_WORK[role]}; remove it, or set it where you {_WORK[other]}"
+    near = difflib.get_close_matches(name, [*_TABLES[role], *REFUSED], n=1, cutoff=0.75)
+    hint = f"; did you mean kafka.{near[0]}?" if near else ""
+    return f"is unknown to Kafka's Java clients and to librdkafka{hint}"
+
+
+def _completed(translated: dict[str, str], role: Role) -> dict[str, str]:
+    if role == "producer" and idempotence_given_up(translated):
+        return {**translated, "enable.idempotence": "false"}
+    return translated

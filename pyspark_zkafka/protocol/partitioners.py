@@ -1,0 +1,165 @@
+"""Which partition a row goes to, computed on whole Arrow arrays.
+
+===========  =========================================================  ================================================
+partitioner  hash of a non-null key                                     the same as
+===========  =========================================================  ================================================
+murmur2      Kafka's variant of MurmurHash2, sign bit cleared           Java's default; librdkafka's ``murmur2_random``
+murmur3      MurmurHash3_x86_32 with seed 0, sign bit cleared           clients that hash with the common murmur3
+crc32        CRC-32 (zlib's), unsigned                                  librdkafka's ``consistent``
+fnv1a        32-bit FNV-1a, absolute value of the signed result         librdkafka's ``fnv1a``; Sarama's default
+roundrobin   none: keys are not looked at                               Java's ``RoundRobinPartitioner``
+===========  =========================================================  ================================================
+
+The partition is the hash modulo the number of partitions, led or not, so that a key stays where it is when a broker goes
+down. Rows that no hash places take turns over the partitions that have a leader.
+
+An empty key is a key: it has a hash. (librdkafka's ``consistent`` puts null keys to partition 0; here they take turns.)
+
+References
+----------
+``org.apache.kafka.clients.producer.internals.BuiltInPartitioner`` and ``org.apache.kafka.common.utils.Utils`` of
+kafka-clients 3.9.1; ``DefaultPartitioner`` of kafka-clients 2.3.1 for null keys; ``rd_kafka_msg_partitioner_*`` and
+``rd_fnv1a`` of librdkafka 2.16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeGuard
+
+import numpy as np
+import numpy.typing as npt
+
+from pyspark_zkafka.errors import OptionError, UnknownTopic
+from pyspark_zkafka.protocol.key_hashes import Column, Hashes, crc32, fnv1a, murmur2, murmur3, nulls, to_positive
+
+__all__ = ["PARTITIONERS", "Router", "crc32", "fnv1a", "murmur2", "murmur3", "to_positive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """Routes the rows of one topic; immutable, pickle-safe, made once on the driver and used by every task.
+
+    Parameters
+    ----------
+    topic : str
+        For error texts alone.
+    partitions : int
+        The number of the topic's partitions, at least 1.
+    available : sequence of int
+        The partitions that have a leader; when it is empty, rows take turns over all partitions, as in Java.
+    partitioner : str
+        One of `PARTITIONERS`.
+
+    Raises
+    ------
+    UnknownTopic
+        ``TOPIC_WITHOUT_PARTITIONS``, for fewer than one partition.
+    OptionError
+        ``UNKNOWN_PARTITIONER``.
+    """
+
+    topic: str
+    partitions: int
+    available: Sequence[int]
+    partitioner: str = "murmur2"
+
+    def __post_init__(self) -> None:
+        if self.partitions < 1:
+            text = f"Topic {self.topic} has no partition to write to; create the topic, or correct its name"
+            raise UnknownTopic("TOPIC_WITHOUT_PARTITIONS", text, topic=self.topic)
+        if self.partitioner not in PARTITIONERS:
+            text = f"There is no partitioner {self.partitioner!r}; choose one of {', '.join(PARTITIONERS)}"
+            raise OptionError("UNKNOWN_PARTITIONER", text, partitioner=self.partitioner)
+
+    def route(
+        self, rows: int, keys: Column | None = None, explicit: Column | None = None, start: int = 0
+    ) -> tuple[Hashes, int]:
+        """The partition of each row, and the counter to start the next batch with.
+
+        Parameters
+        ----------
+        rows : int
+            The length of the batch; 0 is allowed.
+        keys : pa.Array or pa.ChunkedArray of binary, large_binary, string or large_string, or None
+            The keys, null where a row has none; None means that no row has one.
+        explicit : pa.Array or pa.ChunkedArray of integers, or None
+            The partition that a row asks for, null where it asks for none. It wins over the key.
+        start : int
+            The counter of the turns; it moves on by one for each row that takes a turn. Tasks that run side by side
+            begin at different counters, or their first rows all go to the same partition.
+
+        Returns
+        -------
+        tuple of numpy.ndarray of int32 and int
+            `rows` partitions, each in ``[0, partitions)``, and the next counter.
+
+        Raises
+        ------
+        UnknownTopic
+            ``PARTITION_OUT_OF_RANGE``, for the first row whose explicit partition does not exist.
+        OptionError
+            ``BAD_KEY_TYPE``, for keys that are neither binary nor string.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> router = Router("orders", partitions=6, available=[0, 1, 2, 4])
+        >>> routed, counter = router.route(4, pa.array([b"a", None, b"b", None]), pa.array([None, None, 5, None]))
+        >>> routed.tolist(), counter
+        ([4, 0, 5, 1], 2)
+        """
+        routed = np.empty(rows, dtype=np.int32)
+        unplaced = np.ones(rows, dtype=bool)
+        if _has_values(keys) and self.partitioner != "roundrobin":
+            routed[:] = _HASHES[self.partitioner](keys) % self.partitions
+            unplaced = nulls(keys)
+        if _has_values(explicit):
+            unplaced &= self._obey(explicit, routed)
+        return routed, self._take_turns(routed, unplaced, start)
+
+    def _obey(self, explicit: Column, routed: Hashes) -> npt.NDArray[np.bool_]:
+        """Write the explicit partitions into `routed`; the rows that have none come back as True."""
+        free = nulls(explicit)
+        asked = explicit.fill_null(0).to_numpy()
+        wrong = np.flatnonzero(((asked < 0) | (asked >= self.partitions)) & ~free)
+        if wrong.size:
+            raise self._out_of_range(int(wrong[0]), int(asked[wrong[0]]))
+        np.copyto(routed, asked, where=~free, casting="unsafe")
+        return free
+
+    def _out_of_range(self, row: int, partition: int) -> UnknownTopic:
+        return UnknownTopic(
+            "PARTITION_OUT_OF_RANGE",
+            f"Row {row} of the batch asks for partition {partition} of topic {self.topic}; the topic has "
+            f"{self.partitions} partitions, 0 to {self.partitions - 1}; correct the column partition, or leave it null",
+            topic=self.topic,
+            row=row,
+            partition=partition,
+            partitions=self.partitions,
+        )
+
+    def _take_turns(self, routed: Hashes, unplaced: npt.NDArray[np.bool_], start: int) -> int:
+        turns = int(np.count_nonzero(unplaced))
+        among = np.asarray(self.available if len(self.available) else range(self.partitions), dtype=np.int32)
+        routed[unplaced] = among[(np.arange(turns, dtype=np.int64) + start % len(among)) % len(among)]
+        return start + turns
+
+
+def _absolute_fnv1a(keys: Column) -> npt.NDArray[np.int64]:
+    # In 64 bits: -2**31 becomes 2**31, which is what librdkafka's unsigned modulo sees.
+    return np.abs(fnv1a(keys).astype(np.int64))
+
+
+_HASHES: dict[str, Callable[[Column], npt.NDArray[np.integer]]] = {
+    "murmur2": lambda keys: to_positive(murmur2(keys)),
+    "murmur3": lambda keys: to_positive(murmur3(keys)),
+    "crc32": crc32,
+    "fnv1a": _absolute_fnv1a,
+}
+PARTITIONERS: tuple[str, ...] = (*_HASHES, "roundrobin")
+
+
+def _has_values(column: Column | None) -> TypeGuard[Column]:
+    return column is not None and column.null_count < len(column)

@@ -1,0 +1,161 @@
+"""JSON objects in znodes: read with strict types, written as the JVM writes them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from pyspark_zkafka.errors import CodecError
+
+__all__ = ["ZnodeJson", "decode_text", "encode_json", "is_int32", "parse_integer", "parse_long"]
+
+_INT32 = range(-(2**31), 2**31)
+_INT64 = range(-(2**63), 2**63)
+_INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
+
+
+def decode_text(path: str, data: bytes | None, expected: str) -> str:
+    """A znode's data as text.
+
+    Raises
+    ------
+    CodecError
+        There is no data, or it is not UTF-8. Empty data is the empty text.
+    """
+    try:
+        if data is not None:
+            return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CodecError(path, data, f"{expected} in UTF-8") from error
+    raise CodecError(path, data, expected)
+
+
+def encode_json(value: Mapping[str, object]) -> bytes:
+    """JSON with the mapping's own order of keys, no blanks, and text beyond ASCII as it is.
+
+    A lone surrogate, which UTF-8 cannot hold, raises ``UnicodeEncodeError``.
+    """
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+
+
+def is_int32(value: object) -> bool:
+    """Whether a value is an integer that fits Java's int; true and false are none."""
+    return isinstance(value, int) and not isinstance(value, bool) and value in _INT32
+
+
+def parse_integer(path: str, data: bytes | None, expected: str) -> int:
+    """A bare integer as Java's ``Integer.parseInt`` takes it; see `parse_long`, with 32 bits."""
+    value = parse_long(path, data, expected)
+    if value not in _INT32:
+        raise CodecError(path, data, expected)
+    return value
+
+
+def parse_long(path: str, data: bytes | None, expected: str) -> int:
+    """A bare integer as Java's ``Long.parseLong`` takes it.
+
+    An optional sign, digits, 64 bits; no blanks, nothing empty: ``+7`` and ``007`` are 7. Java takes the digits of other
+    scripts as well, which nobody writes; here ASCII is all.
+
+    Raises
+    ------
+    CodecError
+        Anything else, and null data.
+    """
+    text = decode_text(path, data, expected)
+    if not _INTEGER.fullmatch(text) or int(text) not in _INT64:
+        raise CodecError(path, data, expected)
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class ZnodeJson:
+    """The JSON object of one znode: every getter names the znode when it finds something else.
+
+    `path`, `data` and `expected` are what its errors quote.
+    """
+
+    path: str
+    data: bytes | None
+    expected: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, path: str, data: bytes | None, expected: str) -> ZnodeJson:
+        """The object in a znode; of a key given twice, the last counts.
+
+        Raises
+        ------
+        CodecError
+            No data, not UTF-8, not JSON (``NaN`` is none), not an object, or text that UTF-8 cannot hold.
+        """
+        text = decode_text(path, data, expected)
+        try:
+            value = json.loads(text, parse_constant=_no_constant)
+            if "\\u" in text:
+                encode_json({"": value})
+        except (ValueError, RecursionError) as error:
+            raise CodecError(path, data, expected) from error
+        found = cls(path, data, expected, value)
+        return found if isinstance(value, dict) else found.fail()
+
+    def fail(self, what: str = "") -> NoReturn:
+        """Raise the `CodecError` of this znode; `what` says which part is wrong."""
+        raise CodecError(self.path, self.data, f"{self.expected} ({what})" if what else self.expected)
+
+    def inner(self, value: object, what: str) -> ZnodeJson:
+        """An object inside this one, with the same errors."""
+        if not isinstance(value, dict):
+            self.fail(f"{what} is a JSON object")
+        return ZnodeJson(self.path, self.data, self.expected, value)
+
+    def nested(self, key: str) -> ZnodeJson:
+        """The object under a key; it must be there."""
+        return self.inner(self.fields.get(key), key)
+
+    def integer(self, key: str, default: int | None = None) -> int:
+        """The 32-bit integer under a key; `default` stands for a missing key, null is never right."""
+        return self.as_integer(self.fields.get(key, default), key)
+
+    def text(self, key: str) -> str:
+        """The text under a key; it must be there."""
+        return self.as_text(self.fields.get(key), key)
+
+    def optional_text(self, key: str) -> str | None:
+        """The text under a key, None when the key is missing or null."""
+        return None if self.fields.get(key) is None else self.text(key)
+
+    def timestamp(self) -> str | None:
+        """The text under ``timestamp``; a number becomes text; None for anything else: Kafka does not read it."""
+        value = self.fields.get("timestamp")
+        return str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else None
+
+    def array(self, key: str) -> list[Any]:
+        """The array under a key; it must be there."""
+        value = self.fields.get(key)
+        return value if isinstance(value, list) else self.fail(f"{key} is an array")
+
+    def integers(self, key: str) -> tuple[int, ...]:
+        """The array of 32-bit integers under a key."""
+        return tuple(self.as_integer(value, key) for value in self.array(key))
+
+    def texts(self) -> dict[str, str]:
+        """All keys of this object, in its order, each with text."""
+        return {key: self.text(key) for key in self.fields}
+
+    def as_integer(self, value: object, what: str) -> int:
+        """A value that must be a 32-bit integer."""
+        if isinstance(value, int) and is_int32(value):
+            return value
+        return self.fail(f"{what} is a 32-bit integer")
+
+    def as_text(self, value: object, what: str) -> str:
+        """A value that must be text."""
+        return value if isinstance(value, str) else self.fail(f"{what} is text")
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,181 @@
+"""Configurations and command lines of the servers, as values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing.ports import LOOPBACK
+
+__all__ = [
+    "BROKER_MAIN",
+    "ZOOKEEPER_MAIN",
+    "broker_properties",
+    "extra_listeners",
+    "fill",
+    "jvm_command",
+    "kafka_jars",
+    "properties_text",
+    "version_tuple",
+    "zookeeper_properties",
+]
+
+ZOOKEEPER_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+BROKER_MAIN = "kafka.Kafka"
+_LOG4J = Path(__file__).with_name("log4j.properties")
+_PLACEHOLDER = re.compile(r"\{(id|host|data|zookeeper|port)(?::(\w+))?\}")
+
+
+def version_tuple(kafka_version: str) -> tuple[int, ...]:
+    """A version's numbers, to compare by.
+
+    >>> version_tuple("0.8.2.2") < version_tuple("1.1.1")
+    True
+    """
+    if not re.fullmatch(r"\d+(\.\d+){2,3}", kafka_version):
+        raise LocalClusterError("BAD_KAFKA_VERSION", f"Not a version of Kafka: {kafka_version!r}; write it like '3.9.1'")
+    return tuple(int(part) for part in kafka_version.split("."))
+
+
+def kafka_jars(kafka_version: str) -> tuple[str, ...]:
+    """The Maven coordinates of a broker of that version: Kafka's core, and a logger's back end where it brings none.
+
+    >>> kafka_jars("1.1.1")
+    ('org.apache.kafka:kafka_2.12:1.1.1', 'org.slf4j:slf4j-reload4j:1.7.36')
+    """
+    version = version_tuple(kafka_version)
+    if version >= (4,):
+        raise LocalClusterError(
+            "BAD_KAFKA_VERSION", f"Kafka {kafka_version} has no ZooKeeper any more; a local cluster runs 0.8.2.2 to 3.9.x"
+        )
+    scala = "2.13" if version >= (2, 4) else "2.12" if version >= (0, 11) else "2.11"
+    kafka = f"org.apache.kafka:kafka_{scala}:{kafka_version}"
+    return (kafka,) if version < (1,) else (kafka, "org.slf4j:slf4j-reload4j:1.7.36")
+
+
+def zookeeper_properties(data: Path, port: int) -> dict[str, str]:
+    """ZooKeeper's configuration for a small, fast, loopback-only server."""
+    return {
+        "dataDir": str(data),
+        "clientPort": str(port),
+        "clientPortAddress": LOOPBACK,
+        "tickTime": "500",  # sessions from 1 s on
+        "maxSessionTimeout": "60000",
+        "maxClientCnxns": "0",
+        "admin.enableServer": "false",
+        "4lw.commands.whitelist": "*",
+        "preAllocSize": "1024",  # kilobytes of each transaction log, instead of 64 MB
+        "forceSync": "no",  # a machine's crash need not be survived
+    }
+
+
+def broker_properties(
+    broker_id: int, brokers: int, kafka_version: str, data: Path, port: int, zookeeper_connect: str
+) -> dict[str, str]:
+    """A broker's configuration: Kafka's defaults, but for size, speed and what a test must be able to rely on."""
+    copies = str(min(3, brokers))
+    return {
+        "broker.id": str(broker_id),
+        "zookeeper.connect": zookeeper_connect,
+        "zookeeper.session.timeout.ms": "6000",
+        "zookeeper.connection.timeout.ms": "30000",
+        "log.dirs": str(data),
+        **_addresses(version_tuple(kafka_version), port),
+        "auto.create.topics.enable": "false",
+        "auto.leader.rebalance.enable": "false",  # leaders move when a test moves them
+        "delete.topic.enable": "true",
+        "controlled.shutdown.enable": "true",
+        "controlled.shutdown.retry.backoff.ms": "200",
+        "unclean.leader.election.enable": "false",
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.num.partitions": "4",
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.num.partitions": "4",
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": "1",
+        "num.network.threads": "2",
+        "num.io.threads": "4",
+        "num.recovery.threads.per.data.dir": "1",
+        "background.threads": "2",
+        "log.cleaner.dedupe.buffer.size": "16777216",  # instead of 128 MB of the heap
+    }
+
+
+def _addresses(version: tuple[int, ...], port: int) -> dict[str, str]:
+    if version < (0, 9):
+        return {"host.name": LOOPBACK, "advertised.host.name": LOOPBACK, "port": str(port)}
+    here = f"PLAINTEXT://{LOOPBACK}:{port}"
+    return {"listeners": here, "advertised.listeners": here}
+
+
+def extra_listeners(protocols: Mapping[str, str], ports: Mapping[str, int], port: int) -> dict[str, str]:
+    """The properties of a broker that listens on more than the plain-text port.
+
+    `protocols` maps a listener's name to its security protocol, `ports` the same name to its port.
+    """
+    here = [f"PLAINTEXT://{LOOPBACK}:{port}", *(f"{name}://{LOOPBACK}:{ports[name]}" for name in protocols)]
+    kinds = ["PLAINTEXT:PLAINTEXT", *(f"{name}:{protocol}" for name, protocol in protocols.items())]
+    return {
+        "listeners": ",".join(here),
+        "advertised.listeners": ",".join(here),
+        "listener.security.protocol.map": ",".join(kinds),
+        "inter.broker.listener.name": "PLAINTEXT",
+    }
+
+
+def fill(config: Mapping[str, str], values: Mapping[str, str], port: Callable[[str], int]) -> dict[str, str]:
+    """A configuration with its placeholders filled; any other text in braces is left alone.
+
+    Parameters
+    ----------
+    config : mapping
+        Values may hold ``{id}``, ``{host}``, ``{data}``, ``{zookeeper}``, ``{port}`` and ``{port:NAME}``.
+    values : mapping
+        What stands for the placeholders but the last.
+    port : callable
+        The port for a NAME.
+
+    Examples
+    --------
+    >>> fill({"listeners": "A://{host}:{port},B://{host}:{port:B}"}, {"host": "h", "port": "1"}, lambda name: 2)
+    {'listeners': 'A://h:1,B://h:2'}
+    """
+
+    def value(match: re.Match[str]) -> str:
+        kind, name = match.groups()
+        if name is not None:
+            return str(port(name)) if kind == "port" else match.group()
+        return values.get(kind, match.group())
+
+    return {key: _PLACEHOLDER.sub(value, text) for key, text in config.items()}
+
+
+def properties_text(config: Mapping[str, str]) -> str:
+    r"""A Java properties file.
+
+    >>> properties_text({"a": "b\\c", "d": "two\nlines"})
+    'a=b\\\\c\nd=two\\nlines\n'
+    """
+    escaped = {key: value.replace("\\", "\\\\").replace("\n", "\\n") for key, value in config.items()}
+    return "".join(f"{key}={value}\n" for key, value in escaped.items())
+
+
+def jvm_command(java: Path, heap_mb: int, options: Sequence[str], main: str, arguments: Sequence[str]) -> list[str]:
+    """The command line of a server; the classpath goes into the environment, which keeps ``ps`` readable."""
+    return [
+        str(java),
+        f"-Xmx{heap_mb}m",
+        "-XX:+UseSerialGC",
+        "-Xshare:auto",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:-UsePerfData",
+        "-Djava.awt.headless=true",
+        "-Djava.net.preferIPv4Stack=true",
+        "-Dzookeeper.jmx.log4j.disable=true",
+        f"-Dlog4j.configuration={_LOG4J.as_uri()}",
+        *options,
+        main,
+        *arguments,
+    ]

@@ -1,0 +1,190 @@
+"""Fetch jars with the Ivy that PySpark ships, once for each user.
+
+Each set of coordinates has its own folder in the cache. It is filled under another name and renamed when complete, under a
+lock that the Ivy process itself holds too: whatever is killed, a folder that has the right name is complete.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing.java import find_java
+from pyspark_zkafka.testing.progress import FetchProgress
+
+__all__ = ["cache_folder", "fetch_jars"]
+
+_PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
+_TAIL_LINES = 20
+
+
+def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
+    """Where fetched jars are kept: ``ZKAFKA_CACHE``, else ``zkafka`` in ``XDG_CACHE_HOME``, else in ``~/.cache``."""
+    environ = os.environ if environ is None else environ
+    own = environ.get("ZKAFKA_CACHE")
+    if own:
+        return Path(own).expanduser().absolute()
+    base = environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "zkafka"
+
+
+def fetch_jars(*coordinates: str, transitive: bool = True) -> list[Path]:
+    """The jars of some Maven coordinates, and by default of what they depend on, sorted by name.
+
+    Parameters
+    ----------
+    *coordinates : str
+        One or more ``group:artifact:version``; resolved together, so that each artifact comes in one version.
+    transitive : bool
+        False for these jars alone, without what they depend on.
+
+    Raises
+    ------
+    LocalClusterError
+        ``BAD_COORDINATES``; ``NO_JAVA``; ``JAVA_TOO_OLD``; ``NO_IVY``; ``JARS_NOT_FETCHED``, with Ivy's last lines.
+
+    Notes
+    -----
+    The first call for a set needs the network and blocks for up to a minute; any later call, in any process of the user,
+    only lists a folder. Processes that ask at the same time wait for each other. Ivy's settings are its own (Maven
+    Central), or the file that ``ZKAFKA_IVY_SETTINGS`` names, or ``~/.ivy2/ivysettings.xml``.
+
+    Examples
+    --------
+    >>> fetch_jars("org.slf4j:slf4j-api")
+    Traceback (most recent call last):
+    pyspark_zkafka.errors.LocalClusterError: [BAD_COORDINATES] ... found 'org.slf4j:slf4j-api'; ...
+    """
+    wanted = sorted({_checked(c) for c in coordinates})
+    if not wanted:
+        raise LocalClusterError("BAD_COORDINATES", "No jar was named; give at least one group:artifact:version")
+    jars = cache_folder() / "jars"
+    folder = jars / _folder_name(wanted, transitive)
+    if not folder.is_dir():
+        jars.mkdir(parents=True, exist_ok=True)
+        with _lock(jars / ".lock") as lock:
+            if not folder.is_dir():
+                _fetch(wanted, transitive, folder, lock)
+    return sorted(folder.glob("*.jar"))
+
+
+def _checked(coordinate: str) -> str:
+    parts = coordinate.split(":")
+    if len(parts) != 3 or not all(parts) or "/" in coordinate:
+        raise LocalClusterError(
+            "BAD_COORDINATES",
+            f"Maven coordinates have three parts; found {coordinate!r}; write group:artifact:version",
+        )
+    return coordinate
+
+
+def _folder_name(coordinates: list[str], transitive: bool) -> str:
+    """A readable name that differs for each set of coordinates."""
+    digest = hashlib.sha256(repr((coordinates, transitive)).encode()).hexdigest()[:12]
+    names = "+".join("-".join(c.split(":")[1:]) for c in coordinates)
+    return f"{names[:80]}-{digest}"
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[int]:
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file.fileno()
+
+
+def _fetch(coordinates: list[str], transitive: bool, folder: Path, lock: int) -> None:
+    for left in folder.parent.glob(".partial-*"):  # of a fetch that was killed: we hold the lock
+        shutil.rmtree(left)
+    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder.parent))
+    try:
+        _run_ivy(coordinates, transitive, partial, lock)
+        partial.chmod(0o755)
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _run_ivy(coordinates: list[str], transitive: bool, into: Path, lock: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="zkafka-ivy-") as work:
+        asked = Path(work) / "ivy.xml"
+        asked.write_text(ivy_file(coordinates, transitive), encoding="utf-8")
+        command = [str(find_java()), "-jar", str(_ivy_jar()), *_settings(), "-cache", str(cache_folder() / "ivy")]
+        command += ["-ivy", str(asked), "-confs", "default", "-retrieve", str(into / _PATTERN)]
+        # The lock is inherited: should this process be killed, nobody else fetches before Ivy has ended, too.
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            errors="replace", cwd=work, pass_fds=[lock],
+        ) as ivy, FetchProgress(coordinates) as progress:  # fmt: skip
+            tail = _follow(ivy.stdout or (), progress)
+    if ivy.returncode != 0 or not any(into.glob("*.jar")):
+        raise _not_fetched(coordinates, tail)
+
+
+def _follow(lines: Iterable[str], progress: FetchProgress) -> list[str]:
+    tail: deque[str] = deque(maxlen=_TAIL_LINES)
+    for line in lines:
+        progress.line(line)
+        if line.strip():
+            tail.append(line.rstrip())
+    return list(tail)
+
+
+def ivy_file(coordinates: Iterable[str], transitive: bool) -> str:
+    """The text of an Ivy file that asks for the coordinates."""
+    wanted = "\n".join(
+        f"    <dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(revision)}"
+        f' transitive="{str(transitive).lower()}" conf="default-&gt;default"/>'
+        for org, name, revision in (c.split(":") for c in coordinates)
+    )
+    return (
+        '<ivy-module version="2.0">\n  <info organisation="zkafka" module="local-cluster"/>\n'
+        '  <configurations><conf name="default"/></configurations>\n'
+        f"  <dependencies>\n{wanted}\n  </dependencies>\n</ivy-module>\n"
+    )
+
+
+def _settings() -> list[str]:
+    named = os.environ.get("ZKAFKA_IVY_SETTINGS")
+    if named:
+        if not Path(named).is_file():
+            raise LocalClusterError(
+                "NO_IVY", f"Ivy has no settings; ZKAFKA_IVY_SETTINGS names {named}, which is no file; correct or unset it"
+            )
+        return ["-settings", str(Path(named).absolute())]
+    site = Path.home() / ".ivy2" / "ivysettings.xml"
+    return ["-settings", str(site)] if site.is_file() else []
+
+
+def _ivy_jar() -> Path:
+    import pyspark  # here, since it is slow to import and needed once in a machine's life
+
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    found = sorted((home / "jars").glob("ivy-*.jar")) or sorted(Path(pyspark.__file__).parent.glob("jars/ivy-*.jar"))
+    if not found:
+        raise LocalClusterError(
+            "NO_IVY",
+            f"Jars are fetched with the Ivy that Spark ships; found no ivy-*.jar in {home / 'jars'}; "
+            "install the full pyspark",
+        )
+    return found[-1]
+
+
+def _not_fetched(coordinates: list[str], tail: list[str]) -> LocalClusterError:
+    shown = "\n  ".join(tail) or "(nothing)"
+    return LocalClusterError(
+        "JARS_NOT_FETCHED",
+        f"Ivy could not fetch {', '.join(coordinates)}; its last lines are\n  {shown}\n"
+        "see that the repository can be reached; name a mirror in an Ivy settings file with ZKAFKA_IVY_SETTINGS, "
+        "or copy a filled cache folder and name it with ZKAFKA_CACHE",
+        coordinates=coordinates,
+    )

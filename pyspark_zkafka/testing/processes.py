@@ -1,0 +1,144 @@
+"""Server processes that end with the process that started them, however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark_zkafka.errors import LocalClusterError
+
+__all__ = ["ServerProcesses"]
+
+_SUPERVISOR = Path(__file__).with_name("_supervisor.py")
+_END_TIMEOUT_S = 30
+
+
+class ServerProcesses:
+    """Named server processes under one supervisor, and a folder for their data.
+
+    The folder and the processes are gone after `close`, and also when this process dies without it. May be used from
+    several threads; in a forked child every call but `close` is refused, and `close` does nothing.
+    """
+
+    def __init__(self) -> None:
+        self._supervisor: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self._owner = -1
+        self._folder: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where the servers keep data, configuration and logs."""
+        if self._folder is None:
+            raise _ended()
+        return self._folder
+
+    def open(self) -> None:
+        """Start the supervisor."""
+        self._owner = os.getpid()
+        self._folder = Path(tempfile.mkdtemp(prefix="zkafka-"))
+        self._supervisor = subprocess.Popen(
+            # -I and -S: a test's PYTHONPATH or a site's start-up files are no business of the supervisor.
+            [sys.executable, "-I", "-S", str(_SUPERVISOR), str(self._owner), str(self._folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # control-C at a terminal is for the parent alone
+            cwd="/",
+        )
+
+    def close(self) -> None:
+        """Kill all servers and remove the folder; waits for both."""
+        supervisor = self._supervisor
+        if supervisor is None or self._owner != os.getpid():
+            return
+        with self._lock, supervisor:
+            self._supervisor = None
+            with contextlib.suppress(BrokenPipeError):
+                supervisor.stdin.close()  # type: ignore[union-attr]
+            try:
+                supervisor.wait(_END_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                supervisor.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._folder = None
+
+    def start(self, name: str, command: Sequence[str], environ: Mapping[str, str]) -> int:
+        """The process id of a server just started; its output is appended to its log."""
+        server = {
+            "name": name,
+            "command": list(command),
+            "environ": {**os.environ, **environ},
+            "log": str(self.log(name)),
+            "folder": str(self.folder),
+        }
+        return int(self._ask({"do": "start", "server": server})["pid"])
+
+    def send(self, name: str, number: signal.Signals) -> bool:
+        """Whether a signal could be sent: False when the server is not running."""
+        return bool(self._ask({"do": "signal", "name": name, "signal": int(number)})["sent"])
+
+    def exit_status(self, name: str) -> int | None:
+        """A server's exit status, negative for a signal; None while it runs."""
+        found = self._status().get(name)
+        return -1 if found is None else found[1]
+
+    def pid(self, name: str) -> int | None:
+        """A running server's process id; None when it is not running."""
+        pid, status = self._status().get(name, (None, -1))
+        return pid if status is None else None
+
+    def log(self, name: str) -> Path:
+        """The file that a server's output goes to."""
+        return self.folder / f"{name}.log"
+
+    def log_tail(self, name: str, lines: int = 20) -> str:
+        """The last lines of a server's log."""
+        try:
+            with self.log(name).open(encoding="utf-8", errors="replace") as log:
+                return "".join(deque(log, maxlen=lines)).rstrip()
+        except FileNotFoundError:
+            return ""
+
+    def _status(self) -> dict[str, tuple[int, int | None]]:
+        return {name: (pid, status) for name, (pid, status) in self._ask({"do": "status"})["servers"].items()}
+
+    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        with self._lock:
+            supervisor = self._supervisor
+            if supervisor is None or self._owner != os.getpid():
+                raise _ended()
+            try:
+                supervisor.stdin.write(json.dumps(request).encode() + b"\n")  # type: ignore[union-attr]
+                supervisor.stdin.flush()  # type: ignore[union-attr]
+                line = supervisor.stdout.readline()  # type: ignore[union-attr]
+            except BrokenPipeError:
+                line = b""
+        if not line:
+            raise LocalClusterError(
+                "SUPERVISOR_GONE",
+                "The process that the servers run under has ended, and the servers with it; "
+                "something killed it (out of memory?); start the cluster again",
+            )
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise LocalClusterError("SERVER_NOT_STARTED", f"The operating system refused: {answer['error']}")
+        return answer
+
+
+def _ended() -> LocalClusterError:
+    return LocalClusterError(
+        "CLUSTER_NOT_RUNNING",
+        "The local cluster does not run in this process; it was not started, was closed, or belongs to the parent process; "
+        "use it inside `with LocalCluster() as cluster:`",
+    )

@@ -1,0 +1,149 @@
+"""Topics of a local cluster, by Kafka's admin requests, or through ZooKeeper where the broker is too old for those."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+
+from pyspark_zkafka.errors import LocalClusterError
+
+__all__ = ["AdminTopics", "Topics", "ZnodeTopics", "spread"]
+
+_REQUEST_TIMEOUT_S = 30
+_Result = TypeVar("_Result")
+
+
+def spread(partitions: range, replication: int, brokers: Sequence[int]) -> dict[int, list[int]]:
+    """Replicas of the partitions, round the brokers.
+
+    >>> spread(range(3), 2, [0, 1, 2])
+    {0: [0, 1], 1: [1, 2], 2: [2, 0]}
+    """
+    if not 1 <= replication <= len(brokers):
+        raise LocalClusterError(
+            "BAD_REPLICATION", f"{replication} replicas were asked for; {len(brokers)} brokers are there; ask for fewer"
+        )
+    return {p: [brokers[(p + i) % len(brokers)] for i in range(replication)] for p in partitions}
+
+
+class Topics:
+    """What can be done with topics; each call returns when the cluster has accepted it."""
+
+    def create(self, name: str, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str]) -> None:
+        """Create a topic with the given replicas of each partition."""
+        raise NotImplementedError
+
+    def delete(self, name: str) -> None:
+        """Mark a topic for deletion."""
+        raise NotImplementedError
+
+    def extend(self, name: str, assignment: Mapping[int, Sequence[int]]) -> None:
+        """Add partitions: `assignment` holds the new ones alone, whose numbers follow the last present one."""
+        raise NotImplementedError
+
+    def delete_records(self, name: str, before: Mapping[int, int]) -> dict[int, int]:
+        """The log start offset of each partition after its records before an offset were deleted (-1: all)."""
+        raise NotImplementedError
+
+
+class AdminTopics(Topics):
+    """Topics of a broker that answers admin requests (from 0.10.2 on; delete_records from 0.11)."""
+
+    def __init__(self, settings: Mapping[str, object]) -> None:
+        self._admin = AdminClient(dict(settings))
+
+    def create(self, name: str, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str]) -> None:
+        replicas = [list(assignment[p]) for p in sorted(assignment)]
+        topic = NewTopic(name, len(replicas), replica_assignment=replicas, config=dict(config))
+        self._done(f"create topic {name}", self._admin.create_topics([topic], request_timeout=_REQUEST_TIMEOUT_S))
+
+    def delete(self, name: str) -> None:
+        self._done(f"delete topic {name}", self._admin.delete_topics([name], request_timeout=_REQUEST_TIMEOUT_S))
+
+    def extend(self, name: str, assignment: Mapping[int, Sequence[int]]) -> None:
+        wanted = NewPartitions(name, max(assignment) + 1, [list(assignment[p]) for p in sorted(assignment)])
+        asked = self._admin.create_partitions([wanted], request_timeout=_REQUEST_TIMEOUT_S)
+        self._done(f"add partitions to {name}", asked)
+
+    def delete_records(self, name: str, before: Mapping[int, int]) -> dict[int, int]:
+        asked = self._admin.delete_records(
+            [TopicPartition(name, p, offset) for p, offset in before.items()], request_timeout=_REQUEST_TIMEOUT_S
+        )
+        done = self._done(f"delete records of {name}", asked)
+        return {tp.partition: deleted.low_watermark for tp, deleted in done.items()}
+
+    @staticmethod
+    def _done(what: str, asked: Mapping[Any, Future[_Result]]) -> dict[Any, _Result]:
+        try:
+            return {key: future.result(_REQUEST_TIMEOUT_S + 5) for key, future in asked.items()}
+        except KafkaException as exc:
+            raise _refused(what, exc) from exc
+
+
+class ZnodeTopics(Topics):
+    """Topics of an old broker, written to where its controller looks (as AdminUtils of Kafka 0.8.2.2 does)."""
+
+    def __init__(self, zookeeper: KazooClient) -> None:
+        self._zookeeper = zookeeper
+
+    def create(self, name: str, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str]) -> None:
+        def write() -> None:
+            self._put(f"/config/topics/{name}", {"version": 1, "config": dict(config)})
+            self._zookeeper.create(f"/brokers/topics/{name}", _partitions(assignment), makepath=True)
+
+        self._try(f"create topic {name}", write)
+
+    def delete(self, name: str) -> None:
+        def write() -> None:
+            self._zookeeper.get(f"/brokers/topics/{name}")
+            self._zookeeper.create(f"/admin/delete_topics/{name}", b"", makepath=True)
+
+        self._try(f"delete topic {name}", write)
+
+    def extend(self, name: str, assignment: Mapping[int, Sequence[int]]) -> None:
+        def write() -> None:
+            data, _ = self._zookeeper.get(f"/brokers/topics/{name}")
+            present = {int(p): replicas for p, replicas in json.loads(data)["partitions"].items()}
+            self._zookeeper.set(f"/brokers/topics/{name}", _partitions({**present, **assignment}))
+
+        self._try(f"add partitions to {name}", write)
+
+    def delete_records(self, name: str, before: Mapping[int, int]) -> dict[int, int]:
+        raise LocalClusterError(
+            "NOT_IN_THIS_VERSION",
+            "This broker cannot delete records on request; Kafka 0.11 and newer can; start one of those",
+        )
+
+    def _put(self, path: str, value: object) -> None:
+        data = json.dumps(value, separators=(",", ":")).encode()
+        try:
+            self._zookeeper.create(path, data, makepath=True)
+        except NodeExistsError:
+            self._zookeeper.set(path, data)
+
+    @staticmethod
+    def _try(what: str, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except NodeExistsError as exc:
+            raise _refused(what, "it exists already, or that is under way") from exc
+        except NoNodeError as exc:
+            raise _refused(what, "it does not exist") from exc
+        except KazooException as exc:
+            raise _refused(what, exc) from exc
+
+
+def _partitions(assignment: Mapping[int, Sequence[int]]) -> bytes:
+    value = {"version": 1, "partitions": {str(p): list(replicas) for p, replicas in assignment.items()}}
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _refused(what: str, why: object) -> LocalClusterError:
+    return LocalClusterError("REFUSED_BY_CLUSTER", f"The local cluster did not {what}: {why}")

@@ -1,0 +1,44 @@
+"""Wait for a condition, with a deadline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+__all__ = ["Deadline"]
+
+_Found = TypeVar("_Found")
+
+
+class Deadline:
+    """A moment in the future, on the monotonic clock."""
+
+    def __init__(
+        self,
+        timeout_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        poll_s: float = 0.05,
+    ) -> None:
+        self._clock, self._sleep, self._poll_s = clock, sleep, poll_s
+        self._end = clock() + timeout_s
+        self.timeout_s = timeout_s
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the deadline; 0 once it has passed."""
+        return max(0.0, self._end - self._clock())
+
+    def until(self, look: Callable[[], _Found | None]) -> _Found | None:
+        """The first thing found that is not None, looking at least once; None when the deadline passed before.
+
+        A condition is waited for by a `look` that returns True or None.
+        """
+        while True:
+            found = look()
+            if found is not None:
+                return found
+            if self.left_s == 0:
+                return None
+            self._sleep(min(self._poll_s, self.left_s))

@@ -1,0 +1,240 @@
+"""Reads while the cluster changes under them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.batch_plan import BatchPlan, plan_batch
+from pyspark_zkafka.errors import BrokersUnavailable, DataLoss, NoLeader
+from pyspark_zkafka.options import ReadOptions, parse_read
+from pyspark_zkafka.reader import SplitPartition, ZKafkaReader
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+
+NewTopic = Callable[..., str]
+SCHEMA = pa.schema([("offset", pa.int64()), ("value", pa.binary())])
+
+
+def read_plan(options: ReadOptions, plan: BatchPlan) -> Iterator[pa.RecordBatch]:
+    """The batches of all splits of a plan, as tasks read them."""
+    reader = ZKafkaReader(options, SCHEMA)
+    for split in plan.splits:
+        yield from reader.read(SplitPartition(split, plan.bootstrap_servers))
+
+
+def read_offsets(options: ReadOptions, plan: BatchPlan) -> list[int]:
+    """The offsets that a plan reads, in order."""
+    return [offset for batch in read_plan(options, plan) for offset in batch.column("offset").to_pylist()]
+
+
+@pytest.fixture
+def options(zookeeper: dict[str, str]) -> Callable[..., ReadOptions]:
+    """Options of a read through ZooKeeper: ``options(topic, failOnDataLoss="false")``."""
+
+    def parse(topic: str, **more: str) -> ReadOptions:
+        return parse_read({**zookeeper, "subscribe": topic, "kafkaConsumer.pollTimeoutMs": "20000", **more})
+
+    return parse
+
+
+def fill(cluster: LocalCluster, topic: str, records: int = 100, size_bytes: int = 10) -> None:
+    """Records numbered in their values, in partition 0."""
+    cluster.produce(topic, [{"value": b"%d" % n + b"." * size_bytes, "partition": 0} for n in range(records)])
+
+
+class TestRetention:
+    """Records that go between planning and reading, or while reading."""
+
+    def test_fail(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Callable[..., ReadOptions]) -> None:
+        """With failOnDataLoss the task fails, and says which records are gone."""
+        topic = new_topic()
+        fill(zkafka_cluster, topic)
+        plan = plan_batch(options(topic))
+        zkafka_cluster.delete_records(topic, {0: 40})
+        with pytest.raises(DataLoss, match=rf"{topic}-0: records \[0, 40\) .* begins at 40"):
+            read_offsets(options(topic), plan)
+
+    def test_go_on(
+        self,
+        zkafka_cluster: LocalCluster,
+        new_topic: NewTopic,
+        options: Callable[..., ReadOptions],
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        """Without it the rest is read, and a warning says what is not."""
+        topic = new_topic()
+        fill(zkafka_cluster, topic)
+        plan = plan_batch(options(topic))
+        zkafka_cluster.delete_records(topic, {0: 40})
+        with caplog.at_level(logging.WARNING, "pyspark_zkafka"):
+            assert read_offsets(options(topic, failOnDataLoss="false"), plan) == list(range(40, 100))
+        assert f"{topic}-0: records [0, 40)" in caplog.text
+
+    def test_whole_range(
+        self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Callable[..., ReadOptions]
+    ) -> None:
+        """A range that is gone as a whole is empty without failOnDataLoss."""
+        topic = new_topic()
+        fill(zkafka_cluster, topic)
+        plan = plan_batch(options(topic))
+        fill(zkafka_cluster, topic)
+        zkafka_cluster.delete_records(topic, {0: 150})
+        assert read_offsets(options(topic, failOnDataLoss="false"), plan) == []
+
+    def test_overtaken(
+        self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Callable[..., ReadOptions]
+    ) -> None:
+        """A reader that retention overtakes on the way goes on at the log's new beginning, without a repeated record."""
+        topic = new_topic()
+        fill(zkafka_cluster, topic, 3000, 10_000)  # more than one batch
+        slow = {
+            "kafka.max.partition.fetch.bytes": "50000",
+            "kafka.queued.max.messages.kbytes": "1",
+        }
+        lenient = options(topic, failOnDataLoss="false", **slow)
+        batches = read_plan(lenient, plan_batch(lenient))
+        seen = next(batches).column("offset").to_pylist()
+        assert len(seen) < 2500
+        zkafka_cluster.delete_records(topic, {0: 2900})
+        seen += [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+        assert seen == sorted(set(seen))
+        assert seen[-100:] == list(range(2900, 3000))
+        assert len(seen) < 3000
+
+
+class TestReplacedTopic:
+    """A topic that is deleted, or deleted and created again, after planning."""
+
+    @pytest.mark.parametrize("records", [10, 100, 500])
+    def test_created_again(
+        self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Callable[..., ReadOptions], records: int
+    ) -> None:
+        """The new topic is not taken for the old one, whether it has fewer, as many or more records."""
+        topic = new_topic()
+        fill(zkafka_cluster, topic)
+        plan = plan_batch(options(topic))
+        zkafka_cluster.delete_topic(topic)
+        zkafka_cluster.create_topic(topic)
+        fill(zkafka_cluster, topic, records)
+        with pytest.raises(DataLoss, match=f"topic {topic} was created again"):
+            read_offsets(options(topic), plan)
+        found = read_offsets(options(topic, failOnDataLoss="false"), plan)
+        assert found == list(range(min(records, 100)))
+
+    def test_deleted(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Callable[..., ReadOptions]) -> None:
+        """A deleted topic is data loss, or an empty rest."""
+        topic = new_topic()
+        fill(zkafka_cluster, topic)
+        plan = plan_batch(options(topic))
+        zkafka_cluster.delete_topic(topic)
+        with pytest.raises(DataLoss, match=f"topic {topic} was deleted"):
+            read_offsets(options(topic), plan)
+        assert read_offsets(options(topic, failOnDataLoss="false"), plan) == []
+
+
+class TestBrokers:
+    """Leaders that move or go."""
+
+    def test_leader_stops_after_planning(
+        self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Callable[..., ReadOptions]
+    ) -> None:
+        """A split whose planned leader is gone is read from the next one."""
+        topic = new_topic(replication=3)
+        fill(zkafka_cluster, topic)
+        plan = plan_batch(options(topic))
+        leader = plan.splits[0].leader
+        zkafka_cluster.stop(leader)
+        try:
+            assert read_offsets(options(topic), plan) == list(range(100))
+            assert plan_batch(options(topic)).splits[0].leader != leader
+        finally:
+            zkafka_cluster.restart(leader)
+
+    def test_leader_killed_while_reading(
+        self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Callable[..., ReadOptions]
+    ) -> None:
+        """A leader that dies under a reader costs no record and repeats none."""
+        topic = new_topic(replication=3)
+        fill(zkafka_cluster, topic, 3000, 10_000)  # more than one batch
+        slow = {
+            "kafka.max.partition.fetch.bytes": "50000",
+            "kafka.queued.max.messages.kbytes": "1",
+        }
+        patient = options(topic, **slow, **{"kafkaConsumer.pollTimeoutMs": "60000"})
+        plan = plan_batch(patient)
+        batches = read_plan(patient, plan)
+        seen = next(batches).column("offset").to_pylist()
+        assert len(seen) < 2500
+        zkafka_cluster.kill(plan.splits[0].leader)
+        try:
+            seen += [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+        finally:
+            zkafka_cluster.restart(plan.splits[0].leader)
+        assert seen == list(range(3000))
+
+    def test_offline(
+        self,
+        zkafka_cluster: LocalCluster,
+        new_topic: NewTopic,
+        options: Callable[..., ReadOptions],
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        """A partition without leader fails the plan by name and ISR, or is left out with a warning."""
+        topic = new_topic(assignment={0: [0], 1: [1]})
+        zkafka_cluster.produce(topic, [{"value": b"v", "partition": p} for p in (0, 1)])
+        zkafka_cluster.stop(1)
+        try:
+            with pytest.raises(NoLeader, match=rf"{topic}-1 \(ISR 1\)"):
+                plan_batch(options(topic, **{"fetchOffset.numRetries": "0"}))
+            with caplog.at_level(logging.WARNING, "pyspark_zkafka"):
+                plan = plan_batch(options(topic, offlinePartitions="skip"))
+            assert [s.partition.partition for s in plan.splits] == [0]
+            assert f"{topic}-1" in caplog.text
+        finally:
+            zkafka_cluster.restart(1)
+
+    def test_stuck(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Callable[..., ReadOptions]) -> None:
+        """A broker that does not answer is an error after the poll time-out, never an early end."""
+        topic = new_topic(assignment={0: [2]})
+        fill(zkafka_cluster, topic)
+        impatient = options(topic, **{"kafkaConsumer.pollTimeoutMs": "2000"})
+        plan = plan_batch(impatient)
+        zkafka_cluster.pause(2)
+        try:
+            begin = time.monotonic()
+            with pytest.raises(
+                BrokersUnavailable, match=rf"{topic}-0: nothing came from the brokers for 2000 ms at offset 0"
+            ):
+                read_offsets(impatient, plan)
+            assert 2 <= time.monotonic() - begin < 20
+        finally:
+            zkafka_cluster.resume(2)
+
+
+def test_compaction(zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Callable[..., ReadOptions]) -> None:
+    """Gaps that compaction has left are no loss."""
+    compacting = {
+        "cleanup.policy": "compact",
+        "segment.ms": "200",
+        "min.cleanable.dirty.ratio": "0.001",
+        "max.compaction.lag.ms": "500",
+    }
+    topic = new_topic(config=compacting)
+    for _ in range(3):
+        zkafka_cluster.produce(topic, [{"key": b"%d" % (n % 5), "value": b"v"} for n in range(50)])
+        time.sleep(0.3)
+    deadline = time.monotonic() + 60
+    found = list(range(150))
+    while len(found) == 150 and time.monotonic() < deadline:
+        zkafka_cluster.produce(topic, [{"key": b"last", "value": b"v"}])
+        found = read_offsets(options(topic), plan_batch(options(topic)))
+        time.sleep(0.5)
+    assert 5 <= len(found) < 150
+    assert found == sorted(set(found))

@@ -1,0 +1,78 @@
+"""Translated properties in the real librdkafka: clients are made, brokers are not needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+
+from pyspark_zkafka.protocol.kafka_properties import Role, translate
+from pyspark_zkafka.protocol.kafka_property_table import ACCEPTED, Accepted
+
+NUMBERS = "-1 0 1 5 6 7 9 10 12 100 1000 45000 60000 300000 900000 3600000 86400000 1000000 100000000 1000000000 2147483647"
+WORDS = """
+    true false all none https gzip lz4 zstd read_committed rebootstrap v4 SSL SASL_SSL PLAIN OAUTHBEARER PEM PKCS12 oidc
+    default GSSAPI use_all_dns_ips client_credentials azure_imds ES256 conf,telemetry 0.9.0.1 a:1,b:2 P-256 some-text
+"""
+CANDIDATES = [*NUMBERS.split(), *WORDS.split(), "kinit -k", "urn:ietf:params:oauth:grant-type:jwt-bearer"]
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";'
+LOGIN = {"sasl.username": "a", "sasl.password": "b"}
+OIDC = {
+    "sasl.oauthbearer.method": "oidc",
+    "sasl.oauthbearer.client.id": "a",
+    "sasl.oauthbearer.client.secret": "b",
+    "sasl.oauthbearer.token.endpoint.url": "https://localhost/token",
+}
+SPECIAL = {"sasl.jaas.config": [JAAS], "https.ca.location": ["probe"]}
+COMPANIONS: dict[str, dict[str, str]] = {
+    "sasl.mechanism": LOGIN | OIDC,
+    "sasl.mechanisms": LOGIN | OIDC,
+    "security.protocol": {"sasl.mechanism": "PLAIN", **LOGIN},
+    "sasl.oauthbearer.token.endpoint.url": OIDC,
+    "sasl.oauthbearer.method": OIDC,
+    "enable.gapless.guarantee": {"enable.idempotence": "true"},
+}
+ROLES: dict[Role, str] = {"consumer": "C", "producer": "P"}
+
+
+def make(role: Role, properties: Mapping[str, str]) -> None:
+    """Make a client and let go of it; raises KafkaException where librdkafka refuses."""
+    if role == "consumer":
+        confluent_kafka.Consumer({"group.id": "g", **properties}).close()
+    else:
+        confluent_kafka.Producer(dict(properties)).flush(0)
+
+
+def accepted(row: Accepted, role: Role) -> Iterator[dict[str, str]]:
+    """What `translate` lets through of the candidates for a row."""
+    needed = {str(row.when[0]): str(row.when[1])} if row.when else {}
+    if row.target_names() == ["ssl.keystore.location"]:
+        needed["ssl.keystore.password"] = "x"
+    for value in SPECIAL.get(row.name, CANDIDATES):
+        found, problems = translate({**COMPANIONS.get(row.name, {}), **needed, row.name: value}, role)
+        if not problems:
+            yield found
+
+
+PAIRS = [
+    pytest.param(row, role, id=f"{row.name}-{role}") for row in ACCEPTED for role in ROLES if ROLES[role] in row.clients
+]
+
+
+@pytest.mark.parametrize(("row", "role"), PAIRS)
+def test_librdkafka_takes_what_is_translated(row: Accepted, role: Role) -> None:
+    """Whatever value passes the translation, a real client can be made with it; and some value passes."""
+    found = {json.dumps(properties): properties for properties in accepted(row, role)}
+    assert found
+    for properties in found.values():
+        make(role, properties)
+
+
+def test_the_recorded_names_are_the_installed_ones() -> None:
+    """Each recorded property that reaches librdkafka is one that the installed library knows, and none is hidden."""
+    vectors = Path(__file__).parents[1] / "vectors" / "librdkafka_config_names.json"
+    known = json.loads(vectors.read_text(encoding="utf-8"))["properties"]
+    assert {t for row in ACCEPTED for t in row.target_names() if row.name != "sasl.jaas.config"} <= set(known)

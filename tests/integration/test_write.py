@@ -1,0 +1,300 @@
+"""Batch writes on real brokers: where rows go, what is acknowledged, what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+from pyspark_zkafka.protocol.offsets import canonical_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pyspark_zkafka.testing import LocalCluster
+
+NewTopic = Callable[..., str]
+Read = Callable[..., "DataFrame"]
+VECTORS = Path(__file__).parent.parent / "vectors"
+
+
+@pytest.fixture
+def write(zookeeper: dict[str, str]) -> Callable[..., None]:
+    """Writes through ZooKeeper: ``write(frame, topic="t")``."""
+
+    def save(frame: DataFrame, **options: str) -> None:
+        frame.write.format("zkafka").options(**{**zookeeper, **options}).mode("append").save()
+
+    return save
+
+
+def test_every_row_once(spark: SparkSession, connection: dict[str, str], read: Read, new_topic: NewTopic) -> None:
+    """Every row arrives once, under its key's partition, through ZooKeeper and through the brokers alone."""
+    topic = new_topic(partitions=5, replication=2)
+    frame = spark.range(20_000).select(
+        F.concat(F.lit("k"), F.col("id") % 500).alias("key"), F.col("id").cast("string").alias("value")
+    )
+    frame.write.format("zkafka").options(**connection).option("topic", topic).mode("append").save()
+    rows = read({"subscribe": topic}, schema="key string, value string, partition int").collect()
+    assert sorted(int(r.value) for r in rows) == list(range(20_000))
+    assert len({(r.key, r.partition) for r in rows}) == 500
+
+
+def test_murmur2_vectors(spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic) -> None:
+    """Keys land in the partitions that the Java client chose for them."""
+    recorded = json.loads((VECTORS / "murmur2.json").read_text())
+    topic = new_topic(partitions=7)
+    seventh = recorded["partition_counts"].index(7)
+    expected = {bytes.fromhex(key): partitions[seventh] for key, _, partitions in recorded["keys"]}
+    write(spark.createDataFrame([(bytearray(k), b"v") for k in expected], "key binary, value binary"), topic=topic)
+    found = {bytes(r.key): r.partition for r in read({"subscribe": topic}).collect()}
+    assert found == expected
+
+
+def test_same_partitions_as_spark(
+    spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic, zkafka_cluster: LocalCluster
+) -> None:
+    """Spark's own connector puts the same keys into the same partitions."""
+    ours, theirs = new_topic(partitions=6), new_topic(partitions=6)
+    frame = spark.range(3000).select(F.sha2(F.col("id").cast("string"), 256).alias("key"), F.lit("v").alias("value"))
+    write(frame, topic=ours)
+    frame.write.format("kafka").option("kafka.bootstrap.servers", zkafka_cluster.bootstrap_servers).option(
+        "topic", theirs
+    ).save()
+    placed = [{(bytes(r.key), r.partition) for r in read({"subscribe": t}).collect()} for t in (ours, theirs)]
+    assert placed[0] == placed[1]
+    assert len(placed[0]) == 3000
+
+
+@pytest.mark.parametrize("partitioner", ["murmur2", "roundrobin"])
+def test_round_robin(
+    spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic, partitioner: str
+) -> None:
+    """Null keys take turns over the partitions, and so does every row with partitioner=roundrobin."""
+    topic = new_topic(partitions=4)
+    key = F.lit(None).cast("string") if partitioner == "murmur2" else F.lit("same")
+    write(
+        spark.range(400).coalesce(1).select(key.alias("key"), F.lit("v").alias("value")),
+        topic=topic,
+        partitioner=partitioner,
+    )
+    assert Counter(r.partition for r in read({"subscribe": topic}).collect()) == dict.fromkeys(range(4), 100)
+
+
+@pytest.mark.parametrize("partitioner", ["murmur3", "crc32", "fnv1a"])
+def test_other_partitioners(
+    spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic, partitioner: str
+) -> None:
+    """Each partitioner keeps a key in one partition, and uses them all."""
+    topic = new_topic(partitions=4)
+    frame = spark.range(2000).select((F.col("id") % 100).cast("string").alias("key"), F.lit("v").alias("value"))
+    write(frame, topic=topic, partitioner=partitioner)
+    placed = {(bytes(r.key), r.partition) for r in read({"subscribe": topic}).collect()}
+    assert len(placed) == 100
+    assert {p for _, p in placed} == {0, 1, 2, 3}
+
+
+def test_explicit_partition(spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic) -> None:
+    """An explicit partition wins over the key; a null one does not."""
+    topic = new_topic(partitions=3)
+    rows = [("k", "a", 2), ("k", "b", 0), ("k", "c", None)]
+    write(spark.createDataFrame(rows, "key string, value string, partition int"), topic=topic)
+    found = {r.value: r.partition for r in read({"subscribe": topic}, schema="value string, partition int").collect()}
+    assert (found["a"], found["b"]) == (2, 0)
+
+
+def test_topic_column(spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic) -> None:
+    """Without the option, each row goes to the topic in its column; the option wins over the column."""
+    first, second = new_topic(), new_topic(partitions=3)
+    frame = spark.createDataFrame([(first, "a"), (second, "b"), (first, "c")], "topic string, value string")
+    write(frame)
+    write(frame, topic=second)
+    rows = [
+        (r.topic, r.value) for r in read({"subscribe": f"{first},{second}"}, schema="topic string, value string").collect()
+    ]
+    assert sorted(rows) == sorted([(first, "a"), (first, "c"), (second, "b"), *((second, v) for v in "abc")])
+
+
+def test_order_within_a_partition(spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic) -> None:
+    """Rows of one task and key keep their order."""
+    topic = new_topic(partitions=3)
+    frame = (
+        spark.range(30_000)
+        .coalesce(1)
+        .select((F.col("id") % 7).cast("string").alias("key"), F.col("id").cast("string").alias("value"))
+    )
+    write(frame, topic=topic)
+    rows = read({"subscribe": topic}, schema="key string, value string, offset bigint").orderBy("offset").collect()
+    for key in "0123456":
+        values = [int(r.value) for r in rows if r.key == key]
+        assert values == sorted(values)
+
+
+def test_all_columns(spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic) -> None:
+    """Headers (repeated, null), timestamps, tombstones and empty values are written as they are."""
+    topic = new_topic()
+    when = datetime(2020, 2, 29, 12, 0, 0, 987_654, timezone.utc)
+    schema = "key binary, value binary, headers array<struct<key:string,value:binary>>, timestamp timestamp"
+    rows: list[Any] = [
+        (b"k", b"v", [("a", b"1"), ("a", None)], when),
+        (b"k", None, None, None),
+        (b"", b"", [], None),
+    ]
+    write(spark.createDataFrame(rows, schema).coalesce(1), topic=topic)
+    found = read({"subscribe": topic, "includeHeaders": "true"}).orderBy("offset").collect()
+    assert [(r.key, r.value) for r in found] == [(b"k", b"v"), (b"k", None), (b"", b"")]
+    assert [None if r.headers is None else [tuple(h) for h in r.headers] for r in found] == [
+        [("a", b"1"), ("a", None)],
+        None,
+        None,
+    ]
+    assert found[0].timestamp.astimezone(timezone.utc) == when.replace(microsecond=987_000)
+    assert found[1].timestamp.year > 2020
+
+
+def test_empty_frame(spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic) -> None:
+    """Writing no rows writes none."""
+    topic = new_topic()
+    write(spark.createDataFrame([], "value string"), topic=topic)
+    assert read({"subscribe": topic}).collect() == []
+
+
+def test_large_rows(spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic) -> None:
+    """Rows of 900 kB, together more than the producer may queue, all arrive."""
+    topic = new_topic(partitions=2)
+    frame = spark.range(120).select(F.col("id").cast("string").alias("key"), F.expr("repeat('x', 900000)").alias("value"))
+    write(frame, topic=topic)
+    sizes = read({"subscribe": topic}).select(F.length("value").alias("n")).collect()
+    assert [r.n for r in sizes] == [900_000] * 120
+
+
+class TestRefused:
+    """What is refused, and that nothing of it is written."""
+
+    @pytest.mark.parametrize(
+        ("schema", "row", "expected"),
+        [
+            ("value int", (1,), "column value must be string or binary"),
+            ("key string", ("k",), "no column value"),
+            ("value string, key int", ("v", 1), "column key must be string or binary"),
+            ("value string, partition string", ("v", "1"), "column partition must be int"),
+            ("value string, headers string", ("v", "h"), "column headers must be array"),
+            ("value string, timestamp string", ("v", "t"), "column timestamp must be timestamp"),
+        ],
+    )
+    def test_columns(
+        self, spark: SparkSession, write: Callable[..., None], new_topic: NewTopic, schema: str, row: Any, expected: str
+    ) -> None:
+        """A column of the wrong type is named before anything is sent."""
+        with pytest.raises(Exception, match=expected):
+            write(spark.createDataFrame([row], schema), topic=new_topic())
+
+    def test_null_topic(self, spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic) -> None:
+        """A null topic is an error, and its batch is not sent."""
+        topic = new_topic()
+        frame = spark.createDataFrame([(topic, "a"), (None, "b")], "topic string, value string").coalesce(1)
+        with pytest.raises(Exception, match="NULL_TOPIC"):
+            write(frame)
+        assert read({"subscribe": topic}).collect() == []
+
+    def test_partition_out_of_range(
+        self, spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic
+    ) -> None:
+        """A partition that the topic does not have is an error, and its batch is not sent."""
+        topic = new_topic(partitions=2)
+        frame = spark.createDataFrame([("a", 0), ("b", 2)], "value string, partition int").coalesce(1)
+        with pytest.raises(Exception, match=rf"PARTITION_OUT_OF_RANGE.*partition 2 of topic {topic}"):
+            write(frame, topic=topic)
+        assert read({"subscribe": topic}).collect() == []
+
+    def test_unknown_topic(self, spark: SparkSession, write: Callable[..., None]) -> None:
+        """A topic that the brokers do not create by themselves is named."""
+        with pytest.raises(Exception, match=r"UNKNOWN_TOPIC.*no-such-topic"):
+            write(spark.range(1).select(F.lit("v").alias("value")), topic="no-such-topic")
+
+    def test_overwrite(self, spark: SparkSession, zookeeper: dict[str, str], new_topic: NewTopic) -> None:
+        """Overwrite is refused with the reason."""
+        frame = spark.range(1).select(F.lit("v").alias("value"))
+        with pytest.raises(Exception, match="A topic is a log and cannot be overwritten"):
+            frame.write.format("zkafka").options(**zookeeper, topic=new_topic()).mode("overwrite").save()
+
+    def test_too_large(self, spark: SparkSession, write: Callable[..., None], new_topic: NewTopic) -> None:
+        """A record that the broker refuses fails the write with topic, partition, cause and counts."""
+        topic = new_topic(config={"max.message.bytes": "1000"})
+        frame = spark.createDataFrame([("x" * 5000,)], "value string")
+        with pytest.raises(Exception, match=rf"DELIVERY_FAILED.*{topic}-0: MSG_SIZE_TOO_LARGE.*were acknowledged"):
+            write(frame, topic=topic)
+
+
+class TestCommitOffsets:
+    """commitOffsets on a write."""
+
+    def test_commit(
+        self, spark: SparkSession, write: Callable[..., None], new_topic: NewTopic, zkafka_cluster: LocalCluster
+    ) -> None:
+        """The offsets are in ZooKeeper when the write is done, as the JVM writes them, and never move backwards."""
+        source, sink = new_topic(partitions=2), new_topic()
+        frame = spark.createDataFrame([("v",)], "value string")
+        group = f"g-{source}"
+        for offsets, expected in (({"0": 5, "1": 7}, (b"5", b"7")), ({"0": 3, "1": 9}, (b"5", b"9"))):
+            write(frame, **{"topic": sink, "group.id": group, "commitOffsets": json.dumps({source: offsets})})
+            with zkafka_cluster.zookeeper() as client:
+                found = tuple(client.get(f"/consumers/{group}/offsets/{source}/{p}")[0] for p in (0, 1))
+                assert found == expected
+                assert client.exists(f"/consumers/{group}/ids") is None
+
+    def test_failed_write(
+        self, spark: SparkSession, write: Callable[..., None], new_topic: NewTopic, zkafka_cluster: LocalCluster
+    ) -> None:
+        """A write that fails commits nothing."""
+        sink = new_topic(config={"max.message.bytes": "1000"})
+        commit = json.dumps({sink: {"0": 5}})
+        frame = spark.createDataFrame([("x" * 5000,)], "value string")
+        with pytest.raises(Exception, match="DELIVERY_FAILED"):
+            write(frame, **{"topic": sink, "group.id": f"g-{sink}", "commitOffsets": commit})
+        with zkafka_cluster.zookeeper() as client:
+            assert client.exists(f"/consumers/g-{sink}/offsets") is None
+
+    def test_owned(
+        self, spark: SparkSession, write: Callable[..., None], new_topic: NewTopic, zkafka_cluster: LocalCluster
+    ) -> None:
+        """A partition that a live member owns keeps its offset, and so do the others; the error names the owner."""
+        source, sink = new_topic(partitions=2), new_topic()
+        group = f"g-{source}"
+        commit = json.dumps({source: {"0": 5, "1": 7}})
+        with zkafka_cluster.zookeeper() as client:
+            client.create(f"/consumers/{group}/owners/{source}/1", b"member-0", ephemeral=True, makepath=True)
+            with pytest.raises(Exception, match=rf"{source}-1.*member-0"):
+                write(
+                    spark.createDataFrame([("v",)], "value string"),
+                    **{"topic": sink, "group.id": group, "commitOffsets": commit},
+                )
+            assert client.exists(f"/consumers/{group}/offsets/{source}/0") is None
+
+
+def test_read_write_commit(
+    spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic, zkafka_cluster: LocalCluster
+) -> None:
+    """A batch that reads from the committed offsets and commits what it has written misses and repeats nothing."""
+    source, sink = new_topic(partitions=2), new_topic()
+    group, seen = f"g-{source}", 0
+    for round_number in range(3):
+        zkafka_cluster.produce(source, [{"value": b"%d" % round_number, "partition": n % 2} for n in range(10)])
+        ends = canonical_json({tp: 5 * (round_number + 1) for tp in _partitions(source)})
+        options = {"subscribe": source, "startingOffsets": "committed", "auto.offset.reset": "smallest", "group.id": group}
+        batch = read({**options, "endingOffsets": ends}).select("key", "value")
+        write(batch, **{"topic": sink, "group.id": group, "commitOffsets": ends})
+        seen += 10
+        assert read({"subscribe": sink}).count() == seen
+
+
+def _partitions(topic: str) -> list[Any]:
+    from pyspark_zkafka.protocol.model import TopicPartition
+
+    return [TopicPartition(topic, p) for p in (0, 1)]

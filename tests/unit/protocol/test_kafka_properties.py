@@ -1,0 +1,332 @@
+"""What kafka.* properties become, and why some are refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.protocol.kafka_properties import SECRET_KEYS, Role, is_secret, mask, translate
+from pyspark_zkafka.protocol.kafka_property_table import ACCEPTED
+from pyspark_zkafka.protocol.refused_kafka_properties import REFUSED
+
+VECTORS = Path(__file__).parents[2] / "vectors"
+JAVA: dict[str, Any] = json.loads((VECTORS / "java_config_names.json").read_text(encoding="utf-8"))
+LIBRDKAFKA: dict[str, Any] = json.loads((VECTORS / "librdkafka_config_names.json").read_text(encoding="utf-8"))
+ROLES: list[Role] = ["consumer", "producer"]
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+KEPT = "kept-from-eyes"
+
+
+def good(properties: Mapping[str, str], role: Role) -> dict[str, str]:
+    """The translation of properties that have no problem."""
+    translated, problems = translate(properties, role)
+    assert problems == []
+    return translated
+
+
+def bad(properties: Mapping[str, str], role: Role) -> str:
+    """The only problem of properties that have one."""
+    [problem] = translate(properties, role)[1]
+    return problem
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_java_property_is_classified(role: Role) -> None:
+    """Each key of kafka-clients 3.9.1 is passed on, translated, or refused with a reason that is its own."""
+    for name in JAVA[role]:
+        problems = translate({name: "?"}, role)[1]
+        assert not any("unknown to Kafka" in p or "'s property, without effect" in p for p in problems), name
+
+
+def test_every_librdkafka_property_is_classified() -> None:
+    """Each property of librdkafka is in one of the two tables, and in one alone."""
+    accepted = {row.name for row in ACCEPTED}
+    assert set(LIBRDKAFKA["properties"]) <= accepted | set(REFUSED)
+    assert not accepted & set(REFUSED)
+
+
+def test_every_row_is_about_a_property_that_exists() -> None:
+    """No row of the tables is about a name that neither Java nor librdkafka has."""
+    known = {*JAVA["consumer"], *JAVA["producer"], *LIBRDKAFKA["properties"]}
+    assert ({row.name for row in ACCEPTED} | set(REFUSED)) - known == set()
+
+
+@pytest.mark.parametrize("row", [r for r in ACCEPTED if r.targets != ""], ids=lambda row: f"{row.name}-{row.clients}")
+def test_librdkafka_has_the_target_for_the_client(row: Any) -> None:
+    """A row's librdkafka name exists, and its clients have it there."""
+    scopes = LIBRDKAFKA["properties"]
+    if row.name != "sasl.jaas.config":
+        assert all(scopes[target] in ("*", row.clients) for target in row.target_names())
+
+
+@pytest.mark.parametrize(
+    ("role", "given", "expected"),
+    [
+        ("consumer", {"request.timeout.ms": "20000"}, {"socket.timeout.ms": "20000"}),
+        ("producer", {"request.timeout.ms": "20000"}, {"request.timeout.ms": "20000"}),
+        ("consumer", {"Fetch.Max.Wait.MS": " 50 "}, {"fetch.wait.max.ms": "50"}),
+        ("consumer", {"max.partition.fetch.bytes": "8388608"}, {"max.partition.fetch.bytes": "8388608"}),
+        ("consumer", {"fetch.message.max.bytes": "8388608"}, {"max.partition.fetch.bytes": "8388608"}),
+        ("consumer", {"receive.buffer.bytes": "-1"}, {"socket.receive.buffer.bytes": "0"}),
+        ("producer", {"send.buffer.bytes": "1048576"}, {"socket.send.buffer.bytes": "1048576"}),
+        ("producer", {"buffer.memory": "33554432"}, {"queue.buffering.max.kbytes": "32768"}),
+        ("producer", {"buffer.memory": "1"}, {"queue.buffering.max.kbytes": "1"}),
+        ("producer", {"max.request.size": "2000000"}, {"message.max.bytes": "2000000"}),
+        ("producer", {"linger.ms": "2.5"}, {"linger.ms": "2.5"}),
+        ("producer", {"queue.buffering.max.ms": "20"}, {"linger.ms": "20"}),
+        ("producer", {"compression.type": "ZSTD"}, {"compression.type": "zstd"}),
+        (
+            "producer",
+            {"compression.type": "gzip", "compression.gzip.level": "6"},
+            {"compression.type": "gzip", "compression.level": "6"},
+        ),
+        ("producer", {"acks": "-1"}, {"acks": "all"}),
+        ("producer", {"request.required.acks": "all"}, {"acks": "all"}),
+        ("consumer", {"connections.max.idle.ms": "-1"}, {"connections.max.idle.ms": "0"}),
+        ("consumer", {"metadata.max.age.ms": "60000"}, {"topic.metadata.refresh.interval.ms": "60000"}),
+        ("consumer", {"check.crcs": "TRUE"}, {"check.crcs": "true"}),
+        ("consumer", {"security.protocol": "sasl_ssl"}, {"security.protocol": "SASL_SSL"}),
+        ("consumer", {"ssl.endpoint.identification.algorithm": ""}, {"ssl.endpoint.identification.algorithm": "none"}),
+        (
+            "consumer",
+            {"ssl.endpoint.identification.algorithm": "HTTPS"},
+            {"ssl.endpoint.identification.algorithm": "https"},
+        ),
+        ("consumer", {"ssl.truststore.type": "PEM", "ssl.truststore.location": "ca.pem"}, {"ssl.ca.location": "ca.pem"}),
+        ("consumer", {"ssl.truststore.type": "pem", "ssl.truststore.certificates": "-----"}, {"ssl.ca.pem": "-----"}),
+        (
+            "consumer",
+            {"ssl.keystore.type": "PEM", "ssl.keystore.location": "me.pem", "ssl.key.password": KEPT},
+            {"ssl.certificate.location": "me.pem", "ssl.key.location": "me.pem", "ssl.key.password": KEPT},
+        ),
+        (
+            "consumer",
+            {"ssl.keystore.type": "PEM", "ssl.keystore.key": "K", "ssl.keystore.certificate.chain": "C"},
+            {"ssl.key.pem": "K", "ssl.certificate.pem": "C"},
+        ),
+        (
+            "consumer",
+            {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": "me.p12", "ssl.keystore.password": KEPT},
+            {"ssl.keystore.location": "me.p12", "ssl.keystore.password": KEPT},
+        ),
+        (
+            "consumer",
+            {"ssl.keystore.location": "me.p12", "ssl.keystore.password": KEPT},
+            {"ssl.keystore.location": "me.p12", "ssl.keystore.password": KEPT},
+        ),
+        (
+            "consumer",
+            {"sasl.mechanism": "plain", "sasl.jaas.config": f'{PLAIN} required username="me" password="a;\\"b";'},
+            {"sasl.mechanism": "PLAIN", "sasl.username": "me", "sasl.password": 'a;"b'},
+        ),
+        (
+            "producer",
+            {
+                "sasl.jaas.config": f"kafkashaded.{SCRAM} required username=me password=b;",
+                "sasl.mechanisms": "SCRAM-SHA-512",
+            },
+            {"sasl.username": "me", "sasl.password": "b", "sasl.mechanism": "SCRAM-SHA-512"},
+        ),
+        ("producer", {"sasl.password": " blanks stay "}, {"sasl.password": " blanks stay "}),
+        ("producer", {"enable.idempotence": "false", "acks": "1"}, {"enable.idempotence": "false", "acks": "1"}),
+        ("producer", {}, {}),
+    ],
+)
+def test_translation(role: Role, given: dict[str, str], expected: dict[str, str]) -> None:
+    """Java's spellings become librdkafka's, values in its form; librdkafka's own spellings pass."""
+    assert good(given, role) == expected
+
+
+@pytest.mark.parametrize(
+    "given", [{"acks": "1"}, {"acks": "0"}, {"retries": "0"}, {"max.in.flight": "6"}], ids=lambda g: "".join(g)
+)
+def test_idempotence_is_given_up_as_in_java(given: dict[str, str]) -> None:
+    """What forbids idempotence turns it off where nobody asked for it, and contradicts it where somebody did."""
+    assert good(given, "producer")["enable.idempotence"] == "false"
+    assert "enable.idempotence=true needs" in bad({**given, "enable.idempotence": "true"}, "producer")
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "replacement"),
+    [
+        ("consumer", "auto.offset.reset", "use startingOffsets"),
+        ("consumer", "key.deserializer", "cast them"),
+        ("consumer", "value.deserializer", "cast them"),
+        ("producer", "key.serializer", "cast them"),
+        ("producer", "value.serializer", "cast them"),
+        ("consumer", "enable.auto.commit", "when Spark says that a batch is done"),
+        ("consumer", "interceptor.classes", "use DataFrame operations"),
+        ("consumer", "group.id", "use the option group.id without the prefix kafka."),
+        ("consumer", "partition.assignment.strategy", "without the prefix kafka."),
+        ("consumer", "enable.partition.eof", "remove it"),
+        ("consumer", "enable.auto.offset.store", "remove it"),
+        ("consumer", "max.poll.records", "Java-only"),
+        ("producer", "delivery.report.only.error", "remove it"),
+        ("producer", "dr_msg_cb", "callback"),
+        ("producer", "transactional.id", "not transactional"),
+        ("producer", "partitioner.class", "use the option partitioner"),
+        ("producer", "partitioner", "use the option partitioner"),
+        ("producer", "plugin.library.paths", "machine code"),
+        ("producer", "max.block.ms", "use delivery.timeout.ms"),
+        ("producer", "metrics.num.samples", "Java-only"),
+        ("producer", "ssl.truststore.password", "ssl.truststore.type"),
+    ],
+)
+def test_refusals_give_the_reason_and_the_replacement(role: Role, name: str, replacement: str) -> None:
+    """A forbidden property is refused in the user's own spelling, with what to do instead."""
+    problem = bad({name.upper(): KEPT}, role)
+    assert problem.startswith(f"kafka.{name.upper()} is refused: ")
+    assert replacement in problem
+    assert KEPT not in problem
+
+
+@pytest.mark.parametrize(
+    ("role", "given", "problem"),
+    [
+        ("producer", {"acks": "2"}, r"kafka.acks is '2'; expected one of all, 0, 1"),
+        ("producer", {"linger.ms": "soon"}, r"kafka.linger.ms is 'soon'; expected a number from 0 to 900000"),
+        ("producer", {"buffer.memory": "32m"}, r"expected a whole number of bytes"),
+        ("producer", {"buffer.memory": "9" * 18}, r"bytes from 0 to 2199023254528"),
+        ("producer", {"delivery.timeout.ms": "0"}, r"from 1 to 2147483647"),
+        ("consumer", {"fetch.min.bytes": "0"}, r"from 1 to 100000000, which is what librdkafka takes"),
+        ("consumer", {"check.crcs": "yes"}, r"expected one of true, false"),
+        ("consumer", {"client.rack": " "}, r"expected a text, not nothing"),
+        ("consumer", {"client.rack": ""}, r"expected a text, not nothing"),
+        ("consumer", {"debug": "fetch,everything"}, r"expected a comma-separated list of generic, broker, "),
+        ("consumer", {"security.protocol": "x" * 200}, rf"is '{'x' * 80}'\.\.\.; expected one of PLAINTEXT, SSL"),
+        ("consumer", {"ssl.cipher.suites": "TLS_RSA_WITH_AES_128_CBC_SHA"}, r"expected OpenSSL's names"),
+        ("consumer", {"sasl.kerberos.kinit.cmd": "kinit"}, r"expected a whole command line"),
+        ("consumer", {"broker.version.fallback": "old"}, r"expected a version such as 0\.9\.0\.1"),
+        ("consumer", {"ssl.truststore.location": "ca.jks"}, r"needs ssl\.truststore\.type=PEM; librdkafka reads PEM alone"),
+        ("consumer", {"ssl.truststore.type": "JKS"}, r"is 'JKS'; expected one of PEM; librdkafka reads PEM alone"),
+        ("consumer", {"ssl.keystore.type": "JKS"}, r"not JKS: convert it with keytool"),
+        ("consumer", {"ssl.keystore.key": KEPT}, r"needs ssl\.keystore\.type=PEM"),
+        (
+            "consumer",
+            {"sasl.jaas.config": f'{PLAIN} required username="a" password="{KEPT}";'},
+            r"needs sasl\.mechanism=PLAIN or",
+        ),
+        ("producer", {"compression.gzip.level": "6"}, r"needs compression\.type=gzip"),
+        ("consumer", {"sasl.oauthbearer.token.endpoint.url": "u"}, r"needs sasl\.oauthbearer\.method=oidc"),
+        (
+            "consumer",
+            {"linger.ms": "5"},
+            r"a producer's property, without effect on a read; remove it, or set it where you write",
+        ),
+        ("producer", {"fetch.min.bytes": "5"}, r"a consumer's property, without effect on a write"),
+        (
+            "consumer",
+            {"fetch.max.wait": "5"},
+            r"kafka.fetch.max.wait is unknown .*; did you mean kafka.fetch.max.wait.ms\?",
+        ),
+        (
+            "consumer",
+            {"Auto.Ofset.Reset": "x"},
+            r"kafka.Auto.Ofset.Reset is unknown .*; did you mean kafka.auto.offset.reset\?",
+        ),
+        ("consumer", {"zzz": "5"}, r"kafka.zzz is unknown to Kafka's Java clients and to librdkafka$"),
+        ("consumer", {"": "5"}, r"is unknown"),
+        (
+            "producer",
+            {"linger.ms": "5", "queue.buffering.max.ms": "6"},
+            r"queue.buffering.max.ms contradicts kafka.linger.ms",
+        ),
+        ("consumer", {"fetch.max.bytes": "1000"}, r"fetch.max.bytes must be at least message.max.bytes"),
+        ("consumer", {"receive.message.max.bytes": "52428800"}, r"must be at least fetch.max.bytes .* \+ 512"),
+        (
+            "consumer",
+            {"reconnect.backoff.ms": "20000"},
+            r"reconnect.backoff.max.ms \(10000 if not given\) must be at least",
+        ),
+        (
+            "producer",
+            {"linger.ms": "300000"},
+            r"delivery.timeout.ms \(300000 if not given\) must be greater than linger.ms",
+        ),
+        ("producer", {"enable.gapless.guarantee": "true", "acks": "1"}, r"needs enable.idempotence=true"),
+        ("producer", {"queue.buffering.backpressure.threshold": "9"}, r"needs enable.idempotence=false"),
+        ("consumer", {"ssl.keystore.location": "a.p12"}, r"needs ssl.keystore.password"),
+        ("consumer", {"https.ca.location": "a", "https.ca.pem": "b"}, r"exclude each other"),
+        ("consumer", {"sasl.mechanism": "PLAIN"}, r"needs sasl.jaas.config, or sasl.username and sasl.password"),
+        ("consumer", {"sasl.mechanism": "OAUTHBEARER"}, r"needs sasl.oauthbearer.method=oidc"),
+        (
+            "consumer",
+            {"sasl.oauthbearer.method": "oidc", "enable.sasl.oauthbearer.unsecure.jwt": "true"},
+            r"exclude each other",
+        ),
+    ],
+)
+def test_problems(role: Role, given: dict[str, str], problem: str) -> None:
+    """A value, name or combination that librdkafka cannot obey is a problem that says what is expected."""
+    found = bad(given, role)
+    assert re.search(problem, found), found
+    assert KEPT not in found
+
+
+@pytest.mark.parametrize(
+    ("jaas", "problem"),
+    [
+        (f'{PLAIN} required username="me" password="{KEPT}"', "closed by a semicolon"),
+        (f'{PLAIN} required username="me" password={KEPT}/x;', "closed by a semicolon"),
+        (f'{PLAIN} required username="me";', "both a username and a password"),
+        (f'{PLAIN} required username="me" password="";', "both a username and a password"),
+        (f'{SCRAM} required username="me" password="{KEPT}" tokenauth="true";', "librdkafka has no tokenauth"),
+        (f'com.sun.security.auth.module.Krb5LoginModule required password="{KEPT}";', "sasl.kerberos.principal"),
+        (f'a.OAuthBearerLoginModule required clientSecret="{KEPT}";', "sasl.oauthbearer.method=oidc"),
+        (f'my.LoginModule required password="{KEPT}";', "librdkafka runs no login module of Java"),
+    ],
+)
+def test_jaas_problems_never_repeat_the_secret(jaas: str, problem: str) -> None:
+    """A JAAS line that has no twin is a problem with the reason, without any of the line's text."""
+    found = bad({"sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}, "consumer")
+    assert found.startswith("kafka.sasl.jaas.config is malformed (its value is secret and not shown); expected ")
+    assert problem in found
+    assert KEPT not in found
+
+
+def test_all_problems_come_at_once() -> None:
+    """Every bad property is reported, in the order given; the good ones are still translated."""
+    translated, problems = translate({"acks": "2", "linger.ms": "5", "nonsense": "", "group.id": "g"}, "producer")
+    assert translated == {"linger.ms": "5"}
+    assert [p.split()[0] for p in problems] == ["kafka.acks", "kafka.nonsense", "kafka.group.id"]
+
+
+def test_two_names_of_one_property_may_agree() -> None:
+    """An alias beside its property is no contradiction while both say the same."""
+    assert good({"linger.ms": "5", "queue.buffering.max.ms": "5"}, "producer") == {"linger.ms": "5"}
+
+
+def test_java_passwords_are_secret() -> None:
+    """Whatever the Java client declares as a password is masked."""
+    assert set(JAVA["passwords"]) <= SECRET_KEYS
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("sasl.password", True),
+        ("kafka.Ssl.Key.Password", True),
+        ("my.own.client.secret", True),
+        ("SASL.JAAS.CONFIG", True),
+        ("ssl.ca.location", False),
+        ("sasl.oauthbearer.token.endpoint.url", False),
+        ("acks", False),
+    ],
+)
+def test_secrets_are_known_by_name(name: str, secret: bool) -> None:
+    """A name tells whether its value may be shown: listed ones, and unknown ones that sound like it."""
+    assert is_secret(name) is secret
+    assert mask({name: KEPT}) == {name: "*****" if secret else KEPT}
+
+
+@pytest.mark.parametrize("name", sorted({row.name for row in ACCEPTED if is_secret(row.name)}))
+def test_a_malformed_secret_is_not_shown(name: str) -> None:
+    """No problem of a secret property repeats its value."""
+    assert all(KEPT not in problem for role in ROLES for problem in translate({name: KEPT}, role)[1])

@@ -1,0 +1,60 @@
+"""The package as Spark and users import it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import ModuleType
+
+import pyspark_zkafka
+
+_HEAVY = "kazoo", "confluent_kafka"
+_BLOCK = f"""
+import importlib.abc, sys
+
+class Block(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {_HEAVY}:
+            raise ImportError(name + " is blocked")
+
+sys.meta_path.insert(0, Block())
+"""
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_all_equals_the_public_names() -> None:
+    """Every public name that is not a module is in `__all__`, sorted, and nothing else is."""
+    public = {n for n, v in vars(pyspark_zkafka).items() if not n.startswith("_") and not isinstance(v, ModuleType)}
+    assert pyspark_zkafka.__all__ == sorted(public | {"__version__"})
+
+
+def test_import_brings_no_client() -> None:
+    """Importing the package imports neither kazoo nor confluent_kafka: Spark imports it in every application."""
+    code = f"import sys, pyspark_zkafka; print(*[m for m in {_HEAVY} if m in sys.modules])"
+    assert run(code) == ""
+
+
+def test_import_works_without_clients() -> None:
+    """Where kazoo and confluent_kafka cannot be imported, the source is still found and named."""
+    code = f"{_BLOCK}\nimport pyspark_zkafka as z\nprint(z.DefaultSource.name(), z.ZKafkaDataSource({{}}).name())"
+    assert run(code) == "zkafka zkafka"
+
+
+def test_options_are_checked_without_clients() -> None:
+    """Where the clients cannot be imported, bad options are still reported as such."""
+    code = (
+        f"{_BLOCK}\nfrom pyspark_zkafka import ZKafkaDataSource, ZKafkaError\n"
+        "try:\n    ZKafkaDataSource({'subscribe': 't'}).schema()\n"
+        "except ZKafkaError as error:\n    print(error.condition)"
+    )
+    assert run(code) == "INVALID_OPTIONS"
+
+
+def test_default_source_is_the_source() -> None:
+    """Spark's entry point is the data source itself."""
+    assert pyspark_zkafka.DefaultSource is pyspark_zkafka.ZKafkaDataSource
