@@ -35,5 +35,6 @@ clean:
 $(READY): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[test,check,connect]'
+	# Spark looks for sources along sys.path alone: of the ways to install a tree, this one puts it there.
+	$(BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable '.[test,check,connect]'
 	touch $(READY)

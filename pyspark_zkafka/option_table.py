@@ -104,7 +104,14 @@ TABLE: tuple[Option, ...] = (
     ),
     Option("subscribePattern", "regular expression", "", _READ, "Topics to read: those whose whole name matches."),
     Option("assign", 'JSON {"topic": [0, 1]}', "", _READ, "Partitions to read."),
-    Option("view", " or ".join(VIEWS), "", _READ, "Show the cluster's state instead of records. See [Views](views.md)."),
+    Option(
+        "view",
+        " or ".join(VIEWS),
+        "",
+        _READ,
+        "Show the cluster's state instead of records; subscribe or subscribePattern then restrict the topics, "
+        "group.id the groups. See [Views](views.md).",
+    ),
     # Where from and to
     Option(
         "startingOffsets",

@@ -28,6 +28,7 @@ from pyspark_zkafka.protocol.offsets import (
 )
 from pyspark_zkafka.protocol.partitioners import PARTITIONERS
 from pyspark_zkafka.protocol.planning import Assign, Listener, Subscribe, SubscribePattern, Subscription
+from pyspark_zkafka.protocol.view_tables import view_problems
 
 __all__ = [
     "CommitPlan",
@@ -380,6 +381,9 @@ def _check_read(given: _Given, options: ReadOptions) -> None:
         given.problems.append("startingOffsets=committed reads /consumers/<group>/offsets: it needs zookeeper.connect")
     if options.view is not None and options.connection.zookeeper is None and options.view in _ZOOKEEPER_VIEWS:
         given.problems.append(f"view={options.view} shows what is in ZooKeeper: it needs zookeeper.connect")
+    if options.view is not None:
+        names = (o.name for o in TABLE if "read" in o.scopes and given.has(o.name))
+        given.problems.extend(view_problems(options.view, names))
     _check_times(given, options)
 
 

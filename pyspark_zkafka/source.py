@@ -36,20 +36,26 @@ class ZKafkaDataSource(DataSource):
         """The columns of Spark's own Kafka source (with headers if asked for), or those of the view."""
         from pyspark_zkafka.options import parse_read
         from pyspark_zkafka.protocol.records import schema_ddl
+        from pyspark_zkafka.protocol.view_tables import view_ddl
 
         options = parse_read(self.options)
-        return schema_ddl(options.include_headers)
+        return schema_ddl(options.include_headers) if options.view is None else view_ddl(options.view)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch reader for a projection of the schema."""
+        """A batch reader, of records or of a view, for a projection of the schema."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         from pyspark_zkafka.options import parse_read
         from pyspark_zkafka.protocol.records import require_projection
+        from pyspark_zkafka.protocol.view_tables import require_view_projection
         from pyspark_zkafka.reader import PushdownReader, ZKafkaReader
+        from pyspark_zkafka.views import ViewReader
 
         options = parse_read(self.options)
         projection = to_arrow_schema(schema, timezone="UTC")
+        if options.view is not None:
+            require_view_projection(options.view, projection)
+            return ViewReader(options.view, options, projection)
         require_projection(projection)
         reader_class = PushdownReader if _spark_pushes_filters() else ZKafkaReader
         return reader_class(options, projection)

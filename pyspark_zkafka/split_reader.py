@@ -162,7 +162,9 @@ class SplitReader:
 
     def _on_log_end(self, end: int) -> None:
         """All up to `end` has been seen; the log may still grow up to `until`, e.g. on a leader that was just elected."""
-        self._position = max(self._position, min(end, self._until))
+        if end < self._position:
+            return  # records followed it in the same poll
+        self._position = min(end, self._until)
         if self._position >= self._until:
             return
         if self._check_identity() != "same":
@@ -211,7 +213,7 @@ class SplitReader:
 def collector_paused() -> Iterator[None]:
     """Without Python's cycle collector: it would look through every message again and again, and find nothing.
 
-    The largest single gain of the Python path; see docs/performance.md.
+    The largest single gain of the Python path.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.panel import Panel
@@ -34,7 +34,6 @@ __all__ = ["run"]
 
 TOPIC, TOTALS, GROUP = "orders", "totals", "billing"
 PARTITIONS, REPLICATION = 8, 2
-T = TypeVar("T")
 
 
 def run(rows: int, cores: int) -> None:
@@ -154,11 +153,14 @@ class _Demo:
         _prove(self.console, f"{read:,} records read without broker {victim}", read == self.rows and misplaced == 0)
 
     def _snapshot(self) -> ClusterSnapshot:
-        connection = parse_connection(self._options)
-        if connection.zookeeper is None:
-            raise ZKafkaError("DEMO_FAILED", "the demo's cluster has no ZooKeeper")
-        with ZooKeeperClient(connection.zookeeper) as client:
+        with self._zookeeper() as client:
             return client.snapshot([TOPIC])
+
+    def _zookeeper(self) -> ZooKeeperClient:
+        config = parse_connection(self._options).zookeeper
+        if config is None:
+            raise ZKafkaError("DEMO_FAILED", "the demo's cluster has no ZooKeeper; please report it")
+        return ZooKeeperClient(config)
 
     def _plan(self) -> BatchPlan:
         return plan_batch(parse_read({**self._options, "subscribe": TOPIC}))
@@ -181,40 +183,35 @@ class _Demo:
         with KafkaAdmin(self.cluster.bootstrap_servers, {}) as admin:
             return sum(admin.list_offsets(dict.fromkeys(partitions, LATEST)).values())
 
-    def _with_bar(self, what: str, total: int, work: Callable[[], Any], done: Callable[[], int]) -> float:
-        """Run `work` in a thread beside a bar of what `done` counts; seconds."""
-        failures: list[BaseException] = []
-        thread = threading.Thread(target=_collect, args=(work, failures))
+    def _with_bar(self, what: str, total: int, work: Callable[[], object], done: Callable[[], int]) -> float:
+        """Run `work` in this thread, beside a bar of what `done` counts in another one; seconds."""
+        finished = threading.Event()
         columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         begin = time.monotonic()
-        thread.start()
         with Progress(*columns, console=self.console) as progress:
             task = progress.add_task(what, total=total)
-            while thread.is_alive():
-                thread.join(0.5)
-                progress.update(task, completed=done())
-        if failures:
-            raise failures[0]
+
+            def watch() -> None:
+                while not finished.wait(0.5):
+                    progress.update(task, completed=done())
+
+            watcher = threading.Thread(target=watch)
+            watcher.start()
+            try:
+                work()
+            finally:
+                finished.set()
+                watcher.join()
+            progress.update(task, completed=done())
         return time.monotonic() - begin
 
     def _offsets_table(self) -> Table:
         table = _table("What ZooKeeper holds now", "znode", "value")
-        with ZooKeeperClient(_require_zookeeper(self._options)) as client:
+        with self._zookeeper() as client:
             found = client.group_offsets(GROUP, None)
         for tp, offset in sorted(found.items()):
             table.add_row(f"/consumers/{GROUP}/offsets/{tp.topic}/{tp.partition}", str(offset))
         return table
-
-
-def _require_zookeeper(options: dict[str, str]) -> Any:
-    return parse_connection(options).zookeeper
-
-
-def _collect(work: Callable[[], Any], failures: list[BaseException]) -> None:
-    try:
-        work()
-    except BaseException as error:  # noqa: BLE001  # raised again in the thread that waits
-        failures.append(error)
 
 
 def _misplaced(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

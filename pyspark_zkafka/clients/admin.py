@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from types import TracebackType
@@ -19,12 +18,12 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, from_exception
+from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
 
 __all__ = ["KafkaAdmin", "shared_properties"]
 
-_log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _SHARED_PREFIXES = (
@@ -89,7 +88,7 @@ class KafkaAdmin:
 
     def __enter__(self) -> KafkaAdmin:
         try:
-            self._client = AdminClient(self._config, logger=_log)
+            self._client = AdminClient(self._config, logger=librdkafka_logger())
         except KafkaException as error:
             raise from_exception(error, "making an admin client") from error
         return self

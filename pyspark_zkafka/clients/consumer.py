@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -12,12 +11,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, from_exception, from_kafka
+from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
 from pyspark_zkafka.options import Connection
 from pyspark_zkafka.protocol.model import TopicPartition
 
 __all__ = ["PartitionConsumer", "Poll", "consumer_properties"]
 
-_log = logging.getLogger(__name__)
 
 _DEFAULTS: dict[str, Any] = {
     "client.id": "zkafka",
@@ -28,7 +27,7 @@ _DEFAULTS: dict[str, Any] = {
     "check.crcs": True,
     # A planned topic exists: what the brokers do not know for so long is gone (the reader makes sure of that).
     "topic.metadata.propagation.max.ms": 3000,
-    # Large fetches and a short pause between them: see docs/performance.md.
+    # Large fetches and a short pause between them leave brokers and reader less to do for a record.
     "fetch.message.max.bytes": 8 * 1024 * 1024,
     "fetch.max.bytes": 64 * 1024 * 1024,
     "fetch.wait.max.ms": 100,
@@ -91,7 +90,7 @@ class PartitionConsumer:
 
     def __enter__(self) -> PartitionConsumer:
         try:
-            self._consumer = Consumer({**self._properties, "error_cb": self._note}, logger=_log)
+            self._consumer = Consumer({**self._properties, "error_cb": self._note}, logger=librdkafka_logger())
         except KafkaException as error:
             raise from_exception(error, "making a consumer") from error
         return self

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -11,12 +10,12 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, from_exception
+from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
 from pyspark_zkafka.errors import DeliveryFailed, UnknownTopic
 from pyspark_zkafka.options import Connection
 
 __all__ = ["CountingProducer", "producer_properties"]
 
-_log = logging.getLogger(__name__)
 
 _DEFAULTS: dict[str, Any] = {
     "client.id": "zkafka",
@@ -24,7 +23,7 @@ _DEFAULTS: dict[str, Any] = {
     "acks": "all",
     # Java's delivery.timeout.ms
     "message.timeout.ms": 120_000,
-    # Large batches: see docs/performance.md.
+    # Large batches leave brokers and writer less to do for a record.
     "linger.ms": 20,
     "batch.size": 1_000_000,
     "batch.num.messages": 100_000,
@@ -71,7 +70,7 @@ class CountingProducer:
     def __enter__(self) -> CountingProducer:
         unlimited = {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 2_000_000_000}
         try:
-            self._producer = Producer({**self._properties, **unlimited, "error_cb": self._note}, logger=_log)
+            self._producer = Producer({**self._properties, **unlimited, "error_cb": self._note}, logger=librdkafka_logger())
         except KafkaException as error:
             raise from_exception(error, "making a producer") from error
         return self
@@ -199,7 +198,6 @@ class CountingProducer:
 
     def _note(self, error: KafkaError) -> None:
         self._last_error = f"{error.name()}: {error.str()}"
-        _log.warning("producer: %s", self._last_error)
 
     def _raise_failure(self) -> None:
         if self._first_failure is None:

@@ -43,9 +43,9 @@ def commit_offsets(
 ) -> CommitResult:
     """Move a group's offsets forward, unless somebody owns one of the partitions.
 
-    All offsets are written in one transaction, which also proves that no partition has an owner: it creates and deletes each
-    owner's znode, which fails where there is one, and leaves nothing behind. An offset never falls: each write holds for
-    the version that was read. Parents that are missing are made with null data, as the old consumer does it.
+    All offsets are written in one transaction, which also proves that no partition has an owner: it creates and deletes
+    each owner's znode, which fails where there is one, and leaves nothing behind. An offset never falls: each write holds
+    for the version that was read. Parents that are missing are made with null data, as the old consumer does it.
 
     More partitions than fit into a request (some 1,500; ZooKeeper's ``jute.maxbuffer`` is 1 MB by default) go in several
     transactions. All partitions are then checked for owners before the first, but should a later one fail, the earlier ones
@@ -86,9 +86,9 @@ def commit_offsets(
 
     Notes
     -----
-    Blocks for two rounds of requests, and up to about 5 s of pauses when it has to try again, three connection timeouts when
-    there is no answer. Consumers do not watch owners, so none is disturbed. A consumer of the JVM reads the offsets before it
-    claims: one that joins at the same moment may still start at the old offset.
+    Blocks for two rounds of requests, and up to about 5 s of pauses when it has to try again, three connection timeouts
+    when there is no answer. Consumers do not watch owners, so none is disturbed. A consumer of the JVM reads the offsets
+    before it claims: one that joins at the same moment may still start at the old offset.
     """
     _require_offsets(offsets)
     commit = _Commit(client, group, offsets, attempts, sleep, jitter)
@@ -264,9 +264,9 @@ def _owned(group: str, owners: Mapping[TopicPartition, Znode]) -> PartitionOwned
     more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
     return PartitionOwned(
         "PARTITION_OWNED",
-        f"The offsets of group {group} were not committed: members of the group own {', '.join(shown[:_SHOWN])}{more}; "
-        "stop these consumers (one that died is gone when its session expires), use another group.id, or read and commit as a "
-        "member, with ConsumerGroup or a streaming query",
+        f"The offsets of group {group} were not committed: the group owns {', '.join(shown[:_SHOWN])}{more}; "
+        "stop these consumers (one that died is gone when its session expires), use another group.id, or read and commit "
+        "as a member, with ConsumerGroup or a streaming query",
         partitions=sorted(owners),
     )
 

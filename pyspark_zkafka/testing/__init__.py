@@ -1,9 +1,12 @@
 """Real ZooKeeper and brokers on this machine, for tests and for trying things out (public).
 
->>> from pyspark_zkafka.testing import LocalCluster
->>> with LocalCluster(brokers=3) as cluster:  # doctest: +SKIP
-...     cluster.create_topic("orders", partitions=6, replication=3)
-...     cluster.produce("orders", [{"key": "a", "value": "1"}])
+::
+
+    from pyspark_zkafka.testing import LocalCluster
+
+    with LocalCluster(brokers=3) as cluster:
+        cluster.create_topic("orders", partitions=6, replication=3)
+        cluster.produce("orders", [{"key": "a", "value": "1"}])
 
 In pytest, the fixture `zkafka_cluster` is such a cluster, shared by the session.
 """

@@ -62,10 +62,13 @@ class LocalCluster(TopicOperations):
 
     Examples
     --------
-    >>> with LocalCluster(brokers=1) as cluster:  # doctest: +SKIP
-    ...     cluster.create_topic("orders", partitions=2)
-    ...     cluster.produce("orders", [{"key": b"a", "value": b"1", "partition": 0}])
-    {0: [0]}
+    ::
+
+        with LocalCluster(brokers=2) as cluster:
+            cluster.create_topic("orders", partitions=2, replication=2)
+            cluster.produce("orders", [{"key": b"a", "value": b"1", "partition": 0}])  # {0: [0]}
+            cluster.kill(0)
+            cluster.wait_for_leader("orders", 0, not_broker=0)  # 1
     """
 
     def __init__(
@@ -154,7 +157,6 @@ class LocalCluster(TopicOperations):
     def port(self, server: Server, name: str = "") -> int:
         """A server's port, or its port for a listener's or placeholder's name."""
         self._servers.name(server)
-        self._servers.processes.folder  # noqa: B018 - refuses when the cluster is not running
         return self._servers.port(server, name)
 
     def pid(self, server: Server) -> int | None:

@@ -44,6 +44,11 @@ class ServerProcesses:
             raise _ended()
         return self._folder
 
+    def require_open(self) -> None:
+        """Refuse when there is no supervisor: not opened, or closed."""
+        if self._supervisor is None:
+            raise _ended()
+
     def open(self) -> None:
         """Start the supervisor."""
         self._owner = os.getpid()

@@ -65,9 +65,12 @@ def _send(producer: Producer, topic: str, arguments: dict[str, Any]) -> None:
 
 def _arguments(record: Record) -> dict[str, Any]:
     """A record as arguments of `Producer.produce`, which takes no None for most of them."""
-    fields = record if isinstance(record, Mapping) else dict(zip(_FIELDS, record, strict=False))
-    unknown = set(fields) - set(_FIELDS)
-    if unknown or isinstance(record, str | bytes):
+    if isinstance(record, Mapping):
+        fields, good = record, record.keys() <= set(_FIELDS)
+    else:
+        fields = dict(zip(_FIELDS, record, strict=False))
+        good = not isinstance(record, str | bytes) and len(record) <= len(_FIELDS)
+    if not good:
         raise LocalClusterError(
             "BAD_RECORD",
             f"A record has the fields {', '.join(_FIELDS)}; found {record!r}; give a dict, or a tuple in that order",

@@ -181,6 +181,7 @@ class Servers:
 
     def port(self, server: Server, name: str = "") -> int:
         """A port of a server; taken at the first call, the same in all later ones."""
+        self.processes.require_open()
         key = (server, name)
         if key not in self._ports:
             self._ports[key] = self._reserved.take()

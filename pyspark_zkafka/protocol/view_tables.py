@@ -1,0 +1,174 @@
+"""The views: the columns of each, which options go with it, and how its rows become Arrow.
+
+Columns are written once, as Spark's DDL; the Arrow types follow from it. docs/views.md says where each column comes from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.protocol.planning import Subscription, wanted_topics
+
+__all__ = [
+    "VIEW_COLUMNS",
+    "Row",
+    "build_view",
+    "check_view_projection",
+    "require_view_projection",
+    "restrict",
+    "timestamp_us",
+    "view_ddl",
+    "view_problems",
+]
+
+Row = Mapping[str, Any]
+"""Values by column; a column that is missing is null. Timestamps are microseconds since the epoch, maps lists of pairs."""
+
+VIEW_COLUMNS: dict[str, dict[str, str]] = {
+    "brokers": {
+        "id": "int",
+        "host": "string",
+        "port": "int",
+        "rack": "string",
+        "endpoints": "array<string>",
+        "version": "int",
+        "timestamp": "timestamp",
+    },
+    "topics": {
+        "topic": "string",
+        "topic_id": "string",
+        "partitions": "int",
+        "replication": "int",
+        "config": "map<string,string>",
+    },
+    "partitions": {
+        "topic": "string",
+        "partition": "int",
+        "leader": "int",
+        "leader_epoch": "int",
+        "isr": "array<int>",
+        "replicas": "array<int>",
+        "offline": "boolean",
+        "under_replicated": "boolean",
+    },
+    "controller": {"broker": "int", "epoch": "int", "timestamp": "timestamp", "cluster_id": "string"},
+    "groups": {"group": "string", "members": "int", "topics": "array<string>"},
+    "members": {
+        "group": "string",
+        "consumer": "string",
+        "pattern": "string",
+        "subscription": "map<string,int>",
+        "timestamp": "timestamp",
+        "readable": "boolean",
+        "error": "string",
+    },
+    "owners": {
+        "group": "string",
+        "topic": "string",
+        "partition": "int",
+        "consumer": "string",
+        "thread": "string",
+        "broker": "int",
+        "error": "string",
+    },
+    "offsets": {
+        "group": "string",
+        "topic": "string",
+        "partition": "int",
+        "offset": "bigint",
+        "latest": "bigint",
+        "lag": "bigint",
+        "timestamp": "timestamp",
+        "broker": "int",
+        "error": "string",
+    },
+    "admin": {"operation": "string", "topic": "string", "partition": "int", "replicas": "array<int>"},
+    "configs": {"topic": "string", "name": "string", "value": "string"},
+}
+"""The columns of each view, in order, with their types as DDL."""
+
+_ARROW_TYPES: dict[str, pa.DataType] = {
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "array<int>": pa.list_(pa.int32()),
+    "array<string>": pa.list_(pa.string()),
+    "map<string,int>": pa.map_(pa.string(), pa.int32()),
+    "map<string,string>": pa.map_(pa.string(), pa.string()),
+}
+
+_WITHOUT_TOPICS = ("brokers", "controller", "members")
+_WITH_GROUPS = ("groups", "members", "owners", "offsets")
+_CONNECTION = ("zookeeper.", "kafka.", "listener.name")
+_LAST_MS = 253_402_300_799_999  # the end of the year 9999, where Python's datetime ends
+
+
+def view_ddl(view: str) -> str:
+    """The columns of a view as DDL.
+
+    >>> view_ddl("configs")
+    'topic string, name string, value string'
+    """
+    return ", ".join(f"{name} {kind}" for name, kind in VIEW_COLUMNS[view].items())
+
+
+def check_view_projection(view: str, schema: pa.Schema) -> list[str]:
+    """What is wrong with a schema given by the user; empty if it is a subset of the view's columns, in any order."""
+    columns, problems = VIEW_COLUMNS[view], []
+    for field in schema:
+        if field.name not in columns:
+            problems.append(f"view={view} has no column {field.name!r}; it has {', '.join(columns)}")
+        elif field.type != _ARROW_TYPES[columns[field.name]]:
+            problems.append(f"{field.name} of view={view} is {columns[field.name]}; declare it so")
+    return problems
+
+
+def require_view_projection(view: str, schema: pa.Schema) -> None:
+    """Raise OptionError with all that is wrong with a schema given by the user."""
+    problems = check_view_projection(view, schema)
+    if problems:
+        raise OptionError("INVALID_SCHEMA", "The schema cannot be read: " + "; ".join(problems))
+
+
+def view_problems(view: str, names: Iterable[str]) -> list[str]:
+    """What is wrong with the options that are given beside a view, by their names in the table of options."""
+    return [problem for name in names for problem in _objections(view, name)]
+
+
+def _objections(view: str, name: str) -> list[str]:
+    if name == "view" or name.startswith(_CONNECTION):
+        return []
+    if name in ("subscribe", "subscribePattern"):
+        return [f"view={view} cannot be restricted to topics; leave out {name}"] if view in _WITHOUT_TOPICS else []
+    if name == "group.id":
+        return [] if view in _WITH_GROUPS else [f"view={view} shows no groups; leave out group.id"]
+    return [f"{name} is about reading records, and view={view} reads none; leave out one of them"]
+
+
+def restrict(subscription: Subscription | None, topics: Iterable[str]) -> list[str]:
+    """Those of the topics that a view is restricted to, sorted; without a subscription, all of them."""
+    found = set(topics)
+    return sorted(found if subscription is None else found.intersection(wanted_topics(subscription, found)))
+
+
+def build_view(rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:
+    """One batch of all rows, in order, with the columns of the schema, which `check_view_projection` allows."""
+    return pa.RecordBatch.from_struct_array(pa.array(rows, pa.struct(list(schema))))
+
+
+def timestamp_us(ms: str | None) -> int | None:
+    """Microseconds for a znode's text of milliseconds, None for what is no time up to the year 9999: nobody checks it.
+
+    >>> timestamp_us("1795228865441"), timestamp_us("-1"), timestamp_us("soon")
+    (1795228865441000, None, None)
+    """
+    if ms is None or not re.fullmatch("[0-9]{1,15}", ms) or int(ms) > _LAST_MS:
+        return None
+    return int(ms) * 1000

@@ -1,0 +1,52 @@
+"""Spark's reader of a view: the cluster's state instead of records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from pyspark_zkafka.options import ReadOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ViewPartition", "ViewReader"]
+
+
+class ViewPartition(InputPartition):
+    """Spark's input partition: all rows of the view, as they were when Spark planned. Pickle-safe."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        super().__init__(batch)
+        self.batch = batch
+
+
+class ViewReader(DataSourceReader):
+    """Reads a view. Pickle-safe: it holds options and a schema, and opens what it needs inside the call.
+
+    Parameters
+    ----------
+    view : str
+        One of `VIEW_COLUMNS`.
+    options : ReadOptions
+    schema : pyarrow.Schema
+        Exactly Spark's: the projection.
+    """
+
+    def __init__(self, view: str, options: ReadOptions, schema: pa.Schema) -> None:
+        self._view = view
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One partition, with the rows in it. Blocks for a few round trips to ZooKeeper, or to the brokers."""
+        from pyspark_zkafka.protocol.view_tables import build_view
+        from pyspark_zkafka.view_plan import plan_view
+
+        return [ViewPartition(build_view(plan_view(self._view, self._options), self._schema))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows, as one batch."""
+        return iter((partition.batch,) if isinstance(partition, ViewPartition) else ())

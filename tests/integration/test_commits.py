@@ -1,0 +1,283 @@
+"""`commit_offsets` against a real ZooKeeper: forward only, all or nothing, and never over the head of an owner."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
+
+from pyspark_zkafka.clients.transactions import Conflict, Operation
+from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
+from pyspark_zkafka.errors import CodecError, GroupError, OptionError, PartitionOwned, ZooKeeperError, ZooKeeperRefused
+from pyspark_zkafka.group.commits import CommitResult, commit_offsets
+from pyspark_zkafka.options import ZooKeeperConfig
+from pyspark_zkafka.protocol.model import TopicPartition
+
+if TYPE_CHECKING:
+    from conftest import Chroot
+
+pytestmark = pytest.mark.server
+
+VECTORS = Path(__file__).parents[1] / "vectors" / "znodes.json"
+P0, P1 = TopicPartition("peer-a", 0), TopicPartition("peer-a", 1)
+
+
+def tree(other: KazooClient, path: str) -> dict[str, bytes | None]:
+    """All znodes from a path down, with their data."""
+    found = {path: other.get(path)[0]}
+    for child in other.get_children(path):
+        found |= tree(other, f"{path}/{child}")
+    return found
+
+
+def own(other: KazooClient, group: str, partition: TopicPartition) -> str:
+    """Claim a partition as a live consumer does it."""
+    path = f"/consumers/{group}/owners/{partition.topic}/{partition.partition}"
+    other.create(path, f"{group}_c1-0".encode(), ephemeral=True, makepath=True)
+    return path
+
+
+class Meddled(ZooKeeperClient):
+    """A client before, or after, whose transactions something happens."""
+
+    def __init__(
+        self,
+        config: ZooKeeperConfig,
+        before: Callable[[int], None] | None = None,
+        after: Callable[[int], None] | None = None,
+    ) -> None:
+        super().__init__(config)
+        self._before, self._after = before, after
+        self.transactions: list[int] = []
+
+    def transaction(self, operations: Sequence[Operation]) -> Conflict | None:
+        self.transactions.append(len(operations))
+        if self._before is not None:
+            self._before(len(self.transactions))
+        outcome = super().transaction(operations)
+        if self._after is not None:
+            self._after(len(self.transactions))
+        return outcome
+
+
+def test_a_first_commit_leaves_the_znodes_that_the_old_consumer_leaves(chroot: Chroot) -> None:
+    """Parents with null data and decimal offsets, byte for byte those of the recorded 0.8.2.2; owners leave no trace."""
+    recorded = json.loads(VECTORS.read_text())["v0822_static"]["znodes"]
+    golden = {
+        z["path"].replace("/g-082", "/g"): None if z["value"] is None else z["value"].encode()
+        for z in recorded
+        if "/ids" not in z["path"] and "/owners" not in z["path"]
+    }
+    offsets = {TopicPartition(*path.split("/")[-2:]): int(data) for path, data in golden.items() if data is not None}
+    offsets = {TopicPartition(tp.topic, int(tp.partition)): offset for tp, offset in offsets.items()}
+    with ZooKeeperClient(chroot.config) as client:
+        assert commit_offsets(client, "g", offsets) == CommitResult(offsets, {})
+    assert tree(chroot.other, "/consumers/g") == golden
+
+
+def test_an_offset_only_rises(chroot: Chroot) -> None:
+    """A higher offset is written; an equal and a lower one are kept and reported; a negative one counts as none."""
+    with ZooKeeperClient(chroot.config) as client:
+        commit_offsets(client, "g", {P0: 20, P1: 20})
+        assert commit_offsets(client, "g", {P0: 21, P1: 20}) == CommitResult({P0: 21}, {P1: 20})
+        assert commit_offsets(client, "g", {P0: 5}) == CommitResult({}, {P0: 21})
+        assert client.group_offsets("g") == {P0: 21, P1: 20}
+        chroot.other.set("/consumers/g/offsets/peer-a/1", b"-1")
+        assert commit_offsets(client, "g", {P1: 0}) == CommitResult({P1: 0}, {})
+    assert chroot.other.get("/consumers/g/offsets/peer-a/0")[1].version == 1
+
+
+def test_nothing_to_commit_creates_nothing(chroot: Chroot) -> None:
+    """An empty mapping is no commit."""
+    with ZooKeeperClient(chroot.config) as client:
+        assert commit_offsets(client, "g", {}) == CommitResult({}, {})
+    assert not chroot.other.exists("/consumers/g")
+
+
+@pytest.mark.parametrize("offset", [-1, -2, 2**63])
+def test_an_offset_out_of_range_is_refused(chroot: Chroot, offset: int) -> None:
+    """Spark's -1 and -2, and what 64 bits do not hold, are option errors that name the partition."""
+    with ZooKeeperClient(chroot.config) as client, pytest.raises(OptionError, match=f"peer-a-1 at {offset}"):
+        commit_offsets(client, "g", {P0: 5, P1: offset})
+    assert not chroot.other.exists("/consumers/g")
+
+
+def test_a_live_owner_of_one_partition_forbids_the_whole_commit(chroot: Chroot) -> None:
+    """The error names partition, owner and session; no offset moved, and the owner is still there."""
+    with ZooKeeperClient(chroot.config) as client:
+        commit_offsets(client, "g", {P0: 1, P1: 1})
+        path = own(chroot.other, "g", P1)
+        session = chroot.other.client_id[0]
+        with pytest.raises(PartitionOwned, match=rf"peer-a-1 by g_c1-0 \(session 0x{session:x}\)"):
+            commit_offsets(client, "g", {P0: 2, P1: 2})
+        with pytest.raises(PartitionOwned):
+            commit_offsets(client, "g", {P1: 0})
+        assert client.group_offsets("g") == {P0: 1, P1: 1}
+        assert chroot.other.exists(path)
+        chroot.other.delete(path)
+        assert commit_offsets(client, "g", {P0: 2, P1: 2}) == CommitResult({P0: 2, P1: 2}, {})
+    assert tree(chroot.other, "/consumers/g/owners") == {"/consumers/g/owners": b"", "/consumers/g/owners/peer-a": b""}
+
+
+def test_an_owner_of_another_partition_or_group_does_not_matter(chroot: Chroot) -> None:
+    """Only the partitions of the commit count."""
+    own(chroot.other, "g", P1)
+    own(chroot.other, "h", P0)
+    with ZooKeeperClient(chroot.config) as client:
+        assert commit_offsets(client, "g", {P0: 2}).written == {P0: 2}
+
+
+def test_an_owner_that_comes_between_reading_and_writing_forbids_the_commit(chroot: Chroot) -> None:
+    """The transaction itself proves that nobody owns the partitions, and leaves no half-made znodes."""
+
+    def claim(transaction: int) -> None:
+        if transaction == 1:
+            own(chroot.other, "g", P1)
+
+    with Meddled(chroot.config, before=claim) as client, pytest.raises(PartitionOwned, match="peer-a-1 by g_c1-0"):
+        commit_offsets(client, "g", {P0: 2, P1: 2}, sleep=lambda seconds: None)
+    assert set(tree(chroot.other, "/consumers/g")) == {
+        "/consumers/g",
+        "/consumers/g/owners",
+        "/consumers/g/owners/peer-a",
+        "/consumers/g/owners/peer-a/1",
+    }
+
+
+def test_an_offset_that_rises_between_reading_and_writing_is_kept(chroot: Chroot) -> None:
+    """Somebody commits a higher offset meanwhile: ours is not written over it."""
+
+    def commit(transaction: int) -> None:
+        if transaction == 1:
+            chroot.other.create("/consumers/g/offsets/peer-a/0", b"50", makepath=True)
+        if transaction == 2:
+            chroot.other.set("/consumers/g/offsets/peer-a/0", b"60")
+
+    with Meddled(chroot.config, before=commit) as client:
+        pauses: list[float] = []
+        result = commit_offsets(client, "g", {P0: 55, P1: 7}, sleep=pauses.append, jitter=lambda: 0.5)
+        assert client.group_offsets("g") == {P0: 60, P1: 7}
+    assert result == CommitResult({P1: 7}, {P0: 60})
+    assert pauses == pytest.approx([0.04, 0.08])
+
+
+def test_a_commit_that_is_always_overtaken_gives_up(chroot: Chroot) -> None:
+    """After some attempts the error says which znode changes all the time."""
+    chroot.other.create("/consumers/g/offsets/peer-a/0", b"0", makepath=True)
+
+    def touch(transaction: int) -> None:
+        chroot.other.set("/consumers/g/offsets/peer-a/0", b"0")
+
+    with (
+        Meddled(chroot.config, before=touch) as client,
+        pytest.raises(GroupError, match=r"4 times .* /consumers/g/offsets/peer-a/0: the znode was changed"),
+    ):
+        commit_offsets(client, "g", {P0: 5}, attempts=4, sleep=lambda seconds: None)
+
+
+def test_commits_of_many_at_the_same_time_end_at_the_highest(chroot: Chroot) -> None:
+    """Eight sessions commit to the same new group at once: each offset ends as the highest, and each result is true."""
+    partitions = [TopicPartition(f"t{n % 3}", n) for n in range(12)]
+    wanted = [{tp: random.Random(f"{seed} {tp}").randrange(1000) for tp in partitions} for seed in range(8)]
+
+    def commit(offsets: dict[TopicPartition, int]) -> CommitResult:
+        with ZooKeeperClient(chroot.config) as client:
+            return commit_offsets(client, "g", offsets, attempts=40)
+
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(commit, wanted))
+    highest = {tp: max(offsets[tp] for offsets in wanted) for tp in partitions}
+    with ZooKeeperClient(chroot.config) as client:
+        assert client.group_offsets("g") == highest
+        assert client.group_owners("g") == {}
+    for offsets, result in zip(wanted, results, strict=True):
+        assert result.written.keys() | result.kept.keys() == offsets.keys()
+        assert all(offsets[tp] == offset for tp, offset in result.written.items())
+        assert all(offsets[tp] <= stored <= highest[tp] for tp, stored in result.kept.items())
+
+
+def test_more_than_a_megabyte_goes_in_several_transactions(chroot: Chroot) -> None:
+    """6,000 partitions of long names, which no single request can hold, are all committed."""
+    offsets = {TopicPartition(f"{'long-' * 20}{n % 2}", n): n for n in range(6000)}
+    with Meddled(chroot.config) as client:
+        assert commit_offsets(client, "g", offsets) == CommitResult(offsets, {})
+        assert 3 < len(client.transactions) < 12
+        assert client.group_offsets("g") == offsets
+        assert commit_offsets(client, "g", offsets) == CommitResult({}, offsets)
+    assert not chroot.other.exists("/consumers/g/owners")
+
+
+def test_a_request_beyond_the_servers_limit_is_an_error_that_ends(chroot: Chroot) -> None:
+    """What the chunking avoids: a transaction of more than jute.maxbuffer loses the connection, three times."""
+    offsets = {TopicPartition(f"{'long-' * 20}{n % 2}", n): n for n in range(6000)}
+    with Meddled(chroot.config) as client:
+        with pytest.raises(ZooKeeperError, match="transaction"):
+            commit_offsets(client, "g", offsets, max_transaction_bytes=100_000_000)
+        assert len(client.transactions) == 3
+        assert client.group_offsets("g") == {}
+
+
+def test_an_owner_of_a_late_chunk_is_found_before_the_first(chroot: Chroot) -> None:
+    """With several transactions, all owners are looked for before anything is written."""
+    partitions = [TopicPartition("t", n) for n in range(40)]
+    own(chroot.other, "g", partitions[-1])
+    with Meddled(chroot.config) as client:
+        with pytest.raises(PartitionOwned, match="t-39 by g_c1-0"):
+            commit_offsets(client, "g", dict.fromkeys(partitions, 1), max_transaction_bytes=2000)
+        assert client.transactions == []
+
+
+def test_an_answer_that_got_lost_does_not_hide_what_was_written(chroot: Chroot) -> None:
+    """The transaction happened and the connection broke: the result still says written."""
+
+    def lose(transaction: int) -> None:
+        if transaction == 1:
+            raise ZooKeeperError("ZOOKEEPER_CONNECTION_LOST", "lost")
+
+    with Meddled(chroot.config, after=lose) as client:
+        assert commit_offsets(client, "g", {P0: 9}, sleep=lambda seconds: None) == CommitResult({P0: 9}, {})
+        assert client.group_offsets("g") == {P0: 9}
+
+
+def test_a_malformed_offset_is_not_written_over(chroot: Chroot) -> None:
+    """What cannot be compared is an error that names the znode."""
+    chroot.other.create("/consumers/g/offsets/peer-a/0", b"7\n", makepath=True)
+    with ZooKeeperClient(chroot.config) as client, pytest.raises(CodecError, match="/consumers/g/offsets/peer-a/0"):
+        commit_offsets(client, "g", {P0: 9})
+
+
+def test_who_may_only_read_is_told_which_znode_it_is(chroot: Chroot) -> None:
+    """A commit without the right to write is refused, with the path; with the credentials it succeeds."""
+    alice = ("digest", "alice:open-sesame")
+    chroot.other.ensure_path("/consumers/g")
+    chroot.other.set_acls("/consumers/g", [*READ_ACL_UNSAFE, make_digest_acl("alice", "open-sesame", all=True)])
+    try:
+        with (
+            ZooKeeperClient(chroot.config) as client,
+            pytest.raises(ZooKeeperRefused, match=r"Create .*/consumers/g/offsets in a transaction was refused"),
+        ):
+            commit_offsets(client, "g", {P0: 9})
+        with ZooKeeperClient(replace(chroot.config, auth=alice)) as client:
+            assert commit_offsets(client, "g", {P0: 9}).written == {P0: 9}
+    finally:
+        chroot.other.add_auth(*alice)
+        chroot.other.set_acls("/consumers/g", OPEN_ACL_UNSAFE)
+
+
+def test_who_watches_the_owners_of_the_group_sees_only_their_children_flicker(chroot: Chroot) -> None:
+    """A watch on the group's ids, the one that the old consumer sets, does not fire."""
+    fired: list[object] = []
+    chroot.other.ensure_path("/consumers/g/ids")
+    chroot.other.get_children("/consumers/g/ids", watch=fired.append)
+    with ZooKeeperClient(chroot.config) as client:
+        commit_offsets(client, "g", {P0: 9})
+    chroot.other.sync("/consumers")
+    assert fired == []

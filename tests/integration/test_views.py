@@ -1,0 +1,269 @@
+"""Views of a real cluster: what each shows, through ZooKeeper and through the brokers alone."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyspark_zkafka.option_table import VIEWS
+from pyspark_zkafka.options import parse_read
+from pyspark_zkafka.protocol.view_tables import VIEW_COLUMNS
+from pyspark_zkafka.testing import LocalCluster
+from pyspark_zkafka.view_plan import plan_view
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+NewTopic = Callable[..., str]
+Read = Callable[..., "DataFrame"]
+View = Callable[..., "list[Row]"]
+
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "znodes.json").read_text())
+TWO = "two_consumers_two_topics_two_threads_range"
+
+
+@pytest.fixture
+def view(read: Read) -> View:
+    """The rows of a view, in its own order: ``view("owners", {"group.id": "g"})``."""
+
+    def rows(name: str, options: dict[str, str] | None = None) -> list[Row]:
+        return read({"view": name, **(options or {})}).collect()
+
+    return rows
+
+
+@contextmanager
+def recorded_group(cluster: LocalCluster, name: str, names: dict[str, str]) -> Iterator[KazooClient]:
+    """Znodes that real consumers wrote, byte for byte but for the names of group and topics; ends with its members."""
+    with cluster.zookeeper() as client:
+        for znode in VECTORS[name]["znodes"]:
+            path, value = znode["path"], znode["value"]
+            for old, new in names.items():
+                path, value = path.replace(old, new), None if value is None else value.replace(old, new)
+            data = None if value is None else value.encode()
+            client.create(path, data, ephemeral=znode["ephemeral"], makepath=True)
+        yield client
+
+
+@pytest.fixture
+def two_topics(new_topic: NewTopic) -> tuple[str, str]:
+    """Topics of five and of three partitions, as the recorded group has them."""
+    return new_topic(partitions=5), new_topic(partitions=3)
+
+
+@pytest.fixture
+def group(request: pytest.FixtureRequest) -> str:
+    """A group's name of the test's own."""
+    return f"g-{request.node.name}".replace("[", "-").replace("]", "")
+
+
+@pytest.fixture
+def client(zkafka_cluster: LocalCluster, group: str, two_topics: tuple[str, str]) -> Iterator[KazooClient]:
+    """A live group of two members with two threads each on two topics, and the session that its znodes live with."""
+    names = {"g-two": group, "peer-a": two_topics[0], "peer-b": two_topics[1]}
+    with recorded_group(zkafka_cluster, TWO, names) as client:
+        yield client
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_schema(read: Read, name: str) -> None:
+    """Each view has its own columns, and can be read and counted whatever is in the cluster."""
+    frame = read({"view": name})
+    assert dict(frame.dtypes) == VIEW_COLUMNS[name]
+    assert frame.count() == len(frame.collect())
+    assert frame.rdd.getNumPartitions() == 1
+
+
+def test_brokers(spark: SparkSession, connection: dict[str, str], zkafka_cluster: LocalCluster) -> None:
+    """All live brokers are listed, with the address to reach them by."""
+    rows = spark.read.format("zkafka").options(**connection, view="brokers").load().collect()
+    assert [row.id for row in rows] == zkafka_cluster.running_broker_ids
+    assert ",".join(f"{row.host}:{row.port}" for row in rows) == zkafka_cluster.bootstrap_servers
+    assert all(row.endpoints == [f"PLAINTEXT://{row.host}:{row.port}"] for row in rows)
+    assert {row.version for row in rows} == ({5} if "zookeeper.connect" in connection else {None})
+    assert all(row.timestamp is None or row.timestamp.year > 2000 for row in rows)
+
+
+def test_topics(spark: SparkSession, connection: dict[str, str], new_topic: NewTopic) -> None:
+    """A topic's counts and id are the same either way; its settings are in ZooKeeper alone."""
+    plain, tuned = new_topic(), new_topic(partitions=4, replication=2, config={"retention.ms": "86400000"})
+    options = {**connection, "view": "topics", "subscribe": f"{tuned},{plain},no-such-topic"}
+    rows = {row.topic: row for row in spark.read.format("zkafka").options(**options).load().collect()}
+    assert {name: (row.partitions, row.replication) for name, row in rows.items()} == {plain: (1, 1), tuned: (4, 2)}
+    assert all(len(row.topic_id) == 22 for row in rows.values())
+    through_zookeeper = "zookeeper.connect" in connection
+    assert rows[tuned].config == ({"retention.ms": "86400000"} if through_zookeeper else None)
+    assert rows[plain].config == ({} if through_zookeeper else None)
+
+
+@pytest.mark.parametrize("how", ["subscribe", "subscribePattern"])
+def test_partitions(spark: SparkSession, connection: dict[str, str], new_topic: NewTopic, how: str) -> None:
+    """Each partition of the topics asked for has a leader, an ISR and replicas, and is in order."""
+    topic = new_topic(partitions=3, replication=2)
+    options = {**connection, "view": "partitions", how: topic}
+    rows = spark.read.format("zkafka").options(**options).load().collect()
+    assert [(row.topic, row.partition) for row in rows] == [(topic, n) for n in range(3)]
+    for row in rows:
+        assert row.leader == row.replicas[0]
+        assert sorted(row.isr) == sorted(row.replicas)
+        assert (row.offline, row.under_replicated) == (False, False)
+        assert row.leader_epoch == (0 if "zookeeper.connect" in connection else None)
+
+
+def test_controller(spark: SparkSession, connection: dict[str, str], zkafka_cluster: LocalCluster) -> None:
+    """There is one controller, and it is one of the brokers."""
+    (row,) = spark.read.format("zkafka").options(**connection, view="controller").load().collect()
+    assert row.broker in zkafka_cluster.running_broker_ids
+    assert len(row.cluster_id) == 22
+    assert (row.epoch is None) == (row.timestamp is None) == ("zookeeper.connect" not in connection)
+
+
+def test_groups(view: View, client: KazooClient, group: str, two_topics: tuple[str, str]) -> None:
+    """A group shows how many members it has, and its topics, and can be found by them."""
+    first, second = two_topics
+    expected = (group, 2, sorted(two_topics))
+    assert tuple(view("groups", {"group.id": group})[0]) == expected
+    assert expected in [tuple(row) for row in view("groups")]
+    assert [tuple(row) for row in view("groups", {"subscribe": second})] == [(group, 2, [second])]
+    assert [tuple(row) for row in view("groups", {"subscribePattern": f"{first}|x"})] == [(group, 2, [first])]
+
+
+def test_members_and_garbage(view: View, client: KazooClient, group: str, two_topics: tuple[str, str]) -> None:
+    """Members show what they subscribe to; a foreign znode that nobody can read is a row that says so."""
+    client.create(f"/consumers/{group}/ids/{group}_pykafka:1", b"peer-a", ephemeral=True)
+    c1, c2, foreign = view("members", {"group.id": group})
+    subscription = dict.fromkeys(two_topics, 2)
+    assert (c1.consumer, c1.pattern, c1.subscription) == (f"{group}_c1", "static", subscription)
+    assert c1.timestamp.astimezone(timezone.utc) == datetime.fromtimestamp(1_795_228_865.441, timezone.utc)
+    assert (c2.consumer, c2.readable, c2.error) == (f"{group}_c2", True, None)
+    assert (foreign.readable, foreign.subscription, foreign.pattern) == (False, None, None)
+    assert "cannot be read: found b'peer-a'" in foreign.error
+
+
+def test_owners(view: View, client: KazooClient, group: str, two_topics: tuple[str, str]) -> None:
+    """Each claim shows the thread and its consumer; claims end with the session that made them."""
+    second = two_topics[1]
+    rows = view("owners", {"group.id": group, "subscribe": second})
+    threads = [f"{group}_c1-0", f"{group}_c1-1", f"{group}_c2-0"]
+    assert [(r.topic, r.partition, r.thread) for r in rows] == [(second, n, t) for n, t in enumerate(threads)]
+    assert [r.consumer for r in rows] == [t[:-2] for t in threads]
+    assert len(view("owners", {"group.id": group})) == 8
+    client.stop()
+    assert view("owners", {"group.id": group}) == view("members", {"group.id": group}) == []
+    assert len(view("offsets", {"group.id": group})) == 8
+
+
+def test_offsets_and_lag(
+    view: View, zkafka_cluster: LocalCluster, client: KazooClient, group: str, two_topics: tuple[str, str]
+) -> None:
+    """Committed offsets stand beside the log's latest; bad ones, legacy ones and those of lost topics have no lag."""
+    first, second = two_topics
+    zkafka_cluster.produce(first, [{"value": b"v", "partition": n % 2} for n in range(60)])
+    client.set(f"/consumers/{group}/offsets/{first}/2", b"7\n")
+    client.create(f"/consumers/{group}/offsets/{first}/1-0", b"4096")
+    client.create(f"/consumers/{group}/offsets/no-such-topic/0", b"3", makepath=True)
+    rows = view("offsets", {"group.id": group})
+    shown = [(r.topic, r.partition, r.broker, r.offset, r.latest, r.lag) for r in rows if r.topic != second]
+    assert shown == [
+        ("no-such-topic", 0, None, 3, None, None),
+        (first, 0, None, 20, 30, 10),
+        (first, 1, None, 20, 30, 10),
+        (first, 2, None, None, None, None),
+        (first, 3, None, 20, 0, -20),
+        (first, 4, None, 20, 0, -20),
+        (first, 0, 1, 4096, None, None),
+    ]
+    assert [r.partition for r in rows if r.error is not None] == [2]
+    age = datetime.now(timezone.utc) - rows[0].timestamp.astimezone(timezone.utc)
+    assert timedelta(minutes=-1) < age < timedelta(minutes=5)
+
+
+def test_group_with_empty_parts(view: View, zkafka_cluster: LocalCluster, group: str) -> None:
+    """A group that is registered nowhere and owns nothing has a row among the groups, and none elsewhere."""
+    with zkafka_cluster.zookeeper() as client:
+        client.create(f"/consumers/{group}", b"", makepath=True)
+        assert [tuple(row) for row in view("groups", {"group.id": group})] == [(group, 0, [])]
+        client.create(f"/consumers/{group}/ids", b"")
+        client.create(f"/consumers/{group}/owners/t", None, makepath=True)
+        assert [tuple(row) for row in view("groups", {"group.id": group})] == [(group, 0, ["t"])]
+        for name in ("members", "owners", "offsets"):
+            assert view(name, {"group.id": group}) == []
+    for name in ("groups", "members", "owners", "offsets"):
+        assert view(name, {"group.id": "no-such-group"}) == []
+
+
+def test_configs(view: View, new_topic: NewTopic) -> None:
+    """Each setting that a topic has of its own is a row; a topic without settings has none."""
+    plain, tuned = new_topic(), new_topic(config={"retention.ms": "86400000", "cleanup.policy": "compact"})
+    rows = [tuple(row) for row in view("configs", {"subscribe": f"{plain},{tuned}"})]
+    assert rows == [(tuned, "cleanup.policy", "compact"), (tuned, "retention.ms", "86400000")]
+    assert rows[0] in [tuple(row) for row in view("configs")]
+
+
+def test_admin(view: View, zkafka_cluster: LocalCluster, read: Read) -> None:
+    """Administration under way is shown as the recorded znodes say it; with none under way there are no rows."""
+    assert view("admin") == []
+    with LocalCluster(brokers=1) as quiet, quiet.zookeeper() as client:
+        quiet.stop(0)  # a controller would carry the orders out, and remove them
+        for znode in VECTORS["brokers_1.1.1_transient"]["znodes"]:
+            data = None if znode["value"] is None else znode["value"].encode()
+            if client.exists(znode["path"]) is None:
+                client.create(znode["path"], data, makepath=True)
+        here = {"zookeeper.connect": quiet.zookeeper_connect}
+        rows = view("admin", here)
+        assert tuple(rows[0]) == ("reassign_partitions", "k11-a", 0, [7])
+        assert tuple(rows[1]) == ("preferred_replica_election", "k11-a", 0, None)
+        assert tuple(rows[-1]) == ("delete_topics", "k11-del", None, None)
+        assert len(rows) == 8
+        assert {row.topic for row in view("admin", {**here, "subscribe": "k11-del"})} == {"k11-del"}
+
+
+def test_brokers_down(view: View, caplog: pytest.LogCaptureFixture) -> None:
+    """With all brokers down the state is still shown: partitions offline, offsets without lag, and a warning."""
+    with LocalCluster(brokers=1) as cluster, cluster.zookeeper() as client:
+        cluster.create_topic("t", partitions=2)
+        client.create("/consumers/g/offsets/t/0", b"5", makepath=True)
+        cluster.stop(0)
+        here = {"zookeeper.connect": cluster.zookeeper_connect}
+        assert view("brokers", here) == []
+        assert [(row.broker, row.epoch) for row in view("controller", here)] == [(None, 1)]
+        assert [(row.partition, row.offline) for row in view("partitions", here)] == [(0, True), (1, True)]
+        shown: list[Any] = [(row.offset, row.latest, row.lag) for row in view("offsets", here)]
+        assert shown == [(5, None, None)]
+        with caplog.at_level(logging.WARNING):
+            plan_view("offsets", parse_read({**here, "view": "offsets"}))
+        assert "no lag where no broker leads: t-0" in caplog.text
+        assert "NO_BROKERS" in caplog.text
+
+
+def test_projection(read: Read, client: KazooClient, group: str) -> None:
+    """A schema given by the user is the projection; with unknown columns or other types it is refused."""
+    options = {"view": "owners", "group.id": group}
+    frame = read(options, schema="thread string, partition int")
+    assert frame.columns == ["thread", "partition"]
+    assert tuple(frame.first()) == (f"{group}_c1-0", 0)
+    assert read(options, schema="group string").count() == 8
+    with pytest.raises(Exception, match=r"INVALID_SCHEMA.*has no column 'value'; .*partition of view=owners is int"):
+        read(options, schema="value string, partition bigint").collect()
+
+
+def test_joining_views(view: View, read: Read, client: KazooClient, group: str, two_topics: tuple[str, str]) -> None:
+    """Views are frames like any other: offsets joined with owners tell who lags."""
+    options = {"group.id": group, "subscribe": two_topics[1]}
+    offsets, owners = read({"view": "offsets", **options}), read({"view": "owners", **options})
+    rows = offsets.join(owners, ["group", "topic", "partition"]).orderBy("partition").select("thread", "offset").collect()
+    assert [tuple(row) for row in rows] == [(f"{group}_c1-0", 24), (f"{group}_c1-1", 27), (f"{group}_c2-0", 24)]
+
+
+def test_contradicting_options(read: Read) -> None:
+    """What a view cannot obey is refused before anything is read."""
+    with pytest.raises(Exception, match=r"2 problem.*leave out subscribe.*startingOffsets is about reading records"):
+        read({"view": "brokers", "startingOffsets": "earliest", "subscribe": "t"})

@@ -1,0 +1,87 @@
+"""What holds for every plan."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import groupby, pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
+from pyspark_zkafka.protocol.planning import Split, divide, spread_over_leaders
+
+LIMITS = st.none() | st.integers(1, 60)
+
+
+@st.composite
+def some_ranges(draw: st.DrawFn) -> list[OffsetRange]:
+    """Ranges of different partitions, among them empty and inverted ones and very large ones."""
+    starts = draw(st.lists(st.integers(0, 2**40), max_size=8))
+    sizes = st.integers(-3, 40) | st.integers(0, 2000)
+    return [OffsetRange(TopicPartition("t", n), start, start + draw(sizes)) for n, start in enumerate(starts)]
+
+
+@given(some_ranges(), LIMITS, LIMITS)
+def test_a_plan_covers_each_range_exactly_once(ranges: list[OffsetRange], minimum: int | None, maximum: int | None) -> None:
+    """The pieces of a range follow each other from its start to its end, in the order of the ranges, none empty."""
+    pieces = divide(ranges, minimum, maximum)
+    assert all(piece.start < piece.until for piece in pieces)
+    joined = []
+    for partition, found in groupby(pieces, key=lambda piece: piece.partition):
+        cuts = list(found)
+        assert all(left.until == right.start for left, right in pairwise(cuts))
+        joined.append(OffsetRange(partition, cuts[0].start, cuts[-1].until))
+    assert joined == [r for r in ranges if r.size > 0]
+
+
+@given(some_ranges(), LIMITS, st.integers(1, 60))
+def test_no_piece_is_larger_than_the_cap(ranges: list[OffsetRange], minimum: int | None, maximum: int) -> None:
+    """maxRecordsPerPartition holds for every piece, also after minPartitions."""
+    assert max((piece.size for piece in divide(ranges, minimum, maximum)), default=0) <= maximum
+
+
+@given(some_ranges(), st.integers(1, 60))
+def test_the_cap_makes_no_more_pieces_than_it_must(ranges: list[OffsetRange], maximum: int) -> None:
+    """Alone, the cap cuts a range into as few and as equal pieces as can be."""
+    pieces = divide(ranges, None, maximum)
+    for whole in ranges:
+        sizes = [piece.size for piece in pieces if piece.partition == whole.partition]
+        assert len(sizes) == -(-whole.size // maximum)
+        assert max(sizes, default=0) - min(sizes, default=0) <= 1
+
+
+@given(some_ranges(), st.integers(1, 60))
+def test_min_partitions_never_makes_fewer(ranges: list[OffsetRange], minimum: int) -> None:
+    """Asking for more partitions leaves at least one for each range, and cuts nothing where there are enough."""
+    full = [r for r in ranges if r.size > 0]
+    pieces = divide(ranges, minimum)
+    assert len(pieces) >= len(full)
+    if minimum <= len(full):
+        assert pieces == full
+
+
+@given(st.integers(1, 10_000), st.integers(1, 200))
+def test_a_single_range_is_cut_exactly(size: int, minimum: int) -> None:
+    """With one range minPartitions is exact, as far as there are records."""
+    assert len(divide([OffsetRange(TopicPartition("t", 0), 7, 7 + size)], minimum)) == min(size, minimum)
+
+
+@given(st.lists(st.integers(1, 5), max_size=40))
+def test_neighbours_share_a_leader_only_at_the_end(leaders: list[int]) -> None:
+    """Two consecutive splits have one leader only if all that follow have it too, and no split is lost or made up."""
+    splits = [Split(TopicPartition("t", n), 0, 1, leader, 0, (), ()) for n, leader in enumerate(leaders)]
+    spread = spread_over_leaders(splits)
+    assert Counter(spread) == Counter(splits)
+    for n, (left, right) in enumerate(pairwise(spread)):
+        if left.leader == right.leader:
+            assert {split.leader for split in spread[n:]} == {left.leader}
+
+
+@given(st.lists(st.integers(1, 5), max_size=40))
+def test_a_leaders_own_splits_keep_their_order(leaders: list[int]) -> None:
+    """Spreading moves splits past those of other leaders only."""
+    splits = [Split(TopicPartition("t", n), 0, 1, leader, 0, (), ()) for n, leader in enumerate(leaders)]
+    spread = spread_over_leaders(splits)
+    for leader in set(leaders):
+        assert [s for s in spread if s.leader == leader] == [s for s in splits if s.leader == leader]

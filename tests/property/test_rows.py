@@ -1,0 +1,43 @@
+"""What holds for every cut of a column into slices."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_zkafka.protocol.rows import outgoing, slices_by_size
+
+COLUMNS = st.lists(st.none() | st.binary(max_size=30), max_size=60)
+
+
+@given(COLUMNS, st.integers(1, 20), st.integers(1, 60), st.integers(0, 10), st.integers(0, 60))
+def test_slices_cover_all_rows_and_are_bounded(
+    rows: list[bytes | None], most_rows: int, most_bytes: int, skipped: int, length: int
+) -> None:
+    """Slices follow each other from the first row to the last, within both limits unless a slice is one large row."""
+    column = pa.array(rows, pa.binary()).slice(skipped, length)
+    lengths = [len(row or b"") for row in rows[skipped : skipped + length]]
+    slices = list(slices_by_size(column, most_rows, most_bytes))
+    assert [n for start, stop, _ in slices for n in range(start, stop)] == list(range(len(lengths)))
+    for start, stop, size in slices:
+        assert 1 <= stop - start <= most_rows
+        assert size == sum(lengths[start:stop])
+        assert size <= most_bytes or stop - start == 1
+    for (start, stop, size), (_, _, _) in pairwise(slices):
+        assert stop - start == most_rows or size + lengths[stop] > most_bytes
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.none() | st.binary(max_size=3)), max_size=30), st.integers(0, 5))
+def test_every_row_goes_to_its_topic(rows: list[tuple[str, bytes | None]], skipped: int) -> None:
+    """Each topic's part holds exactly its rows, in their order; topics come in order of first appearance."""
+    topics, values = [topic for topic, _ in rows], [value for _, value in rows]
+    whole = pa.RecordBatch.from_pydict({"topic": pa.array(topics, pa.string()), "value": pa.array(values, pa.binary())})
+    parts = {part.topic: part.value.to_pylist() for part in outgoing(whole.slice(skipped), None)}
+    expected: dict[str, list[bytes | None]] = {}
+    for topic, value in rows[skipped:]:
+        expected.setdefault(topic, []).append(value)
+    assert parts == expected
+    assert list(parts) == list(expected)

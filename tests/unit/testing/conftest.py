@@ -1,0 +1,61 @@
+"""A Java that only pretends: it answers -version, and retrieves a jar as Ivy would."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """\
+#!/bin/sh
+if [ "$1" = "-version" ]; then echo 'openjdk version "17.0.1" 2021-10-19' >&2; exit 0; fi
+echo run >> "{runs}"
+while [ $# -gt 0 ]; do
+  case "$1" in
+    -retrieve) into=$(dirname "$2");;
+    -ivy) cp "$2" "{folder}/asked.xml";;
+    -settings) echo "$2" > "{folder}/settings";;
+  esac
+  shift
+done
+echo '  found org.fake#one;1.0 in public'
+echo half > "$into/one-1.0.jar"
+{then}
+echo whole > "$into/one-1.0.jar"
+echo '  [SUCCESSFUL ] org.fake#one;1.0!one.jar (1ms)'
+"""
+
+
+class FakeJava:
+    """Writes the script, and counts how often it ran Ivy."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.runs = folder / "runs"
+
+    def does(self, then: str = "") -> None:
+        """Let Ivy do something between the half and the whole jar."""
+        java = self.folder / "bin" / "java"
+        java.parent.mkdir(parents=True, exist_ok=True)
+        java.write_text(textwrap.dedent(SCRIPT).format(runs=self.runs, folder=self.folder, then=then))
+        java.chmod(0o755)
+
+    @property
+    def count(self) -> int:
+        """How often Ivy ran."""
+        return len(self.runs.read_text().splitlines()) if self.runs.exists() else 0
+
+
+@pytest.fixture
+def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeJava:
+    """The fake as JAVA_HOME, with an empty cache and home folder."""
+    fake = FakeJava(tmp_path / "java")
+    fake.does()
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("JAVA_HOME", str(fake.folder))
+    monkeypatch.setenv("ZKAFKA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("ZKAFKA_IVY_SETTINGS", raising=False)
+    return fake

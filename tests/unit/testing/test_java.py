@@ -1,0 +1,66 @@
+"""Which Java is taken, and what is said when there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing.java import find_java, java_major
+
+
+def java(folder: Path, says: str) -> Path:
+    file = folder / "bin" / "java"
+    file.parent.mkdir(parents=True)
+    file.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    file.chmod(0o755)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("text", "major"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('openjdk version "21" 2023-09-19', 21),
+        ('java version "1.8.0_402"', 8),
+        ('Picked up JAVA_TOOL_OPTIONS: -Dx\nopenjdk version "11.0.2"', 11),
+        ("not java", None),
+    ],
+)
+def test_major(text: str, major: int | None) -> None:
+    """The major version is read from old and new forms."""
+    assert java_major(text) == major
+
+
+def test_java_home_wins(tmp_path: Path) -> None:
+    """JAVA_HOME comes before PATH."""
+    home, other = (java(tmp_path / name, 'openjdk version "17.0.1"') for name in ("home", "other"))
+    assert find_java({"JAVA_HOME": str(tmp_path / "home"), "PATH": str(other.parent)}) == home
+    assert find_java({"PATH": str(other.parent)}) == other
+
+
+def test_too_old(tmp_path: Path) -> None:
+    """An old Java is refused with the version that was found."""
+    java(tmp_path, 'openjdk version "11.0.2" 2019-01-15')
+    with pytest.raises(LocalClusterError, match=r'JAVA_TOO_OLD.*17 or newer.*"11\.0\.2".*install Java 17'):
+        find_java({"JAVA_HOME": str(tmp_path)})
+
+
+def test_none(tmp_path: Path) -> None:
+    """No Java is an error that says where was looked."""
+    with pytest.raises(LocalClusterError, match=r"NO_JAVA.*not set, and there is no java on PATH; install Java 17"):
+        find_java({"PATH": str(tmp_path)})
+
+
+def test_wrong_java_home(tmp_path: Path) -> None:
+    """A JAVA_HOME without Java is an error: PATH is no silent substitute."""
+    with pytest.raises(LocalClusterError, match=r"JAVA_HOME is .* cannot be executed; correct or unset JAVA_HOME"):
+        find_java({"JAVA_HOME": str(tmp_path), "PATH": "/usr/bin"})
+
+
+def test_broken_java(tmp_path: Path) -> None:
+    """Something executable that is no Java is refused."""
+    java(tmp_path, "hello")
+    with pytest.raises(LocalClusterError, match=r"JAVA_TOO_OLD.*says hello"):
+        find_java({"JAVA_HOME": str(tmp_path)})

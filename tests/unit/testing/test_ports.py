@@ -1,0 +1,50 @@
+"""Ports: free, and ours."""
+
+from __future__ import annotations
+
+import random
+import socket
+
+import pytest
+
+from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing.ports import PortReservations
+
+
+class Fixed(random.Random):
+    """Offers the given ports in turn."""
+
+    def __init__(self, *ports: int) -> None:
+        super().__init__()
+        self._ports = ports
+        self._next = 0
+
+    def randrange(self, *args: int) -> int:  # type: ignore[override]
+        self._next += 1
+        return self._ports[(self._next - 1) % len(self._ports)]
+
+
+def test_a_port_is_taken_once() -> None:
+    """A port that one cluster holds, another one does not get, until it is given back."""
+    first, second = PortReservations(), PortReservations()
+    port = first.take()
+    other = PortReservations(Fixed(port))
+    with pytest.raises(LocalClusterError, match="NO_FREE_PORT"):
+        other.take()
+    first.close()
+    assert other.take() == port
+    other.close()
+    second.close()
+
+
+def test_a_port_in_use_is_passed_over() -> None:
+    """A port that any program listens on is not handed out."""
+    free = PortReservations()
+    spare = free.take()
+    free.close()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        ports = PortReservations(Fixed(taken.getsockname()[1], spare))
+        assert ports.take() == spare
+        ports.close()

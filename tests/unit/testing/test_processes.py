@@ -1,0 +1,140 @@
+"""The supervisor: what it starts ends with it, and it ends with its parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing.processes import ServerProcesses
+
+
+def eventually(look: Callable[[], bool], timeout_s: float = 20) -> bool:
+    end = time.monotonic() + timeout_s
+    while not look():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in "ZX"
+
+
+@pytest.fixture
+def processes() -> Iterator[ServerProcesses]:
+    opened = ServerProcesses()
+    opened.open()
+    yield opened
+    opened.close()
+
+
+def test_life_of_a_server(processes: ServerProcesses) -> None:
+    """A server runs, writes its log, and its exit status is known."""
+    processes.start("one", ["sh", "-c", "echo $GREETING; exit 3"], {"GREETING": "hello"})
+    assert eventually(lambda: processes.exit_status("one") == 3)
+    assert processes.log_tail("one") == "hello"
+    assert processes.pid("one") is None
+    assert not processes.send("one", signal.SIGTERM)
+
+
+def test_signals(processes: ServerProcesses) -> None:
+    """A signal reaches the server, and the one that ended it is told as a negative status."""
+    processes.start("one", ["sleep", "100"], {})
+    assert processes.exit_status("one") is None
+    assert processes.send("one", signal.SIGTERM)
+    assert eventually(lambda: processes.exit_status("one") == -signal.SIGTERM)
+
+
+def test_not_to_be_started(processes: ServerProcesses) -> None:
+    """A program that is not there is an error with the system's reason."""
+    with pytest.raises(LocalClusterError, match=r"SERVER_NOT_STARTED.*No such file"):
+        processes.start("one", ["/nowhere/java"], {})
+
+
+def test_close_ends_even_stopped_servers() -> None:
+    """After close, servers are gone, those halted by SIGSTOP too, and so is the folder; a second close does nothing."""
+    processes = ServerProcesses()
+    processes.open()
+    pids = [processes.start(name, ["sleep", "100"], {}) for name in ("one", "two")]
+    processes.send("two", signal.SIGSTOP)
+    folder = processes.folder
+    processes.close()
+    assert not any(map(alive, pids))
+    assert not folder.exists()
+    processes.close()
+    with pytest.raises(LocalClusterError, match="CLUSTER_NOT_RUNNING"):
+        processes.start("one", ["sleep", "1"], {})
+
+
+def test_close_in_a_forked_child_does_nothing(processes: ServerProcesses) -> None:
+    """A forked child that closes what it inherited does not end its parent's servers."""
+    pid = processes.start("one", ["sleep", "100"], {})
+    child = os.fork()
+    if child == 0:
+        processes.close()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert processes.exit_status("one") is None
+    assert alive(pid)
+
+
+PARENT = """
+import os, signal, subprocess, sys, time
+from pyspark_zkafka.testing.processes import ServerProcesses
+p = ServerProcesses()
+p.open()
+pids = [p.start(name, ["sleep", "100"], {}) for name in ("one", "two")]
+p.send("two", signal.SIGSTOP)
+if os.fork() == 0:
+    time.sleep(30)   # a child that outlives the parent and holds its pipe
+    os._exit(0)
+print(p.folder, p._supervisor.pid, *pids, flush=True)
+time.sleep(100)
+"""
+
+
+def start_parent() -> tuple[subprocess.Popen[str], Path, int, list[int]]:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(PARENT)], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert parent.stdout is not None
+    folder, supervisor, *pids = parent.stdout.readline().split()
+    return parent, Path(folder), int(supervisor), [int(p) for p in pids]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_parent_killed(number: signal.Signals) -> None:
+    """When the parent dies without close, all servers and the folder go, even if a forked child of it lives on."""
+    parent, folder, supervisor, pids = start_parent()
+    try:
+        assert all(map(alive, pids))
+        os.kill(parent.pid, number)
+        assert eventually(lambda: not any(map(alive, [*pids, supervisor])))
+        assert eventually(lambda: not folder.exists())
+    finally:
+        os.killpg(parent.pid, signal.SIGKILL)  # the forked child
+        parent.communicate()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux's kernel can tell a child of its parent's death")
+def test_supervisor_killed(processes: ServerProcesses) -> None:
+    """When the supervisor itself is killed, the kernel ends the servers, and the next call says what happened."""
+    pid = processes.start("one", ["sleep", "100"], {})
+    os.kill(processes._supervisor.pid, signal.SIGKILL)  # type: ignore[union-attr]
+    assert eventually(lambda: not alive(pid))
+    with pytest.raises(LocalClusterError, match="SUPERVISOR_GONE"):
+        processes.exit_status("one")
