@@ -58,8 +58,8 @@ _CODEC = choice("none", "gzip", "snappy", "lz4", "zstd")
 _MECHANISM = choice("GSSAPI", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _ACKS = choice("all", "0", "1", **{"-1": "all"})
 _DEBUG = flags(
-    "generic, broker, topic, metadata, feature, queue, msg, protocol, cgrp, security, fetch, interceptor, plugin, consumer, "
-    "admin, eos, mock, assignor, conf, telemetry, all"
+    "generic, broker, topic, metadata, feature, queue, msg, protocol, cgrp, security, fetch, interceptor, plugin, "
+    "consumer, admin, eos, mock, assignor, conf, telemetry, all"
 )
 
 _PASSWORD_LOGIN = ("sasl.mechanism", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

@@ -1,0 +1,125 @@
+"""Writes while the cluster changes under them."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.batch_plan import plan_batch
+from pyspark_zkafka.errors import DeliveryFailed
+from pyspark_zkafka.options import WriteOptions, parse_read, parse_write
+from pyspark_zkafka.reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.writer import ZKafkaWriter, plan_write
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+
+NewTopic = Callable[..., str]
+SCHEMA = pa.schema([("partition", pa.int32()), ("value", pa.binary())])
+
+
+@pytest.fixture
+def options(zookeeper: dict[str, str]) -> Callable[..., WriteOptions]:
+    """Options of a write through ZooKeeper: ``options(topic, partitioner="crc32")``."""
+    return lambda topic, **more: parse_write({**zookeeper, "topic": topic, **more})
+
+
+def batches(count: int, rows: int = 1000, size_bytes: int = 1000) -> Iterator[pa.RecordBatch]:
+    """Batches of numbered values without keys."""
+    for batch in range(count):
+        values = [b"%d " % (batch * rows + n) + b"." * size_bytes for n in range(rows)]
+        yield pa.record_batch([pa.array(values, pa.binary())], names=["value"])
+
+
+def written(zookeeper: dict[str, str], topic: str) -> list[tuple[int, int]]:
+    """Partition and number of every record of a topic."""
+    options = parse_read({**zookeeper, "subscribe": topic})
+    plan, reader = plan_batch(options), ZKafkaReader(options, SCHEMA)
+    found = (batch for split in plan.splits for batch in reader.read(SplitPartition(split, plan.bootstrap_servers)))
+    return [(row["partition"], int(row["value"].split(b" ")[0])) for batch in found for row in batch.to_pylist()]
+
+
+def test_leader_killed(
+    zkafka_cluster: LocalCluster, new_topic: NewTopic, zookeeper: dict[str, str], options: Callable[..., WriteOptions]
+) -> None:
+    """A leader that is killed during a write costs no row, and the idempotent producer repeats none."""
+    topic = new_topic(partitions=3, replication=3, config={"min.insync.replicas": "2"})
+    write = options(topic)
+    plan = plan_write(write)
+    killed = threading.Event()
+
+    def breaking() -> Iterator[pa.RecordBatch]:
+        for number, batch in enumerate(batches(40)):
+            if number == 15:
+                zkafka_cluster.kill(0)
+                killed.set()
+            yield batch
+
+    try:
+        message = ZKafkaWriter(write, plan).write(breaking())
+    finally:
+        zkafka_cluster.restart(0)
+    assert killed.is_set()
+    assert sum(message.rows.values()) == 40_000
+    assert Counter(n for _, n in written(zookeeper, topic)) == dict.fromkeys(range(40_000), 1)
+
+
+def test_too_few_in_sync(
+    zkafka_cluster: LocalCluster, new_topic: NewTopic, zookeeper: dict[str, str], options: Callable[..., WriteOptions]
+) -> None:
+    """Rows that too few replicas would hold are not reported written: the write fails and says why."""
+    topic = new_topic(replication=3, config={"min.insync.replicas": "3"})
+    zkafka_cluster.stop(2)
+    try:
+        write = options(topic, **{"kafka.delivery.timeout.ms": "3000"})
+        with pytest.raises(DeliveryFailed, match=rf"{topic}-0: .*of 10 records .* 0 were acknowledged and 10 were not"):
+            ZKafkaWriter(write, plan_write(write)).write(batches(1, rows=10))
+    finally:
+        zkafka_cluster.restart(2)
+
+
+def test_available_partitions(
+    zkafka_cluster: LocalCluster, new_topic: NewTopic, zookeeper: dict[str, str], options: Callable[..., WriteOptions]
+) -> None:
+    """Rows without a key take turns over the partitions that have a leader."""
+    topic = new_topic(assignment={0: [0], 1: [1], 2: [2]})
+    zkafka_cluster.stop(1)
+    try:
+        write = options(topic)
+        message = ZKafkaWriter(write, plan_write(write)).write(batches(1, rows=100))
+    finally:
+        zkafka_cluster.restart(1)
+    assert message.rows == {(topic, 0): 50, (topic, 2): 50}
+    assert Counter(p for p, _ in written(zookeeper, topic)) == {0: 50, 2: 50}
+
+
+def test_topic_is_created(
+    zkafka_cluster: LocalCluster, zookeeper: dict[str, str], options: Callable[..., WriteOptions]
+) -> None:
+    """Where the brokers create topics by themselves, a write to a new topic works, by option and by column."""
+    write = options("made-by-option")
+    ZKafkaWriter(write, plan_write(write)).write(batches(1, rows=10))
+    assert len(written(zookeeper, "made-by-option")) == 10
+    column = parse_write(zookeeper)
+    batch = pa.record_batch([["made-by-column"] * 3, [b"0 ", b"1 ", b"2 "]], names=["topic", "value"])
+    ZKafkaWriter(column, plan_write(column)).write(iter([batch]))
+    assert sorted(n for _, n in written(zookeeper, "made-by-column")) == [0, 1, 2]
+
+
+def test_a_failing_frame_sends_no_more(
+    zkafka_cluster: LocalCluster, new_topic: NewTopic, zookeeper: dict[str, str], options: Callable[..., WriteOptions]
+) -> None:
+    """When the rows' source fails, what was not sent yet is dropped, and the error is the source's."""
+
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield from batches(1, rows=10)
+        raise ValueError("the source failed")
+
+    write = options(new_topic(), **{"kafka.linger.ms": "60000"})
+    with pytest.raises(ValueError, match="the source failed"):
+        ZKafkaWriter(write, plan_write(write)).write(failing())
