@@ -244,9 +244,10 @@ def _split_connect(text: str) -> tuple[str, str]:
     hosts, slash, path = text.partition("/")
     chroot = (slash + path).rstrip("/")
     one = re.compile(r"([^\s:,\[\]]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?")
-    if not hosts or not all(one.fullmatch(host.strip()) for host in hosts.split(",")) or "//" in chroot:
+    each = [host.strip() for host in hosts.split(",")]
+    if not all(map(one.fullmatch, each)) or "//" in chroot:
         raise ValueError("host:port[,host:port...][/chroot], e.g. zk1:2181,zk2:2181/kafka")
-    return ",".join(h.strip() if re.search(r":[0-9]+$", h) else f"{h.strip()}:2181" for h in hosts.split(",")), chroot
+    return ",".join(host if re.search(r":[0-9]+$", host) else f"{host}:2181" for host in each), chroot
 
 
 def _auth_is_well_formed(given: _Given) -> bool:

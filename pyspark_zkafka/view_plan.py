@@ -149,19 +149,22 @@ def _latest(
         return {}
     connection, snapshot = options.connection, zookeeper.snapshot({tp.topic for tp in partitions})
     wanted = {tp: LATEST for tp in partitions if snapshot.leader(tp) is not None}
-    _warn_of_offline([tp for tp in partitions if tp.topic in snapshot.topics and tp not in wanted])
+    _warn("no broker leads", [tp for tp in partitions if tp.topic in snapshot.topics and tp not in wanted])
     try:
         servers = bootstrap_servers(connection, snapshot)
         with KafkaAdmin(servers, connection.kafka, read_committed=connection.read_committed) as admin:
-            return admin.list_offsets(wanted)
+            told = admin.list_offsets(wanted)
     except ZKafkaError as error:
         _log.warning("view=offsets shows neither latest offsets nor lag: %s", error)
         return {}
+    # librdkafka answers -1001 for partitions of a broker that did not answer, if another did.
+    _warn("the leader does not answer", [tp for tp, offset in told.items() if offset < 0])
+    return {tp: offset for tp, offset in told.items() if offset >= 0}
 
 
-def _warn_of_offline(partitions: Collection[TopicPartition]) -> None:
+def _warn(why: str, partitions: Collection[TopicPartition]) -> None:
     if partitions:
-        _log.warning("view=offsets shows no lag where no broker leads: %s", ", ".join(map(str, partitions)))
+        _log.warning("view=offsets shows no lag where %s: %s", why, ", ".join(map(str, partitions)))
 
 
 def _decoded(data: Mapping[str, bytes | None], path: str, decode: Callable[[str, bytes | None], T]) -> T | None:

@@ -139,10 +139,7 @@ class _Commit:
 
     def require_no_owner(self, partitions: Sequence[TopicPartition]) -> None:
         """Raise `PartitionOwned` when any of the partitions has an owner now."""
-        paths = {group_znodes.owner_path(self.group, tp): tp for tp in partitions}
-        owners = {paths[path]: node for path, node in self.client.get_many(paths).items()}
-        if owners:
-            raise _owned(self.group, owners)
+        self._refuse_owners(partitions, self.client.children_many(self._owner_parents(partitions)))
 
     def bytes_of(self, partition: TopicPartition) -> tuple[int, int]:
         """What a partition adds to a transaction, at the most: with what its topic needs, and without."""
@@ -187,14 +184,21 @@ class _Commit:
                 self.kept[tp] = stored
 
     def _read(self, partitions: Sequence[TopicPartition]) -> Answers:
-        owners = {group_znodes.owner_path(self.group, tp): tp for tp in partitions}
-        offsets = [group_znodes.offset_path(self.group, tp) for tp in partitions]
-        parents = [*self._offset_parents(partitions), *self._owner_parents(partitions)]
-        found = self.client.ask(get=[*owners, *offsets], exists=parents)
-        owned = {tp: found.nodes[path] for path, tp in owners.items() if path in found.nodes}
-        if owned:
-            raise _owned(self.group, owned)
+        above_owners = self._owner_parents(partitions)
+        found = self.client.ask(
+            get=map(self._offset_path, partitions),
+            children=above_owners,
+            exists=[*self._offset_parents(partitions), *above_owners],
+        )
+        self._refuse_owners(partitions, found.children)
         return found
+
+    def _refuse_owners(self, partitions: Sequence[TopicPartition], children: Mapping[str, Sequence[str]]) -> None:
+        existing = {f"{parent}/{child}" for parent, names in children.items() for child in names}
+        paths = {group_znodes.owner_path(self.group, tp): tp for tp in partitions}
+        owners = self.client.get_many(existing & paths.keys())
+        if owners:
+            raise _owned(self.group, {paths[path]: owners[path] for path in paths if path in owners})
 
     def _proof(self, partitions: Sequence[TopicPartition], found: Answers) -> list[Operation]:
         """Operations that fail where a partition has an owner, and change nothing."""

@@ -2,6 +2,9 @@
 
 Of rows with the same name and client, the first one whose `when` holds counts.
 
+All targets are known to librdkafka 2.16. Of them, 2.6 lacks `metadata.recovery.*`, `https.ca.*` and the newer
+`sasl.oauthbearer.*` (grant.type, sub.claim.name, metadata.*, assertion.*): it refuses them itself, by name.
+
 References
 ----------
 ``ConsumerConfig`` and ``ProducerConfig`` of kafka-clients 3.9.1; CONFIGURATION.md of librdkafka 2.16.

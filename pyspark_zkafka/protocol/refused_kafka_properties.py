@@ -50,10 +50,10 @@ REFUSED: dict[str, str] = {
     "session.timeout.ms": f"{_NO_GROUP}; for a group in ZooKeeper, see zookeeper.session.timeout.ms",
     "heartbeat.interval.ms": _NO_GROUP,
     "coordinator.query.interval.ms": _NO_GROUP,
-    "partition.assignment.strategy": "use the option partition.assignment.strategy without the prefix kafka.",
+    "partition.assignment.strategy": _NO_GROUP,
     # Reading
     "default.api.timeout.ms": "Java-only: how long Java's calls may block; use kafkaConsumer.pollTimeoutMs",
-    "max.poll.records": f"Java-only: rows come in Arrow batches, not in polls; {_REMOVE}, and see maxOffsetsPerTrigger",
+    "max.poll.records": f"Java-only: rows come in Arrow batches, not in polls; {_REMOVE}",
     "exclude.internal.topics": "Java-only: write a subscribePattern that says which topics are meant",
     "topic.blacklist": "a topic that Spark plans to read would not be found; write a subscribePattern that leaves it out",
     "enable.partition.eof": _OURS,

@@ -97,8 +97,8 @@ def test_topics_and_records(cluster: LocalCluster) -> None:
 
 def test_own_assignment(cluster: LocalCluster) -> None:
     """A topic takes the replicas that it is given."""
-    cluster.create_topic("own", assignment={0: [2, 1], 1: [0]})
-    assert cluster.assignment("own") == {0: [2, 1], 1: [0]}
+    cluster.create_topic("own", assignment={0: [2, 1], 1: [0, 2]})
+    assert cluster.assignment("own") == {0: [2, 1], 1: [0, 2]}
     assert cluster.wait_for_leader("own", 0) == 2
 
 

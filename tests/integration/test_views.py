@@ -244,6 +244,20 @@ def test_brokers_down(view: View, caplog: pytest.LogCaptureFixture) -> None:
         assert "NO_BROKERS" in caplog.text
 
 
+def test_one_broker_is_silent(view: View) -> None:
+    """Where a leader does not answer the lag is null, and the other partitions have theirs."""
+    with LocalCluster(brokers=2) as cluster, cluster.zookeeper() as client:
+        cluster.create_topic("t", partitions=2)
+        for partition in range(2):
+            client.create(f"/consumers/g/offsets/t/{partition}", b"0", makepath=True)
+        here = {"zookeeper.connect": cluster.zookeeper_connect}
+        silent = view("partitions", here)[1].leader
+        cluster.pause(silent)
+        shown: list[Any] = [(row.latest, row.lag) for row in view("offsets", here)]
+        assert shown == [(0, 0), (None, None)]
+        cluster.resume(silent)
+
+
 def test_projection(read: Read, client: KazooClient, group: str) -> None:
     """A schema given by the user is the projection; with unknown columns or other types it is refused."""
     options = {"view": "owners", "group.id": group}

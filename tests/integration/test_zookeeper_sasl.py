@@ -1,0 +1,62 @@
+"""SASL against a real ZooKeeper: what it opens, and what a wrong password says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_acl
+
+from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
+from pyspark_zkafka.errors import ZooKeeperRefused
+from pyspark_zkafka.options import ZooKeeperConfig
+from pyspark_zkafka.testing import LocalCluster
+
+pytestmark = pytest.mark.server
+
+LOGIN = 'Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_alice="open-sesame"; };\n'
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperConfig]:
+    """A ZooKeeper that knows alice, with a chroot that only she may read."""
+    jaas: Path = tmp_path_factory.mktemp("jaas") / "jaas.conf"
+    jaas.write_text(LOGIN)
+    provider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+    with LocalCluster(
+        brokers=1,
+        zookeeper_config={"authProvider.1": provider},
+        zookeeper_jvm_options=[f"-Djava.security.auth.login.config={jaas}"],
+    ) as cluster:
+        hosts = cluster.zookeeper_connect.partition("/")[0]
+        _make_private(hosts)
+        yield ZooKeeperConfig(hosts, "/private")
+
+
+def _make_private(hosts: str) -> None:
+    other = KazooClient(hosts=hosts)
+    other.start()
+    other.ensure_path("/private/brokers/ids")
+    other.create("/private/brokers/topics", acl=[make_acl("sasl", "alice", all=True)])
+    other.stop()
+    other.close()
+
+
+def test_the_right_password_opens_what_the_acl_closes(config: ZooKeeperConfig) -> None:
+    """DIGEST-MD5 makes us the user that the ACL names; without it we are refused."""
+    with ZooKeeperClient(replace(config, auth=("sasl", "DIGEST-MD5:alice:open-sesame"))) as client:
+        assert client.topic_names() == []
+    with ZooKeeperClient(config) as client, pytest.raises(ZooKeeperRefused, match="/private/brokers/topics was refused"):
+        client.topic_names()
+
+
+def test_a_wrong_password_is_refused(config: ZooKeeperConfig, caplog: pytest.LogCaptureFixture) -> None:
+    """The error speaks of the credentials, and does not show them."""
+    caplog.set_level(1)
+    wrong = replace(config, auth=("sasl", "DIGEST-MD5:alice:wrong-sesame"), connection_timeout_ms=3000)
+    with pytest.raises(ZooKeeperRefused, match=r"does not accept the credentials .* check zookeeper\.auth") as error:
+        ZooKeeperClient(wrong).__enter__()
+    assert "wrong-sesame" not in caplog.text + str(error.value)

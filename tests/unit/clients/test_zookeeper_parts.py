@@ -1,0 +1,112 @@
+"""The parts of the ZooKeeper client that need no server: errors, the log, and how large a transaction is."""
+
+from __future__ import annotations
+
+import logging
+import math
+import pickle
+import socket
+import time
+
+import pytest
+from kazoo import exceptions as kazoo
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.serialization import Auth, Transaction
+
+from pyspark_zkafka.clients import zookeeper_errors as errors
+from pyspark_zkafka.clients.kazoo_parts import BoundedHandler, ConnectionLog
+from pyspark_zkafka.clients.transactions import Check, Create, Delete, SetData, request_bytes, to_wire
+from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
+from pyspark_zkafka.errors import ZKafkaError, ZooKeeperError, ZooKeeperRefused
+from pyspark_zkafka.options import ZooKeeperConfig
+
+CONFIG = ZooKeeperConfig("zk1:2181", "/kafka", auth=("digest", "alice:open-sesame"))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "text"),
+    [
+        (kazoo.NoAuthError(), ZooKeeperRefused, "Reading /x was refused: an ACL forbids it, asked as the digest user"),
+        (kazoo.AuthFailedError(), ZooKeeperRefused, "does not accept the credentials"),
+        (kazoo.NotReadOnlyCallError(), ZooKeeperRefused, "read-only mode"),
+        (kazoo.QuotaExceededError(), ZooKeeperRefused, "a quota is exceeded"),
+        (KazooTimeoutError(), ZooKeeperError, "zk1:2181 got no answer within 6000 ms"),
+        (kazoo.ConnectionLoss(), ZooKeeperError, r"the connection or the session was lost \(ConnectionLoss\)"),
+        (kazoo.SessionExpiredError(), ZooKeeperError, "SessionExpiredError"),
+        (kazoo.MarshallingError(), ZooKeeperError, "MarshallingError"),
+    ],
+)
+def test_errors_of_kazoo_become_ours(error: Exception, kind: type[ZKafkaError], text: str) -> None:
+    """Each says what was tried and what to do, hides the credentials, and survives pickling."""
+    ours = errors.translate(error, "Reading /x", CONFIG)
+    assert type(ours) is kind
+    assert "open-sesame" not in str(ours)
+    assert str(pickle.loads(pickle.dumps(ours))) == str(ours)
+    with pytest.raises(kind, match=text):
+        raise ours
+
+
+def test_only_losses_of_connection_or_session_are_passing() -> None:
+    """A closed client and a refusal are not worth another try."""
+    assert errors.is_passing(kazoo.ConnectionLoss())
+    assert errors.is_passing(kazoo.SessionExpiredError())
+    assert not errors.is_passing(kazoo.ConnectionClosedError())
+    assert not errors.is_passing(kazoo.NoAuthError())
+
+
+def test_the_log_has_neither_debug_lines_nor_repeated_troubles(caplog: pytest.LogCaptureFixture) -> None:
+    """Debug lines show credentials and are dropped; troubles are gathered once, and loud only when not quiet."""
+    caplog.set_level(1)
+    log = ConnectionLog(logging.getLogger("test.zookeeper"))
+    log.debug("Sending request(xid=%s): %s", 1, Auth(0, "digest", "alice:open-sesame"))
+    log.log(5, "BLATHER open-sesame")
+    for _ in range(2):
+        log.warning("Connection dropped: %s", "socket connection error: Connection refused")
+    log.quiet = False
+    log.warn("odd %s", "event")
+    assert log.troubles == ["Connection refused"]
+    assert [record.levelname for record in caplog.records] == ["INFO", "INFO", "WARNING"]
+    assert "open-sesame" not in caplog.text
+
+
+def test_waits_end_at_the_deadline() -> None:
+    """A socket that is never ready holds nobody longer than the deadline; past it, nothing waits at all."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        handler = BoundedHandler(time.monotonic, time.monotonic() + 0.05)
+        started = time.monotonic()
+        assert handler.select([ours], [], [], 10) == ([], [], [])
+        assert time.monotonic() - started < 5
+        with pytest.raises(KazooTimeoutError):
+            handler.select([], [ours], [], 10)
+        handler.deadline = math.inf
+        theirs.send(b"x")
+        assert handler.select([ours], [ours], [], None) == ([ours], [ours], [])
+
+
+def test_a_request_is_never_larger_than_reckoned() -> None:
+    """The estimate covers each kind of operation, with data, chroot and characters beyond ASCII."""
+    operations = [
+        Create("/a", None),
+        Create("/b", b"x" * 100, ephemeral=True),
+        SetData("/ü/c", b"1", 3),
+        Delete("/a"),
+        Check("/b"),
+    ]
+    for operation in operations:
+        sent = len(Transaction([to_wire(operation, "/chroot")]).serialize())
+        ending = len(Transaction([]).serialize())
+        assert sent - ending <= request_bytes([operation], "/chroot") < sent + 40
+
+
+def test_constructing_a_client_does_nothing() -> None:
+    """No connection, no thread: only the block opens it; outside of it each call says so."""
+    client = ZooKeeperClient(CONFIG)
+    client.close()
+    with pytest.raises(ZooKeeperError, match="use it inside its with block"):
+        client.get_many(["/"])
+
+
+def test_missing_sasl_support_says_what_to_install() -> None:
+    """The advice names the extra."""
+    assert "pip install 'pyspark-zkafka[sasl]'" in str(errors.sasl_missing())
