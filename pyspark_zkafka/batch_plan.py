@@ -137,7 +137,8 @@ def _subscribed(options: ReadOptions, snapshot: ClusterSnapshot) -> list[TopicPa
     if not options.skip_offline:
         raise error
     _log.warning("left out, as offlinePartitions is skip: %s", error)
-    return [tp for tp in partitions if tp not in set(offline)]
+    left_out = set(offline)
+    return [tp for tp in partitions if tp not in left_out]
 
 
 def _ranges(

@@ -245,7 +245,8 @@ def _split_connect(text: str) -> tuple[str, str]:
     chroot = (slash + path).rstrip("/")
     one = re.compile(r"([^\s:,\[\]]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?")
     each = [host.strip() for host in hosts.split(",")]
-    if not all(map(one.fullmatch, each)) or "//" in chroot:
+    ports = [int(port) for port in re.findall(r":([0-9]+)(?:,|$)", ",".join(each))]
+    if not all(map(one.fullmatch, each)) or re.search(r"//|[\s,]", chroot) or not all(0 < p < 65536 for p in ports):
         raise ValueError("host:port[,host:port...][/chroot], e.g. zk1:2181,zk2:2181/kafka")
     return ",".join(host if re.search(r":[0-9]+$", host) else f"{host}:2181" for host in each), chroot
 
@@ -270,9 +271,11 @@ def _ssl(given: _Given) -> dict[str, object] | None:
     for store in (ca, key):
         if store is not None and store.lower().endswith((".jks", ".p12", ".pfx")):
             given.problems.append(f"{store} is no PEM file; convert it, e.g. keytool to PKCS12, then openssl pkcs12 to PEM")
-    if not enabled:
-        return None
     password = given.optional("zookeeper.ssl.keystore.password")
+    if not enabled:
+        if ca or key or password:
+            given.problems.append("zookeeper.ssl.* has no effect without zookeeper.ssl.client.enable=true")
+        return None
     return {"ca": ca, "certfile": key, "keyfile": key, "keyfile_password": password, "verify_certs": True}
 
 

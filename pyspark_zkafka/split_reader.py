@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -94,7 +95,8 @@ class SplitReader:
             if messages:
                 yield build_batch(messages, schema)
                 self._postpone_deadline()  # the time that Spark took is not the brokers'
-        self._check_identity()
+        if self._identity() == "created again":  # one that was deleted after the last record costs nothing
+            self._report_identity("created again")
 
     def _gather(self) -> list[Any]:
         """Messages for one batch; returns early, perhaps with none, when nothing is at hand."""
@@ -116,7 +118,7 @@ class SplitReader:
         if not messages:
             return messages
         first, last = messages[0].offset(), messages[-1].offset()
-        if first < self._position or last - first < len(messages) - 1:
+        if first < self._position or not _ascending(messages, last - first):
             raise ClusterStateError(
                 "OFFSETS_OUT_OF_ORDER",
                 f"{self._split.partition}: got offsets {first} to {last} in {len(messages)} records where "
@@ -197,16 +199,30 @@ class SplitReader:
 
     def _check_identity(self) -> Identity:
         found = self._identity()
-        if found != "same" and found != self._accepted:
-            text = f"topic {self._split.partition.topic} was {found} after the read was planned"
-            if self._policy.fail_on_data_loss:
-                raise DataLoss("TOPIC_REPLACED", f"{text}; plan the read again, or set failOnDataLoss to false")
-            _log.warning("%s; going on, as failOnDataLoss is false: some records may be lost", text)
-            self._accepted = found
+        if found != "same":
+            self._report_identity(found)
         return found
+
+    def _report_identity(self, found: Identity) -> None:
+        """Fail, or warn once and go on."""
+        if found == self._accepted:
+            return
+        text = f"topic {self._split.partition.topic} was {found} after the read was planned"
+        if self._policy.fail_on_data_loss:
+            raise DataLoss("TOPIC_REPLACED", f"{text}; plan the read again, or set failOnDataLoss to false")
+        _log.warning("%s; going on, as failOnDataLoss is false: some records may be lost", text)
+        self._accepted = found
 
     def _postpone_deadline(self) -> None:
         self._deadline = self._clock() + self._policy.poll_timeout_ms / 1000
+
+
+def _ascending(messages: Sequence[Any], span: int) -> bool:
+    """Whether offsets rise from each message to the next; without gaps, the span tells."""
+    if span == len(messages) - 1:
+        return True
+    offsets = [m.offset() for m in messages]
+    return all(a < b for a, b in pairwise(offsets))
 
 
 @contextmanager

@@ -37,9 +37,10 @@ class ZooKeeperClient(ZooKeeperConnection):
 
     Examples
     --------
-    >>> with ZooKeeperClient(ZooKeeperConfig("127.0.0.1:2181", "/kafka")) as client:  # doctest: +SKIP
-    ...     client.topic_names()
-    ['orders', 'payments']
+    ::
+
+        with ZooKeeperClient(ZooKeeperConfig("127.0.0.1:2181", "/kafka")) as client:
+            leaders = client.snapshot(["orders"]).led("orders")
     """
 
     def __enter__(self) -> Self:

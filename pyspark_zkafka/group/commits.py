@@ -269,8 +269,7 @@ def _owned(group: str, owners: Mapping[TopicPartition, Znode]) -> PartitionOwned
     return PartitionOwned(
         "PARTITION_OWNED",
         f"The offsets of group {group} were not committed: the group owns {', '.join(shown[:_SHOWN])}{more}; "
-        "stop these consumers (one that died is gone when its session expires), use another group.id, or read and commit "
-        "as a member, with ConsumerGroup or a streaming query",
+        "stop these consumers (one that died is gone when its session expires), or use another group.id",
         partitions=sorted(owners),
     )
 

@@ -284,6 +284,7 @@ def resolve(
     _check_named(end, named, False)
     starts = _start_positions(partitions, start, bounds, reset)
     ends = {tp: _end_position(end, tp) for tp in partitions}
+    _check_order({tp: p for tp, p in starts.items() if start.of(tp) == p}, ends)
     lows = bounds.list_offsets({tp: EARLIEST if _exact(p) else p for tp, p in starts.items()})
     highs = bounds.list_offsets({tp: LATEST if _exact(p) else p for tp, p in ends.items()})
     _check_matches(starts, lows, no_match)
@@ -384,7 +385,6 @@ def _ranges(
     ranges: list[OffsetRange] = []
     outside: list[Outside] = []
     for tp in partitions:
-        _check_order(tp, starts[tp], ends[tp])
         low, high = (found if found >= 0 else log_ends[tp] for found in (lows[tp], highs[tp]))
         begin = _into_log(tp, "starting", starts[tp], low, low, log_ends[tp], outside)
         until = _into_log(tp, "ending", ends[tp], high, low, log_ends[tp], outside)
@@ -392,11 +392,14 @@ def _ranges(
     return Resolution(tuple(ranges), tuple(outside))
 
 
-def _check_order(tp: TopicPartition, start: Position, end: Position) -> None:
-    if isinstance(start, int) and isinstance(end, int) and 0 <= end < start:
-        raise OptionError(
-            "START_AFTER_END", f"{tp} starts at {start} and ends at {end}; give a start that is not after the end"
-        )
+def _check_order(given: Mapping[TopicPartition, Position], ends: Mapping[TopicPartition, Position]) -> None:
+    """Refuse a start that was given behind the end; a committed one there just means that nothing is left to read."""
+    for tp, start in given.items():
+        end = ends[tp]
+        if isinstance(start, int) and isinstance(end, int) and 0 <= end < start:
+            raise OptionError(
+                "START_AFTER_END", f"{tp} starts at {start} and ends at {end}; give a start that is not after the end"
+            )
 
 
 def _into_log(

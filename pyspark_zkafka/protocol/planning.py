@@ -26,6 +26,8 @@ __all__ = [
     "wanted_topics",
 ]
 
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
@@ -76,13 +78,16 @@ class Split:
 
 
 def wanted_topics(subscription: Subscription, names: Iterable[str] = ()) -> list[str]:
-    """The topics to look up, sorted, each once; `names` are the cluster's topics and matter to a pattern only."""
+    """The topics to look up, sorted, each once; `names` are the cluster's topics and matter to a pattern only.
+
+    A pattern never matches Kafka's internal topics, as in Spark's own source; by name they can be read.
+    """
     if isinstance(subscription, Subscribe):
         return sorted(set(subscription.topics))
     if isinstance(subscription, Assign):
         return sorted({tp.topic for tp in subscription.partitions})
     pattern = re.compile(subscription.pattern)
-    return sorted(name for name in set(names) if pattern.fullmatch(name))
+    return sorted(name for name in set(names) - INTERNAL_TOPICS if pattern.fullmatch(name))
 
 
 def subscribed_partitions(subscription: Subscription, snapshot: ClusterSnapshot) -> list[TopicPartition]:

@@ -67,6 +67,8 @@ def check_projection(schema: pa.Schema) -> list[str]:
     """
     problems = []
     for column in schema:
+        if column.name in ("key", "value", "headers") and not column.nullable:
+            problems.append(f"{column.name} cannot be NOT NULL: Kafka has records without one")
         types = COLUMNS.get(column.name)
         if types is None:
             problems.append(f"there is no column {column.name!r}; there are {', '.join(COLUMNS)}")

@@ -56,6 +56,7 @@ def check_columns(schema: pa.Schema, topic: str | None) -> None:
         for name, (expected, fits) in _EXPECTED.items()
         if name in types and not fits(types[name])
     ]
+    problems += [f"there are several columns {name}" for name in _EXPECTED if schema.names.count(name) > 1]
     if "value" not in types:
         problems.append(f"there is no column value; there are {', '.join(types) or 'none'}")
     if topic is None and "topic" not in types:

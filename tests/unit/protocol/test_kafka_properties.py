@@ -164,7 +164,7 @@ def test_idempotence_is_given_up_as_in_java(given: dict[str, str]) -> None:
         ("consumer", "enable.auto.commit", "when Spark says that a batch is done"),
         ("consumer", "interceptor.classes", "use DataFrame operations"),
         ("consumer", "group.id", "use the option group.id without the prefix kafka."),
-        ("consumer", "partition.assignment.strategy", "without the prefix kafka."),
+        ("consumer", "partition.assignment.strategy", "reads assign their partitions themselves"),
         ("consumer", "enable.partition.eof", "remove it"),
         ("consumer", "enable.auto.offset.store", "remove it"),
         ("consumer", "max.poll.records", "Java-only"),
