@@ -4,8 +4,9 @@ import importlib.util
 import sys
 from pathlib import Path
 
-import pyspark_zkafka
 from pyspark.sql import SparkSession
+
+import pyspark_zkafka
 
 installed = Path(pyspark_zkafka.__file__).parent
 if "site-packages" not in installed.parts or not (installed / "py.typed").exists():

@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, from_exception
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
+from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
 
@@ -133,12 +134,24 @@ class KafkaAdmin:
             return {}
         specs = {KafkaTopicPartition(tp.topic, tp.partition): _offset_spec(p) for tp, p in wanted.items()}
         futures = self._admin().list_offsets(specs, isolation_level=self._isolation, request_timeout=self._timeout_s)
-        return {
+        found = {
             TopicPartition(tp.topic, tp.partition): self._wait(
                 f"listing the offsets of {tp.topic}-{tp.partition}", f
             ).offset
             for tp, f in futures.items()
         }
+        self._require_answers(found)
+        return found
+
+    def _require_answers(self, found: Mapping[TopicPartition, int]) -> None:
+        # Of a leader that gave no answer while others did, librdkafka says no error, but an offset of -1001.
+        silent = [str(tp) for tp, offset in found.items() if offset < -1]
+        if silent:
+            raise BrokersUnavailable(
+                "BROKERS_UNAVAILABLE",
+                f"The leaders of {', '.join(silent)} did not tell the offsets of their logs within {self._timeout_s:g} s; "
+                "check that these brokers run and are reachable from here",
+            )
 
     def _admin(self) -> AdminClient:
         if self._client is None:

@@ -108,8 +108,7 @@ def _fetch(coordinates: list[str], transitive: bool, folder: Path, lock: int) ->
     partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder.parent))
     try:
         _run_ivy(coordinates, transitive, partial, lock)
-        partial.chmod(0o755)
-        partial.rename(folder)
+        (partial / "jars").rename(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

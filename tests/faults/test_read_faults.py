@@ -218,6 +218,21 @@ class TestBrokers:
             zkafka_cluster.resume(2)
 
 
+def test_silent_leader_while_planning(
+    zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Callable[..., ReadOptions]
+) -> None:
+    """A leader that does not tell its offsets fails the plan by name; its partition is not taken for empty."""
+    topic = new_topic(assignment={0: [0], 1: [1]})
+    zkafka_cluster.produce(topic, [{"value": b"v", "partition": p} for p in (0, 1)])
+    zkafka_cluster.pause(1)
+    try:
+        with pytest.raises(BrokersUnavailable, match=f"{topic}-1"):
+            plan_batch(options(topic, **{"fetchOffset.numRetries": "0"}))
+    finally:
+        zkafka_cluster.resume(1)
+    assert len(plan_batch(options(topic)).splits) == 2
+
+
 def test_compaction(zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Callable[..., ReadOptions]) -> None:
     """Gaps that compaction has left are no loss."""
     compacting = {

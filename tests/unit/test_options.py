@@ -179,6 +179,8 @@ def test_every_option_of_the_table_is_accepted_where_it_belongs(option: Any) -> 
     if option.name == "view":
         del read["group.id"]
     write = {**ZK, "group.id": "g", option.name: SENSIBLE[option.name]}
+    if option.name.startswith("zookeeper.ssl."):
+        read["zookeeper.ssl.client.enable"] = write["zookeeper.ssl.client.enable"] = "true"
     if "read" in option.scopes or option.scopes == STREAM:
         assert isinstance(parse_read(read), ReadOptions)
     else:
@@ -474,6 +476,9 @@ def test_zookeeper_connect(text: str, hosts: str, chroot: str) -> None:
         "a b:2181",
         "zk:2181:2181",
         "zk:2181,/kafka",
+        "zk1:2181/kafka,zk2:2181/kafka",
+        "zk:0",
+        "zk:65536",
     ],
 )
 def test_bad_zookeeper_connect(text: str) -> None:
@@ -525,7 +530,7 @@ def test_bad_zookeeper_auth_is_not_quoted(text: str) -> None:
 
 
 def test_zookeeper_tls() -> None:
-    """With TLS on, one PEM file holds certificate and key; with TLS off, there is nothing."""
+    """With TLS on, one PEM file holds certificate and key; with TLS off, files for it are a problem, not left unused."""
     given = {
         **ZK,
         "zookeeper.ssl.truststore.location": "/ca.pem",
@@ -541,9 +546,8 @@ def test_zookeeper_tls() -> None:
         "keyfile_password": "pw",
         "verify_certs": True,
     }
-    without = parse_connection({**given, "zookeeper.ssl.client.enable": "false"}).zookeeper
-    assert without is not None
-    assert without.ssl is None
+    with pytest.raises(OptionError, match=r"zookeeper.ssl.\* has no effect without zookeeper.ssl.client.enable=true"):
+        parse_connection({**given, "zookeeper.ssl.client.enable": "false"})
 
 
 def test_brokers_alone() -> None:

@@ -352,6 +352,13 @@ def test_a_deleted_topic_may_be_passed_over(caplog: pytest.LogCaptureFixture) ->
     assert "topic t was deleted after the read was planned" in caplog.text
 
 
+def test_a_topic_deleted_after_its_last_record_is_no_loss() -> None:
+    """A range that was read to its end is whole, though the topic is gone by then; another topic's would not be."""
+    assert World(range(10), 0, 10, identities=["deleted"]).read() == list(range(10))
+    with pytest.raises(DataLoss, match="created again"):
+        World(range(10), 0, 10, identities=["created again"]).read()
+
+
 def test_a_topic_that_is_gone_for_a_moment_is_waited_for() -> None:
     """Brokers that do not know the topic while the cluster does, as after a restart, are asked again."""
     script: dict[int, Step] = {n: brings(gone=True) for n in range(1, 5)}
@@ -435,7 +442,9 @@ def test_an_offset_out_of_range_for_ever_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "offsets", [(3, 4), (5, 5), (7, 6), (9, 5, 6), (5, 6, 6)], ids=["before", "twice", "falling", "back", "repeated"]
+    "offsets",
+    [(3, 4), (5, 5), (7, 6), (9, 5, 6), (5, 6, 6), (5, 8, 7, 9)],
+    ids=["before", "twice", "falling", "back", "repeated", "among gaps"],
 )
 def test_records_out_of_order_are_an_error(offsets: tuple[int, ...]) -> None:
     """Records before the position, or more of them than their offsets leave room for, fail the range."""

@@ -410,6 +410,12 @@ def test_start_after_end_is_an_error(start: int, end: int) -> None:
         resolve([A0], of_a0(start), of_a0(end), FakeBounds({A0: log()}))
 
 
+def test_committed_behind_the_end_is_empty() -> None:
+    """A committed start behind an explicit end leaves nothing to read: a batch that is run again is no mistake."""
+    bounds = FakeBounds({A0: log()}, {A0: 15})
+    assert resolve([A0], everywhere("committed"), of_a0(12), bounds).ranges[0].size == 0
+
+
 def test_long_lists_of_names_are_shortened() -> None:
     """An error names ten partitions and counts the rest."""
     partitions = [TopicPartition("t", n) for n in range(25)]

@@ -63,6 +63,8 @@ def cluster(*topics: Topic, **states: PartitionState) -> ClusterSnapshot:
         (SubscribePattern("order"), ["orders"], []),
         (SubscribePattern("a|ab"), ["ab", "abc"], ["ab"]),
         (SubscribePattern(".*"), [], []),
+        (SubscribePattern(".*"), ["__consumer_offsets", "__transaction_state", "__mine"], ["__mine"]),
+        (Subscribe(("__consumer_offsets",)), [], ["__consumer_offsets"]),
     ],
 )
 def test_wanted_topics(subscription: Subscription, names: list[str], expected: list[str]) -> None:

@@ -148,6 +148,7 @@ def test_any_subset_in_any_order_can_be_read(ddl: str) -> None:
     [
         ("body string", "there is no column 'body'; there are key, value, topic, partition, offset, timestamp,"),
         ("Value string", "there is no column 'Value'"),
+        ("value string NOT NULL", "value cannot be NOT NULL"),
         ("value int", "value cannot be int32; declare it binary or string (Arrow's names)"),
         ("topic binary", "topic cannot be binary; declare it string"),
         ("partition bigint", "partition cannot be int64; declare it int32"),

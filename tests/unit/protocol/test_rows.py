@@ -93,6 +93,12 @@ def test_columns_that_cannot_be_written(columns: dict[str, pa.DataType], says: s
     assert says in str(caught.value)
 
 
+def test_a_column_that_is_there_twice_is_refused() -> None:
+    """Which of two columns of a name would be written is not guessed."""
+    with pytest.raises(OptionError, match="there are several columns value"):
+        check_columns(pa.schema([("value", pa.binary()), ("value", pa.string())]), "t")
+
+
 def test_all_problems_of_a_frame_are_in_one_error() -> None:
     """Every bad column and what is missing are listed together."""
     with pytest.raises(OptionError) as caught:
