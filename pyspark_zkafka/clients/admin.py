@@ -66,9 +66,8 @@ class KafkaAdmin:
     bootstrap_servers : str
         ``host:port[,host:port...]``
     properties : mapping
-        librdkafka's; those that do not concern the connection are left out.
-    timeout_s : float
-        How long one request may take.
+        librdkafka's; those that do not concern the connection are left out. ``socket.timeout.ms`` (30 s if not given)
+        is how long one request may take.
     read_committed : bool
         Whether the latest offset is the last stable one.
     """
@@ -78,12 +77,11 @@ class KafkaAdmin:
         bootstrap_servers: str,
         properties: Mapping[str, Any],
         *,
-        timeout_s: float = 30.0,
         read_committed: bool = False,
     ) -> None:
         self._config = {**shared_properties(properties), "bootstrap.servers": bootstrap_servers}
         self._servers = bootstrap_servers
-        self._timeout_s = timeout_s
+        self._timeout_s = int(properties.get("socket.timeout.ms", 30_000)) / 1000
         self._isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
         self._client: AdminClient | None = None
 
@@ -150,7 +148,7 @@ class KafkaAdmin:
             raise BrokersUnavailable(
                 "BROKERS_UNAVAILABLE",
                 f"The leaders of {', '.join(silent)} did not tell the offsets of their logs within {self._timeout_s:g} s; "
-                "check that these brokers run and are reachable from here",
+                "check that these brokers run and are reachable from here, or raise kafka.request.timeout.ms",
             )
 
     def _admin(self) -> AdminClient:

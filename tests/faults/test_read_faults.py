@@ -227,9 +227,10 @@ def test_silent_leader_while_planning(
     zkafka_cluster.pause(1)
     try:
         with pytest.raises(BrokersUnavailable, match=f"{topic}-1"):
-            plan_batch(options(topic, **{"fetchOffset.numRetries": "0"}))
+            plan_batch(options(topic, **{"fetchOffset.numRetries": "0", "kafka.request.timeout.ms": "3000"}))
     finally:
         zkafka_cluster.resume(1)
+    zkafka_cluster.wait_for_leader(topic, 1)
     assert len(plan_batch(options(topic)).splits) == 2
 
 

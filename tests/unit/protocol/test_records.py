@@ -143,12 +143,17 @@ def test_any_subset_in_any_order_can_be_read(ddl: str) -> None:
     assert batch.num_rows == 2
 
 
+def test_columns_that_may_be_null() -> None:
+    """Key, value and headers cannot be NOT NULL, as Kafka has records without them; the others can."""
+    schema = pa.schema([pa.field("value", pa.binary(), nullable=False), pa.field("offset", pa.int64(), nullable=False)])
+    assert check_projection(schema) == ["value cannot be NOT NULL: Kafka has records without one"]
+
+
 @pytest.mark.parametrize(
     ("ddl", "problem"),
     [
         ("body string", "there is no column 'body'; there are key, value, topic, partition, offset, timestamp,"),
         ("Value string", "there is no column 'Value'"),
-        ("value string NOT NULL", "value cannot be NOT NULL"),
         ("value int", "value cannot be int32; declare it binary or string (Arrow's names)"),
         ("topic binary", "topic cannot be binary; declare it string"),
         ("partition bigint", "partition cannot be int64; declare it int32"),
