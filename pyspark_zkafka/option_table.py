@@ -217,7 +217,7 @@ TABLE: tuple[Option, ...] = (
         "text",
         "zkafka",
         _READ,
-        "The prefix of the group.id that tasks present to brokers; ignored if kafka.group.id is set.",
+        "The group.id that the consumers of tasks carry, unless kafka.group.id is set; they join no group and commit nothing.",
     ),
     # Group
     Option(

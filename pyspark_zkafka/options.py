@@ -360,9 +360,11 @@ def _pattern(text: str) -> Subscription:
 
 
 def _starting(given: _Given) -> OffsetSpec:
-    default = OffsetSpec("startingOffsets", everywhere=EARLIEST)
-    offsets = given.parsed("startingOffsets", lambda t: parse_offsets("startingOffsets", t, "starting"), default)
     name = "startingOffsetsByTimestamp"
+    default = OffsetSpec("startingOffsets", everywhere=EARLIEST)
+    offsets = default
+    if not (given.has(name) or given.has("startingTimestamp")):  # what loses may be latest, as in Spark
+        offsets = given.parsed("startingOffsets", lambda t: parse_offsets("startingOffsets", t, "starting"), default)
     by_time = given.parsed(name, lambda t: parse_timestamps(name, t), offsets)
     return given.parsed("startingTimestamp", lambda t: _everywhere("startingTimestamp", t), by_time)
 

@@ -254,3 +254,31 @@ def test_compaction(zkafka_cluster: LocalCluster, new_topic: NewTopic, options: 
         time.sleep(0.5)
     assert 5 <= len(found) < 150
     assert found == sorted(set(found))
+
+
+def test_retries(
+    zkafka_cluster: LocalCluster,
+    new_topic: NewTopic,
+    options: Callable[..., ReadOptions],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Planning asks again after a failed request, as often and after such a pause as it is told."""
+    topic = new_topic(assignment={0: [1]})
+    fill(zkafka_cluster, topic)
+    zkafka_cluster.pause(1)
+    pauses: list[float] = []
+
+    def resume(pause_s: float) -> None:
+        pauses.append(pause_s)
+        if len(pauses) == 2:
+            zkafka_cluster.resume(1)
+            zkafka_cluster.wait_for_leader(topic, 0)
+
+    quick = {"fetchOffset.numRetries": "2", "fetchOffset.retryIntervalMs": "70", "kafka.request.timeout.ms": "1500"}
+    try:
+        plan = plan_batch(options(topic, **quick), sleep=resume)
+    finally:
+        zkafka_cluster.resume(1)
+    assert [s.size for s in plan.splits] == [100]
+    assert pauses == [0.07, 0.07]
+    assert "attempt 2 of 3 failed" in caplog.text

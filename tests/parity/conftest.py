@@ -1,0 +1,74 @@
+"""The same options through Spark's JVM connector and through ours, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pyspark_zkafka.testing import LocalCluster
+
+Record = tuple[Any, ...]
+
+
+def _plain(value: Any) -> Any:
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def _record(row: Any) -> Record:
+    """A row as a tuple that sorts by topic, partition and offset, with headers as pairs."""
+    fields = row.asDict()
+    place = (fields.pop("topic"), fields.pop("partition"), fields.pop("offset"))
+    headers = fields.pop("headers", None)
+    pairs = None if headers is None else [(h.key, _plain(h.value)) for h in headers]
+    return (*place, *map(_plain, fields.values()), pairs)
+
+
+@dataclass(frozen=True)
+class Peers:
+    """Two readers of one cluster: `ours` finds it through ZooKeeper, `theirs` by its brokers."""
+
+    spark: SparkSession
+    cluster: LocalCluster
+
+    def ours(self, options: dict[str, str]) -> DataFrame:
+        """What format("zkafka") loads."""
+        reader = self.spark.read.format("zkafka").option("zookeeper.connect", self.cluster.zookeeper_connect)
+        return reader.options(**options).load()
+
+    def theirs(self, options: dict[str, str]) -> DataFrame:
+        """What format("kafka") loads."""
+        reader = self.spark.read.format("kafka").option("kafka.bootstrap.servers", self.cluster.bootstrap_servers)
+        return reader.options(**options).load()
+
+    def same(self, options: dict[str, str]) -> list[Record]:
+        """The records that both read, in order: (topic, partition, offset, key, value, timestamp, type, headers)."""
+        ours, theirs = self.ours(options), self.theirs(options)
+        assert ours.schema == theirs.schema
+        found, expected = ([*sorted(map(_record, f.collect()))] for f in (ours, theirs))
+        assert found == expected
+        return found
+
+    def both_refuse(self, options: dict[str, str], our_reason: str) -> None:
+        """Both fail, ours with a message of ours."""
+        with pytest.raises(Exception, match=our_reason):
+            self.ours(options).collect()
+        with pytest.raises(Exception, match=r"."):
+            self.theirs(options).collect()
+
+
+@pytest.fixture
+def peers(spark: SparkSession, zkafka_cluster: LocalCluster) -> Peers:
+    """Both readers, on the shared cluster."""
+    return Peers(spark, zkafka_cluster)
+
+
+@pytest.fixture
+def peers_of(spark: SparkSession) -> Callable[[LocalCluster], Peers]:
+    """Both readers, on a cluster of the test's own."""
+    return lambda cluster: Peers(spark, cluster)
