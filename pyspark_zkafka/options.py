@@ -20,7 +20,9 @@ from pyspark_zkafka.protocol.offsets import (
     EARLIEST,
     LATEST,
     AtTimestamp,
+    Bound,
     OffsetSpec,
+    Position,
     ResetPolicy,
     parse_assignment,
     parse_offsets,
@@ -360,20 +362,23 @@ def _pattern(text: str) -> Subscription:
 
 
 def _starting(given: _Given) -> OffsetSpec:
+    offsets = _offsets(given, "startingOffsets", "starting", EARLIEST)
     name = "startingOffsetsByTimestamp"
-    default = OffsetSpec("startingOffsets", everywhere=EARLIEST)
-    offsets = default
-    if not (given.has(name) or given.has("startingTimestamp")):  # what loses may be latest, as in Spark
-        offsets = given.parsed("startingOffsets", lambda t: parse_offsets("startingOffsets", t, "starting"), default)
     by_time = given.parsed(name, lambda t: parse_timestamps(name, t), offsets)
     return given.parsed("startingTimestamp", lambda t: _everywhere("startingTimestamp", t), by_time)
 
 
 def _ending(given: _Given) -> OffsetSpec:
-    default = OffsetSpec("endingOffsets", everywhere=LATEST)
-    offsets = given.parsed("endingOffsets", lambda t: parse_offsets("endingOffsets", t, "ending"), default)
+    offsets = _offsets(given, "endingOffsets", "ending", LATEST)
     by_time = given.parsed("endingOffsetsByTimestamp", lambda t: parse_timestamps("endingOffsetsByTimestamp", t), offsets)
     return given.parsed("endingTimestamp", lambda t: _everywhere("endingTimestamp", t), by_time)
+
+
+def _offsets(given: _Given, name: str, bound: Bound, default: Position) -> OffsetSpec:
+    """What an option of offsets says; where a timestamp overrules it, it may be what a batch could not use, as in Spark."""
+    overruled = given.has(f"{bound}Timestamp") or given.has(f"{name}ByTimestamp")
+    used = None if overruled else bound
+    return given.parsed(name, lambda t: parse_offsets(name, t, used), OffsetSpec(name, everywhere=default))
 
 
 def _everywhere(name: str, text: str) -> OffsetSpec:

@@ -17,6 +17,7 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "AtTimestamp",
+    "Bound",
     "OffsetBounds",
     "OffsetSpec",
     "Outside",
@@ -91,7 +92,7 @@ class OffsetSpec:
         return sorted(extra + [t for t in self.by_topic if t not in topics])
 
 
-def parse_offsets(option: str, text: str, bound: Bound) -> OffsetSpec:
+def parse_offsets(option: str, text: str, bound: Bound | None) -> OffsetSpec:
     """An `OffsetSpec` from `startingOffsets` or `endingOffsets` of a batch read.
 
     Parameters
@@ -101,8 +102,8 @@ def parse_offsets(option: str, text: str, bound: Bound) -> OffsetSpec:
     text : str
         ``earliest``, ``latest``, ``committed``, or JSON: ``{"topic": {"0": 23, "1": -2}, "other": "earliest"}`` with -2 for
         earliest and -1 for latest.
-    bound : "starting" or "ending"
-        A batch cannot start at latest, nor end at earliest or at the committed offset.
+    bound : "starting", "ending" or None
+        A batch cannot start at latest, nor end at earliest or at the committed offset; None if it does neither.
 
     Raises
     ------
@@ -170,14 +171,16 @@ _WORDS: dict[str, Position | Literal["committed"]] = {
     "latest": LATEST,
     "committed": "committed",
 }
-_REFUSED: dict[tuple[Bound, object], str] = {
+_REFUSED: dict[tuple[Bound | None, object], str] = {
     ("starting", LATEST): "a batch that starts at latest reads nothing; use earliest, committed or offsets",
     ("ending", EARLIEST): "a batch that ends at earliest reads nothing; use latest or offsets",
     ("ending", "committed"): "a batch cannot end at the committed offset; use latest or offsets",
 }
 
 
-def _allowed(option: str, position: Position | Literal["committed"], bound: Bound) -> Position | Literal["committed"]:
+def _allowed(
+    option: str, position: Position | Literal["committed"], bound: Bound | None
+) -> Position | Literal["committed"]:
     reason = _REFUSED.get((bound, position))
     if reason is not None:
         raise OptionError("INVALID_OPTION", f"{option} is {_word(position)}: {reason}")

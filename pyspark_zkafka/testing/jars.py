@@ -107,7 +107,7 @@ def _fetch(coordinates: list[str], transitive: bool, folder: Path, lock: int) ->
         shutil.rmtree(left)
     partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder.parent))
     try:
-        _run_ivy(coordinates, transitive, partial, lock)
+        _run_ivy(coordinates, transitive, partial / "jars", lock)
         (partial / "jars").rename(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

@@ -252,7 +252,7 @@ def test_all_problems_are_in_one_error() -> None:
             "maxRecordsPerPartition": "many",
             "failOnDataLoss": "yes",
             "startingOffsets": "newest",
-            "endingOffsets": "earliest",
+            "endingOffsets": "oldest",
             "endingTimestamp": "-1",
             "partitioner": "crc32",
             "kafka.key.deserializer": "x",
@@ -268,7 +268,7 @@ def test_all_problems_are_in_one_error() -> None:
         "maxRecordsPerPartition is 'many'; expected a whole number, 1 or more",
         "failOnDataLoss is 'yes'; expected true or false",
         "startingOffsets is 'newest'; expected {",
-        "endingOffsets is earliest (-2)",
+        "endingOffsets is 'oldest'; expected {",
         "endingTimestamp is '-1'; expected a whole number, 0 or more",
         "partitioner is an option of a write, not of a read",
         "kafka.key.deserializer",
@@ -388,6 +388,8 @@ BOUNDS = [
     ({"endingOffsets": "latest", "endingOffsetsByTimestamp": '{"t": {"0": 7}}'}, EARLIEST, {T0: AtTimestamp(7)}),
     ({"endingOffsetsByTimestamp": '{"t": {"0": 7}}', "endingTimestamp": "9"}, EARLIEST, AtTimestamp(9)),
     ({"startingTimestamp": "9", "endingTimestamp": "9"}, AtTimestamp(9), AtTimestamp(9)),
+    ({"startingOffsets": "latest", "startingTimestamp": "9"}, AtTimestamp(9), LATEST),
+    ({"endingOffsets": "earliest", "endingOffsetsByTimestamp": '{"t": {"0": 7}}'}, EARLIEST, {T0: AtTimestamp(7)}),
 ]
 
 
