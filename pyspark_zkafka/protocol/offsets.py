@@ -44,6 +44,9 @@ class AtTimestamp:
 
     timestamp_ms: int
 
+    def __str__(self) -> str:
+        return f"timestamp {self.timestamp_ms}"
+
 
 Position = int | AtTimestamp
 """An offset from 0 on, `EARLIEST`, `LATEST`, or the first record at a timestamp."""
@@ -398,11 +401,16 @@ def _ranges(
 def _check_order(given: Mapping[TopicPartition, Position], ends: Mapping[TopicPartition, Position]) -> None:
     """Refuse a start that was given behind the end; a committed one there just means that nothing is left to read."""
     for tp, start in given.items():
-        end = ends[tp]
-        if isinstance(start, int) and isinstance(end, int) and 0 <= end < start:
+        if _is_behind(start, ends[tp]):
             raise OptionError(
-                "START_AFTER_END", f"{tp} starts at {start} and ends at {end}; give a start that is not after the end"
+                "START_AFTER_END", f"{tp} starts at {start} and ends at {ends[tp]}; give a start that is not after the end"
             )
+
+
+def _is_behind(start: Position, end: Position) -> bool:
+    if isinstance(start, AtTimestamp) and isinstance(end, AtTimestamp):
+        return start.timestamp_ms > end.timestamp_ms
+    return isinstance(start, int) and isinstance(end, int) and 0 <= end < start
 
 
 def _into_log(

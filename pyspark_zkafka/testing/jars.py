@@ -106,9 +106,11 @@ def _fetch(coordinates: list[str], transitive: bool, folder: Path, lock: int) ->
     for left in folder.parent.glob(".partial-*"):  # of a fetch that was killed: we hold the lock
         shutil.rmtree(left)
     partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder.parent))
+    jars = partial / "jars"
+    jars.mkdir()  # with the user's usual permissions: mkdtemp gives only the owner any
     try:
-        _run_ivy(coordinates, transitive, partial / "jars", lock)
-        (partial / "jars").rename(folder)
+        _run_ivy(coordinates, transitive, jars, lock)
+        jars.rename(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

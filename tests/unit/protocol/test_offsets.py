@@ -410,6 +410,12 @@ def test_start_after_end_is_an_error(start: int, end: int) -> None:
         resolve([A0], of_a0(start), of_a0(end), FakeBounds({A0: log()}))
 
 
+def test_start_after_end_in_time_is_an_error() -> None:
+    """So it is with timestamps of one partition."""
+    with pytest.raises(OptionError, match="a-0 starts at timestamp 15000 and ends at timestamp 14999; "):
+        resolve([A0], of_a0(AtTimestamp(15_000)), of_a0(AtTimestamp(14_999)), FakeBounds({A0: log()}))
+
+
 def test_committed_behind_the_end_is_empty() -> None:
     """A committed start behind an explicit end leaves nothing to read: a batch that is run again is no mistake."""
     bounds = FakeBounds({A0: log()}, {A0: 15})
