@@ -217,7 +217,7 @@ TABLE: tuple[Option, ...] = (
         "text",
         "zkafka",
         _READ,
-        "The group.id that the consumers of tasks carry, unless kafka.group.id is set; they join no group and commit nothing.",
+        "The group.id that the consumers of tasks carry, unless kafka.group.id is set; they join no group, commit nothing.",
     ),
     # Group
     Option(

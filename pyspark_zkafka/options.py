@@ -38,6 +38,7 @@ __all__ = [
     "ReadOptions",
     "WriteOptions",
     "ZooKeeperConfig",
+    "ZooKeeperTls",
     "parse_connection",
     "parse_read",
     "parse_write",
@@ -48,14 +49,26 @@ D = TypeVar("D")
 
 
 @dataclass(frozen=True, slots=True)
+class ZooKeeperTls:
+    """How to do TLS with an ensemble: the names of PEM files, and whether a server's certificate must bear its host name.
+
+    `truststore` holds the authorities, the system's own if it is None; `keystore` the client's certificate and private key.
+    """
+
+    truststore: str | None = None
+    keystore: str | None = None
+    keystore_password: str | None = field(default=None, repr=False)
+    check_hostname: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class ZooKeeperConfig:
     """How to reach an ensemble.
 
     `hosts` is ``host:port[,host:port...]`` without the chroot; `chroot` is ``""`` or starts with ``/`` and does not
     end with it.
     `auth` is ``(scheme, credential)`` with scheme ``digest`` (credential ``user:password``) or ``sasl`` (credential
-    ``MECHANISM:user:password``), or None. `ssl` holds kazoo's TLS arguments (``ca``, ``certfile``, ``keyfile``,
-    ``keyfile_password``, ``verify_certs``); None means no TLS.
+    ``DIGEST-MD5:user:password``), or None. `tls` is None for a connection in plain text.
     """
 
     hosts: str
@@ -63,7 +76,7 @@ class ZooKeeperConfig:
     session_timeout_ms: int = 6000
     connection_timeout_ms: int = 6000
     auth: tuple[str, str] | None = field(default=None, repr=False)
-    ssl: dict[str, object] | None = field(default=None, repr=False)
+    tls: ZooKeeperTls | None = None
 
     @property
     def connect(self) -> str:
@@ -238,8 +251,8 @@ def _zookeeper(given: _Given) -> ZooKeeperConfig | None:
     session_ms = given.integer("zookeeper.session.timeout.ms", 1, 6000)
     connection_ms = given.integer("zookeeper.connection.timeout.ms", 1, session_ms)
     auth = given.parsed("zookeeper.auth", _parse_auth, None) if _auth_is_well_formed(given) else None
-    ssl = _ssl(given)
-    return ZooKeeperConfig(hosts, chroot, session_ms, connection_ms, auth, ssl) if hosts else None
+    tls = _tls(given)
+    return ZooKeeperConfig(hosts, chroot, session_ms, connection_ms, auth, tls) if hosts else None
 
 
 def _split_connect(text: str) -> tuple[str, str]:

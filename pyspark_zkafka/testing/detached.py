@@ -17,13 +17,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing.configs import kafka_jars
 from pyspark_zkafka.testing.jars import cache_folder, fetch_jars
 from pyspark_zkafka.testing.java import find_java
 from pyspark_zkafka.testing.waiting import Deadline
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing.cluster import LocalCluster
 
 __all__ = ["DetachedCluster", "bring_down", "bring_up", "hold", "running_clusters"]
 
@@ -100,25 +103,30 @@ def hold(name: str, options: dict[str, Any], wait: Callable[[], object], ready: 
     """Hold a cluster up while `wait` blocks; `ready` is called when it can be used. For the daemon."""
     from pyspark_zkafka.testing.cluster import LocalCluster
 
-    with _exclusively(name), LocalCluster(**options) as cluster:
-        state = DetachedCluster(
-            name=name,
-            pid=os.getpid(),
-            kafka_version=cluster.kafka_version,
-            zookeeper_connect=cluster.zookeeper_connect,
-            bootstrap_servers=cluster.bootstrap_servers,
-            folder=str(cluster.log("zookeeper").parent),
-            servers={"zookeeper": cluster.port("zookeeper")} | {f"broker-{b}": cluster.port(b) for b in cluster.broker_ids},
-        )
-        partial = _file(name, "partial")
-        partial.write_text(json.dumps(asdict(state), indent=1), encoding="utf-8")
-        partial.replace(_file(name, "json"))
+    with _exclusively(name):
         try:
-            ready()
-            while not wait():
-                cluster.pid("zookeeper")  # raises when the supervisor was killed
-        finally:
+            with LocalCluster(**options) as cluster:
+                _publish(name, cluster)
+                ready()
+                while not wait():
+                    cluster.pid("zookeeper")  # raises when the supervisor was killed
+        finally:  # the state stays until the servers are gone: who waits for its end waits for theirs
             _file(name, "json").unlink(missing_ok=True)
+
+
+def _publish(name: str, cluster: LocalCluster) -> None:
+    state = DetachedCluster(
+        name=name,
+        pid=os.getpid(),
+        kafka_version=cluster.kafka_version,
+        zookeeper_connect=cluster.zookeeper_connect,
+        bootstrap_servers=cluster.bootstrap_servers,
+        folder=str(cluster.log("zookeeper").parent),
+        servers={"zookeeper": cluster.port("zookeeper")} | {f"broker-{b}": cluster.port(b) for b in cluster.broker_ids},
+    )
+    partial = _file(name, "partial")
+    partial.write_text(json.dumps(asdict(state), indent=1), encoding="utf-8")
+    partial.replace(_file(name, "json"))
 
 
 def log_file(name: str) -> Path:

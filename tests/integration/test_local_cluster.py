@@ -328,7 +328,7 @@ def test_command(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> Non
     again = zkafka("up")
     assert (again.returncode, "CLUSTER_ALREADY_UP" in again.stderr) == (1, True)
     assert zkafka("down").returncode == 0
-    assert not alive(state["pid"])
+    assert eventually(lambda: not alive(state["pid"]))
     assert not Path(state["folder"]).exists()
     assert json.loads(zkafka("status", "--json").stdout) == []
     assert "NO_CLUSTER_UP" in zkafka("down").stderr
