@@ -62,18 +62,27 @@ TABLE: tuple[Option, ...] = (
     ),
     Option(
         "zookeeper.auth",
-        "digest:user:password or sasl:MECHANISM:user:password",
+        "digest:user:password or sasl:DIGEST-MD5:user:password",
         "",
         _BOTH,
         "How to authenticate with ZooKeeper; sasl needs the extra pyspark-zkafka[sasl]. Secret.",
     ),
-    Option("zookeeper.ssl.client.enable", "true or false", "false", _BOTH, "Use TLS to ZooKeeper."),
+    Option(
+        "zookeeper.ssl.client.enable", "true or false", "false", _BOTH, "Use TLS to ZooKeeper. See [Security](security.md)."
+    ),
     Option(
         "zookeeper.ssl.truststore.location",
         "PEM file",
-        "",
+        "the system's authorities",
         _BOTH,
         "The authorities that ZooKeeper's certificate is checked by.",
+    ),
+    Option(
+        "zookeeper.ssl.endpoint.identification.algorithm",
+        "https, or none or nothing",
+        "https",
+        _BOTH,
+        "Whether ZooKeeper's certificate must bear the host's name.",
     ),
     Option("zookeeper.ssl.keystore.location", "PEM file", "", _BOTH, "The client's certificate and private key."),
     Option("zookeeper.ssl.keystore.password", "text", "", _BOTH, "The private key's password. Secret."),

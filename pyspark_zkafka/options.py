@@ -269,9 +269,9 @@ def _split_connect(text: str) -> tuple[str, str]:
 def _auth_is_well_formed(given: _Given) -> bool:
     """Whether zookeeper.auth can be parsed; its text is never quoted, since it holds a password."""
     text = given.text("zookeeper.auth")
-    fine = bool(re.fullmatch(r"(?i:digest):[^:]+:.+|(?i:sasl):[^:]+:[^:]+:.+", text))
+    fine = bool(re.fullmatch(r"(?i:digest):[^:]+:.+|(?i:sasl:digest-md5):[^:]+:.+", text))
     if given.has("zookeeper.auth") and not fine:
-        given.problems.append("zookeeper.auth is malformed; expected digest:user:password or sasl:MECHANISM:user:password")
+        given.problems.append("zookeeper.auth is malformed; expected digest:user:password or sasl:DIGEST-MD5:user:password")
     return fine
 
 
@@ -280,18 +280,26 @@ def _parse_auth(text: str) -> tuple[str, str] | None:
     return scheme.lower(), credential
 
 
-def _ssl(given: _Given) -> dict[str, object] | None:
+def _tls(given: _Given) -> ZooKeeperTls | None:
     enabled = given.boolean("zookeeper.ssl.client.enable", False)
     ca, key = given.optional("zookeeper.ssl.truststore.location"), given.optional("zookeeper.ssl.keystore.location")
     for store in (ca, key):
         if store is not None and store.lower().endswith((".jks", ".p12", ".pfx")):
             given.problems.append(f"{store} is no PEM file; convert it, e.g. keytool to PKCS12, then openssl pkcs12 to PEM")
     password = given.optional("zookeeper.ssl.keystore.password")
+    algorithm = "zookeeper.ssl.endpoint.identification.algorithm"
+    check_hostname = given.parsed(algorithm, _names_are_checked, True)
     if not enabled:
-        if ca or key or password:
+        if ca or key or password or given.has(algorithm):
             given.problems.append("zookeeper.ssl.* has no effect without zookeeper.ssl.client.enable=true")
         return None
-    return {"ca": ca, "certfile": key, "keyfile": key, "keyfile_password": password, "verify_certs": True}
+    return ZooKeeperTls(ca, key, password, check_hostname)
+
+
+def _names_are_checked(text: str) -> bool:
+    if text.lower() not in ("https", "none", ""):
+        raise ValueError("https, or none or nothing to leave the check out")
+    return text.lower() == "https"
 
 
 def parse_read(raw: Mapping[str, str]) -> ReadOptions:

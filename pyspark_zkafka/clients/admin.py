@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, from_exception
+from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, Reports, from_exception
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
 from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
@@ -51,6 +52,7 @@ _SHARED_PREFIXES = (
     "debug",
 )
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+_LOOK_S = 0.1
 
 
 def shared_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,10 +86,11 @@ class KafkaAdmin:
         self._timeout_s = int(properties.get("socket.timeout.ms", 30_000)) / 1000
         self._isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
         self._client: AdminClient | None = None
+        self._reports = Reports()
 
     def __enter__(self) -> KafkaAdmin:
         try:
-            self._client = AdminClient(self._config, logger=librdkafka_logger())
+            self._client = AdminClient({**self._config, "error_cb": self._reports}, logger=librdkafka_logger())
         except KafkaException as error:
             raise from_exception(error, "making an admin client") from error
         return self
@@ -96,7 +99,8 @@ class KafkaAdmin:
         self._client = None  # its destructor ends the threads
 
     def topic_names(self) -> list[str]:
-        """The names of all topics, sorted; blocks for one request."""
+        """The names of all topics, sorted; blocks for two requests."""
+        self._cluster()  # unlike the next request, it lets a refusal through while it waits
         return sorted(self._call("listing topics", lambda c: c.list_topics(timeout=self._timeout_s)).topics)
 
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
@@ -112,7 +116,7 @@ class KafkaAdmin:
         Metadata tells no leader epoch (-1) and one endpoint a broker: that of the listener that was asked.
         """
         names = self.topic_names() if topics is None else sorted(topics)
-        cluster = self._wait("describing the cluster", self._admin().describe_cluster(request_timeout=self._timeout_s))
+        cluster = self._cluster()
         described = self._describe(names)
         return ClusterSnapshot(
             brokers={n.id: self._broker(n) for n in sorted(cluster.nodes, key=lambda n: n.id)},
@@ -162,8 +166,21 @@ class KafkaAdmin:
         except KafkaException as error:
             raise from_exception(error, f"{doing} at {self._servers}") from error
 
+    def _cluster(self) -> Any:
+        return self._wait("describing the cluster", self._admin().describe_cluster(request_timeout=self._timeout_s))
+
     def _wait(self, doing: str, future: Future[Any]) -> Any:
-        return self._call(doing, lambda _: future.result())
+        return self._call(doing, lambda _: self._result(doing, future))
+
+    def _result(self, doing: str, future: Future[Any]) -> Any:
+        """A request's result, or the brokers' refusal as soon as librdkafka knows of it: not when the request times out."""
+        while True:
+            try:
+                return future.result(_LOOK_S)
+            except FutureTimeoutError:
+                self._admin().poll(0)
+                if (refusal := self._reports.refusal(f"{doing} at {self._servers}")) is not None:
+                    raise refusal from None
 
     def _describe(self, names: Collection[str]) -> dict[str, Any]:
         if not names:
@@ -174,7 +191,7 @@ class KafkaAdmin:
 
     def _described(self, name: str, future: Future[Any]) -> Any:
         try:
-            return future.result()
+            return self._result(f"describing topic {name}", future)
         except KafkaException as error:
             if error.args[0].code() in UNKNOWN_TOPIC_CODES:
                 return None

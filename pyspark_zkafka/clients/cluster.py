@@ -9,7 +9,8 @@ from typing import Protocol
 from pyspark_zkafka.clients.admin import KafkaAdmin
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.options import Connection
-from pyspark_zkafka.protocol.model import ClusterSnapshot
+from pyspark_zkafka.protocol.model import ClusterSnapshot, Endpoint
+from pyspark_zkafka.protocol.planning import Listener
 
 __all__ = ["ClusterSource", "bootstrap_servers", "open_cluster"]
 
@@ -51,7 +52,7 @@ def bootstrap_servers(connection: Connection, snapshot: ClusterSnapshot) -> str:
     Raises
     ------
     ClusterStateError
-        No broker is registered, or none has the listener.
+        No broker is registered, none has the listener, or the listener has another security protocol.
     """
     if connection.bootstrap_servers is not None:
         return connection.bootstrap_servers
@@ -60,11 +61,24 @@ def bootstrap_servers(connection: Connection, snapshot: ClusterSnapshot) -> str:
             "NO_BROKERS",
             "ZooKeeper has no live broker under /brokers/ids; start one, or check the chroot in zookeeper.connect",
         )
-    addresses = [connection.listener.address(broker) for broker in snapshot.brokers.values()]
-    found = [address for address in addresses if address is not None]
+    endpoints = [connection.listener.endpoint(broker) for broker in snapshot.brokers.values()]
+    found = [endpoint for endpoint in endpoints if endpoint is not None]
     if not found:
         raise _no_listener(connection, snapshot)
-    return ",".join(found)
+    _require_protocol(connection.listener, found)
+    return ",".join(map(str, found))
+
+
+def _require_protocol(listener: Listener, endpoints: Collection[Endpoint]) -> None:
+    """Fail for a listener, chosen by its name, that would not understand us: librdkafka would try until it times out."""
+    for endpoint in endpoints:
+        if endpoint.security_protocol.upper() != listener.security_protocol.upper():
+            raise ClusterStateError(
+                "WRONG_SECURITY_PROTOCOL",
+                f"The listener {endpoint.listener} at {endpoint} is registered with {endpoint.security_protocol}, and "
+                f"kafka.security.protocol is {listener.security_protocol}; set it to {endpoint.security_protocol}, or, if "
+                "a proxy translates, set kafka.bootstrap.servers to where it listens",
+            )
 
 
 def _no_listener(connection: Connection, snapshot: ClusterSnapshot) -> ClusterStateError:

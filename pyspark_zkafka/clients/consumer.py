@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, from_exception, from_kafka
+from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, Reports, from_exception, from_kafka
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
 from pyspark_zkafka.options import Connection
 from pyspark_zkafka.protocol.model import TopicPartition
@@ -85,7 +85,7 @@ class PartitionConsumer:
         self._properties = dict(properties)
         self._partition = partition
         self._consumer: Consumer | None = None
-        self._last_error: str | None = None
+        self._reports = Reports()
         self._gone = False
 
     def __enter__(self) -> PartitionConsumer:
@@ -121,7 +121,9 @@ class PartitionConsumer:
             for message in found:
                 if (error := message.error()) is not None:
                     self._take_event(error, message, poll)
-        poll.error = self._last_error
+        poll.error = self._reports.last
+        if not found and (refusal := self._reports.refusal(f"reading {self._partition}")) is not None:
+            raise refusal
         return poll
 
     def log_range(self, timeout_s: float) -> tuple[int, int]:
@@ -139,7 +141,7 @@ class PartitionConsumer:
         return self._consumer
 
     def _note(self, error: KafkaError) -> None:
-        self._last_error = f"{error.name()}: {error.str()}"
+        self._reports(error)
         self._gone = self._gone or error.code() in UNKNOWN_TOPIC_CODES
 
     def _take_event(self, error: KafkaError, message: Message, poll: Poll) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeader, UnknownTopic, ZKafkaError
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeader, OptionError, UnknownTopic, ZKafkaError
 
-__all__ = ["UNKNOWN_TOPIC_CODES", "from_exception", "from_kafka"]
+__all__ = ["UNKNOWN_TOPIC_CODES", "Reports", "from_exception", "from_kafka"]
 
 UNKNOWN_TOPIC_CODES = frozenset(
     {
@@ -30,13 +30,37 @@ _UNREACHABLE_CODES = frozenset(
     }
 )
 _REFUSED_CODES = {
-    KafkaError._AUTHENTICATION: "check kafka.security.protocol and kafka.sasl.*",
-    KafkaError._SSL: "check kafka.ssl.* and the listener",
+    KafkaError._AUTHENTICATION: "check kafka.security.protocol, and the mechanism, user and password in kafka.sasl.*",
+    KafkaError._SSL: "check kafka.ssl.*: the authorities, our certificate, and that the broker's bears its host name",
     KafkaError.SASL_AUTHENTICATION_FAILED: "check the user and password in kafka.sasl.*",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "ask for the right to read, write or describe the topic",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "ask for the right to read the group",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "ask for IdempotentWrite, or set kafka.enable.idempotence to false",
 }
+_PASSING_CAUSES = ("Local: ", "isconnected", "Failed to acquire")
+
+
+class Reports:
+    """What librdkafka reports beside its answers; to be given as its ``error_cb``, and looked at between polls.
+
+    `last` is the last report. A refusal (bad credentials, a certificate that does not fit) is remembered apart: librdkafka
+    tries again for as long as one lets it, Java's clients give up at once, and so do we. A connection that breaks off while
+    it authenticates, and a token that could not be fetched yet, are no refusals.
+    """
+
+    def __init__(self) -> None:
+        self.last: str | None = None
+        self._refusal: KafkaError | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        self.last = f"{error.name()}: {error.str()}"
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            passing = any(cause in error.str() for cause in _PASSING_CAUSES)
+            self._refusal = self._refusal if passing else error
+
+    def refusal(self, doing: str) -> ZKafkaError | None:
+        """The error for the brokers' refusal, if they have refused us; `doing` says what was tried."""
+        return None if self._refusal is None else from_kafka(self._refusal, doing)
 
 
 def from_exception(error: KafkaException, doing: str) -> ZKafkaError:
@@ -47,6 +71,12 @@ def from_exception(error: KafkaException, doing: str) -> ZKafkaError:
 def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
     """Our error for one of librdkafka's, which stays in the text with its name."""
     code, text = error.code(), f"{doing}: {error.name()} ({error.str()})"
+    if code == KafkaError._INVALID_ARG and "Failed to create" in text:
+        return OptionError(
+            "UNUSABLE_KAFKA_PROPERTY",
+            f"{text}; check the option kafka.* that stands for this property; a file must be on the driver and on every "
+            "executor, and a key's password must fit",
+        )
     if code in UNKNOWN_TOPIC_CODES:
         return UnknownTopic("UNKNOWN_TOPIC", f"{text}; the topic or partition does not exist, or was deleted")
     if code in _NO_LEADER_CODES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import select
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -20,28 +21,42 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """kazoo's threads and sockets, which give up at `deadline` (monotonic seconds): while connecting, and when closing.
 
     kazoo bounds neither: a server that accepts a connection and is silent would hold both for the session timeout and more.
+    With `tls`, connections are made through it: kazoo's own would also trust all authorities of the system.
     """
 
-    def __init__(self, clock: Callable[[], float], deadline: float = math.inf) -> None:
+    def __init__(self, clock: Callable[[], float], deadline: float = math.inf, tls: ssl.SSLContext | None = None) -> None:
         super().__init__()
         self.deadline = deadline
         self._clock = clock
+        self._tls = tls
 
     def create_connection(self, *args: Any, **kwargs: Any) -> Any:
         """A connected socket, or an error, before the deadline."""
-        kwargs["timeout"] = max(_SHORTEST_S, min(kwargs["timeout"], self.deadline - self._clock()))
-        return super().create_connection(*args, **kwargs)
+        plain = super().create_connection(*args, **{**kwargs, "timeout": self._left_s(kwargs["timeout"]), "use_ssl": False})
+        if self._tls is None:
+            return plain
+        plain.settimeout(self._left_s(kwargs["timeout"]))
+        try:
+            return self._tls.wrap_socket(plain, server_hostname=kwargs["hostname"])
+        except OSError:
+            plain.close()
+            raise
+
+    def _left_s(self, timeout_s: float) -> float:
+        return max(_SHORTEST_S, min(timeout_s, self.deadline - self._clock()))
 
     def select(self, rlist: Any, wlist: Any, xlist: Any, timeout: float | None = None) -> Any:
         """What is ready of the sockets to read, to write and in error, after some seconds or at the deadline.
 
-        With poll, as kazoo's own makes a selector for each call, which is most of the cost of a small read.
+        With poll, as kazoo's own makes a selector for each call, which is most of the cost of a small read. What TLS has
+        decrypted and nobody has read yet is ready, too: the socket itself shows nothing of it.
         """
         left = self.deadline - self._clock()
         if left <= 0:
             raise KazooTimeoutError("gave up at the deadline")
-        wait = left if timeout is None else min(timeout, left)
-        ready = _poll(rlist, wlist, None if wait == math.inf else math.ceil(wait * 1000))
+        decrypted = {s.fileno() for s in rlist if isinstance(s, ssl.SSLSocket) and s.pending() > 0}
+        wait = 0 if decrypted else left if timeout is None else min(timeout, left)
+        ready = decrypted | _poll(rlist, wlist, None if wait == math.inf else math.ceil(wait * 1000))
         return [s for s in rlist if s.fileno() in ready], [s for s in wlist if s.fileno() in ready], []
 
 

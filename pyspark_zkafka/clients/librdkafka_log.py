@@ -8,12 +8,12 @@ __all__ = ["librdkafka_logger"]
 
 
 def librdkafka_logger() -> logging.Logger:
-    """The logger for librdkafka, which says ERROR and worse unless the application has set its level.
+    """The logger for librdkafka, which says CRITICAL alone unless the application has set its level.
 
-    Its warnings are about what it mends by itself (a broker that restarts, a coordinator that loads); what it cannot mend
-    comes back as an error, with the last of them in its text.
+    librdkafka repeats itself, hundreds of lines a minute while a broker is away, and mends most of what it tells of. What it
+    cannot mend comes back as an error of ours, with the last of its own in the text.
     """
     logger = logging.getLogger("pyspark_zkafka.librdkafka")
     if logger.level == logging.NOTSET:
-        logger.setLevel(logging.ERROR)
+        logger.setLevel(logging.CRITICAL)
     return logger

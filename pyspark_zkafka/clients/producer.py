@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, from_exception
+from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, Reports, from_exception
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
 from pyspark_zkafka.errors import DeliveryFailed, UnknownTopic
 from pyspark_zkafka.options import Connection
@@ -64,13 +64,15 @@ class CountingProducer:
         self._handed_over = 0
         self._failed = 0
         self._first_failure: tuple[str, str] | None = None
-        self._last_error: str | None = None
+        self._reports = Reports()
         self._mean_bytes = 0.0
 
     def __enter__(self) -> CountingProducer:
         unlimited = {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 2_000_000_000}
         try:
-            self._producer = Producer({**self._properties, **unlimited, "error_cb": self._note}, logger=librdkafka_logger())
+            self._producer = Producer(
+                {**self._properties, **unlimited, "error_cb": self._reports}, logger=librdkafka_logger()
+            )
         except KafkaException as error:
             raise from_exception(error, "making a producer") from error
         return self
@@ -155,7 +157,9 @@ class CountingProducer:
         try:
             return self._handle().list_topics(topic, timeout=_METADATA_TIMEOUT_S).topics[topic]
         except KafkaException as error:
-            raise from_exception(error, f"asking for the partitions of {topic}") from error
+            self._handle().poll(0)
+            doing = f"asking for the partitions of {topic}"
+            raise self._reports.refusal(doing) or from_exception(error, doing) from error
 
     def _handle(self) -> Producer:
         if self._producer is None:
@@ -196,10 +200,9 @@ class CountingProducer:
     def _note_failure(self, partition: str, cause: str) -> None:
         self._first_failure = self._first_failure or (partition, cause)
 
-    def _note(self, error: KafkaError) -> None:
-        self._last_error = f"{error.name()}: {error.str()}"
-
     def _raise_failure(self) -> None:
+        if (refusal := self._reports.refusal("writing")) is not None:
+            self._note_failure("the brokers refuse", refusal.message)
         if self._first_failure is None:
             return
         partition, cause = self._first_failure
@@ -208,7 +211,7 @@ class CountingProducer:
         raise DeliveryFailed(
             "DELIVERY_FAILED",
             f"{partition}: {cause}; of {self._handed_over} records handed over by this task {acknowledged} were "
-            f"acknowledged and {self._failed} were not (last error of the connection: {self._last_error or 'none'}); "
+            f"acknowledged and {self._failed} were not (last error of the connection: {self._reports.last or 'none'}); "
             "mend the cause and write again: rows that were acknowledged will be there twice",
             acknowledged=acknowledged,
             failed=self._failed,

@@ -17,6 +17,7 @@ from kazoo.client import KazooClient
 from pyspark_zkafka.clients import zookeeper_errors as errors
 from pyspark_zkafka.clients.kazoo_parts import BoundedHandler, ConnectionLog
 from pyspark_zkafka.clients.transactions import REASONS, Conflict, Operation, to_wire
+from pyspark_zkafka.clients.zookeeper_tls import tls_context
 from pyspark_zkafka.options import ZooKeeperConfig
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ class ZooKeeperConnection:
             No server answers within the connection timeout.
         ZooKeeperRefused
             The credentials are not accepted.
+        OptionError
+            A file for TLS cannot be used.
         """
         if self._kazoo is not None:
             raise errors.already_open()
@@ -231,7 +234,8 @@ class ZooKeeperConnection:
 
     def _connect(self) -> None:
         deadline, changed = self._clock() + self._timeout_s, threading.Event()
-        self._handler, self._log = BoundedHandler(self._clock, deadline), ConnectionLog(_log)
+        tls = None if self.config.tls is None else tls_context(self.config.tls)
+        self._handler, self._log = BoundedHandler(self._clock, deadline, tls), ConnectionLog(_log)
         self._kazoo = _make_client(self.config, self._handler, self._log)
         self._kazoo.add_listener(lambda state: changed.set())
         self._kazoo.start_async()
@@ -252,8 +256,7 @@ def _make_client(config: ZooKeeperConfig, handler: BoundedHandler, log: Connecti
         handler=handler,
         connection_retry=dict(_RECONNECT),
         logger=log,
-        use_ssl=config.ssl is not None,
-        **(config.ssl or {}),
+        use_ssl=config.tls is not None,
         **_credentials(config.auth),
     )
 
@@ -266,10 +269,8 @@ def _credentials(auth: tuple[str, str] | None) -> dict[str, object]:
         return {"auth_data": [(scheme, credential)]}
     if importlib.util.find_spec("puresasl") is None:
         raise errors.sasl_missing()
-    mechanism, user, password = (*credential.split(":", 2), "", "")[:3]
-    if mechanism == "GSSAPI":
-        return {"sasl_options": {"mechanism": mechanism, "principal": user}}
-    return {"sasl_options": {"mechanism": mechanism, "username": user, "password": password}}
+    mechanism, user, password = credential.split(":", 2)
+    return {"sasl_options": {"mechanism": mechanism.upper(), "username": user, "password": password}}
 
 
 def _stop(kazoo: Any) -> None:

@@ -75,7 +75,8 @@ def _refused(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZooKe
         found, advice = "a quota is exceeded", "ask the ensemble's administrator for a higher one"
     else:
         who = "anonymously" if config.auth is None else f"as the {config.auth[0]} user of zookeeper.auth"
-        found, advice = f"an ACL forbids it, asked {who}", "set zookeeper.auth, or have the ACL changed"
+        mend = "set zookeeper.auth" if config.auth is None else "check its user and password"
+        found, advice = f"an ACL forbids it, asked {who}", f"{mend}, or have the ACL changed"
     return ZooKeeperRefused("ZOOKEEPER_REFUSED", f"{doing} was refused: {found} ({_name(error)}); {advice}")
 
 
@@ -84,11 +85,12 @@ def no_session(error: BaseException, config: ZooKeeperConfig, troubles: list[str
     if isinstance(error, _REFUSALS):
         return _refused(error, f"Connecting to {config.hosts}", config)
     found = "; ".join(troubles) or "no server answered"
-    sasl = " and that they do SASL (zookeeper.auth)" if config.auth is not None and config.auth[0] == "sasl" else ""
+    also = " and that they do SASL (zookeeper.auth)" if config.auth is not None and config.auth[0] == "sasl" else ""
+    also += " on a TLS port that fits zookeeper.ssl.*" if config.tls is not None else ""
     return ZooKeeperError(
         "ZOOKEEPER_UNREACHABLE",
         f"No connection to ZooKeeper at {config.hosts} within {config.connection_timeout_ms} ms: {found}; check the hosts "
-        f"and ports in zookeeper.connect, that the servers run{sasl}, or raise zookeeper.connection.timeout.ms",
+        f"and ports in zookeeper.connect, that the servers run{also}, or raise zookeeper.connection.timeout.ms",
         hosts=config.hosts,
     )
 

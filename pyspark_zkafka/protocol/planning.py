@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from pyspark_zkafka.errors import NoLeader, UnknownTopic
-from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, OffsetRange, TopicPartition
+from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, OffsetRange, TopicPartition
 
 __all__ = [
     "Assign",
@@ -190,14 +190,19 @@ class Listener:
     name: str | None = None
     security_protocol: str = "PLAINTEXT"
 
-    def address(self, broker: Broker) -> str | None:
-        """The endpoint's ``host:port``; None if the broker has no such listener."""
+    def endpoint(self, broker: Broker) -> Endpoint | None:
+        """The endpoint; None if the broker has no such listener."""
         for endpoint in broker.endpoints:
             wanted = self.name.upper() if self.name else self.security_protocol.upper()
             have = endpoint.listener if self.name else endpoint.security_protocol
             if have.upper() == wanted:
-                return str(endpoint)
+                return endpoint
         return None
+
+    def address(self, broker: Broker) -> str | None:
+        """The endpoint's ``host:port``; None if the broker has no such listener."""
+        endpoint = self.endpoint(broker)
+        return None if endpoint is None else str(endpoint)
 
 
 def _split(r: OffsetRange, snapshot: ClusterSnapshot, client_rack: str | None, listener: Listener) -> Split:

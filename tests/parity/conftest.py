@@ -46,9 +46,9 @@ class Peers:
         reader = self.spark.read.format("kafka").option("kafka.bootstrap.servers", self.cluster.bootstrap_servers)
         return reader.options(**options).load()
 
-    def same(self, options: dict[str, str]) -> list[Record]:
+    def same(self, options: dict[str, str], **ours_alone: str) -> list[Record]:
         """The records that both read, in order: (topic, partition, offset, key, value, timestamp, type, headers)."""
-        ours, theirs = self.ours(options), self.theirs(options)
+        ours, theirs = self.ours({**options, **ours_alone}), self.theirs(options)
         assert ours.schema == theirs.schema
         found, expected = ([*sorted(map(_record, f.collect()))] for f in (ours, theirs))
         assert found == expected

@@ -16,6 +16,7 @@ from pyspark_zkafka.options import (
     ReadOptions,
     WriteOptions,
     ZooKeeperConfig,
+    ZooKeeperTls,
     parse_connection,
     parse_read,
     parse_write,
@@ -134,6 +135,7 @@ SENSIBLE: dict[str, str] = {
     "zookeeper.auth": "digest:user:secret",
     "zookeeper.ssl.client.enable": "true",
     "zookeeper.ssl.truststore.location": "/etc/ca.pem",
+    "zookeeper.ssl.endpoint.identification.algorithm": "https",
     "zookeeper.ssl.keystore.location": "/etc/me.pem",
     "zookeeper.ssl.keystore.password": "secret",
     "kafka.bootstrap.servers": "k1:9092",
@@ -511,7 +513,7 @@ def test_zookeeper_timeouts(given: dict[str, str], session_ms: int, connection_m
         ("digest:user:pass:word", ("digest", "user:pass:word")),
         ("DIGEST:user:p", ("digest", "user:p")),
         ("sasl:DIGEST-MD5:user:p", ("sasl", "DIGEST-MD5:user:p")),
-        ("SASL:PLAIN:user:p:q", ("sasl", "PLAIN:user:p:q")),
+        ("SASL:digest-md5:user:p:q", ("sasl", "digest-md5:user:p:q")),
     ],
 )
 def test_zookeeper_auth(text: str, auth: tuple[str, str]) -> None:
@@ -522,12 +524,21 @@ def test_zookeeper_auth(text: str, auth: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "hunter2", "user:hunter2", "digest:hunter2", "sasl:user:hunter2", "kerberos:u:hunter2"]
+    "text",
+    [
+        "",
+        "hunter2",
+        "user:hunter2",
+        "digest:hunter2",
+        "sasl:user:hunter2",
+        "sasl:GSSAPI:user:hunter2",
+        "kerberos:u:hunter2",
+    ],
 )
 def test_bad_zookeeper_auth_is_not_quoted(text: str) -> None:
     """A malformed credential is reported without a word of it."""
     says = only_problem(parse_connection, {**ZK, "zookeeper.auth": text})
-    assert "zookeeper.auth is malformed; expected digest:user:password or sasl:MECHANISM:user:password" in says
+    assert "zookeeper.auth is malformed; expected digest:user:password or sasl:DIGEST-MD5:user:password" in says
     assert "hunter2" not in says
 
 
@@ -541,15 +552,18 @@ def test_zookeeper_tls() -> None:
     }
     found = parse_connection({**given, "zookeeper.ssl.client.enable": "true"}).zookeeper
     assert found is not None
-    assert found.ssl == {
-        "ca": "/ca.pem",
-        "certfile": "/me.pem",
-        "keyfile": "/me.pem",
-        "keyfile_password": "pw",
-        "verify_certs": True,
-    }
+    assert found.tls == ZooKeeperTls("/ca.pem", "/me.pem", "pw", check_hostname=True)
     with pytest.raises(OptionError, match=r"zookeeper.ssl.\* has no effect without zookeeper.ssl.client.enable=true"):
         parse_connection({**given, "zookeeper.ssl.client.enable": "false"})
+
+
+@pytest.mark.parametrize(("text", "checked"), [("HTTPS", True), ("", False), ("none", False)])
+def test_zookeeper_host_names(text: str, checked: bool) -> None:
+    """Host names are checked unless the option is emptied, as Kafka spells it."""
+    algorithm = {"zookeeper.ssl.endpoint.identification.algorithm": text}
+    found = parse_connection({**ZK, "zookeeper.ssl.client.enable": "true", **algorithm}).zookeeper
+    assert found is not None
+    assert found.tls == ZooKeeperTls(check_hostname=checked)
 
 
 def test_brokers_alone() -> None:

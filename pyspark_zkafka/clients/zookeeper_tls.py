@@ -1,0 +1,46 @@
+"""TLS to ZooKeeper, from PEM files."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.options import ZooKeeperTls
+
+__all__ = ["tls_context"]
+
+
+def tls_context(tls: ZooKeeperTls) -> ssl.SSLContext:
+    """What connections are wrapped by; reads the files, and trusts the authorities of the truststore alone if there is one.
+
+    Raises
+    ------
+    OptionError
+        A file is missing or unfit, or its password is wrong. Nobody is asked for a password, as OpenSSL would by default.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = tls.check_hostname
+    if tls.truststore is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        _load("truststore", tls.truststore, "PEM certificates", context.load_verify_locations)
+    if tls.keystore is not None:
+        what = "the PEM certificate and private key, and zookeeper.ssl.keystore.password its password if it has one"
+        _load("keystore", tls.keystore, what, lambda file: context.load_cert_chain(file, None, _password(tls)))
+    return context
+
+
+def _password(tls: ZooKeeperTls) -> Callable[[], str]:
+    return lambda: tls.keystore_password or ""
+
+
+def _load(store: str, file: str, what: str, load: Callable[[str], None]) -> None:
+    try:
+        load(file)
+    except OSError as error:
+        raise OptionError(
+            "UNUSABLE_TLS_FILE",
+            f"zookeeper.ssl.{store}.location is {file!r}, which cannot be used here ({error}); it must be a file on the "
+            f"driver and on every executor that holds {what}",
+        ) from error

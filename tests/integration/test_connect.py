@@ -1,0 +1,70 @@
+"""Spark Connect: the source is found and used by its name, on the server's side."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from pyspark_zkafka.testing import LocalCluster
+from pyspark_zkafka.testing.ports import LOOPBACK, PortReservations
+from pyspark_zkafka.testing.processes import ServerProcesses
+from pyspark_zkafka.testing.waiting import Deadline
+
+DRIVER = Path(__file__).parent / "drivers" / "connect.py"
+SPARK_HOME = Path(pyspark.__file__).parent
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    """The URL of a server with one core, started from pyspark's own jars; it ends with this process, however it ends."""
+    ports, servers = PortReservations(), ServerProcesses()
+    with closing(ports), closing(servers):
+        servers.open()
+        port = ports.take()
+        settings = {
+            "spark.master": "local[1]",
+            "spark.driver.memory": "512m",
+            "spark.connect.grpc.binding.address": LOOPBACK,
+            "spark.connect.grpc.binding.port": str(port),
+        }
+        command = [
+            str(SPARK_HOME / "bin" / "spark-submit"),
+            "--class",
+            "org.apache.spark.sql.connect.service.SparkConnectServer",
+        ]
+        for name, value in settings.items():
+            command += ["--conf", f"{name}={value}"]
+        servers.start("connect", [*command, "spark-internal"], {"SPARK_HOME": str(SPARK_HOME)})
+        assert Deadline(90).until(lambda: accepts(port) or None), servers.log_tail("connect")
+        yield f"sc://{LOOPBACK}:{port}"
+
+
+def accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((LOOPBACK, port)) == 0
+
+
+def test_write_and_read(server: str, zkafka_cluster: LocalCluster, new_topic: Callable[..., str], tmp_path: Path) -> None:
+    """A client without a JVM writes, reads, sees a view, and is told what it did wrong."""
+    topic = new_topic(partitions=3)
+    command = [sys.executable, str(DRIVER), server, zkafka_cluster.zookeeper_connect, topic]
+    environ = {**os.environ, "JAVA_HOME": str(tmp_path), "SPARK_HOME": str(tmp_path)}  # neither is there for it
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, cwd=tmp_path, env=environ)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout.splitlines()[-1])
+
+    assert answer["session"].startswith("pyspark.sql.connect")
+    assert answer["columns"] == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+    assert sorted(int(row["value"]) for row in answer["rows"]) == list(range(100))
+    assert len({(row["key"], row["partition"]) for row in answer["rows"]}) == 10
+    assert answer["brokers"] == len(zkafka_cluster.broker_ids)
+    assert "unknown option subscribes; did you mean subscribe?" in answer["refused"]

@@ -1,0 +1,106 @@
+"""A cluster of 2018: Kafka 1.1.1, the last that came with the old consumer, without topic ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.batch_plan import plan_batch
+from pyspark_zkafka.errors import DataLoss
+from pyspark_zkafka.options import parse_read
+from pyspark_zkafka.reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.testing import LocalCluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+T0 = 1_700_000_000_000
+KEPT = {"retention.ms": "-1"}  # records as old as T0 are not to be deleted under a test
+
+
+@pytest.fixture(scope="module")
+def old_cluster() -> Iterator[LocalCluster]:
+    """One broker 1.1.1."""
+    with LocalCluster(brokers=1, kafka_version="1.1.1") as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=["zookeeper", "bootstrap"])
+def old_connection(request: pytest.FixtureRequest, old_cluster: LocalCluster) -> dict[str, str]:
+    """The options that reach it: once through ZooKeeper, once through its broker alone."""
+    if request.param == "zookeeper":
+        return {"zookeeper.connect": old_cluster.zookeeper_connect}
+    return {"kafka.bootstrap.servers": old_cluster.bootstrap_servers}
+
+
+@pytest.fixture(scope="module")
+def written(spark: SparkSession, old_cluster: LocalCluster) -> str:
+    """A topic of three partitions that our writer has filled, with keys and headers."""
+    old_cluster.create_topic("written", partitions=3, config=KEPT)
+    frame = spark.range(60).selectExpr(
+        "cast(id % 6 AS string) AS key",
+        "cast(id AS string) AS value",
+        "array(named_struct('key', 'id', 'value', cast(cast(id AS string) AS binary))) AS headers",
+        f"timestamp_millis({T0} + id) AS timestamp",
+    )
+    options = {"zookeeper.connect": old_cluster.zookeeper_connect, "topic": "written"}
+    frame.write.format("zkafka").options(**options).mode("append").save()
+    return "written"
+
+
+def read(spark: SparkSession, connection: dict[str, str], **options: str) -> DataFrame:
+    return spark.read.format("zkafka").options(**connection, **options).load()
+
+
+def test_written_and_read(spark: SparkSession, old_connection: dict[str, str], written: str) -> None:
+    """Keys, values, headers and timestamps come back, each key from one partition, with and without ZooKeeper."""
+    rows = read(spark, old_connection, subscribe=written, includeHeaders="true").collect()
+    assert sorted(int(r.value) for r in rows) == list(range(60))
+    assert all([tuple(h) for h in r.headers] == [("id", bytes(r.value))] for r in rows)
+    assert all(r.timestamp.timestamp() * 1000 == pytest.approx(T0 + int(r.value)) for r in rows)
+    assert len({(bytes(r.key), r.partition) for r in rows}) == 6
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"startingTimestamp": str(T0 + 50)}, range(50, 60)),
+        ({"endingTimestamp": str(T0 + 7)}, range(7)),
+        ({"startingTimestamp": str(T0 + 10), "endingTimestamp": str(T0 + 20)}, range(10, 20)),
+        ({"startingTimestamp": str(T0 + 1000), "startingOffsetsByTimestampStrategy": "latest"}, ()),
+    ],
+)
+def test_timestamps(
+    spark: SparkSession, old_connection: dict[str, str], written: str, options: dict[str, str], expected: range
+) -> None:
+    """The brokers find offsets by time, in one request each."""
+    found = sorted(int(r.value) for r in read(spark, old_connection, subscribe=written, **options).collect())
+    assert found == list(expected)
+
+
+def test_plan(old_cluster: LocalCluster, written: str) -> None:
+    """The plan has ends, leaders and the znode's identity; there are no topic ids."""
+    plan = plan_batch(parse_read({"zookeeper.connect": old_cluster.zookeeper_connect, "subscribe": written}))
+    assert sum(split.size for split in plan.splits) == 60
+    assert {split.topic_id for split in plan.splits} == {None}
+    assert all(split.czxid and split.leader == 0 and split.leader_epoch == 0 for split in plan.splits)
+
+
+@pytest.mark.parametrize("records", [5, 10, 20])
+def test_created_again(old_cluster: LocalCluster, records: int) -> None:
+    """A topic that was deleted and created again is known by its znode, whatever it holds."""
+    topic = f"replaced-{records}"
+    old_cluster.create_topic(topic)
+    old_cluster.produce(topic, [{"value": b"old"}] * 10)
+    options = parse_read({"zookeeper.connect": old_cluster.zookeeper_connect, "subscribe": topic})
+    plan = plan_batch(options)
+    reader = ZKafkaReader(options, pa.schema([("offset", pa.int64())]))
+    old_cluster.delete_topic(topic)
+    old_cluster.create_topic(topic)
+    old_cluster.produce(topic, [{"value": b"new"}] * records)
+    (split,) = plan.splits
+    with pytest.raises(DataLoss, match=f"topic {topic} was created again"):
+        list(reader.read(SplitPartition(split, plan.bootstrap_servers)))

@@ -1,0 +1,187 @@
+"""The same frames through Spark's JVM sink and through ours, read back by Spark's JVM connector: the same records."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from pyspark_zkafka.testing import LocalCluster
+
+NewTopic = Callable[..., str]
+Peers = Any  # of conftest.py, which tests cannot import
+HEADERS = "headers array<struct<key:string,value:binary>>"
+
+
+@pytest.fixture
+def both_write(peers: Peers) -> Callable[..., None]:
+    """Writes a frame through both sinks, or two frames, one through each: ``both_write((ours, theirs), topics)``."""
+
+    def write(frames: DataFrame | tuple[DataFrame, DataFrame], topics: tuple[str, str] | None = None) -> None:
+        ours, theirs = (frames, frames) if isinstance(frames, DataFrame) else frames
+        by_zookeeper = {"zookeeper.connect": peers.cluster.zookeeper_connect}
+        by_brokers = {"kafka.bootstrap.servers": peers.cluster.bootstrap_servers}
+        if topics is not None:
+            by_zookeeper["topic"], by_brokers["topic"] = topics
+        ours.write.format("zkafka").options(**by_zookeeper).mode("append").save()
+        theirs.write.format("kafka").options(**by_brokers).mode("append").save()
+
+    return write
+
+
+def written(peers: Peers, topic: str) -> list[tuple[Any, ...]]:
+    """What Spark's JVM connector reads of a topic: (partition, key, value, headers), sorted."""
+    rows = peers.theirs({"subscribe": topic, "includeHeaders": "true"}).collect()
+    return sorted(((r.partition, _bytes(r.key), _bytes(r.value), _pairs(r.headers)) for r in rows), key=repr)
+
+
+def without_partition(records: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Records without keys go where each sink likes."""
+    return sorted((record[1:] for record in records), key=repr)
+
+
+def _bytes(value: bytearray | None) -> bytes | None:
+    return None if value is None else bytes(value)
+
+
+def _pairs(headers: list[Any] | None) -> list[tuple[str, bytes | None]] | None:
+    return None if headers is None else [(h.key, _bytes(h.value)) for h in headers]
+
+
+@pytest.mark.parametrize("key_type", ["string", "binary"])
+@pytest.mark.parametrize("value_type", ["string", "binary"])
+def test_keys_and_values(
+    spark: SparkSession, peers: Peers, both_write: Callable[..., None], new_topic: NewTopic, key_type: str, value_type: str
+) -> None:
+    """Keys and values, given as text or bytes, arrive alike, and each key in the same partition."""
+    ours, theirs = new_topic(partitions=7), new_topic(partitions=7)
+    key = F.concat(F.lit("schlüssel-"), F.col("id") % 300).cast(key_type)
+    frame = spark.range(1000).select(key.alias("key"), F.col("id").cast("string").cast(value_type).alias("value"))
+    both_write(frame, (ours, theirs))
+    found = written(peers, ours)
+    assert found == written(peers, theirs)
+    assert len(found) == 1000
+    assert {record[0] for record in found} == set(range(7))
+
+
+def test_keys_of_all_kinds(spark: SparkSession, peers: Peers, both_write: Callable[..., None], new_topic: NewTopic) -> None:
+    """Empty, short and long keys of all bytes go to the same partitions, also with empty values and tombstones."""
+    ours, theirs = new_topic(partitions=5), new_topic(partitions=5)
+    keys = [b"", *(bytes([n]) * length for n in (0, 1, 127, 128, 255) for length in (1, 2, 3, 4, 5, 8, 1000))]
+    rows = [(bytearray(key), value) for key in keys for value in (bytearray(b"v"), bytearray(), None)]
+    both_write(spark.createDataFrame(rows, "key binary, value binary"), (ours, theirs))
+    found = written(peers, ours)
+    assert found == written(peers, theirs)
+    assert len(found) == len(rows)
+
+
+def test_null_keys(spark: SparkSession, peers: Peers, both_write: Callable[..., None], new_topic: NewTopic) -> None:
+    """Rows without a key arrive alike, in whatever partitions; a frame may have no column key at all."""
+    ours, theirs = new_topic(partitions=3), new_topic(partitions=3)
+    values = spark.range(100).select(F.col("id").cast("string").alias("value"))
+    both_write(values, (ours, theirs))
+    both_write(values.withColumn("key", F.lit(None).cast("binary")), (ours, theirs))
+    found = written(peers, ours)
+    assert without_partition(found) == without_partition(written(peers, theirs))
+    assert len(found) == 200
+    assert {record[1] for record in found} == {None}
+
+
+def test_headers(spark: SparkSession, peers: Peers, both_write: Callable[..., None], new_topic: NewTopic) -> None:
+    """Headers keep their order and repetitions; null values, empty arrays and no headers arrive alike."""
+    ours, theirs = new_topic(), new_topic()
+    rows: list[tuple[str, list[tuple[str, bytes | None]] | None]] = [
+        ("a", [("x", b"1"), ("y", b""), ("x", None), ("x", b"1")]),
+        ("b", [("é", "ü".encode())]),
+        ("c", []),
+        ("d", None),
+    ]
+    both_write(spark.createDataFrame(rows, f"value string, {HEADERS}"), (ours, theirs))
+    found = written(peers, ours)
+    assert found == written(peers, theirs)
+    assert {value: headers for _, _, value, headers in found} == {
+        b"a": [("x", b"1"), ("y", b""), ("x", None), ("x", b"1")],
+        b"b": [("é", "ü".encode())],
+        b"c": None,
+        b"d": None,
+    }
+
+
+def test_topic_column(spark: SparkSession, peers: Peers, both_write: Callable[..., None], new_topic: NewTopic) -> None:
+    """Without the option each row goes to the topic in its column; with both, the option wins."""
+    ours, theirs = ([new_topic(partitions=2), new_topic()] for _ in range(2))
+
+    def frame(topics: list[str]) -> DataFrame:
+        rows = [(topics[n % 2], f"k{n}", f"v{n}") for n in range(10)]
+        return spark.createDataFrame(rows, "topic string, key string, value string")
+
+    both_write((frame(ours), frame(theirs)))
+    both_write((frame(ours), frame(theirs)), (ours[1], theirs[1]))
+    for our_topic, their_topic, count in zip(ours, theirs, (5, 15), strict=True):
+        found = written(peers, our_topic)
+        assert found == written(peers, their_topic)
+        assert len(found) == count
+
+
+def test_partition_column(spark: SparkSession, peers: Peers, both_write: Callable[..., None], new_topic: NewTopic) -> None:
+    """A partition in the column wins over the key; a null one leaves it to the key."""
+    ours, theirs = new_topic(partitions=4), new_topic(partitions=4)
+    rows = [(f"k{n}", f"v{n}", None if n % 5 == 4 else n % 4) for n in range(40)]
+    both_write(spark.createDataFrame(rows, "key string, value string, partition int"), (ours, theirs))
+    found = written(peers, ours)
+    assert found == written(peers, theirs)
+    given = {value.encode(): partition for _, value, partition in rows if partition is not None}
+    assert {value: partition for partition, _, value, _ in found if value in given} == given
+
+
+def test_time_of_writing(spark: SparkSession, peers: Peers, both_write: Callable[..., None], new_topic: NewTopic) -> None:
+    """Without a column timestamp, which is ours alone, records carry the time of writing."""
+    ours, theirs = new_topic(), new_topic()
+    begin = time.time()
+    both_write(spark.createDataFrame([("v",)], "value string"), (ours, theirs))
+    for topic in (ours, theirs):
+        row = peers.theirs({"subscribe": topic}).first()
+        assert row.timestampType == 0
+        assert begin - 1 <= row.timestamp.timestamp() <= time.time() + 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "row", "our_reason"),
+    [
+        ("key string", ("k",), "value"),
+        ("value int", (1,), "value"),
+        ("value string, key int", ("v", 1), "key"),
+        ("value string, partition string", ("v", "0"), "partition"),
+        ("value string, headers string", ("v", "h"), "headers"),
+        ("value string, topic int", ("v", 1), "topic"),
+        ("value string", ("v",), "topic"),
+        ("value string, topic string", ("v", None), "topic"),
+    ],
+)
+def test_refused(
+    spark: SparkSession, both_write: Callable[..., None], schema: str, row: tuple[Any, ...], our_reason: str
+) -> None:
+    """No value, columns of other types, no topic and a null topic are refused by both."""
+    good, bad = spark.range(0).selectExpr("'no-topic' topic", "'v' value"), spark.createDataFrame([row], schema)
+    with pytest.raises(Exception, match=our_reason):
+        both_write((bad, good))
+    with pytest.raises(Exception, match=r"."):
+        both_write((good, bad))
+
+
+def test_partition_out_of_range(
+    spark: SparkSession, peers: Peers, both_write: Callable[..., None], new_topic: NewTopic, zkafka_cluster: LocalCluster
+) -> None:
+    """A negative partition is refused by both, and nothing is written."""
+    topics = new_topic(), new_topic()
+    good = spark.createDataFrame([], "value string, partition int")
+    bad = spark.createDataFrame([("v", -1)], "value string, partition int")
+    with pytest.raises(Exception, match="partition"):
+        both_write((bad, good), topics)
+    with pytest.raises(Exception, match="nvalid partition"):
+        both_write((good, bad), topics)
+    assert written(peers, topics[0]) == written(peers, topics[1]) == []

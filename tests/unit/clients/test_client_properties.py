@@ -1,0 +1,88 @@
+"""The properties that consumers and producers are made with."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from pyspark_zkafka.clients.admin import shared_properties
+from pyspark_zkafka.clients.consumer import consumer_properties
+from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
+from pyspark_zkafka.clients.producer import producer_properties
+from pyspark_zkafka.options import parse_connection, parse_read
+
+
+def connection(scope: str = "read", **properties: str):  # type: ignore[no-untyped-def]  # any connection will do
+    options = {"kafka.bootstrap.servers": "k:1", **{f"kafka.{name}": value for name, value in properties.items()}}
+    return parse_connection(options, scope)  # type: ignore[arg-type]
+
+
+def test_reading_is_as_java_reads() -> None:
+    """Where librdkafka's defaults differ from Java's in what is read, Java's hold: isolation level, CRC checks."""
+    properties = consumer_properties(connection(), "k:1", "g")
+    assert properties["isolation.level"] == "read_uncommitted"
+    assert properties["check.crcs"] is True
+
+
+@pytest.mark.parametrize("name", ["auto.offset.reset", "enable.partition.eof", "enable.auto.commit"])
+def test_what_the_proof_needs_stays(name: str) -> None:
+    """A user's settings come after the defaults, and before what the proof of a range stands on."""
+    ours = consumer_properties(connection(), "k:1", "g")
+    users = consumer_properties(connection(**{"fetch.wait.max.ms": "7"}), "k:1", "g")
+    assert users["fetch.wait.max.ms"] == "7"
+    assert users[name] == ours[name]
+    assert (users["group.id"], users["bootstrap.servers"]) == ("g", "k:1")
+
+
+def test_room_for_large_fetches() -> None:
+    """Larger fetches bring the larger responses that librdkafka asks for, unless the user sets them."""
+    large = connection(**{"fetch.max.bytes": "200000000"})
+    assert consumer_properties(large, "k:1", "g")["receive.message.max.bytes"] > 200_000_000
+    set_by_user = connection(**{"fetch.max.bytes": "200000000", "receive.message.max.bytes": "300000000"})
+    assert consumer_properties(set_by_user, "k:1", "g")["receive.message.max.bytes"] == "300000000"
+
+
+def test_writing_is_safe() -> None:
+    """Writes are idempotent, wait for all replicas, and give up when Java's producer does."""
+    properties = producer_properties(connection("write"), "k:1")
+    assert (properties["enable.idempotence"], properties["acks"]) == (True, "all")
+    assert properties["message.timeout.ms"] == 120_000
+
+
+def test_admin_client_gets_the_connection_alone() -> None:
+    """Security and sockets reach the admin client, what belongs to a consumer does not."""
+    given = {
+        "security.protocol": "SSL",
+        "sasl.username": "u",
+        "socket.timeout.ms": "1",
+        "fetch.max.bytes": "1",
+        "check.crcs": "1",
+    }
+    assert shared_properties(given) == {"security.protocol": "SSL", "sasl.username": "u", "socket.timeout.ms": "1"}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({}, "zkafka"), ({"groupIdPrefix": "mine"}, "mine"), ({"groupIdPrefix": "mine", "kafka.group.id": "g"}, "g")],
+)
+def test_group_of_consumers(options: dict[str, str], expected: str) -> None:
+    """The consumers of tasks carry kafka.group.id, else the prefix."""
+    assert parse_read({"kafka.bootstrap.servers": "k:1", "subscribe": "t", **options}).client_group == expected
+
+
+@pytest.fixture
+def logger() -> Iterator[logging.Logger]:
+    found = logging.getLogger("pyspark_zkafka.librdkafka")
+    before = found.level
+    yield found
+    found.setLevel(before)
+
+
+def test_librdkafka_is_silent_unless_asked(logger: logging.Logger) -> None:
+    """librdkafka's chatter is left out, until the application sets the logger's level."""
+    logger.setLevel(logging.NOTSET)
+    assert not librdkafka_logger().isEnabledFor(logging.ERROR)
+    logger.setLevel(logging.DEBUG)
+    assert librdkafka_logger().isEnabledFor(logging.DEBUG)

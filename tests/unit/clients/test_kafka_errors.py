@@ -1,0 +1,50 @@
+"""What librdkafka reports: which of it is a refusal that no waiting mends, and what our errors say."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError
+
+from pyspark_zkafka.clients.kafka_errors import Reports, from_kafka
+from pyspark_zkafka.errors import ClusterStateError, OptionError
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "refused"),
+    [
+        (KafkaError._AUTHENTICATION, "SASL authentication error: Authentication failed", True),
+        (KafkaError._AUTHENTICATION, "SASL X mechanism handshake failed: Broker: Unsupported SASL mechanism", True),
+        (KafkaError._AUTHENTICATION, "SASL X mechanism handshake failed: Local: Broker transport failure", False),
+        (KafkaError._AUTHENTICATION, "Disconnected: hung up from peer in state AUTH_LEGACY", False),
+        (KafkaError._AUTHENTICATION, "Failed to acquire SASL OAUTHBEARER token: HTTP 503", False),
+        (KafkaError._SSL, "SSL handshake failed: certificate verify failed", True),
+        (KafkaError._TRANSPORT, "Connection refused", False),
+        (KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down", False),
+    ],
+)
+def test_refusals(code: int, text: str, refused: bool) -> None:
+    """Credentials and certificates that do not fit are refusals; a connection that breaks off is none."""
+    reports = Reports()
+    reports(KafkaError(code, text))
+    assert text in str(reports.last)
+    assert (reports.refusal("reading") is not None) is refused
+
+
+def test_a_refusal_is_kept() -> None:
+    """What is reported after a refusal does not hide it."""
+    reports = Reports()
+    reports(KafkaError(KafkaError._AUTHENTICATION, "Authentication failed"))
+    reports(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    assert reports.last == "_ALL_BROKERS_DOWN: 1/1 brokers are down"
+    refusal = reports.refusal("reading t-0")
+    assert isinstance(refusal, ClusterStateError)
+    assert not refusal.retriable
+    assert "reading t-0: _AUTHENTICATION (Authentication failed); check kafka.security.protocol" in refusal.message
+
+
+def test_properties_that_librdkafka_does_not_take() -> None:
+    """A file that cannot be used is a problem of the options, and the advice says where it must be."""
+    error = from_kafka(KafkaError(KafkaError._INVALID_ARG, "Failed to create consumer: ssl.ca.location failed"), "making")
+    assert isinstance(error, OptionError)
+    assert "ssl.ca.location failed" in error.message
+    assert "on the driver and on every executor" in error.message
