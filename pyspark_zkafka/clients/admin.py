@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -53,6 +54,7 @@ _SHARED_PREFIXES = (
 )
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _LOOK_S = 0.1
+_PATIENCE_S = 5.0
 
 
 def shared_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -173,14 +175,22 @@ class KafkaAdmin:
         return self._call(doing, lambda _: self._result(doing, future))
 
     def _result(self, doing: str, future: Future[Any]) -> Any:
-        """A request's result, or the brokers' refusal as soon as librdkafka knows of it: not when the request times out."""
+        """A request's result; or, before it times out, what librdkafka knows to stand in the way.
+
+        A refusal ends it at once, brokers that are all out of reach after some seconds: they may be about to start.
+        """
+        patient_until = time.monotonic() + _PATIENCE_S
         while True:
             try:
                 return future.result(_LOOK_S)
             except FutureTimeoutError:
                 self._admin().poll(0)
-                if (refusal := self._reports.refusal(f"{doing} at {self._servers}")) is not None:
-                    raise refusal from None
+                doing_there = f"{doing} at {self._servers}"
+                error = self._reports.refusal(doing_there)
+                if error is None and time.monotonic() > patient_until:
+                    error = self._reports.unreachable(doing_there)
+                if error is not None:
+                    raise error from None
 
     def _describe(self, names: Collection[str]) -> dict[str, Any]:
         if not names:

@@ -37,6 +37,7 @@ _REFUSED_CODES = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: "ask for the right to read the group",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "ask for IdempotentWrite, or set kafka.enable.idempotence to false",
 }
+_UNREACHABLE = "no broker answered; check that the brokers run and that their listeners are reachable from here"
 _PASSING_CAUSES = ("Local: ", "isconnected", "Failed to acquire")
 
 
@@ -51,9 +52,16 @@ class Reports:
     def __init__(self) -> None:
         self.last: str | None = None
         self._refusal: KafkaError | None = None
+        self._cause: str | None = None
+        self._all_down = False
 
     def __call__(self, error: KafkaError) -> None:
         self.last = f"{error.name()}: {error.str()}"
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._all_down = True
+        else:
+            self._cause = self.last
+            self._all_down = self._all_down and error.code() in (KafkaError._TRANSPORT, KafkaError._RESOLVE)
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
             passing = any(cause in error.str() for cause in _PASSING_CAUSES)
             self._refusal = self._refusal if passing else error
@@ -61,6 +69,12 @@ class Reports:
     def refusal(self, doing: str) -> ZKafkaError | None:
         """The error for the brokers' refusal, if they have refused us; `doing` says what was tried."""
         return None if self._refusal is None else from_kafka(self._refusal, doing)
+
+    def unreachable(self, doing: str) -> ZKafkaError | None:
+        """The error for brokers of which, by the last report, none can be reached; None if one may be."""
+        if not self._all_down:
+            return None
+        return BrokersUnavailable("BROKERS_UNAVAILABLE", f"{doing}: {self._cause or self.last}; {_UNREACHABLE}")
 
 
 def from_exception(error: KafkaException, doing: str) -> ZKafkaError:
@@ -84,7 +98,7 @@ def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
     if code in _UNREACHABLE_CODES:
         return BrokersUnavailable(
             "BROKERS_UNAVAILABLE",
-            f"{text}; no broker answered; check that the brokers run and that their listeners are reachable from here",
+            f"{text}; {_UNREACHABLE}",
         )
     if code in _REFUSED_CODES:
         return ClusterStateError("REFUSED_BY_BROKER", f"{text}; {_REFUSED_CODES[code]}")

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from pyspark_zkafka.batch_plan import plan_batch
-from pyspark_zkafka.errors import ClusterStateError, DataLoss, UnknownTopic, ZooKeeperError
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DataLoss, UnknownTopic, ZooKeeperError
 from pyspark_zkafka.options import parse_read
 from pyspark_zkafka.protocol.model import TopicPartition
 
@@ -342,6 +342,15 @@ class TestRefused:
         with pytest.raises(ZooKeeperError, match=r"127\.0\.0\.1:1"):
             plan_batch(parse_read({**options, "fetchOffset.numRetries": "0"}))
         assert time.monotonic() - begin < 5
+
+    @pytest.mark.parametrize(("servers", "cause"), [("127.0.0.1:1", "refused"), ("no-such-host.invalid:9092", "resolve")])
+    def test_no_brokers(self, servers: str, cause: str) -> None:
+        """Brokers that cannot be reached are an error within seconds, with the cause."""
+        options = {"kafka.bootstrap.servers": servers, "subscribe": "t", "fetchOffset.numRetries": "0"}
+        begin = time.monotonic()
+        with pytest.raises(BrokersUnavailable, match=f"{servers}.*{cause}"):
+            plan_batch(parse_read(options))
+        assert time.monotonic() - begin < 15
 
     def test_start_outside_the_log(self, zookeeper: dict[str, str], new_topic: NewTopic) -> None:
         """An explicit start beyond the log's end is data loss, found while planning."""

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from pyspark_zkafka.clients.kafka_errors import Reports, from_kafka
-from pyspark_zkafka.errors import ClusterStateError, OptionError
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, OptionError
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,19 @@ def test_a_refusal_is_kept() -> None:
     assert isinstance(refusal, ClusterStateError)
     assert not refusal.retriable
     assert "reading t-0: _AUTHENTICATION (Authentication failed); check kafka.security.protocol" in refusal.message
+
+
+def test_brokers_out_of_reach() -> None:
+    """When all brokers are down, the error has the cause that was reported before; one that comes back ends it."""
+    reports = Reports()
+    reports(KafkaError(KafkaError._TRANSPORT, "k:1: Connection refused"))
+    assert reports.unreachable("listing") is None
+    reports(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    error = reports.unreachable("listing topics")
+    assert isinstance(error, BrokersUnavailable)
+    assert error.message.startswith("listing topics: _TRANSPORT: k:1: Connection refused; no broker answered")
+    reports(KafkaError(KafkaError._TIMED_OUT, "one request"))
+    assert reports.unreachable("listing") is None
 
 
 def test_properties_that_librdkafka_does_not_take() -> None:
