@@ -16,7 +16,15 @@ UNKNOWN_TOPIC_CODES = frozenset(
         KafkaError.UNKNOWN_TOPIC_ID,
     }
 )
-_NO_LEADER_CODES = frozenset({KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION})
+_NO_LEADER_CODES = frozenset(
+    {
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        # A broker that was just elected, or just started, does not know the epoch yet, or knows a newer one.
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
+)
 _UNREACHABLE_CODES = frozenset(
     {
         KafkaError._TRANSPORT,
@@ -94,7 +102,10 @@ def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
     if code in UNKNOWN_TOPIC_CODES:
         return UnknownTopic("UNKNOWN_TOPIC", f"{text}; the topic or partition does not exist, or was deleted")
     if code in _NO_LEADER_CODES:
-        return NoLeader("NO_LEADER", f"{text}; the partition has no leader now; start a broker of its ISR and try again")
+        return NoLeader(
+            "NO_LEADER",
+            f"{text}; the partition has no leader now, or is just changing it; try again, with a broker of its ISR running",
+        )
     if code in _UNREACHABLE_CODES:
         return BrokersUnavailable(
             "BROKERS_UNAVAILABLE",

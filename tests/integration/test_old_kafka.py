@@ -40,7 +40,7 @@ def old_connection(request: pytest.FixtureRequest, old_cluster: LocalCluster) ->
 def written(spark: SparkSession, old_cluster: LocalCluster) -> str:
     """A topic of three partitions that our writer has filled, with keys and headers."""
     old_cluster.create_topic("written", partitions=3, config=KEPT)
-    frame = spark.range(60).selectExpr(
+    frame = spark.range(60, numPartitions=1).selectExpr(  # one task: in order of time
         "cast(id % 6 AS string) AS key",
         "cast(id AS string) AS value",
         "array(named_struct('key', 'id', 'value', cast(cast(id AS string) AS binary))) AS headers",

@@ -11,15 +11,19 @@ import pytest
 from confluent_kafka import Producer
 
 from pyspark_zkafka.batch_plan import plan_batch
+from pyspark_zkafka.clients.admin import KafkaAdmin
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DataLoss, UnknownTopic, ZooKeeperError
 from pyspark_zkafka.options import parse_read
 from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.offsets import LATEST
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pyspark_zkafka.testing import LocalCluster
 
+KEPT = {"retention.ms": "-1"}
+"""For records of years ago."""
 NewTopic = Callable[..., str]
 Read = Callable[..., "DataFrame"]
 
@@ -38,13 +42,27 @@ def produce_transaction(cluster: LocalCluster, topic: str, values: list[bytes], 
         producer.produce(topic, value, partition=0)
     producer.flush(30)
     (producer.commit_transaction if commit else producer.abort_transaction)(30)
+    wait_for_marker(cluster, TopicPartition(topic, 0))
+
+
+def wait_for_marker(cluster: LocalCluster, partition: TopicPartition) -> None:
+    """Wait until the end of a transaction is in the log: brokers write it after they have answered."""
+    deadline = time.monotonic() + 30
+    while len({_log_end(cluster, partition, read_committed) for read_committed in (True, False)}) > 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _log_end(cluster: LocalCluster, partition: TopicPartition, read_committed: bool) -> int:
+    with KafkaAdmin(cluster.bootstrap_servers, {}, read_committed=read_committed) as admin:
+        return admin.list_offsets({partition: LATEST})[partition]
 
 
 def test_columns(
     spark: SparkSession, connection: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     """All columns of a record come back as they were produced, through ZooKeeper and through the brokers alone."""
-    topic = new_topic(partitions=2, replication=2)
+    topic = new_topic(partitions=2, replication=2, config=KEPT)
     headers = [("a", b"1"), ("a", None), ("b", b"")]
     zkafka_cluster.produce(
         topic,
@@ -251,7 +269,7 @@ class TestPushdown:
 
     @pytest.fixture
     def topic(self, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> str:
-        topic = new_topic(partitions=3)
+        topic = new_topic(partitions=3, config=KEPT)
         records = [{"value": b"v", "partition": n % 3, "timestamp": 1_700_000_000_000 + n} for n in range(300)]
         zkafka_cluster.produce(topic, records)
         return topic

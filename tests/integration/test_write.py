@@ -138,7 +138,7 @@ def test_order_within_a_partition(spark: SparkSession, write: Callable[..., None
 
 def test_all_columns(spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic) -> None:
     """Headers (repeated, null), timestamps, tombstones and empty values are written as they are."""
-    topic = new_topic()
+    topic = new_topic(config={"retention.ms": "-1"})
     when = datetime(2020, 2, 29, 12, 0, 0, 987_654, timezone.utc)
     schema = "key binary, value binary, headers array<struct<key:string,value:binary>>, timestamp timestamp"
     rows: list[Any] = [

@@ -44,7 +44,8 @@ class Peers:
     def theirs(self, options: dict[str, str]) -> DataFrame:
         """What format("kafka") loads."""
         reader = self.spark.read.format("kafka").option("kafka.bootstrap.servers", self.cluster.bootstrap_servers)
-        return reader.options(**options).load()
+        # Its pooled consumers wait out the fetch before a seek: half a second for every partition.
+        return reader.option("kafka.fetch.max.wait.ms", "20").options(**options).load()
 
     def same(self, options: dict[str, str], **ours_alone: str) -> list[Record]:
         """The records that both read, in order: (topic, partition, offset, key, value, timestamp, type, headers)."""

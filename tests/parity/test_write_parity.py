@@ -60,7 +60,8 @@ def test_keys_and_values(
     """Keys and values, given as text or bytes, arrive alike, and each key in the same partition."""
     ours, theirs = new_topic(partitions=7), new_topic(partitions=7)
     key = F.concat(F.lit("schlüssel-"), F.col("id") % 300).cast(key_type)
-    frame = spark.range(1000).select(key.alias("key"), F.col("id").cast("string").cast(value_type).alias("value"))
+    value = F.col("id").cast("string").cast(value_type)
+    frame = spark.range(1000, numPartitions=1).select(key.alias("key"), value.alias("value"))
     both_write(frame, (ours, theirs))
     found = written(peers, ours)
     assert found == written(peers, theirs)
@@ -82,7 +83,7 @@ def test_keys_of_all_kinds(spark: SparkSession, peers: Peers, both_write: Callab
 def test_null_keys(spark: SparkSession, peers: Peers, both_write: Callable[..., None], new_topic: NewTopic) -> None:
     """Rows without a key arrive alike, in whatever partitions; a frame may have no column key at all."""
     ours, theirs = new_topic(partitions=3), new_topic(partitions=3)
-    values = spark.range(100).select(F.col("id").cast("string").alias("value"))
+    values = spark.range(100, numPartitions=1).select(F.col("id").cast("string").alias("value"))
     both_write(values, (ours, theirs))
     both_write(values.withColumn("key", F.lit(None).cast("binary")), (ours, theirs))
     found = written(peers, ours)

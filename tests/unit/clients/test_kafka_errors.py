@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from pyspark_zkafka.clients.kafka_errors import Reports, from_kafka
-from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, OptionError
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeader, OptionError
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,11 @@ def test_properties_that_librdkafka_does_not_take() -> None:
     assert isinstance(error, OptionError)
     assert "ssl.ca.location failed" in error.message
     assert "on the driver and on every executor" in error.message
+
+
+@pytest.mark.parametrize("code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.UNKNOWN_LEADER_EPOCH])
+def test_leaders_that_change_are_worth_another_try(code: int) -> None:
+    """While brokers learn of an election, planning asks again."""
+    error = from_kafka(KafkaError(code), "listing the offsets of t-0")
+    assert isinstance(error, NoLeader)
+    assert error.retriable
