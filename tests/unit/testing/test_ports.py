@@ -14,7 +14,7 @@ from pyspark_zkafka.testing.ports import PortReservations
 class Fixed(random.Random):
     """Offers the given ports in turn."""
 
-    def __init__(self, *ports: int) -> None:
+    def __init__(self, ports: tuple[int, ...]) -> None:
         super().__init__()
         self._ports = ports
         self._next = 0
@@ -28,7 +28,7 @@ def test_a_port_is_taken_once() -> None:
     """A port that one cluster holds, another one does not get, until it is given back."""
     first, second = PortReservations(), PortReservations()
     port = first.take()
-    other = PortReservations(Fixed(port))
+    other = PortReservations(Fixed((port,)))
     with pytest.raises(LocalClusterError, match="NO_FREE_PORT"):
         other.take()
     first.close()
@@ -45,6 +45,13 @@ def test_a_port_in_use_is_passed_over() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        ports = PortReservations(Fixed(taken.getsockname()[1], spare))
+        ports = PortReservations(
+            Fixed(
+                (
+                    taken.getsockname()[1],
+                    spare,
+                )
+            )
+        )
         assert ports.take() == spare
         ports.close()
