@@ -7,6 +7,7 @@ READY := $(VENV)/.ready
 # Spark's workers run "python3" from the PATH unless they are told otherwise.
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
+export SPARK_CONF_DIR := $(abspath spark-conf)
 
 .PHONY: demo test check docs format clean
 
@@ -35,6 +36,5 @@ clean:
 $(READY): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	# Spark looks for sources along sys.path alone: of the ways to install a tree, this one puts it there.
-	$(BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable '.[test,check,connect]'
+	$(BIN)/python -m pip install --quiet --editable '.[test,check,connect]'
 	touch $(READY)
