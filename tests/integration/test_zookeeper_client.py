@@ -56,6 +56,20 @@ def make_topic(chroot: Chroot, name: str, partitions: int) -> None:
 # --- a real cluster
 
 
+@pytest.mark.parametrize("timeout_ms", [3000, 5000])
+def test_the_session_timeout_is_the_one_asked_for(config: ZooKeeperConfig, timeout_ms: int) -> None:
+    """ZooKeeper keeps the session as long as zookeeper.session.timeout.ms says."""
+    host, _, port = config.hosts.partition(":")
+    with (
+        ZooKeeperClient(replace(config, session_timeout_ms=timeout_ms)) as client,
+        socket.create_connection((host, int(port)), timeout=10) as console,
+    ):
+        console.sendall(b"cons")
+        sessions = b"".join(iter(lambda: console.recv(65536), b"")).decode()
+        (ours,) = [line for line in sessions.splitlines() if f"sid=0x{client.session_id:x}," in line]
+    assert f"to={timeout_ms}," in ours
+
+
 def test_a_snapshot_shows_the_real_cluster(zkafka_cluster: LocalCluster, config: ZooKeeperConfig, new_topic: Any) -> None:
     """Brokers with endpoints, a topic with its id and leaders, controller and cluster id are those of the brokers."""
     topic = new_topic(partitions=3)
