@@ -9,13 +9,19 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.option_table import BY_NAME, STREAM, TABLE, VIEWS, Scope
+from pyspark_zkafka.option_values import (
+    CommitPlan,
+    Connection,
+    ReadOptions,
+    WriteOptions,
+    ZooKeeperConfig,
+    ZooKeeperTls,
+)
 from pyspark_zkafka.protocol.kafka_properties import translate
-from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import (
     EARLIEST,
     LATEST,
@@ -46,108 +52,6 @@ __all__ = [
 
 T = TypeVar("T")
 D = TypeVar("D")
-
-
-@dataclass(frozen=True, slots=True)
-class ZooKeeperTls:
-    """How to do TLS with an ensemble: the names of PEM files, and whether a server's certificate must bear its host name.
-
-    `truststore` holds the authorities, the system's own if it is None; `keystore` the client's certificate and private key.
-    """
-
-    truststore: str | None = None
-    keystore: str | None = None
-    keystore_password: str | None = field(default=None, repr=False)
-    check_hostname: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class ZooKeeperConfig:
-    """How to reach an ensemble.
-
-    `hosts` is ``host:port[,host:port...]`` without the chroot; `chroot` is ``""`` or starts with ``/`` and does not
-    end with it.
-    `auth` is ``(scheme, credential)`` with scheme ``digest`` (credential ``user:password``) or ``sasl`` (credential
-    ``DIGEST-MD5:user:password``), or None. `tls` is None for a connection in plain text.
-    """
-
-    hosts: str
-    chroot: str = ""
-    session_timeout_ms: int = 6000
-    connection_timeout_ms: int = 6000
-    auth: tuple[str, str] | None = field(default=None, repr=False)
-    tls: ZooKeeperTls | None = None
-
-    @property
-    def connect(self) -> str:
-        """Hosts and chroot as ``zookeeper.connect`` has them."""
-        return self.hosts + self.chroot
-
-
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """How to reach a cluster: through ZooKeeper, or through its brokers alone.
-
-    `kafka` holds librdkafka properties and may hold secrets: it is not in the repr.
-    """
-
-    zookeeper: ZooKeeperConfig | None
-    bootstrap_servers: str | None
-    listener: Listener
-    kafka: Mapping[str, str | int | float | bool] = field(repr=False, default_factory=dict)
-
-    @property
-    def client_rack(self) -> str | None:
-        """The rack that the client is in, if it was told."""
-        rack = self.kafka.get("client.rack")
-        return None if rack is None else str(rack)
-
-    @property
-    def read_committed(self) -> bool:
-        """Whether records of open and aborted transactions are left out (Java's default is not to)."""
-        return self.kafka.get("isolation.level", "read_uncommitted") == "read_committed"
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """A batch read, as its options say. Times are in milliseconds."""
-
-    connection: Connection
-    subscription: Subscription | None
-    start: OffsetSpec
-    end: OffsetSpec
-    view: str | None = None
-    group: str | None = None
-    reset: ResetPolicy | None = None
-    no_match: Literal["error", "latest"] = "error"
-    fail_on_data_loss: bool = True
-    min_partitions: int | None = None
-    max_records: int | None = None
-    include_headers: bool = False
-    poll_timeout_ms: int = 120_000
-    retries: int = 3
-    retry_interval_ms: int = 1000
-    skip_offline: bool = False
-    client_group: str = "zkafka"
-    ignored: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CommitPlan:
-    """Offsets to commit to a ZooKeeper group when a write has succeeded."""
-
-    group: str
-    offsets: Mapping[TopicPartition, int]
-
-
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """A batch write, as its options say."""
-
-    connection: Connection
-    topic: str | None
-    partitioner: str
-    commit: CommitPlan | None = None
 
 
 class _Given:

@@ -40,6 +40,7 @@ ZOOKEEPER = "zookeeper"
 _ZOOKEEPER_FROM = "3.9.1"
 _EXIT_TIMEOUT_S = 60
 _CONNECT_TIMEOUT_S = 10.0
+_ANSWER_TIMEOUT_S = 1.0
 _QUIET = logging.Logger("zkafka-local-cluster", logging.CRITICAL + 1)
 
 Server = int | str
@@ -260,14 +261,13 @@ class Servers:
             )
 
     def _wait_for_zookeeper(self, deadline: Deadline) -> None:
-        def accepts() -> bool | None:
+        def serves() -> bool | None:
             self._raise_if_dead(ZOOKEEPER)
-            with socket.socket() as probe:
-                return True if probe.connect_ex((LOOPBACK, self.port(ZOOKEEPER))) == 0 else None
+            return _serves(self.port(ZOOKEEPER)) or None
 
-        if deadline.until(accepts) is None:
+        if deadline.until(serves) is None:
             raise LocalClusterError(
-                "NOT_READY", f"ZooKeeper does not listen after {deadline.timeout_s:.0f} s; its log ends with\n"
+                "NOT_READY", f"ZooKeeper does not serve after {deadline.timeout_s:.0f} s; its log ends with\n"
                 f"{self._tail(ZOOKEEPER)}"
             )  # fmt: skip
 
@@ -339,6 +339,20 @@ def _registered(client: KazooClient) -> set[int]:
     if client.exists("/brokers/ids") is None:
         return set()
     return {int(name) for name in client.get_children("/brokers/ids")}
+
+
+def _serves(port: int) -> bool:
+    """Whether a ZooKeeper serves, by its own word.
+
+    It listens a moment before it serves: a session asked for in that moment is lost, and its client waits for 10 s.
+    """
+    try:
+        with socket.create_connection((LOOPBACK, port), _ANSWER_TIMEOUT_S) as probe:
+            probe.sendall(b"srvr")
+            answer = b"".join(iter(lambda: probe.recv(4096), b""))
+    except OSError:
+        return False
+    return bool(answer) and b"not currently serving" not in answer
 
 
 def _exit_text(status: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
@@ -33,24 +33,24 @@ def spread(partitions: range, replication: int, brokers: Sequence[int]) -> dict[
     return {p: [brokers[(p + i) % len(brokers)] for i in range(replication)] for p in partitions}
 
 
-class Topics:
+class Topics(Protocol):
     """What can be done with topics; each call returns when the cluster has accepted it."""
 
     def create(self, name: str, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str]) -> None:
         """Create a topic with the given replicas of each partition."""
-        raise NotImplementedError
+        ...
 
     def delete(self, name: str) -> None:
         """Mark a topic for deletion."""
-        raise NotImplementedError
+        ...
 
     def extend(self, name: str, assignment: Mapping[int, Sequence[int]]) -> None:
         """Add partitions: `assignment` holds the new ones alone, whose numbers follow the last present one."""
-        raise NotImplementedError
+        ...
 
     def delete_records(self, name: str, before: Mapping[int, int]) -> dict[int, int]:
         """The log start offset of each partition after its records before an offset were deleted (-1: all)."""
-        raise NotImplementedError
+        ...
 
 
 class AdminTopics(Topics):
