@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, Reports, from_exception
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
-from pyspark_zkafka.errors import DeliveryFailed, UnknownTopic
+from pyspark_zkafka.errors import DeliveryFailed, NoLeader, UnknownTopic
 from pyspark_zkafka.options import Connection
 
 __all__ = ["CountingProducer", "producer_properties"]
@@ -136,6 +136,8 @@ class CountingProducer:
         ------
         UnknownTopic
             It does not exist, and is not created within 10 s.
+        NoLeader
+            It exists, and none of its partitions has a leader after 10 s.
         """
         deadline = self._clock() + _CREATION_S
         while True:
@@ -144,6 +146,10 @@ class CountingProducer:
             late = self._clock() > deadline
             if led and (late or len(led) == len(metadata.partitions)):
                 return len(metadata.partitions), led
+            if late and metadata.partitions:
+                raise NoLeader(
+                    "NO_LEADER", f"No partition of {topic} has a leader; start a broker that has a replica of it"
+                )
             if late or self._is_hopeless(metadata.error):
                 raise _unknown(topic)
             self._handle().poll(0.2)
@@ -207,14 +213,15 @@ class CountingProducer:
             return
         partition, cause = self._first_failure
         self._drop_queued()
-        acknowledged = self._handed_over - self._failed
+        acknowledged = self.acknowledged
+        failed = self._handed_over - acknowledged
         raise DeliveryFailed(
             "DELIVERY_FAILED",
             f"{partition}: {cause}; of {self._handed_over} records handed over by this task {acknowledged} were "
-            f"acknowledged and {self._failed} were not (last error of the connection: {self._reports.last or 'none'}); "
+            f"acknowledged and {failed} were not (last error of the connection: {self._reports.last or 'none'}); "
             "mend the cause and write again: rows that were acknowledged will be there twice",
             acknowledged=acknowledged,
-            failed=self._failed,
+            failed=failed,
         )
 
     def _drop_queued(self) -> None:
