@@ -116,17 +116,17 @@ def _fetch(coordinates: list[str], transitive: bool, folder: Path, lock: int) ->
 
 
 def _run_ivy(coordinates: list[str], transitive: bool, into: Path, lock: int) -> None:
-    with tempfile.TemporaryDirectory(prefix="zkafka-ivy-") as work:
-        asked = Path(work) / "ivy.xml"
-        asked.write_text(ivy_file(coordinates, transitive), encoding="utf-8")
-        command = [str(find_java()), "-jar", str(_ivy_jar()), *_settings(), "-cache", str(cache_folder() / "ivy")]
-        command += ["-ivy", str(asked), "-confs", "default", "-retrieve", str(into / _PATTERN)]
-        # The lock is inherited: should this process be killed, nobody else fetches before Ivy has ended, too.
-        with subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            errors="replace", cwd=work, pass_fds=[lock],
-        ) as ivy, FetchProgress(coordinates) as progress:  # fmt: skip
-            tail = _follow(ivy.stdout or (), progress)
+    work = into.parent  # what is left there by a killed fetch, the next one removes
+    asked = work / "ivy.xml"
+    asked.write_text(ivy_file(coordinates, transitive), encoding="utf-8")
+    command = [str(find_java()), "-jar", str(_ivy_jar()), *_settings(), "-cache", str(cache_folder() / "ivy")]
+    command += ["-ivy", str(asked), "-confs", "default", "-retrieve", str(into / _PATTERN)]
+    # The lock is inherited: should this process be killed, nobody else fetches before Ivy has ended, too.
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        errors="replace", cwd=work, pass_fds=[lock],
+    ) as ivy, FetchProgress(coordinates) as progress:  # fmt: skip
+        tail = _follow(ivy.stdout or (), progress)
     if ivy.returncode != 0 or not any(into.glob("*.jar")):
         raise _not_fetched(coordinates, tail)
 
