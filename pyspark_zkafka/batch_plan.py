@@ -6,16 +6,17 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 from pyspark_zkafka.clients.admin import KafkaAdmin
 from pyspark_zkafka.clients.cluster import ClusterSource, bootstrap_servers, open_cluster
-from pyspark_zkafka.errors import DataLoss, OptionError, ZKafkaError
+from pyspark_zkafka.clients.retries import Retry
+from pyspark_zkafka.errors import DataLoss, OptionError
 from pyspark_zkafka.options import ReadOptions
 from pyspark_zkafka.protocol.model import ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.protocol.offsets import AtTimestamp, Position, Resolution, resolve
 from pyspark_zkafka.protocol.planning import (
     Split,
+    SubscribeExcept,
     SubscribePattern,
     describe_offline,
     divide,
@@ -29,7 +30,6 @@ from pyspark_zkafka.protocol.pushdown import Narrowing
 __all__ = ["BatchPlan", "plan_batch"]
 
 _log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def plan_batch(
     """
     for name in options.ignored:
         _log.warning("%s belongs to streaming: this batch read ignores it", name)
-    retry = _Retry(options.retries, options.retry_interval_ms / 1000, sleep)
+    retry = Retry(options.retries, options.retry_interval_ms / 1000, sleep)
     with open_cluster(options.connection) as cluster:
         snapshot = retry(lambda: _snapshot(options, cluster))
         subscribed = _subscribed(options, snapshot)
@@ -68,31 +68,11 @@ def plan_batch(
         if not partitions:
             return BatchPlan((), snapshot, servers)
         with _admin(options, servers) as admin:
-            bounds = _Bounds(options, admin, cluster)
+            bounds = _Bounds(options, admin, cluster, servers)
             ranges = retry(lambda: _ranges(options, partitions, subscribed, bounds, narrowing))
     pieces = divide(ranges, options.min_partitions, options.max_records)
     splits = make_splits(pieces, snapshot, options.connection.client_rack, options.connection.listener)
     return BatchPlan(tuple(spread_over_leaders(splits)), snapshot, servers)
-
-
-@dataclass(frozen=True, slots=True)
-class _Retry:
-    """Calls again after a retriable error, `retries` times at the most."""
-
-    retries: int
-    interval_s: float
-    sleep: Callable[[float], None]
-
-    def __call__(self, call: Callable[[], T]) -> T:
-        for attempt in range(self.retries):
-            try:
-                return call()
-            except ZKafkaError as error:
-                if not error.retriable:
-                    raise
-                _log.warning("attempt %d of %d failed, trying again: %s", attempt + 1, self.retries + 1, error)
-                self.sleep(self.interval_s)
-        return call()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +82,22 @@ class _Bounds:
     options: ReadOptions
     admin: KafkaAdmin
     cluster: ClusterSource
+    servers: str
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
         return self.admin.list_offsets(wanted)
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
+        from pyspark_zkafka.group.stores import GroupOffsets
 
-        if not isinstance(self.cluster, ZooKeeperClient) or self.options.group is None:
-            raise OptionError("INVALID_OPTION", "startingOffsets=committed needs zookeeper.connect and group.id")
-        found = self.cluster.group_offsets(self.options.group, partitions)
-        return {tp: offset for tp, offset in found.items() if offset >= 0}
+        if self.options.group is None:
+            raise OptionError("INVALID_OPTION", "startingOffsets=committed needs group.id")
+        zookeeper = self.cluster if isinstance(self.cluster, ZooKeeperClient) else None
+        with GroupOffsets(
+            self.options.connection, self.servers, self.options.group, self.options.stores, zookeeper
+        ) as offsets:
+            return offsets.committed(partitions)
 
 
 def _admin(options: ReadOptions, servers: str) -> KafkaAdmin:
@@ -122,7 +107,7 @@ def _admin(options: ReadOptions, servers: str) -> KafkaAdmin:
 def _snapshot(options: ReadOptions, cluster: ClusterSource) -> ClusterSnapshot:
     if options.subscription is None:
         raise OptionError("INVALID_OPTION", "give one of subscribe, subscribePattern and assign")
-    by_pattern = isinstance(options.subscription, SubscribePattern)
+    by_pattern = isinstance(options.subscription, (SubscribePattern, SubscribeExcept))
     return cluster.snapshot(wanted_topics(options.subscription, cluster.topic_names() if by_pattern else ()))
 
 

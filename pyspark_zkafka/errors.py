@@ -12,7 +12,10 @@
     │   ├── NoLeader             a partition is offline                         (retriable)
     │   └── BrokersUnavailable   no broker answers in time                      (retriable)
     ├── GroupError               the consumer group forbids it
-    │   └── PartitionOwned       a live member owns the partition
+    │   ├── PartitionOwned       a live member owns the partition
+    │   ├── PartitionLost        the member that commits no longer owns it
+    │   └── ConsumerIdTaken      another session is registered by the id        (retriable)
+    ├── CheckpointError          a stream's checkpoint cannot be read
     ├── DataLoss                 records in the range are gone
     ├── DeliveryFailed           rows were not acknowledged
     ├── CodecError               a znode's bytes are not what Kafka writes
@@ -28,15 +31,18 @@ from typing import Any, ClassVar
 
 __all__ = [
     "BrokersUnavailable",
+    "CheckpointError",
     "ChrootMissing",
     "ClusterStateError",
     "CodecError",
+    "ConsumerIdTaken",
     "DataLoss",
     "DeliveryFailed",
     "GroupError",
     "LocalClusterError",
     "NoLeader",
     "OptionError",
+    "PartitionLost",
     "PartitionOwned",
     "UnknownTopic",
     "ZKafkaError",
@@ -124,6 +130,20 @@ class GroupError(ZKafkaError):
 
 class PartitionOwned(GroupError):
     """A live member of the group owns a partition whose offset was to be moved."""
+
+
+class PartitionLost(GroupError):
+    """A member no longer owns a partition whose offset it was to commit."""
+
+
+class ConsumerIdTaken(GroupError):
+    """Another session is registered by the member's id; perhaps the member's own last one, which is about to expire."""
+
+    retriable = True
+
+
+class CheckpointError(ZKafkaError):
+    """A stream's checkpoint holds what this version of the package did not write."""
 
 
 class DataLoss(ZKafkaError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from pyspark_zkafka.protocol.assignors import STRATEGIES
 from pyspark_zkafka.protocol.partitioners import PARTITIONERS
 
 __all__ = ["BY_NAME", "STREAM", "TABLE", "VIEWS", "Option", "Scope", "table_markdown"]
@@ -38,7 +39,8 @@ class Option:
     doc: str
 
 
-_BOTH: tuple[Scope, ...] = ("read", "write")
+_ALL: tuple[Scope, ...] = ("read", "stream", "write")
+_READS: tuple[Scope, ...] = ("read", "stream")
 _READ: tuple[Scope, ...] = ("read",)
 _WRITE: tuple[Scope, ...] = ("write",)
 STREAM: tuple[Scope, ...] = ("stream",)
@@ -49,70 +51,75 @@ TABLE: tuple[Option, ...] = (
         "zookeeper.connect",
         "host:port[,host:port...][/chroot]",
         "",
-        _BOTH,
+        _ALL,
         "The ensemble, and the chroot that the brokers use.",
     ),
-    Option("zookeeper.session.timeout.ms", "integer > 0, ms", "6000", _BOTH, "After which ZooKeeper ends a lost session."),
+    Option("zookeeper.session.timeout.ms", "integer > 0, ms", "6000", _ALL, "After which ZooKeeper ends a lost session."),
     Option(
         "zookeeper.connection.timeout.ms",
         "integer > 0, ms",
         "zookeeper.session.timeout.ms",
-        _BOTH,
+        _ALL,
         "How long to wait for a connection to the ensemble.",
     ),
     Option(
         "zookeeper.auth",
         "digest:user:password or sasl:DIGEST-MD5:user:password",
         "",
-        _BOTH,
+        _ALL,
         "How to authenticate with ZooKeeper; sasl needs the extra pyspark-zkafka[sasl]. Secret.",
     ),
     Option(
-        "zookeeper.ssl.client.enable", "true or false", "false", _BOTH, "Use TLS to ZooKeeper. See [Security](security.md)."
+        "zookeeper.ssl.client.enable", "true or false", "false", _ALL, "Use TLS to ZooKeeper. See [Security](security.md)."
     ),
     Option(
         "zookeeper.ssl.truststore.location",
         "PEM file",
         "the system's authorities",
-        _BOTH,
+        _ALL,
         "The authorities that ZooKeeper's certificate is checked by.",
     ),
     Option(
         "zookeeper.ssl.endpoint.identification.algorithm",
         "https, or none or nothing",
         "https",
-        _BOTH,
+        _ALL,
         "Whether ZooKeeper's certificate must bear the host's name.",
     ),
-    Option("zookeeper.ssl.keystore.location", "PEM file", "", _BOTH, "The client's certificate and private key."),
-    Option("zookeeper.ssl.keystore.password", "text", "", _BOTH, "The private key's password. Secret."),
+    Option("zookeeper.ssl.keystore.location", "PEM file", "", _ALL, "The client's certificate and private key."),
+    Option("zookeeper.ssl.keystore.password", "text", "", _ALL, "The private key's password. Secret."),
     Option(
         "kafka.bootstrap.servers",
         "host:port[,host:port...]",
         "the brokers registered in ZooKeeper",
-        _BOTH,
+        _ALL,
         "Brokers to begin with; by itself it serves clusters without ZooKeeper (KRaft).",
     ),
     Option(
         "listener.name",
         "text",
         "the first listener with kafka.security.protocol",
-        _BOTH,
+        _ALL,
         "Which of the registered listeners of each broker to use.",
     ),
     Option(
         "kafka.*",
         "text",
         "",
-        _BOTH,
+        _ALL,
         "A client property for librdkafka; Java's spellings are translated. See [Client properties](kafka-properties.md).",
     ),
     # What to read
+    Option("subscribe", "topic[,topic...]", "", _READS, "Topics to read; exactly one of this and the next three."),
+    Option("subscribePattern", "regular expression", "", _READS, "Topics to read: those whose whole name matches."),
     Option(
-        "subscribe", "topic[,topic...]", "", _READ, "Topics to read; exactly one of subscribe, subscribePattern and assign."
+        "subscribeExceptPattern",
+        "regular expression",
+        "",
+        _READS,
+        "Topics to read: all whose whole name does not match, but Kafka's internal ones (the old consumer's black list).",
     ),
-    Option("subscribePattern", "regular expression", "", _READ, "Topics to read: those whose whole name matches."),
-    Option("assign", 'JSON {"topic": [0, 1]}', "", _READ, "Partitions to read."),
+    Option("assign", 'JSON {"topic": [0, 1]}', "", _READS, "Partitions to read."),
     Option(
         "view",
         " or ".join(VIEWS),
@@ -124,11 +131,11 @@ TABLE: tuple[Option, ...] = (
     # Where from and to
     Option(
         "startingOffsets",
-        "earliest, committed, or JSON",
-        "earliest",
-        _READ,
-        'Where to start. JSON: `{"topic": {"0": 23, "1": -2}, "other": "earliest"}`, with -2 for earliest; '
-        "committed needs group.id.",
+        "earliest, latest (stream), committed, or JSON",
+        "batch: earliest; stream: committed with group.id, else latest",
+        _READS,
+        'Where to start; a stream that has a checkpoint goes on from it. JSON: `{"topic": {"0": 23, "1": -2}, "other": '
+        '"earliest"}`, with -2 for earliest, -1 for latest (stream); committed needs group.id.',
     ),
     Option(
         "endingOffsets",
@@ -141,7 +148,7 @@ TABLE: tuple[Option, ...] = (
         "startingTimestamp",
         "integer, ms since the epoch",
         "",
-        _READ,
+        _READS,
         "Start at the first record that is not older; wins over the two below and startingOffsets.",
     ),
     Option(
@@ -155,7 +162,7 @@ TABLE: tuple[Option, ...] = (
         "startingOffsetsByTimestamp",
         'JSON {"topic": {"0": ms}}',
         "",
-        _READ,
+        _READS,
         "The same by partition; wins over startingOffsets.",
     ),
     Option(
@@ -169,14 +176,14 @@ TABLE: tuple[Option, ...] = (
         "startingOffsetsByTimestampStrategy",
         "error or latest",
         "error",
-        _READ,
+        _READS,
         "What to do where no record is as late as the starting timestamp.",
     ),
     Option(
         "auto.offset.reset",
         "earliest (smallest), latest (largest) or error",
         "latest",
-        _READ,
+        _READS,
         "Where a partition starts that has no committed offset. "
         "If set, also where one starts that startingOffsets does not name.",
     ),
@@ -185,47 +192,47 @@ TABLE: tuple[Option, ...] = (
         "failOnDataLoss",
         "true or false",
         "true",
-        _READ,
+        _READS,
         "Whether records that are gone from the range end the query, or are warned of.",
     ),
     Option(
         "minPartitions",
         "integer > 0",
         "",
-        _READ,
+        _READS,
         "At least about so many Spark partitions: large Kafka partitions are split.",
     ),
-    Option("maxRecordsPerPartition", "integer > 0, records", "", _READ, "At most so many offsets in one Spark partition."),
+    Option("maxRecordsPerPartition", "integer > 0, records", "", _READS, "At most so many offsets in one Spark partition."),
     Option(
         "includeHeaders",
         "true or false",
         "false",
-        _BOTH,
+        _ALL,
         "Read: add the column headers. Write: accepted for likeness; headers are written if the column is there.",
     ),
     Option(
         "kafkaConsumer.pollTimeoutMs",
         "integer > 0, ms",
         "120000",
-        _READ,
+        _READS,
         "How long a task waits for a broker that gives nothing before it fails.",
     ),
-    Option("fetchOffset.numRetries", "integer >= 0", "3", _READ, "How often planning asks again after a failed request."),
+    Option("fetchOffset.numRetries", "integer >= 0", "3", _READS, "How often planning asks again after a failed request."),
     Option(
-        "fetchOffset.retryIntervalMs", "integer >= 0, ms", "1000", _READ, "How long planning waits between those requests."
+        "fetchOffset.retryIntervalMs", "integer >= 0, ms", "1000", _READS, "How long planning waits between those requests."
     ),
     Option(
         "offlinePartitions",
         "fail or skip",
         "fail",
-        _READ,
+        _READS,
         "Whether a partition without leader fails the plan, or is left out with a warning.",
     ),
     Option(
         "groupIdPrefix",
         "text",
         "zkafka",
-        _READ,
+        _READS,
         "The group.id that the consumers of tasks carry, unless kafka.group.id is set; they join no group, commit nothing.",
     ),
     # Group
@@ -233,8 +240,63 @@ TABLE: tuple[Option, ...] = (
         "group.id",
         "text",
         "",
-        _BOTH,
-        "The ZooKeeper consumer group whose offsets are read (startingOffsets=committed) or committed (commitOffsets).",
+        _ALL,
+        "The consumer group: a stream joins it, see [Consumer groups](groups.md); a batch reads its offsets "
+        "(startingOffsets=committed), or commits them (commitOffsets).",
+    ),
+    Option(
+        "groupMembership",
+        "join or none",
+        "join",
+        STREAM,
+        "Whether a stream with group.id becomes a member in ZooKeeper, or reads all partitions and only commits.",
+    ),
+    Option(
+        "consumer.id",
+        "text",
+        "generated, from the host's name, the time and a random number",
+        STREAM,
+        "The member's name: /consumers/<group>/ids/<group>_<consumer.id>.",
+    ),
+    Option(
+        "consumer.threads", "integer > 0", "1", STREAM, "For how many threads the member claims partitions: its weight."
+    ),
+    Option(
+        "partition.assignment.strategy",
+        " or ".join(STRATEGIES),
+        "range",
+        STREAM,
+        "Who gets which partition; all members must have the same. roundrobin-0.8 is that of consumers up to 0.11, sticky "
+        "needs members of this package alone. See [Consumer groups](groups.md).",
+    ),
+    Option(
+        "offsets.storage",
+        "zookeeper or kafka",
+        "zookeeper",
+        _ALL,
+        "Where the group's offsets are: /consumers/<group>/offsets, or __consumer_offsets.",
+    ),
+    Option(
+        "dual.commit.enabled",
+        "true or false",
+        "true with offsets.storage=kafka and zookeeper.connect",
+        _ALL,
+        "Commit to ZooKeeper, too, and read the larger of both, while a group moves to offsets.storage=kafka.",
+    ),
+    Option(
+        "rebalance.max.retries",
+        "integer > 0",
+        "4",
+        STREAM,
+        "After how many tries to claim its partitions a member warns of who holds them; it goes on trying.",
+    ),
+    Option("rebalance.backoff.ms", "integer > 0, ms", "2000", STREAM, "About how long to wait between two tries."),
+    Option(
+        "rebalance.hold.ms",
+        "integer >= 0, ms",
+        "half of rebalance.max.retries x rebalance.backoff.ms",
+        STREAM,
+        "How long a member may keep partitions that it must give away, to finish the micro-batch that reads them.",
     ),
     # What to write
     Option("topic", "text", "", _WRITE, "The topic of all rows; wins over the column topic."),
@@ -251,18 +313,39 @@ TABLE: tuple[Option, ...] = (
         "",
         _WRITE,
         "The next offsets to read, committed to the group in ZooKeeper after every row is acknowledged, and not otherwise. "
-        "Needs group.id and zookeeper.connect.",
+        "Needs group.id.",
     ),
-    # Streaming only
+    Option(
+        "commitOwner",
+        "member@session",
+        "",
+        _WRITE,
+        "The group's member that commits: what `ConsumerGroup` puts into its `commit_options`. Without it, no "
+        "partition that commitOffsets names may have an owner.",
+    ),
+    # How much a micro-batch reads
     Option(
         "maxOffsetsPerTrigger",
-        "integer > 0",
+        "integer > 0, records",
         "",
         STREAM,
-        "Belongs to streaming; a batch read ignores it with a warning, as Spark's own source does.",
+        "At most about so many records in a micro-batch, shared by the partitions in proportion to their backlogs.",
     ),
-    Option("minOffsetsPerTrigger", "integer > 0", "", STREAM, "Likewise."),
-    Option("maxTriggerDelay", "duration", "", STREAM, "Likewise."),
+    Option(
+        "maxBytesPerTrigger",
+        "integer > 0, bytes",
+        "",
+        STREAM,
+        "The same in bytes of keys, values and headers, by the measured mean size of each partition's records.",
+    ),
+    Option(
+        "minOffsetsPerTrigger",
+        "integer > 0, records",
+        "",
+        STREAM,
+        "Wait for so many new records before a micro-batch begins.",
+    ),
+    Option("maxTriggerDelay", "duration, e.g. 15m", "15m", STREAM, "With minOffsetsPerTrigger: do not wait for longer."),
 )
 
 BY_NAME = {option.name.lower(): option for option in TABLE}

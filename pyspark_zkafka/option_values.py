@@ -6,11 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.limits import TriggerLimits
+from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.offsets import OffsetSpec, ResetPolicy
 from pyspark_zkafka.protocol.planning import Listener, Subscription
 
-__all__ = ["CommitPlan", "Connection", "ReadOptions", "WriteOptions", "ZooKeeperConfig", "ZooKeeperTls"]
+__all__ = [
+    "CommitPlan",
+    "Connection",
+    "GroupOptions",
+    "OffsetStore",
+    "ReadOptions",
+    "StreamOptions",
+    "WriteOptions",
+    "ZooKeeperConfig",
+    "ZooKeeperTls",
+]
+
+OffsetStore = Literal["zookeeper", "kafka"]
+"""Where a group's offsets are: ``/consumers/<group>/offsets``, or ``__consumer_offsets``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +89,10 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """A batch read, as its options say. Times are in milliseconds."""
+    """A batch read, as its options say, and what a stream has in common with it. Times are in milliseconds.
+
+    `stores` is where the group's offsets are, in the order in which they are written; the larger of two counts.
+    """
 
     connection: Connection
     subscription: Subscription | None
@@ -94,15 +111,45 @@ class ReadOptions:
     retry_interval_ms: int = 1000
     skip_offline: bool = False
     client_group: str = "zkafka"
+    stores: tuple[OffsetStore, ...] = ("zookeeper",)
     ignored: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
+class GroupOptions:
+    """A stream's place in a consumer group. Times are in milliseconds.
+
+    `join` is False for a stream that reads all partitions and only commits for the group. `consumer_id` is None for a
+    generated one.
+    """
+
+    name: str
+    join: bool = True
+    consumer_id: str | None = None
+    threads: int = 1
+    strategy: str = "range"
+    max_retries: int = 4
+    backoff_ms: int = 2000
+    hold_ms: int = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """A streaming read, as its options say; `read` holds what it has in common with a batch."""
+
+    read: ReadOptions
+    limits: TriggerLimits
+    group: GroupOptions | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CommitPlan:
-    """Offsets to commit to a ZooKeeper group when a write has succeeded."""
+    """Offsets to commit to a group when a write has succeeded; `owner` is the member that does it, None for none."""
 
     group: str
     offsets: Mapping[TopicPartition, int]
+    stores: tuple[OffsetStore, ...] = ("zookeeper",)
+    owner: ClaimOwner | None = None
 
 
 @dataclass(frozen=True, slots=True)

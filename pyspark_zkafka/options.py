@@ -6,22 +6,24 @@ names. Names are case-insensitive. All problems are reported in one error, befor
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Mapping
-from typing import Literal, TypeVar
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal
 
-from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.option_table import BY_NAME, STREAM, TABLE, VIEWS, Scope
+from pyspark_zkafka.given_options import Given, choose, whole_number
+from pyspark_zkafka.option_table import STREAM, TABLE, VIEWS, Scope
 from pyspark_zkafka.option_values import (
     CommitPlan,
     Connection,
+    OffsetStore,
     ReadOptions,
     WriteOptions,
     ZooKeeperConfig,
     ZooKeeperTls,
 )
 from pyspark_zkafka.protocol.kafka_properties import translate
+from pyspark_zkafka.protocol.model import ClaimOwner
 from pyspark_zkafka.protocol.offsets import (
     EARLIEST,
     LATEST,
@@ -35,7 +37,14 @@ from pyspark_zkafka.protocol.offsets import (
     parse_timestamps,
 )
 from pyspark_zkafka.protocol.partitioners import PARTITIONERS
-from pyspark_zkafka.protocol.planning import Assign, Listener, Subscribe, SubscribePattern, Subscription
+from pyspark_zkafka.protocol.planning import (
+    Assign,
+    Listener,
+    Subscribe,
+    SubscribeExcept,
+    SubscribePattern,
+    Subscription,
+)
 from pyspark_zkafka.protocol.view_tables import view_problems
 
 __all__ = [
@@ -48,97 +57,20 @@ __all__ = [
     "parse_connection",
     "parse_read",
     "parse_write",
+    "read_options",
+    "starting",
 ]
-
-T = TypeVar("T")
-D = TypeVar("D")
-
-
-class _Given:
-    """The options that were given, taken one by one; problems gather until `finish` raises them all."""
-
-    def __init__(self, raw: Mapping[str, str], scope: Scope) -> None:
-        self.raw = {name.lower(): (name, str(value)) for name, value in raw.items()}
-        self.scope = scope
-        self.problems: list[str] = []
-        self._check_names()
-
-    def _check_names(self) -> None:
-        for lower, (name, _) in self.raw.items():
-            option = BY_NAME.get(lower)
-            if lower.startswith("kafka.") or (option is not None and self.scope in option.scopes):
-                continue
-            if option is None:
-                self.problems.append(f"unknown option {name}{_nearest(lower)}")
-            elif option.scopes != STREAM or self.scope == "write":
-                self.problems.append(f"{option.name} is an option of a {' or '.join(option.scopes)}, not of a {self.scope}")
-
-    def has(self, name: str) -> bool:
-        return name.lower() in self.raw
-
-    def text(self, name: str, default: str = "") -> str:
-        return self.raw.get(name.lower(), (name, default))[1].strip()
-
-    def optional(self, name: str) -> str | None:
-        if self.has(name) and not self.text(name):
-            self.problems.append(f"{name} is empty; give a value or leave it out")
-        return self.text(name) or None
-
-    def parsed(self, name: str, parse: Callable[[str], T], default: D) -> T | D:
-        """The value as `parse` reads it; a ValueError or OptionError of it is a problem."""
-        if not self.has(name):
-            return default
-        try:
-            return parse(self.text(name))
-        except OptionError as error:
-            self.problems.append(error.message)
-        except ValueError as error:
-            self.problems.append(f"{name} is {self.text(name)!r}; expected {error}")
-        return default
-
-    def choice(self, name: str, choices: Mapping[str, T], default: D) -> T | D:
-        return self.parsed(name, lambda text: _choose(text, choices), default)
-
-    def boolean(self, name: str, default: bool) -> bool:
-        return self.choice(name, {"true": True, "false": False}, default)
-
-    def integer(self, name: str, at_least: int, default: D) -> int | D:
-        return self.parsed(name, lambda text: _integer(text, at_least), default)
-
-    def finish(self) -> None:
-        if self.problems:
-            listed = "; ".join(f"({i}) {p}" for i, p in enumerate(self.problems, 1))
-            raise OptionError("INVALID_OPTIONS", f"{len(self.problems)} problem(s) with the options: {listed}")
-
-
-def _nearest(name: str) -> str:
-    near = difflib.get_close_matches(name, BY_NAME, n=1, cutoff=0.6)
-    if not near and f"kafka.{name}" in BY_NAME:
-        near = [f"kafka.{name}"]
-    return f"; did you mean {BY_NAME[near[0]].name}?" if near else "; docs/options.md lists all options"
-
-
-def _choose(text: str, choices: Mapping[str, T]) -> T:
-    if text.lower() not in choices:
-        raise ValueError(" or ".join(choices))
-    return choices[text.lower()]
-
-
-def _integer(text: str, at_least: int) -> int:
-    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text) or int(text) < at_least:
-        raise ValueError(f"a whole number, {at_least} or more")
-    return int(text)
 
 
 def parse_connection(raw: Mapping[str, str], scope: Scope = "read") -> Connection:
     """The connection that options describe, for tools that need nothing else."""
-    given = _Given(raw, scope)
+    given = Given(raw, scope)
     connection = _connection(given, "consumer")
     given.finish()
     return connection
 
 
-def _connection(given: _Given, role: Literal["consumer", "producer"]) -> Connection:
+def _connection(given: Given, role: Literal["consumer", "producer"]) -> Connection:
     properties = {n[len("kafka.") :]: v for n, (_, v) in given.raw.items() if n.startswith("kafka.")}
     bootstrap = properties.pop("bootstrap.servers", "").strip() or None
     properties.pop("group.id", None)
@@ -150,7 +82,7 @@ def _connection(given: _Given, role: Literal["consumer", "producer"]) -> Connect
     return Connection(_zookeeper(given), bootstrap, listener, translated)
 
 
-def _zookeeper(given: _Given) -> ZooKeeperConfig | None:
+def _zookeeper(given: Given) -> ZooKeeperConfig | None:
     hosts, chroot = given.parsed("zookeeper.connect", _split_connect, ("", ""))
     session_ms = given.integer("zookeeper.session.timeout.ms", 1, 6000)
     connection_ms = given.integer("zookeeper.connection.timeout.ms", 1, session_ms)
@@ -170,7 +102,7 @@ def _split_connect(text: str) -> tuple[str, str]:
     return ",".join(host if re.search(r":[0-9]+$", host) else f"{host}:2181" for host in each), chroot
 
 
-def _auth_is_well_formed(given: _Given) -> bool:
+def _auth_is_well_formed(given: Given) -> bool:
     """Whether zookeeper.auth can be parsed; its text is never quoted, since it holds a password."""
     text = given.text("zookeeper.auth")
     fine = bool(re.fullmatch(r"(?i:digest):[^:]+:.+|(?i:sasl:digest-md5):[^:]+:.+", text))
@@ -184,7 +116,7 @@ def _parse_auth(text: str) -> tuple[str, str] | None:
     return scheme.lower(), credential
 
 
-def _tls(given: _Given) -> ZooKeeperTls | None:
+def _tls(given: Given) -> ZooKeeperTls | None:
     enabled = given.boolean("zookeeper.ssl.client.enable", False)
     ca, key = given.optional("zookeeper.ssl.truststore.location"), given.optional("zookeeper.ssl.keystore.location")
     for store in (ca, key):
@@ -214,17 +146,28 @@ def parse_read(raw: Mapping[str, str]) -> ReadOptions:
     OptionError
         INVALID_OPTIONS, with every problem in one text.
     """
-    given = _Given(raw, "read")
-    view = given.parsed("view", lambda text: _choose(text, {v: v for v in VIEWS}), None)
+    given = Given(raw, "read")
+    view = given.parsed("view", lambda text: choose(text, {v: v for v in VIEWS}), None)
+    options = read_options(given, starting(given, EARLIEST, "starting"), view, _ending(given))
+    options = replace(options, ignored=tuple(o.name for o in TABLE if o.scopes == STREAM and given.has(o.name)))
+    _check_view(given, options)
+    _check_times(given, options)
+    given.finish()
+    return options
+
+
+def read_options(given: Given, start: OffsetSpec, view: str | None = None, end: OffsetSpec | None = None) -> ReadOptions:
+    """What a batch read and a stream have in common, from the options that were given."""
     connection = _connection(given, "consumer")
     prefix = given.optional("groupIdPrefix") or "zkafka"
     options = ReadOptions(
         connection=connection,
         subscription=_subscription(given, view),
-        start=_starting(given),
-        end=_ending(given),
+        start=start,
+        end=OffsetSpec("endingOffsets", everywhere=LATEST) if end is None else end,
         view=view,
         group=_group(given),
+        stores=_stores(given, connection),
         reset=given.choice("auto.offset.reset", _RESETS, None),
         no_match=given.choice("startingOffsetsByTimestampStrategy", _NO_MATCH, "error"),
         fail_on_data_loss=given.boolean("failOnDataLoss", True),
@@ -236,10 +179,8 @@ def parse_read(raw: Mapping[str, str]) -> ReadOptions:
         retry_interval_ms=given.integer("fetchOffset.retryIntervalMs", 0, 1000),
         skip_offline=given.choice("offlinePartitions", {"fail": False, "skip": True}, False),
         client_group=given.text("kafka.group.id") or prefix,
-        ignored=tuple(o.name for o in TABLE if o.scopes == STREAM and given.has(o.name)),
     )
-    _check_read(given, options)
-    given.finish()
+    _check_committed(given, options)
     return options
 
 
@@ -253,80 +194,98 @@ _RESETS: dict[str, ResetPolicy | None] = {
 }
 
 
-def _group(given: _Given) -> str | None:
+def _group(given: Given) -> str | None:
     group = given.optional("group.id")
     if group is not None and not re.fullmatch(r"[a-zA-Z0-9._-]+", group):
         given.problems.append(f"group.id is {group!r}; the old consumer allows letters, digits, '.', '_' and '-'")
     return group
 
 
-def _subscription(given: _Given, view: str | None) -> Subscription | None:
-    named = [n for n in ("subscribe", "subscribePattern", "assign") if given.has(n)]
+def _subscription(given: Given, view: str | None) -> Subscription | None:
+    named = [n for n in ("subscribe", "subscribePattern", "subscribeExceptPattern", "assign") if given.has(n)]
     if len(named) > 1:
         given.problems.append(f"{' and '.join(named)} contradict each other; give one of them")
     if not named and view is None:
-        given.problems.append("give one of subscribe, subscribePattern and assign (or view)")
+        given.problems.append("give one of subscribe, subscribePattern, subscribeExceptPattern and assign (or view)")
     if given.has("subscribe"):
         topics = tuple(t.strip() for t in given.text("subscribe").split(",") if t.strip())
         if not topics:
             given.problems.append("subscribe names no topic; expected topic[,topic...]")
         return Subscribe(topics)
     if given.has("subscribePattern"):
-        return given.parsed("subscribePattern", _pattern, None)
+        return given.parsed("subscribePattern", lambda text: SubscribePattern(_regex(text)), None)
+    if given.has("subscribeExceptPattern"):
+        return given.parsed("subscribeExceptPattern", lambda text: SubscribeExcept(_regex(text)), None)
     return given.parsed("assign", lambda text: Assign(parse_assignment("assign", text)), None)
 
 
-def _pattern(text: str) -> Subscription:
+def _regex(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
         raise ValueError(f"a regular expression ({error})") from None
     if not text:
         raise ValueError("a regular expression, not nothing")
-    return SubscribePattern(text)
+    return text
 
 
-def _starting(given: _Given) -> OffsetSpec:
-    offsets = _offsets(given, "startingOffsets", "starting", EARLIEST)
+def starting(given: Given, default: Position | Literal["committed"], bound: Bound | None) -> OffsetSpec:
+    """Where a read starts; `bound` is None for a stream, which may start at latest."""
+    offsets = _offsets(given, "startingOffsets", bound, default)
     name = "startingOffsetsByTimestamp"
     by_time = given.parsed(name, lambda t: parse_timestamps(name, t), offsets)
     return given.parsed("startingTimestamp", lambda t: _everywhere("startingTimestamp", t), by_time)
 
 
-def _ending(given: _Given) -> OffsetSpec:
+def _ending(given: Given) -> OffsetSpec:
     offsets = _offsets(given, "endingOffsets", "ending", LATEST)
     by_time = given.parsed("endingOffsetsByTimestamp", lambda t: parse_timestamps("endingOffsetsByTimestamp", t), offsets)
     return given.parsed("endingTimestamp", lambda t: _everywhere("endingTimestamp", t), by_time)
 
 
-def _offsets(given: _Given, name: str, bound: Bound, default: Position) -> OffsetSpec:
+def _offsets(given: Given, name: str, bound: Bound | None, default: Position | Literal["committed"]) -> OffsetSpec:
     """What an option of offsets says; where a timestamp overrules it, it may be what a batch could not use, as in Spark."""
-    overruled = given.has(f"{bound}Timestamp") or given.has(f"{name}ByTimestamp")
+    overruled = given.has(name.replace("Offsets", "Timestamp")) or given.has(f"{name}ByTimestamp")
     used = None if overruled else bound
     return given.parsed(name, lambda t: parse_offsets(name, t, used), OffsetSpec(name, everywhere=default))
 
 
 def _everywhere(name: str, text: str) -> OffsetSpec:
-    return OffsetSpec(name, everywhere=AtTimestamp(_integer(text, 0)))
+    return OffsetSpec(name, everywhere=AtTimestamp(whole_number(text, 0)))
 
 
-def _check_read(given: _Given, options: ReadOptions) -> None:
+def _stores(given: Given, connection: Connection) -> tuple[OffsetStore, ...]:
+    """Where the group's offsets are: the old consumer's offsets.storage and dual.commit.enabled."""
+    in_kafka = given.choice("offsets.storage", {"zookeeper": False, "kafka": True}, False)
+    dual = given.boolean("dual.commit.enabled", in_kafka and connection.zookeeper is not None)
+    if dual and not in_kafka:
+        given.problems.append("dual.commit.enabled is of use only with offsets.storage=kafka; leave it out")
+    if dual and connection.zookeeper is None:
+        given.problems.append("dual.commit.enabled also writes /consumers/<group>/offsets: it needs zookeeper.connect")
+    return ("zookeeper",) if not in_kafka else ("kafka", "zookeeper") if dual else ("kafka",)
+
+
+def _check_committed(given: Given, options: ReadOptions) -> None:
     if options.start.everywhere == "committed" and options.group is None:
         given.problems.append("startingOffsets=committed needs group.id")
-    if options.start.everywhere == "committed" and options.connection.zookeeper is None:
-        given.problems.append("startingOffsets=committed reads /consumers/<group>/offsets: it needs zookeeper.connect")
+    if options.group is not None and "zookeeper" in options.stores and options.connection.zookeeper is None:
+        given.problems.append(
+            "group.id means offsets in /consumers/<group>/offsets: it needs zookeeper.connect, or offsets.storage=kafka"
+        )
+
+
+def _check_view(given: Given, options: ReadOptions) -> None:
     if options.view is not None and options.connection.zookeeper is None and options.view in _ZOOKEEPER_VIEWS:
         given.problems.append(f"view={options.view} shows what is in ZooKeeper: it needs zookeeper.connect")
     if options.view is not None:
         names = (o.name for o in TABLE if "read" in o.scopes and given.has(o.name))
         given.problems.extend(view_problems(options.view, names))
-    _check_times(given, options)
 
 
 _ZOOKEEPER_VIEWS = ("groups", "members", "owners", "offsets", "admin", "configs")
 
 
-def _check_times(given: _Given, options: ReadOptions) -> None:
+def _check_times(given: Given, options: ReadOptions) -> None:
     start, end = options.start.everywhere, options.end.everywhere
     if isinstance(start, AtTimestamp) and isinstance(end, AtTimestamp) and start.timestamp_ms > end.timestamp_ms:
         given.problems.append("startingTimestamp is after endingTimestamp")
@@ -334,7 +293,7 @@ def _check_times(given: _Given, options: ReadOptions) -> None:
 
 def parse_write(raw: Mapping[str, str]) -> WriteOptions:
     """The frozen options of a write; raises OptionError with every problem in one text."""
-    given = _Given(raw, "write")
+    given = Given(raw, "write")
     connection = _connection(given, "producer")
     given.boolean("includeHeaders", False)
     options = WriteOptions(
@@ -347,16 +306,17 @@ def parse_write(raw: Mapping[str, str]) -> WriteOptions:
     return options
 
 
-def _commit(given: _Given, connection: Connection) -> CommitPlan | None:
-    group = _group(given)
+def _commit(given: Given, connection: Connection) -> CommitPlan | None:
+    group, stores = _group(given), _stores(given, connection)
+    owner = given.parsed("commitOwner", ClaimOwner.parse, None)
     if not given.has("commitOffsets"):
         return None
     if group is None:
         given.problems.append("commitOffsets needs group.id")
-    if connection.zookeeper is None:
+    if "zookeeper" in stores and connection.zookeeper is None:
         given.problems.append("commitOffsets writes /consumers/<group>/offsets: it needs zookeeper.connect")
     spec = given.parsed("commitOffsets", lambda t: parse_offsets("commitOffsets", t, "ending"), None)
     offsets = {} if spec is None else {tp: p for tp, p in spec.by_partition.items() if isinstance(p, int)}
     if spec is not None and (spec.by_topic or not offsets or min(offsets.values()) < 0):
         given.problems.append('commitOffsets takes offsets of 0 or more by partition: {"topic": {"0": 23}}')
-    return CommitPlan(group or "", offsets)
+    return CommitPlan(group or "", offsets, stores, owner)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark_zkafka.split_reader import Identity
 
-__all__ = ["PushdownReader", "SplitPartition", "ZKafkaReader"]
+__all__ = ["PushdownReader", "SplitPartition", "ZKafkaReader", "split_partitions"]
 
 
 class SplitPartition(InputPartition):
@@ -59,7 +59,7 @@ class ZKafkaReader(DataSourceReader):
         from pyspark_zkafka.batch_plan import plan_batch
 
         plan = plan_batch(self._options, self._narrowing)
-        return [SplitPartition(split, _servers(split, plan.bootstrap_servers)) for split in plan.splits]
+        return split_partitions(plan.splits, plan.bootstrap_servers)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a split as Arrow batches, in offset order; nothing for the partition that Spark makes up."""
@@ -103,6 +103,11 @@ class PushdownReader(ZKafkaReader):
         """Narrow the plan; every filter is handed back, so that Spark still evaluates it on the rows."""
         self._narrowing = narrow(c for c in map(_comparison, filters) if c is not None)
         return filters
+
+
+def split_partitions(splits: Iterable[Split], bootstrap_servers: str) -> list[SplitPartition]:
+    """Spark's input partitions for splits, in order."""
+    return [SplitPartition(split, _servers(split, bootstrap_servers)) for split in splits]
 
 
 def _servers(split: Split, bootstrap_servers: str) -> str:

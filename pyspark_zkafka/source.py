@@ -9,16 +9,24 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceWriter
+    from types import FrameType
+
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
 __all__ = ["ZKafkaDataSource"]
 
 _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+_COMMIT_WORKER = "pyspark.sql.worker.python_streaming_sink_runner"
 
 
 class ZKafkaDataSource(DataSource):
-    """``spark.read.format("zkafka")`` and ``df.write.format("zkafka")``.
+    """``format("zkafka")`` of ``spark.read``, ``spark.readStream``, ``df.write`` and ``df.writeStream``.
 
     Options are checked, all at once, when the schema, the reader or the writer is asked for: before any task runs. Imports
     of kazoo and confluent-kafka wait until then, so that finding the source stays cheap and never fails.
@@ -34,11 +42,11 @@ class ZKafkaDataSource(DataSource):
 
     def schema(self) -> str:
         """The columns of Spark's own Kafka source (with headers if asked for), or those of the view."""
-        from pyspark_zkafka.options import parse_read
         from pyspark_zkafka.protocol.records import schema_ddl
         from pyspark_zkafka.protocol.view_tables import view_ddl
+        from pyspark_zkafka.stream_options import parse_either
 
-        options = parse_read(self.options)
+        options = parse_either(self.options)
         return schema_ddl(options.include_headers) if options.view is None else view_ddl(options.view)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -60,6 +68,19 @@ class ZKafkaDataSource(DataSource):
         reader_class = PushdownReader if _spark_pushes_filters() else ZKafkaReader
         return reader_class(options, projection)
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A streaming reader for a projection of the schema; connects to nothing before Spark plans with it."""
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        from pyspark_zkafka.protocol.records import require_projection
+        from pyspark_zkafka.stream import ZKafkaStreamReader
+        from pyspark_zkafka.stream_options import parse_stream
+
+        options = parse_stream(self.options)
+        projection = to_arrow_schema(schema, timezone="UTC")
+        require_projection(projection)
+        return ZKafkaStreamReader(options, projection)
+
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch writer; reads the partitions of the topics, once for all tasks."""
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -67,7 +88,8 @@ class ZKafkaDataSource(DataSource):
         from pyspark_zkafka.errors import OptionError
         from pyspark_zkafka.options import parse_write
         from pyspark_zkafka.protocol.rows import check_columns
-        from pyspark_zkafka.writer import ZKafkaWriter, plan_write
+        from pyspark_zkafka.write_task import plan_write
+        from pyspark_zkafka.writer import ZKafkaWriter
 
         if overwrite:
             raise OptionError(
@@ -79,6 +101,22 @@ class ZKafkaDataSource(DataSource):
         check_columns(to_arrow_schema(schema, timezone="UTC"), options.topic)
         return ZKafkaWriter(options, plan_write(options))
 
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """A writer of one micro-batch.
+
+        Spark asks for one to write it, which gets a plan, and for another to commit or abort it, in a module of its own. If
+        that module is ever renamed, the other is planned, too, and nothing else changes.
+        """
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        from pyspark_zkafka.protocol.rows import check_columns
+        from pyspark_zkafka.stream_writer import ZKafkaStreamWriter, parse_stream_write
+        from pyspark_zkafka.write_task import plan_write
+
+        options = parse_stream_write(self.options, overwrite=overwrite)
+        check_columns(to_arrow_schema(schema, timezone="UTC"), options.topic)
+        return ZKafkaStreamWriter(options, None if _made_by(_COMMIT_WORKER) else plan_write(options))
+
 
 def _spark_pushes_filters() -> bool:
     """Whether the reader is being made by the worker that Spark starts to push filters.
@@ -87,5 +125,15 @@ def _spark_pushes_filters() -> bool:
     off; but it makes the reader in a module of its own where it is on. If that module is ever renamed, plans are no longer
     narrowed, and nothing else changes.
     """
-    spec = sys._getframe(2).f_globals.get("__spec__")
-    return spec is not None and spec.name == _PUSHDOWN_WORKER
+    return _made_by(_PUSHDOWN_WORKER)
+
+
+def _made_by(worker: str) -> bool:
+    """Whether a worker of Spark's, named by its module, is asking for what is being made."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        spec = frame.f_globals.get("__spec__")
+        if spec is not None and spec.name == worker:
+            return True
+        frame = frame.f_back
+    return False

@@ -1,72 +1,22 @@
-"""Spark's batch writer: routes whole Arrow arrays in the tasks, commits offsets on the driver."""
+"""Spark's batch writer: its tasks send rows, and the driver commits offsets when all of them are acknowledged."""
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from pyspark_zkafka.errors import DeliveryFailed
 from pyspark_zkafka.options import WriteOptions
-from pyspark_zkafka.protocol.partitioners import Router
-from pyspark_zkafka.protocol.rows import OutgoingBatch, outgoing, slices_by_size
+from pyspark_zkafka.write_task import WritePlan, Written, count_rows, write_rows
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     import pyarrow as pa
 
-    from pyspark_zkafka.clients.producer import CountingProducer
-
-__all__ = ["WritePlan", "Written", "ZKafkaWriter", "plan_write"]
+__all__ = ["ZKafkaWriter"]
 
 _log = logging.getLogger(__name__)
-
-_SLICE_ROWS = 5_000
-_SLICE_BYTES = 4 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class WritePlan:
-    """What every task routes by, read once on the driver: a router for each topic, and the brokers to begin with."""
-
-    bootstrap_servers: str
-    routers: Mapping[str, Router]
-
-
-def plan_write(options: WriteOptions) -> WritePlan:
-    """The plan of a write. Blocks for a few round trips; asks only for the option's topic if there is one.
-
-    Raises
-    ------
-    ZKafkaError
-        The cluster cannot be reached, or the topic does not exist.
-    """
-    from pyspark_zkafka.clients.cluster import bootstrap_servers, open_cluster
-    from pyspark_zkafka.clients.producer import CountingProducer, producer_properties
-
-    with open_cluster(options.connection) as cluster:
-        snapshot = cluster.snapshot(None if options.topic is None else [options.topic])
-    servers = bootstrap_servers(options.connection, snapshot)
-    routers = {
-        name: Router(name, len(topic.partitions), snapshot.led(name), options.partitioner)
-        for name, topic in snapshot.topics.items()
-    }
-    if options.topic is not None and options.topic not in routers:
-        with CountingProducer(producer_properties(options.connection, servers)) as producer:
-            routers[options.topic] = Router(options.topic, *producer.partitions_of(options.topic), options.partitioner)
-    return WritePlan(servers, routers)
-
-
-@dataclass(frozen=True)
-class Written(WriterCommitMessage):
-    """What a task wrote: acknowledged rows by (topic, partition)."""
-
-    rows: Mapping[tuple[str, int], int]
 
 
 class ZKafkaWriter(DataSourceArrowWriter):
@@ -87,19 +37,7 @@ class ZKafkaWriter(DataSourceArrowWriter):
         DeliveryFailed
             With the first failure's topic, partition and cause, and the counts.
         """
-        from pyspark.taskcontext import TaskContext
-
-        from pyspark_zkafka.clients.producer import CountingProducer, producer_properties
-
-        context = TaskContext.get()
-        first_turn = 0 if context is None else context.partitionId()
-        properties = producer_properties(self._options.connection, self._plan.bootstrap_servers)
-        with CountingProducer(properties) as producer:
-            task = _WriteTask(self._options, self._plan.routers, producer, first_turn)
-            for batch in iterator:
-                task.send(batch)
-            producer.flush()
-            return task.written()
+        return write_rows(self._options, self._plan, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Called on the driver when every task has succeeded: commit the offsets that the options name.
@@ -109,7 +47,7 @@ class ZKafkaWriter(DataSourceArrowWriter):
         PartitionOwned
             A live member of the group owns one of the partitions; no offset is moved then, the rows stay written.
         """
-        _log.info("wrote %d rows", _count(messages))
+        _log.info("wrote %d rows", count_rows(messages))
         plan, zookeeper = self._options.commit, self._options.connection.zookeeper
         if plan is None or zookeeper is None:
             return
@@ -122,60 +60,6 @@ class ZKafkaWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Called on the driver when the write has failed: say what stays in Kafka. No offset is committed."""
         failed = sum(m is None for m in messages)
-        _log.warning("%d task(s) of the write failed; %d rows of the others are written and stay", failed, _count(messages))
-
-
-def _count(messages: Sequence[WriterCommitMessage | None]) -> int:
-    return sum(sum(m.rows.values()) for m in messages if isinstance(m, Written))
-
-
-class _WriteTask:
-    """Routes and sends batches, and counts rows by topic and partition."""
-
-    def __init__(
-        self, options: WriteOptions, routers: Mapping[str, Router], producer: CountingProducer, first_turn: int
-    ) -> None:
-        self._options = options
-        self._routers = dict(routers)
-        self._producer = producer
-        self._first_turn = first_turn
-        self._turns: dict[str, int] = {}
-        self._rows: Counter[tuple[str, int]] = Counter()
-
-    def send(self, batch: pa.RecordBatch) -> None:
-        """Route all rows of a batch, then send them: what is wrong with one of them is found before any is sent."""
-        routed = [(part, self._route(part)) for part in outgoing(batch, self._options.topic)]
-        for part, partitions in routed:
-            self._send(part, partitions)
-
-    def written(self) -> Written:
-        """The counts; to be asked after the producer was flushed."""
-        sent, acknowledged = sum(self._rows.values()), self._producer.acknowledged
-        if acknowledged != sent:
-            raise DeliveryFailed(
-                "DELIVERY_MISCOUNTED",
-                f"{sent} rows were sent and {acknowledged} acknowledged, without an error from the brokers; "
-                "write again, and report this with the log of librdkafka (kafka.debug=msg)",
-            )
-        return Written(dict(self._rows))
-
-    def _route(self, part: OutgoingBatch) -> npt.NDArray[np.int32]:
-        router = self._routers.get(part.topic)
-        if router is None:
-            found = self._producer.partitions_of(part.topic)
-            router = self._routers[part.topic] = Router(part.topic, *found, self._options.partitioner)
-        turn = self._turns.get(part.topic, self._first_turn)
-        partitions, self._turns[part.topic] = router.route(len(part.value), part.key, part.partition, turn)
-        return partitions
-
-    def _send(self, part: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> None:
-        """Send the rows of each partition together, in the order of the frame."""
-        by_partition = part.take(np.argsort(partitions, kind="stable"))
-        begin = 0
-        for partition, count in zip(*(a.tolist() for a in np.unique(partitions, return_counts=True)), strict=True):
-            values = by_partition.value[begin : begin + count]
-            for start, stop, size_bytes in slices_by_size(values, _SLICE_ROWS, _SLICE_BYTES):
-                rows = by_partition.rows(begin + start, begin + stop)
-                self._producer.send(part.topic, partition, rows, size_bytes, plain=part.plain)
-            self._rows[part.topic, partition] += count
-            begin += count
+        _log.warning(
+            "%d task(s) of the write failed; %d rows of the others are written and stay", failed, count_rows(messages)
+        )

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, Reports, from_exception
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
-from pyspark_zkafka.errors import BrokersUnavailable
+from pyspark_zkafka.errors import BrokersUnavailable, ZKafkaError
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
 
@@ -52,6 +52,7 @@ _SHARED_PREFIXES = (
     "log",
     "debug",
 )
+_SILENT = "BROKERS_UNAVAILABLE"
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _LOOK_S = 0.1
 _PATIENCE_S = 5.0
@@ -134,28 +135,48 @@ class KafkaAdmin:
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
         """The offset at each position, in one request to each leader; -1 where no record is at or after a timestamp."""
-        if not wanted:
-            return {}
-        specs = {KafkaTopicPartition(tp.topic, tp.partition): _offset_spec(p) for tp, p in wanted.items()}
-        futures = self._admin().list_offsets(specs, isolation_level=self._isolation, request_timeout=self._timeout_s)
-        found = {
-            TopicPartition(tp.topic, tp.partition): self._wait(
-                f"listing the offsets of {tp.topic}-{tp.partition}", f
-            ).offset
-            for tp, f in futures.items()
-        }
-        self._require_answers(found)
+        found, failed = self.list_offsets_each(wanted)
+        silent = [str(tp) for tp, error in failed.items() if error.condition == _SILENT]
+        for error in failed.values():
+            raise error if error.condition != _SILENT else self._silent(", ".join(silent))
         return found
 
-    def _require_answers(self, found: Mapping[TopicPartition, int]) -> None:
-        # Of a leader that gave no answer while others did, librdkafka says no error, but an offset of -1001.
-        silent = [str(tp) for tp, offset in found.items() if offset < -1]
-        if silent:
-            raise BrokersUnavailable(
-                "BROKERS_UNAVAILABLE",
-                f"The leaders of {', '.join(silent)} did not tell the offsets of their logs within {self._timeout_s:g} s; "
-                "check that these brokers run and are reachable from here, or raise kafka.request.timeout.ms",
-            )
+    def list_offsets_each(
+        self, wanted: Mapping[TopicPartition, Position]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
+        """The same, with the partitions whose leader did not tell, and why, beside the others.
+
+        Raises
+        ------
+        ClusterStateError
+            The brokers refuse us.
+        """
+        if not wanted:
+            return {}, {}
+        specs = {KafkaTopicPartition(tp.topic, tp.partition): _offset_spec(p) for tp, p in wanted.items()}
+        futures = self._admin().list_offsets(specs, isolation_level=self._isolation, request_timeout=self._timeout_s)
+        found: dict[TopicPartition, int] = {}
+        failed: dict[TopicPartition, ZKafkaError] = {}
+        for place, future in futures.items():
+            tp = TopicPartition(place.topic, place.partition)
+            try:
+                offset = self._wait(f"listing the offsets of {tp}", future).offset
+            except ZKafkaError as error:
+                failed[tp] = error
+                continue
+            # Of a leader that gave no answer while others did, librdkafka says no error, but an offset of -1001.
+            if offset < -1:
+                failed[tp] = self._silent(str(tp))
+            else:
+                found[tp] = offset
+        return found, failed
+
+    def _silent(self, partitions: str) -> BrokersUnavailable:
+        return BrokersUnavailable(
+            _SILENT,
+            f"The leaders of {partitions} did not tell the offsets of their logs within {self._timeout_s:g} s; "
+            "check that these brokers run and are reachable from here, or raise kafka.request.timeout.ms",
+        )
 
     def _admin(self) -> AdminClient:
         if self._client is None:

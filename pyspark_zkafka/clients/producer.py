@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -34,6 +35,7 @@ _MAX_QUEUED_RECORDS = 200_000
 _MAX_QUEUED_BYTES = 64 * 1024 * 1024
 _METADATA_TIMEOUT_S = 30.0
 _CREATION_S = 10.0
+_HASTEN_S = 1.0
 
 
 def producer_properties(connection: Connection, bootstrap_servers: str) -> dict[str, Any]:
@@ -107,11 +109,14 @@ class CountingProducer:
         DeliveryFailed
             A record handed over before, or one of these, cannot be delivered.
         """
+        first = self._handed_over == 0
         self._make_room(len(rows), size_bytes)
         if plain:
             self._send_together(topic, partition, rows)
         else:
             self._send_one_by_one(topic, partition, rows)
+        if first and self._is_on("enable.idempotence"):
+            self._hasten(topic)
         self._handle().poll(0)
         self._raise_failure()
 
@@ -156,8 +161,10 @@ class CountingProducer:
 
     def _is_hopeless(self, error: KafkaError | None) -> bool:
         """Whether a topic is missing and nobody may create it."""
-        may_create = str(self._properties["allow.auto.create.topics"]).lower() == "true"
-        return error is not None and error.code() in UNKNOWN_TOPIC_CODES and not may_create
+        return error is not None and error.code() in UNKNOWN_TOPIC_CODES and not self._is_on("allow.auto.create.topics")
+
+    def _is_on(self, name: str) -> bool:
+        return str(self._properties.get(name)).lower() == "true"
 
     def _metadata(self, topic: str) -> Any:
         try:
@@ -179,6 +186,16 @@ class CountingProducer:
                 return
             self._handle().poll(0.01)
             self._raise_failure()
+
+    def _hasten(self, topic: str) -> None:
+        """Let the first records go at once: an idempotent producer of librdkafka may wait 500 ms for its producer id.
+
+        It looks for a broker to get the id from when metadata come in, and else when that time is over. The first answer
+        may replace the brokers to begin with by the cluster's own, none of them connected; at the second, one is.
+        """
+        with suppress(KafkaException):  # what is wrong shows when the records are not delivered
+            for _ in range(2):
+                self._handle().list_topics(topic, timeout=_HASTEN_S)
 
     def _send_together(self, topic: str, partition: int, rows: Sequence[dict[str, Any]]) -> None:
         # Of a row, produce_batch heeds key and value alone: a partition or timestamp there is ignored without a word.

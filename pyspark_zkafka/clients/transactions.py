@@ -30,10 +30,10 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class SetData:
-    """Replace a znode's data; at one version of it, or at any (-1)."""
+    """Replace a znode's data, None for null; at one version of it, or at any (-1)."""
 
     path: str
-    data: bytes
+    data: bytes | None
     version: int = _ANY_VERSION
 
 

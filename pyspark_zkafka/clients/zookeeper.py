@@ -94,6 +94,10 @@ class ZooKeeperClient(ZooKeeperConnection):
         nodes |= self.get_many([*below, *_partitions(found)])
         return _snapshot(nodes, found)
 
+    def topics(self, names: Collection[str]) -> dict[str, Topic]:
+        """Those of the topics that exist; blocks for one round of requests."""
+        return _topics(self.get_many(znodes.topic_path(name) for name in names if _can_be_a_name(name)))
+
     def czxid(self, topic: str) -> int | None:
         """The transaction that created a topic's znode, None for an unknown topic; another one is another topic."""
         path = znodes.topic_path(topic)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kazoo.client import KazooClient
 
@@ -23,7 +23,7 @@ from pyspark_zkafka.options import ZooKeeperConfig
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Answers", "Watch", "Znode", "ZnodeStat", "ZooKeeperConnection"]
+__all__ = ["Answers", "SessionState", "Watch", "Znode", "ZnodeStat", "ZooKeeperConnection"]
 
 MAX_IN_FLIGHT = 2_000
 CLOSE_TIMEOUT_S = 2.0
@@ -31,6 +31,8 @@ _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_jitter": 0.4, "m
 _log = logging.getLogger(__name__)
 
 Watch = Callable[[object], None]
+SessionState = Literal["CONNECTED", "SUSPENDED", "LOST"]
+"""Of a session: in use; its connection is gone, and it may live on; it has ended, and its ephemeral znodes with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +85,20 @@ class ZooKeeperConnection:
         Where and how to connect. Nothing happens before ``__enter__``.
     clock : callable, optional
         Monotonic seconds.
+    on_state : callable, optional
+        Called with each new state of the session, on kazoo's thread: it must not block, nor use the connection. After LOST
+        another session begins by itself, and is CONNECTED.
     """
 
-    def __init__(self, config: ZooKeeperConfig, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        config: ZooKeeperConfig,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        on_state: Callable[[SessionState], None] | None = None,
+    ) -> None:
         self.config = config
+        self._on_state = on_state
         self._clock = clock
         self._kazoo: Any = None
         self._handler = BoundedHandler(clock)
@@ -160,8 +172,11 @@ class ZooKeeperConnection:
         exists: Iterable[str] = (),
         watch: Watch | None = None,
     ) -> Answers:
-        """One round of requests of all three kinds; see `get_many`."""
-        kinds = {"get": get, "children": children, "exists": exists}
+        """One round of requests of all three kinds; see `get_many`.
+
+        The servers answer them in this order: `exists`, then `children`, then `get`, each as given.
+        """
+        kinds = {"exists": exists, "children": children, "get": get}
         requests = [_Request(kind, path) for kind, paths in kinds.items() for path in dict.fromkeys(paths)]
         answers = Answers()
         for start in range(0, len(requests), MAX_IN_FLIGHT):
@@ -238,6 +253,8 @@ class ZooKeeperConnection:
         self._handler, self._log = BoundedHandler(self._clock, deadline, tls), ConnectionLog(_log)
         self._kazoo = _make_client(self.config, self._handler, self._log)
         self._kazoo.add_listener(lambda state: changed.set())
+        if self._on_state is not None:
+            self._kazoo.add_listener(self._on_state)
         self._kazoo.start_async()
         changed.wait(self._timeout_s)
         try:

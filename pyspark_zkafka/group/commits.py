@@ -1,17 +1,18 @@
-"""Committing a batch's end offsets to a group that nobody is a live member of, or at least not for these partitions."""
+"""Committing a group's offsets to ZooKeeper, in transactions that prove who owns the partitions, or that nobody does."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pyspark_zkafka.clients.transactions import Conflict, Create, Delete, Operation, SetData, request_bytes
-from pyspark_zkafka.clients.zookeeper_connection import Answers, Znode, ZooKeeperConnection
-from pyspark_zkafka.errors import GroupError, OptionError, PartitionOwned, ZooKeeperError
+from pyspark_zkafka.clients.transactions import Conflict, Create, Operation, SetData, request_bytes
+from pyspark_zkafka.clients.zookeeper_connection import Answers, ZooKeeperConnection
+from pyspark_zkafka.errors import GroupError, OptionError, ZooKeeperError
+from pyspark_zkafka.group.proofs import NoOwner, OwnedBy, OwnerProof
 from pyspark_zkafka.protocol import group_znodes
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 
 __all__ = ["CommitResult", "commit_offsets"]
 
@@ -20,15 +21,18 @@ ATTEMPTS = 10
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 1.0
 _MAX_LOST = 3
-_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """What became of each partition's offset: `written`, or `kept` with the stored one, which is as high or higher."""
+    """What became of each partition's offset.
+
+    `written`; or `kept`, with the stored one, which is as high or higher; or `lost`, as the member does not own it.
+    """
 
     written: Mapping[TopicPartition, int] = field(default_factory=dict)
     kept: Mapping[TopicPartition, int] = field(default_factory=dict)
+    lost: Collection[TopicPartition] = frozenset()
 
 
 def commit_offsets(
@@ -36,16 +40,19 @@ def commit_offsets(
     group: str,
     offsets: Mapping[TopicPartition, int],
     *,
+    owner: ClaimOwner | None = None,
+    resets: Collection[TopicPartition] = frozenset(),
     max_transaction_bytes: int = MAX_TRANSACTION_BYTES,
     attempts: int = ATTEMPTS,
     sleep: Callable[[float], None] = time.sleep,
     jitter: Callable[[], float] = random.random,
 ) -> CommitResult:
-    """Move a group's offsets forward, unless somebody owns one of the partitions.
+    """Move a group's offsets forward: those that a member owns, or, without one, all if nobody owns any of them.
 
-    All offsets are written in one transaction, which also proves that no partition has an owner: it creates and deletes
-    each owner's znode, which fails where there is one, and leaves nothing behind. An offset never falls: each write holds
-    for the version that was read. Parents that are missing are made with null data, as the old consumer does it.
+    All offsets are written in one transaction, which also proves who owns the partitions. For a member: see `OwnedBy`.
+    That there is no owner it proves by creating and deleting each owner's znode, which fails where there is one, and leaves
+    nothing behind. An offset never falls: each write holds for the version that was read. Parents that are missing are made
+    with null data, as the old consumer does it.
 
     More partitions than fit into a request (some 1,500; ZooKeeper's ``jute.maxbuffer`` is 1 MB by default) go in several
     transactions. All partitions are then checked for owners before the first, but should a later one fail, the earlier ones
@@ -59,6 +66,10 @@ def commit_offsets(
         The consumer group.
     offsets : mapping
         The next offset to read, 0 or more, by partition.
+    owner : ClaimOwner, optional
+        The member that commits. Partitions that it does not own are left out, and come back as `lost`.
+    resets : collection of TopicPartition
+        Those whose stored offset may be higher: one of a log that was truncated or made anew.
     max_transaction_bytes : int
         The largest transaction to send; below the servers' ``jute.maxbuffer``.
     attempts : int
@@ -76,7 +87,7 @@ def commit_offsets(
     OptionError
         An offset is negative, or no znode can be named after the group.
     PartitionOwned
-        A member of the group owns a partition.
+        No `owner` is given, and a member of the group owns a partition.
     CodecError
         A stored offset is malformed.
     GroupError
@@ -91,13 +102,14 @@ def commit_offsets(
     before it claims: one that joins at the same moment may still start at the old offset.
     """
     _require_offsets(offsets)
-    commit = _Commit(client, group, offsets, attempts, sleep, jitter)
+    proof = NoOwner(group, client) if owner is None else OwnedBy(group, owner)
+    commit = _Commit(client, group, offsets, proof, frozenset(resets), attempts, sleep, jitter)
     chunks = list(_chunks(commit, sorted(offsets), max_transaction_bytes))
     if len(chunks) > 1:
-        commit.require_no_owner(sorted(offsets))
+        commit.look_at_owners(sorted(offsets))
     for chunk in chunks:
         commit.run(chunk)
-    return CommitResult(commit.written, commit.kept)
+    return CommitResult(commit.written, commit.kept, frozenset(commit.lost))
 
 
 @dataclass(slots=True)
@@ -113,11 +125,14 @@ class _Commit:
     client: ZooKeeperConnection
     group: str
     offsets: Mapping[TopicPartition, int]
+    proof: OwnerProof
+    resets: frozenset[TopicPartition]
     attempts: int
     sleep: Callable[[float], None]
     jitter: Callable[[], float]
     written: dict[TopicPartition, int] = field(default_factory=dict)
     kept: dict[TopicPartition, int] = field(default_factory=dict)
+    lost: set[TopicPartition] = field(default_factory=set)
 
     def run(self, partitions: Sequence[TopicPartition]) -> None:
         """Commit some partitions in one transaction, trying again while others interfere or the connection is lost."""
@@ -137,9 +152,10 @@ class _Commit:
                     return
         raise _contended(self.group, conflict, self.attempts)
 
-    def require_no_owner(self, partitions: Sequence[TopicPartition]) -> None:
-        """Raise `PartitionOwned` when any of the partitions has an owner now."""
-        self._refuse_owners(partitions, self.client.children_many(self._owner_parents(partitions)))
+    def look_at_owners(self, partitions: Sequence[TopicPartition]) -> None:
+        """Raise what the proof has against any of the partitions now."""
+        asked = self.proof.questions(partitions)
+        self.proof.lost(partitions, self.client.ask(get=asked.get, children=asked.children))
 
     def bytes_of(self, partition: TopicPartition) -> tuple[int, int]:
         """What a partition adds to a transaction, at the most: with what its topic needs, and without."""
@@ -154,19 +170,22 @@ class _Commit:
         if not writes:
             return []
         parents = [Create(path, None) for path in self._offset_parents(partitions) if path not in found.stats]
-        return [*parents, *self._proof(partitions, found), *writes]
+        return [*parents, *self.proof.operations(partitions, found), *writes]
 
     def _attempt(self, partitions: Sequence[TopicPartition], lost: _Lost) -> Conflict | None:
         found = self._read(partitions)
-        operations = self.operations(partitions, found)
-        moved = {tp for tp in partitions if not self._is_kept(tp, found)}
+        not_ours = self.proof.lost(partitions, found)
+        ours = [tp for tp in partitions if tp not in not_ours]
+        operations = self.operations(ours, found)
+        moved = {tp for tp in ours if not self._is_kept(tp, found)}
         try:
             conflict = self.client.transaction(operations)
         except ZooKeeperError:
             lost.partitions |= moved
             raise
         if conflict is None:
-            self._report(partitions, found, moved, lost.partitions)
+            self._report(ours, found, moved, lost.partitions)
+            self.lost.update(not_ours)
         return conflict
 
     def _report(
@@ -184,27 +203,13 @@ class _Commit:
                 self.kept[tp] = stored
 
     def _read(self, partitions: Sequence[TopicPartition]) -> Answers:
-        above_owners = self._owner_parents(partitions)
-        found = self.client.ask(
-            get=map(self._offset_path, partitions),
-            children=above_owners,
-            exists=[*self._offset_parents(partitions), *above_owners],
+        """In the order of `ask`: what is proved of the parents held before the claims were read."""
+        asked = self.proof.questions(partitions)
+        return self.client.ask(
+            exists=[*self._offset_parents(partitions), *asked.exists],
+            children=asked.children,
+            get=[*map(self._offset_path, partitions), *asked.get],
         )
-        self._refuse_owners(partitions, found.children)
-        return found
-
-    def _refuse_owners(self, partitions: Sequence[TopicPartition], children: Mapping[str, Sequence[str]]) -> None:
-        existing = {f"{parent}/{child}" for parent, names in children.items() for child in names}
-        paths = {group_znodes.owner_path(self.group, tp): tp for tp in partitions}
-        owners = self.client.get_many(existing & paths.keys())
-        if owners:
-            raise _owned(self.group, {paths[path]: owners[path] for path in paths if path in owners})
-
-    def _proof(self, partitions: Sequence[TopicPartition], found: Answers) -> list[Operation]:
-        """Operations that fail where a partition has an owner, and change nothing."""
-        paths = [path for path in self._owner_parents(partitions) if path not in found.stats]
-        paths += [group_znodes.owner_path(self.group, tp) for tp in partitions]
-        return [*(Create(path, b"") for path in paths), *(Delete(path) for path in reversed(paths))]
 
     def _write(self, partition: TopicPartition, found: Answers) -> Operation:
         path, data = self._offset_path(partition), group_znodes.encode_offset(self.offsets[partition])
@@ -213,7 +218,8 @@ class _Commit:
 
     def _is_kept(self, partition: TopicPartition, found: Answers) -> bool:
         stored = self._stored(partition, found)
-        return stored is not None and stored >= self.offsets[partition]
+        may_fall = partition in self.resets
+        return stored is not None and (stored == self.offsets[partition] if may_fall else stored >= self.offsets[partition])
 
     def _stored(self, partition: TopicPartition, found: Answers) -> int | None:
         path = self._offset_path(partition)
@@ -227,10 +233,6 @@ class _Commit:
         offsets = group_znodes.offsets_path(self.group)
         above = [group_znodes.CONSUMERS, group_znodes.group_path(self.group), offsets]
         return [*above, *(f"{offsets}/{topic}" for topic in _topics(partitions))]
-
-    def _owner_parents(self, partitions: Sequence[TopicPartition]) -> list[str]:
-        owners = group_znodes.owners_path(self.group)
-        return [owners, *(f"{owners}/{topic}" for topic in _topics(partitions))]
 
 
 def _topics(partitions: Sequence[TopicPartition]) -> list[str]:
@@ -261,21 +263,6 @@ def _require_offsets(offsets: Mapping[TopicPartition, int]) -> None:
             f"Offsets to commit must be 0 or more, and fit 64 bits; found {', '.join(bad)}; "
             "give the next offset to read, not -1 (latest) or -2 (earliest)",
         )
-
-
-def _owned(group: str, owners: Mapping[TopicPartition, Znode]) -> PartitionOwned:
-    shown = [f"{tp} by {_thread(node)} (session 0x{node.stat.ephemeral_owner:x})" for tp, node in owners.items()]
-    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
-    return PartitionOwned(
-        "PARTITION_OWNED",
-        f"The offsets of group {group} were not committed: the group owns {', '.join(shown[:_SHOWN])}{more}; "
-        "stop these consumers (one that died is gone when its session expires), or use another group.id",
-        partitions=sorted(owners),
-    )
-
-
-def _thread(node: Znode) -> str:
-    return (node.data or b"").decode("utf-8", "replace") or "a nameless owner"
 
 
 def _contended(group: str, conflict: Conflict | None, attempts: int) -> GroupError:

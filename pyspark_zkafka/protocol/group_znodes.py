@@ -88,13 +88,15 @@ class Form(Enum):
 class ConsumerRegistration:
     """What a consumer subscribes to: its number of threads by topic, or by the one regex of a filter.
 
-    `timestamp` is milliseconds, as text, None where the znode has none.
+    `timestamp` is milliseconds, as text, None where the znode has none. `assignor` names an assignor that only members of
+    this package know; it is a key of its own, which JVM consumers skip.
     """
 
     subscription: Mapping[str, int]
     pattern: Pattern = "static"
     timestamp: str | None = None
     form: Form = Form.COMPACT
+    assignor: str | None = None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -254,7 +256,10 @@ def decode_registration(path: str, data: bytes | None) -> ConsumerRegistration:
     if pattern != "static":
         counts = dict(list(counts.items())[:1])
         _require_regexes(found, counts)
-    return ConsumerRegistration(counts, pattern, found.timestamp(), _form(text))
+    assignor = found.fields.get("assignor")
+    return ConsumerRegistration(
+        counts, pattern, found.timestamp(), _form(text), assignor if isinstance(assignor, str) else None
+    )
 
 
 def encode_registration(registration: ConsumerRegistration) -> bytes:
@@ -268,7 +273,8 @@ def encode_registration(registration: ConsumerRegistration) -> bytes:
         return _encode_legacy(r)
     version: dict[str, object] = {"version": 1}
     timestamp = {} if r.timestamp is None else {"timestamp": r.timestamp}
-    fields = version | {"subscription": dict(r.subscription), "pattern": r.pattern} | timestamp
+    assignor = {} if r.assignor is None else {"assignor": r.assignor}
+    fields = version | {"subscription": dict(r.subscription), "pattern": r.pattern} | timestamp | assignor
     if r.form is Form.COMPACT:
         return encode_json(fields)
     return _spaced(fields | {"subscription": dict(sorted(r.subscription.items()))}).encode()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 __all__ = [
     "Broker",
+    "ClaimOwner",
     "ClusterSnapshot",
     "Endpoint",
     "OffsetRange",
@@ -31,6 +32,31 @@ class TopicPartition:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimOwner:
+    """A member of a consumer group, as its claims name it: its id, and the ZooKeeper session that they live with.
+
+    >>> str(ClaimOwner("billing_c1", 0x1000A))
+    'billing_c1@0x1000a'
+    >>> ClaimOwner.parse("billing_c1@0x1000a").session
+    65546
+    """
+
+    consumer: str
+    session: int
+
+    @classmethod
+    def parse(cls, text: str) -> ClaimOwner:
+        """The owner that `str` gave the text of; ValueError if it did not."""
+        consumer, _, session = text.rpartition("@")
+        if not consumer or not session.startswith("0x"):
+            raise ValueError("a member and its session: consumer@0x1000a")
+        return cls(consumer, int(session, 16))
+
+    def __str__(self) -> str:
+        return f"{self.consumer}@0x{self.session:x}"
 
 
 @dataclass(frozen=True, slots=True, order=True)

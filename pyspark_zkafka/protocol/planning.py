@@ -16,6 +16,7 @@ __all__ = [
     "Listener",
     "Split",
     "Subscribe",
+    "SubscribeExcept",
     "SubscribePattern",
     "Subscription",
     "describe_offline",
@@ -44,13 +45,20 @@ class SubscribePattern:
 
 
 @dataclass(frozen=True, slots=True)
+class SubscribeExcept:
+    """All partitions of the topics whose whole name does not match a regular expression."""
+
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
 class Assign:
     """Named partitions."""
 
     partitions: tuple[TopicPartition, ...]
 
 
-Subscription = Subscribe | SubscribePattern | Assign
+Subscription = Subscribe | SubscribePattern | SubscribeExcept | Assign
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +94,8 @@ def wanted_topics(subscription: Subscription, names: Iterable[str] = ()) -> list
         return sorted(set(subscription.topics))
     if isinstance(subscription, Assign):
         return sorted({tp.topic for tp in subscription.partitions})
-    pattern = re.compile(subscription.pattern)
-    return sorted(name for name in set(names) - INTERNAL_TOPICS if pattern.fullmatch(name))
+    pattern, wanted = re.compile(subscription.pattern), isinstance(subscription, SubscribePattern)
+    return sorted(name for name in set(names) - INTERNAL_TOPICS if bool(pattern.fullmatch(name)) is wanted)
 
 
 def subscribed_partitions(subscription: Subscription, snapshot: ClusterSnapshot) -> list[TopicPartition]:

@@ -145,7 +145,7 @@ def view_problems(view: str, names: Iterable[str]) -> list[str]:
 def _objections(view: str, name: str) -> list[str]:
     if name == "view" or name.startswith(_CONNECTION):
         return []
-    if name in ("subscribe", "subscribePattern"):
+    if name in ("subscribe", "subscribePattern", "subscribeExceptPattern"):
         return [f"view={view} cannot be restricted to topics; leave out {name}"] if view in _WITHOUT_TOPICS else []
     if name == "group.id":
         return [] if view in _WITH_GROUPS else [f"view={view} shows no groups; leave out group.id"]

@@ -14,7 +14,8 @@ from pyspark_zkafka.batch_plan import plan_batch
 from pyspark_zkafka.errors import DeliveryFailed
 from pyspark_zkafka.options import WriteOptions, parse_read, parse_write
 from pyspark_zkafka.reader import SplitPartition, ZKafkaReader
-from pyspark_zkafka.writer import ZKafkaWriter, plan_write
+from pyspark_zkafka.write_task import plan_write
+from pyspark_zkafka.writer import ZKafkaWriter
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster

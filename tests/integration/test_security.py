@@ -56,7 +56,8 @@ from pyspark_zkafka.errors import (
 from pyspark_zkafka.options import ZooKeeperTls, parse_connection, parse_read, parse_write
 from pyspark_zkafka.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.writer import ZKafkaWriter, plan_write
+from pyspark_zkafka.write_task import plan_write
+from pyspark_zkafka.writer import ZKafkaWriter
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient

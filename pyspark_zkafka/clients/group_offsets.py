@@ -1,0 +1,96 @@
+"""A group's offsets in Kafka's own topic, ``__consumer_offsets``, as a consumer without a subscription commits them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from types import TracebackType
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from pyspark_zkafka.clients.admin import shared_properties
+from pyspark_zkafka.clients.kafka_errors import Reports, from_exception, from_kafka
+from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
+from pyspark_zkafka.protocol.model import TopicPartition
+
+__all__ = ["KafkaGroupOffsets"]
+
+T = TypeVar("T")
+
+_TIMEOUT_S = 30.0
+
+
+class KafkaGroupOffsets:
+    """The offsets that a group has committed to Kafka; not pickle-safe, and to be used in the process that made it.
+
+    A commit is a simple one, by no member and for no generation: brokers take it while no consumer of the new kind is in
+    the group, and so does the JVM's old consumer with ``offsets.storage=kafka``.
+
+    Parameters
+    ----------
+    bootstrap_servers : str
+        ``host:port[,host:port...]``
+    properties : mapping
+        librdkafka's; those that do not concern the connection are left out.
+    group : str
+    """
+
+    def __init__(self, bootstrap_servers: str, properties: Mapping[str, Any], group: str) -> None:
+        self._group = group
+        self._reports = Reports()
+        self._consumer: Consumer | None = None
+        own = {"group.id": group, "enable.auto.commit": False, "error_cb": self._reports}
+        self._config = {**shared_properties(properties), "bootstrap.servers": bootstrap_servers, **own}
+
+    def __enter__(self) -> KafkaGroupOffsets:
+        try:
+            self._consumer = Consumer(self._config, logger=librdkafka_logger())
+        except KafkaException as error:
+            raise from_exception(error, "making a consumer") from error
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The next offsets to read; partitions without one are absent. Blocks for a request, 30 s at the most."""
+        if not partitions:
+            return {}
+        asked = [KafkaTopicPartition(tp.topic, tp.partition) for tp in partitions]
+        found = self._call("reading", lambda consumer: consumer.committed(asked, timeout=_TIMEOUT_S))
+        self._require_success("reading", found)
+        return {TopicPartition(tp.topic, tp.partition): tp.offset for tp in found if tp.offset >= 0}
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set the next offsets to read, whatever is stored; blocks for a request, 30 s at the most.
+
+        Raises
+        ------
+        ClusterStateError
+            The brokers refuse: consumers of the new kind are in the group, or an ACL forbids it.
+        BrokersUnavailable
+            No answer: whether the offsets were committed is unknown.
+        """
+        if not offsets:
+            return
+        wanted = [KafkaTopicPartition(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
+        done = self._call("committing", lambda consumer: consumer.commit(offsets=wanted, asynchronous=False))
+        self._require_success("committing", done)
+
+    def _call(self, doing: str, call: Callable[[Consumer], T]) -> T:
+        if self._consumer is None:
+            raise RuntimeError("KafkaGroupOffsets is used outside of its with block")
+        try:
+            return call(self._consumer)
+        except KafkaException as error:
+            what = f"{doing} the offsets of group {self._group}"
+            raise self._reports.refusal(what) or from_exception(error, what) from error
+
+    def _require_success(self, doing: str, answers: list[KafkaTopicPartition]) -> None:
+        for answer in answers:
+            if answer.error is not None:
+                place = f"{answer.topic}-{answer.partition}"
+                raise from_kafka(answer.error, f"{doing} the offset of group {self._group} in {place}")

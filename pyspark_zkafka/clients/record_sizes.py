@@ -1,0 +1,112 @@
+"""How large a partition's records are, by a look at some of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Message
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from pyspark_zkafka.clients.kafka_errors import Reports, from_exception
+from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
+from pyspark_zkafka.protocol.model import TopicPartition
+
+__all__ = ["sample_record_bytes"]
+
+_SAMPLE_RECORDS = 200
+_SAMPLE_BYTES = 1024 * 1024
+_POLL_S = 0.1
+# Little is wanted, and of many partitions: the defaults would fetch far more than that.
+_FEW: dict[str, Any] = {
+    "fetch.message.max.bytes": _SAMPLE_BYTES,
+    "queued.min.messages": _SAMPLE_RECORDS,
+    "queued.max.messages.kbytes": _SAMPLE_BYTES // 1024,
+}
+
+
+def sample_record_bytes(
+    properties: Mapping[str, Any],
+    positions: Mapping[TopicPartition, int],
+    timeout_s: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> dict[TopicPartition, float]:
+    """The mean size of the first records from a position on, in bytes of key, value and headers, uncompressed.
+
+    Blocks until about 200 records or 1 MiB of each partition are seen, or all that it has, or until the time is over.
+
+    Parameters
+    ----------
+    properties : mapping
+        As `consumer_properties` makes them.
+    positions : mapping
+        The offset to begin at in each partition.
+
+    Returns
+    -------
+    dict
+        Partitions that gave no record in time are not in it.
+
+    Raises
+    ------
+    ZKafkaError
+        The brokers refuse us.
+    """
+    samples = {tp: _Sample() for tp in positions}
+    deadline = clock() + timeout_s
+    with _consumer(properties, positions) as (consumer, reports):
+        while any(not s.done for s in samples.values()) and (left_s := deadline - clock()) > 0:
+            for message in consumer.consume(_SAMPLE_RECORDS, min(left_s, _POLL_S)):
+                _take(message, samples, consumer)
+            if (refusal := reports.refusal("sampling the sizes of records")) is not None:
+                raise refusal
+    return {tp: s.size_bytes / s.records for tp, s in samples.items() if s.records > 0}
+
+
+class _Sample:
+    """What was seen of one partition; `done` when that is enough, or all that it has."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.size_bytes = 0
+        self.done = False
+
+    def add(self, message: Message) -> None:
+        self.records += 1
+        self.size_bytes += _size(message)
+        self.done = self.records >= _SAMPLE_RECORDS or self.size_bytes >= _SAMPLE_BYTES
+
+
+def _size(message: Message) -> int:
+    headers = message.headers() or ()
+    parts = [message.key(), message.value(), *(part for name, value in headers for part in (name.encode(), value))]
+    return sum(len(part) for part in parts if part is not None)
+
+
+@contextmanager
+def _consumer(properties: Mapping[str, Any], positions: Mapping[TopicPartition, int]) -> Iterator[tuple[Consumer, Reports]]:
+    reports = Reports()
+    try:
+        consumer = Consumer({**properties, **_FEW, "error_cb": reports}, logger=librdkafka_logger())
+    except KafkaException as error:
+        raise from_exception(error, "making a consumer") from error
+    try:
+        consumer.assign([KafkaTopicPartition(tp.topic, tp.partition, offset) for tp, offset in positions.items()])
+        yield consumer, reports
+    finally:
+        consumer.close()
+
+
+def _take(message: Message, samples: Mapping[TopicPartition, _Sample], consumer: Consumer) -> None:
+    """Count a record; whatever else comes of a partition, its end among them, is the last that is heard of it."""
+    sample = samples.get(TopicPartition(message.topic() or "", message.partition()))
+    if sample is None or sample.done:
+        return
+    if message.error() is not None:
+        sample.done = True
+    else:
+        sample.add(message)
+    if sample.done:
+        consumer.pause([KafkaTopicPartition(message.topic(), message.partition())])

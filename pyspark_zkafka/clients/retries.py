@@ -1,0 +1,35 @@
+"""Calling again what failed in passing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pyspark_zkafka.errors import ZKafkaError
+
+__all__ = ["Retry"]
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Calls again after a retriable error, `retries` times at the most, `interval_s` later."""
+
+    retries: int
+    interval_s: float
+    sleep: Callable[[float], None]
+
+    def __call__(self, call: Callable[[], T]) -> T:
+        for attempt in range(self.retries):
+            try:
+                return call()
+            except ZKafkaError as error:
+                if not error.retriable:
+                    raise
+                _log.warning("attempt %d of %d failed, trying again: %s", attempt + 1, self.retries + 1, error)
+                self.sleep(self.interval_s)
+        return call()

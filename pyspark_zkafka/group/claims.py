@@ -1,0 +1,190 @@
+"""A member's claims on partitions: the ephemeral znodes ``/consumers/G/owners/T/P``, taken together or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from pyspark_zkafka.clients.transactions import Check, Create, Delete, Operation, SetData
+from pyspark_zkafka.clients.zookeeper_connection import Answers, Znode, ZooKeeperConnection
+from pyspark_zkafka.errors import ZooKeeperError
+from pyspark_zkafka.group.proofs import is_claim_of, owner_parents
+from pyspark_zkafka.protocol import group_znodes
+from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
+
+__all__ = ["Blocker", "Claim", "Claims"]
+
+_PARTITIONS_A_TRANSACTION = 1_000  # some 300 bytes each, and ZooKeeper's jute.maxbuffer is 1 MB by default
+_ATTEMPTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A partition's claim: the thread that it names, and a number that is new each time the partition is gained."""
+
+    thread: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """Who holds a partition that the member is to claim."""
+
+    partition: TopicPartition
+    thread: str
+    session: int
+
+    def __str__(self) -> str:
+        return f"{self.partition} is held by {self.thread or 'a nameless owner'} (session 0x{self.session:x})"
+
+
+class Claims:
+    """The claims that a session of a member holds.
+
+    Not safe for threads, but for `held`, which is replaced and never changed. Each call blocks for a few round trips.
+
+    Parameters
+    ----------
+    client : ZooKeeperConnection
+        Open.
+    """
+
+    def __init__(self, client: ZooKeeperConnection, group: str) -> None:
+        self._client = client
+        self._group = group
+        self._generation = 0
+        self._in_doubt: set[TopicPartition] = set()
+        self.held: Mapping[TopicPartition, Claim] = {}
+
+    def forget(self) -> None:
+        """Hold nothing any more: the session has ended, and the claims with it."""
+        self.held, self._in_doubt = {}, set()
+
+    def take(self, wanted: Mapping[TopicPartition, str], owner: ClaimOwner) -> list[Blocker]:
+        """Claim partitions for threads of the member, all or none of them.
+
+        A claim that an earlier session of the same member left behind is replaced. One of ours that names another thread is
+        changed, so that nobody else can have it meanwhile.
+
+        Returns
+        -------
+        list of Blocker
+            Who stands in the way; empty when all are claimed.
+        """
+        taken: list[TopicPartition] = []
+        for chunk in _chunks(sorted(wanted)):
+            self._in_doubt.update(chunk)
+            blockers = self._take({tp: wanted[tp] for tp in chunk}, owner)
+            if blockers:
+                self._in_doubt.difference_update(chunk)
+                self.release(taken, owner)
+                return blockers
+            taken += chunk
+            self._add({tp: wanted[tp] for tp in chunk})
+        return []
+
+    def release(self, partitions: Collection[TopicPartition], owner: ClaimOwner) -> None:
+        """Delete claims, those that are still the session's own."""
+        for chunk in _chunks(sorted(partitions)):
+            self._release(chunk, owner)
+            gone = set(chunk)
+            self.held = {tp: claim for tp, claim in self.held.items() if tp not in gone}
+
+    def verify(self, owner: ClaimOwner) -> list[TopicPartition]:
+        """Look whether the claims are there; those that are not are no longer held, and are returned.
+
+        Claims of which no answer told whether they were made are found, too.
+        """
+        asked = sorted({*self.held, *self._in_doubt})
+        found = self._client.get_many(self._path(tp) for tp in asked)
+        ours = {tp for tp in asked if is_claim_of(found.get(self._path(tp)), owner)}
+        gained = {tp: (found[self._path(tp)].data or b"").decode() for tp in ours - self.held.keys()}
+        lost = sorted(self.held.keys() - ours)
+        self.held = {tp: claim for tp, claim in self.held.items() if tp in ours}
+        self._in_doubt = set()
+        self._add(gained)
+        return lost
+
+    def _add(self, threads: Mapping[TopicPartition, str]) -> None:
+        self._in_doubt.difference_update(threads)
+        self._generation += 1
+        fresh = {tp: Claim(thread, self._generation) for tp, thread in threads.items()}
+        renamed = {tp: replace(self.held[tp], thread=claim.thread) for tp, claim in fresh.items() if tp in self.held}
+        self.held = {**self.held, **fresh, **renamed}
+
+    def _take(self, wanted: Mapping[TopicPartition, str], owner: ClaimOwner) -> list[Blocker]:
+        for _ in range(_ATTEMPTS):
+            found = self._read(wanted)
+            nodes = {tp: found.nodes.get(self._path(tp)) for tp in wanted}
+            blockers = [_blocker(tp, node) for tp, node in nodes.items() if node is not None and not _is_ours(node, owner)]
+            if blockers:
+                return blockers
+            changes = [o for tp, thread in wanted.items() for o in self._change(tp, thread, nodes[tp], owner)]
+            if not changes or self._client.transaction([*self._parents(wanted, found), *changes]) is None:
+                return []
+        raise _contended(self._group)
+
+    def _read(self, partitions: Collection[TopicPartition]) -> Answers:
+        above = owner_parents(self._group, partitions)
+        group = group_znodes.group_path(self._group)
+        return self._client.ask(
+            exists=[group_znodes.CONSUMERS, group], get=[*above, *(self._path(tp) for tp in partitions)]
+        )
+
+    def _parents(self, partitions: Iterable[TopicPartition], found: Answers) -> Iterator[Operation]:
+        """Make the parents that are missing; write each ``owners/T``, for all who believe to own a partition of it."""
+        above = owner_parents(self._group, partitions)
+        yield from (Create(path, None) for path in above if path not in found.nodes)
+        yield from (SetData(path, found.nodes[path].data) for path in above[1:] if path in found.nodes)
+
+    def _change(self, partition: TopicPartition, thread: str, node: Znode | None, owner: ClaimOwner) -> Iterator[Operation]:
+        path, data = self._path(partition), group_znodes.encode_owner(thread)
+        if is_claim_of(node, owner):
+            if node is not None and node.data != data:
+                yield SetData(path, data, node.stat.version)
+            return
+        if node is not None:
+            yield Delete(path, node.stat.version)
+        yield Create(path, data, ephemeral=True)
+        yield SetData(path, data, 0)  # version 1: see OwnedBy
+
+    def _release(self, partitions: Sequence[TopicPartition], owner: ClaimOwner) -> None:
+        for _ in range(_ATTEMPTS):
+            above = owner_parents(self._group, partitions)[1:]
+            found = self._client.ask(exists=above, get=[self._path(tp) for tp in partitions])
+            ours = {path: node for path, node in found.nodes.items() if is_claim_of(node, owner)}
+            if not ours:
+                return
+            checks = [Check(path, found.stats[path].version) for path in above if path in found.stats]
+            deletes = [Delete(path, node.stat.version) for path, node in ours.items()]
+            if self._client.transaction([*checks, *deletes]) is None:
+                return
+        raise _contended(self._group)
+
+    def _path(self, partition: TopicPartition) -> str:
+        return group_znodes.owner_path(self._group, partition)
+
+
+def _is_ours(node: Znode, owner: ClaimOwner) -> bool:
+    """Whether it is the member's own claim, of this session or of an earlier one: only we can have written it twice."""
+    consumer = group_znodes.consumer_of_thread((node.data or b"").decode("utf-8", "replace"))
+    return consumer == owner.consumer and node.stat.version > 0
+
+
+def _blocker(partition: TopicPartition, node: Znode) -> Blocker:
+    return Blocker(partition, (node.data or b"").decode("utf-8", "replace"), node.stat.ephemeral_owner)
+
+
+def _chunks(partitions: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:
+    rest = iter(partitions)
+    while chunk := list(islice(rest, _PARTITIONS_A_TRANSACTION)):
+        yield chunk
+
+
+def _contended(group: str) -> ZooKeeperError:
+    return ZooKeeperError(
+        "CLAIMS_CONTENDED",
+        f"The claims of group {group} changed {_ATTEMPTS} times while they were read; trying again will help, unless "
+        "something deletes and creates its owners all the time: find out what does",
+    )

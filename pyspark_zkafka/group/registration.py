@@ -1,0 +1,85 @@
+"""A member's registration: the ephemeral znode ``/consumers/G/ids/C``, written once a session."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pyspark_zkafka.clients.transactions import Create, Operation, Reason
+from pyspark_zkafka.clients.zookeeper_connection import ZooKeeperConnection
+from pyspark_zkafka.errors import ConsumerIdTaken, ZooKeeperError
+from pyspark_zkafka.protocol import group_znodes
+from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration
+
+__all__ = ["Registration"]
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a member says of itself to its group.
+
+    Parameters
+    ----------
+    consumer : str
+        The id, as the znode is named.
+    content : ConsumerRegistration
+        Its timestamp is set when it is written.
+    clock : callable
+        Seconds since the epoch.
+    """
+
+    group: str
+    consumer: str
+    content: ConsumerRegistration
+    clock: Callable[[], float] = time.time
+
+    @property
+    def path(self) -> str:
+        """``/consumers/G/ids/C``."""
+        return group_znodes.id_path(self.group, self.consumer)
+
+    def is_there(self, client: ZooKeeperConnection, session: int) -> bool:
+        """Whether the znode exists, and lives with this session; blocks for a round trip."""
+        stat = client.exists_many([self.path]).get(self.path)
+        return stat is not None and stat.ephemeral_owner == session
+
+    def write(self, client: ZooKeeperConnection, session: int) -> None:
+        """Register, with the parents that are missing, as the consumer of 1.1.1 makes them: with empty data.
+
+        Raises
+        ------
+        ConsumerIdTaken
+            Another session is registered by the same id. It may be our own old one, which expires.
+        """
+        for _ in range(_ATTEMPTS):
+            conflict = client.transaction(self._operations(client))
+            if conflict is None:
+                return
+            if conflict.operation.path == self.path and conflict.reason is Reason.NODE_EXISTS:
+                stat = client.exists_many([self.path]).get(self.path)
+                if stat is not None and stat.ephemeral_owner == session:
+                    return
+                if stat is not None:
+                    raise _taken(self, stat.ephemeral_owner)
+        raise ZooKeeperError("REGISTRATION_CONTENDED", f"{self.path} or its parents changed all the time; try again")
+
+    def _operations(self, client: ZooKeeperConnection) -> list[Operation]:
+        parents = {group_znodes.CONSUMERS: None, group_znodes.group_path(self.group): b""}
+        parents[group_znodes.ids_path(self.group)] = b""
+        existing = client.exists_many(parents)
+        content = replace(self.content, timestamp=str(int(self.clock() * 1000)))
+        missing: list[Operation] = [Create(path, data) for path, data in parents.items() if path not in existing]
+        return [*missing, Create(self.path, group_znodes.encode_registration(content), ephemeral=True)]
+
+
+_ATTEMPTS = 20
+
+
+def _taken(registration: Registration, session: int) -> ConsumerIdTaken:
+    return ConsumerIdTaken(
+        "CONSUMER_ID_TAKEN",
+        f"The group {registration.group} has a member {registration.consumer} already, of session 0x{session:x}; one that "
+        "died is gone when its session expires; else stop it, or give this one another consumer.id",
+        session=session,
+    )

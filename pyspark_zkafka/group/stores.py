@@ -1,0 +1,124 @@
+"""Where a group's offsets are kept, in ZooKeeper, in Kafka, or in both: read and committed by one rule."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+from types import TracebackType
+
+from pyspark_zkafka.clients.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.group.commits import CommitResult, commit_offsets
+from pyspark_zkafka.group.proofs import NoOwner, OwnedBy, OwnerProof
+from pyspark_zkafka.option_values import Connection, OffsetStore
+from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
+
+__all__ = ["GroupOffsets"]
+
+
+class GroupOffsets:
+    """A group's offsets in its stores; open inside its ``with`` block. Neither safe for threads nor pickle-safe.
+
+    Parameters
+    ----------
+    connection : Connection
+        How to reach the brokers, for the store in Kafka.
+    servers : str
+        Brokers to begin with.
+    stores : sequence of "zookeeper" and "kafka"
+        In the order in which they are written.
+    zookeeper : ZooKeeperClient or None
+        Open; needed for the store in ZooKeeper, and to prove who owns partitions.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        servers: str,
+        group: str,
+        stores: tuple[OffsetStore, ...],
+        zookeeper: ZooKeeperClient | None,
+    ) -> None:
+        if "zookeeper" in stores and zookeeper is None:
+            raise OptionError("INVALID_OPTION", "offsets in /consumers/<group>/offsets need zookeeper.connect")
+        self._group = group
+        self._stores = stores
+        self._zookeeper = zookeeper
+        self._kafka = KafkaGroupOffsets(servers, connection.kafka, group)
+        self._opened = ExitStack()
+
+    def __enter__(self) -> GroupOffsets:
+        if "kafka" in self._stores:
+            self._opened.enter_context(self._kafka)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._opened.close()
+
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The next offsets to read, the larger where two stores differ; partitions without one are absent.
+
+        Raises
+        ------
+        CodecError
+            An offset in ZooKeeper is malformed.
+        """
+        found: dict[TopicPartition, int] = {}
+        for store in self._stores:
+            for tp, offset in self._read(store, partitions).items():
+                found[tp] = max(offset, found.get(tp, offset))
+        return found
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        owner: ClaimOwner | None = None,
+        resets: Collection[TopicPartition] = frozenset(),
+    ) -> CommitResult:
+        """Move offsets forward; see `commit_offsets`, whose rules hold for each store.
+
+        Kafka takes part in no transaction of ZooKeeper's: for it, ownership is looked at right before.
+        """
+        result = CommitResult()
+        for store in self._stores:
+            done = self._commit_to(store, offsets, owner, resets)
+            offsets = {tp: offset for tp, offset in offsets.items() if tp not in done.lost}
+            result = CommitResult(
+                {**result.written, **done.written}, {**result.kept, **done.kept}, {*result.lost, *done.lost}
+            )
+        return result
+
+    def _read(self, store: OffsetStore, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        if store == "kafka":
+            return self._kafka.committed(partitions)
+        found = self._client().group_offsets(self._group, partitions)
+        return {tp: offset for tp, offset in found.items() if offset >= 0}
+
+    def _commit_to(
+        self,
+        store: OffsetStore,
+        offsets: Mapping[TopicPartition, int],
+        owner: ClaimOwner | None,
+        resets: Collection[TopicPartition],
+    ) -> CommitResult:
+        if store == "zookeeper":
+            return commit_offsets(self._client(), self._group, offsets, owner=owner, resets=resets)
+        lost = self._lost(sorted(offsets), owner)
+        stored = self._kafka.committed(offsets)
+        higher = {tp: stored[tp] for tp, offset in offsets.items() if tp not in resets and stored.get(tp, -1) >= offset}
+        written = {tp: offset for tp, offset in offsets.items() if tp not in lost and tp not in higher}
+        self._kafka.commit(written)
+        return CommitResult(written, {tp: offset for tp, offset in higher.items() if tp not in lost}, lost)
+
+    def _lost(self, partitions: list[TopicPartition], owner: ClaimOwner | None) -> set[TopicPartition]:
+        if self._zookeeper is None:
+            return set()
+        proof: OwnerProof = NoOwner(self._group, self._zookeeper) if owner is None else OwnedBy(self._group, owner)
+        asked = proof.questions(partitions)
+        return proof.lost(partitions, self._zookeeper.ask(get=asked.get, children=asked.children))
+
+    def _client(self) -> ZooKeeperClient:
+        if self._zookeeper is None:
+            raise OptionError("INVALID_OPTION", "offsets in /consumers/<group>/offsets need zookeeper.connect")
+        return self._zookeeper

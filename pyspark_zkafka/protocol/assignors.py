@@ -1,0 +1,300 @@
+r"""Which thread of a consumer group reads which partition.
+
+All members compute the same table from the same facts; nobody hands it out. The unit is the thread, ``<consumer>-<n>``.
+
+==================  ===================================================================  ==============================
+strategy            who gets what                                                        the same as
+==================  ===================================================================  ==============================
+``range``           by topic: neighbouring partitions, the first threads one more        Kafka 0.8 to 1.1
+``roundrobin``      threads take turns over all topics, by the hash of ``topic-3``       Kafka 1.0 and 1.1
+``roundrobin-0.8``  the same, by the hash of ``[topic,3]``                               Kafka 0.8.2 to 0.11
+``sticky``          what a thread has it keeps, as far as the counts stay even           none: members of this package
+``legacy-range``    by topic: neighbouring partitions, each thread as many, rounded up   none: what articles describe
+==================  ===================================================================  ==============================
+
+A member does not say in its registration which strategy it uses: all members of a group must use the same.
+
+References
+----------
+kafka.consumer.RangeAssignor, kafka.consumer.RoundRobinAssignor, kafka.consumer.AssignmentContext (Kafka 0.8.2.2, 1.1.1);
+KAFKA-5822; ``docs/groups.md``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain, cycle, repeat
+from typing import TypeAlias
+
+from pyspark_zkafka.errors import GroupError, OptionError
+from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration, normalise_filter, thread_id
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.planning import INTERNAL_TOPICS
+from pyspark_zkafka.protocol.sticky_assignor import balance
+
+__all__ = [
+    "STRATEGIES",
+    "Assignor",
+    "Subscribers",
+    "assign",
+    "assign_legacy_range",
+    "assign_range",
+    "assign_roundrobin",
+    "assign_roundrobin_0_8",
+    "assign_sticky",
+    "java_hash",
+    "java_order",
+    "threads_by_topic",
+    "topics_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribers:
+    """What an assignor looks at.
+
+    `threads` are the ids of the threads that read a topic, in Java's order of strings; `partitions` a topic's partitions,
+    ascending, without the topics that do not exist; `owners` the threads that own a partition now, for sticky alone.
+    """
+
+    threads: Mapping[str, tuple[str, ...]]
+    partitions: Mapping[str, tuple[int, ...]]
+    owners: Mapping[TopicPartition, str] = field(default_factory=dict)
+
+
+Owners: TypeAlias = dict[TopicPartition, str]
+Assignor: TypeAlias = Callable[[Subscribers], Owners]
+
+
+def topics_of(
+    registration: ConsumerRegistration, topic_names: Iterable[str], *, exclude_internal: bool = True
+) -> list[str]:
+    """The topics that a member subscribes to, sorted; `topic_names` are those that exist, and matter to a filter only.
+
+    With `exclude_internal`, no filter matches an internal topic: neither a white list nor a black list.
+
+    Raises
+    ------
+    GroupError
+        ``BAD_FILTER``: the filter's regex, with blanks and quotes dropped, is none.
+
+    Examples
+    --------
+    >>> topics_of(ConsumerRegistration({"pay.*, orders": 2}, "white_list"), ["orders", "orders-eu", "payments"])
+    ['orders', 'payments']
+    """
+    if registration.pattern == "static" or not registration.subscription:
+        return sorted(registration.subscription)
+    regex = _filter(next(iter(registration.subscription)))
+    wanted = registration.pattern == "white_list"
+    candidates = set(topic_names) - (INTERNAL_TOPICS if exclude_internal else frozenset())
+    return sorted(name for name in candidates if bool(regex.fullmatch(name)) is wanted)
+
+
+def threads_by_topic(
+    members: Mapping[str, ConsumerRegistration], topic_names: Iterable[str], *, exclude_internal: bool = True
+) -> dict[str, tuple[str, ...]]:
+    """The ids of all members' threads by topic, in Java's order of strings: thread 10 comes before thread 2.
+
+    `members` are by the names of their znodes, the rest is as in `topics_of`. A topic that is subscribed to by name is in
+    the result whether it exists or not.
+
+    Examples
+    --------
+    >>> threads_by_topic({"g_c1": ConsumerRegistration({"a": 2}), "g_c2": ConsumerRegistration({"a": 1})}, ["a"])
+    {'a': ('g_c1-0', 'g_c1-1', 'g_c2-0')}
+    """
+    names = frozenset(topic_names)
+    found: dict[str, list[str]] = {}
+    for consumer, registration in members.items():
+        for topic in topics_of(registration, names, exclude_internal=exclude_internal):
+            found.setdefault(topic, []).extend(thread_id(consumer, n) for n in range(_streams(registration, topic)))
+    return {topic: tuple(sorted(found[topic], key=java_order)) for topic in sorted(found)}
+
+
+def java_order(text: str) -> bytes:
+    """A key to sort by as Java's ``String.compareTo`` does, by units of UTF-16.
+
+    >>> sorted(["c1-2", "c1-10", "c1-1"], key=java_order)
+    ['c1-1', 'c1-10', 'c1-2']
+    """
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def java_hash(text: str) -> int:
+    """Java's ``String.hashCode``: 32 bits, signed, over units of UTF-16.
+
+    >>> java_hash("orders-0"), java_hash("[orders,0]")
+    (1234322248, -1093576615)
+    """
+    units = java_order(text)
+    hashed = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        hashed = (31 * hashed + (high << 8 | low)) & 0xFFFFFFFF
+    return hashed - (hashed >> 31 << 32)
+
+
+def _filter(regex: str) -> re.Pattern[str]:
+    normal = normalise_filter(regex)
+    try:
+        return re.compile(normal)
+    except (re.error, RecursionError, OverflowError) as exc:
+        text = f"A member's filter cannot be read: {exc}; found {normal!r}; correct the filter of the member that has it"
+        raise GroupError("BAD_FILTER", text, regex=regex) from exc
+
+
+def _streams(registration: ConsumerRegistration, topic: str) -> int:
+    counts = registration.subscription
+    return counts[topic] if registration.pattern == "static" else next(iter(counts.values()))
+
+
+# --- the assignors -------------------------------------------------------------------------------------------------------
+
+
+def assign_range(subscribers: Subscribers) -> Owners:
+    """The owners by topic: each thread gets neighbouring partitions, and the first threads get one more than the others.
+
+    References
+    ----------
+    kafka.consumer.RangeAssignor, Kafka 0.8.2.2 and 1.1.1.
+
+    Examples
+    --------
+    >>> orders = Subscribers({"orders": ("c1-0", "c2-0", "c3-0")}, {"orders": (0, 1, 2, 3)})
+    >>> [owner for _, owner in sorted(assign_range(orders).items())]
+    ['c1-0', 'c1-0', 'c2-0', 'c3-0']
+    """
+    owners: Owners = {}
+    for threads, partitions in _topics(subscribers):
+        share, more = divmod(len(partitions), len(threads))
+        owners |= _deal(partitions, {thread: share + (n < more) for n, thread in enumerate(threads)})
+    return owners
+
+
+def assign_legacy_range(subscribers: Subscribers) -> Owners:
+    """The owners by topic as many articles tell it: each thread gets as many neighbours, the quotient rounded up.
+
+    Kafka's consumers do what `assign_range` does. The two differ where the quotient is no integer: here, the last threads
+    get less, or nothing.
+
+    Examples
+    --------
+    >>> orders = Subscribers({"orders": ("c1-0", "c2-0", "c3-0")}, {"orders": (0, 1, 2, 3)})
+    >>> [owner for _, owner in sorted(assign_legacy_range(orders).items())]
+    ['c1-0', 'c1-0', 'c2-0', 'c2-0']
+    """
+    owners: Owners = {}
+    for threads, partitions in _topics(subscribers):
+        owners |= _deal(partitions, dict.fromkeys(threads, -(-len(partitions) // len(threads))))
+    return owners
+
+
+def assign_roundrobin(subscribers: Subscribers) -> Owners:
+    """The owners over all topics: partitions come by the hash of ``topic-partition``, and all threads take turns.
+
+    A thread that does not read the partition's topic loses its turn. Partitions whose hashes are equal come by topic and
+    number; in Kafka they come as a hash map of Scala has them, which nothing but that map can repeat.
+
+    References
+    ----------
+    kafka.consumer.RoundRobinAssignor, Kafka 1.0.0 to 1.1.1; KAFKA-5822.
+
+    Examples
+    --------
+    >>> both = Subscribers({"a": ("c1-0", "c2-0"), "b2": ("c1-0", "c2-0")}, {"a": (0, 1), "b2": (0, 1, 2)})
+    >>> [owner for _, owner in sorted(assign_roundrobin(both).items())]
+    ['c1-0', 'c2-0', 'c1-0', 'c2-0', 'c1-0']
+    """
+    return _take_turns(subscribers, str)
+
+
+def assign_roundrobin_0_8(subscribers: Subscribers) -> Owners:
+    """The owners as `assign_roundrobin` finds them, but partitions come by the hash of ``[topic,partition]``.
+
+    References
+    ----------
+    kafka.consumer.RoundRobinAssignor, Kafka 0.8.2.2 to 0.11; KAFKA-5822.
+
+    Examples
+    --------
+    >>> both = Subscribers({"a": ("c1-0", "c2-0"), "b2": ("c1-0", "c2-0")}, {"a": (0, 1), "b2": (0, 1, 2)})
+    >>> [owner for _, owner in sorted(assign_roundrobin_0_8(both).items())]
+    ['c2-0', 'c1-0', 'c1-0', 'c2-0', 'c1-0']
+    """
+    return _take_turns(subscribers, lambda tp: f"[{tp.topic},{tp.partition}]")
+
+
+def assign_sticky(subscribers: Subscribers) -> Owners:
+    """The owners that keep the most of what is owned now, while the threads of a topic stay even.
+
+    Topics that the same threads read form a class, which is balanced by itself; see `sticky_assignor` for how, and for why
+    members that look at different moments find the same owners. Owners that do not read the topic do not count.
+
+    Examples
+    --------
+    >>> before = {TopicPartition("orders", n): "c1-0" for n in range(5)}
+    >>> orders = Subscribers({"orders": ("c1-0", "c2-0")}, {"orders": (0, 1, 2, 3, 4)}, before)
+    >>> [owner for _, owner in sorted(assign_sticky(orders).items())]
+    ['c1-0', 'c1-0', 'c1-0', 'c2-0', 'c2-0']
+    """
+    classes: dict[tuple[str, ...], list[TopicPartition]] = {}
+    for threads, partitions in _topics(subscribers):
+        classes.setdefault(threads, []).extend(partitions)
+    owners: Owners = {}
+    for threads, partitions in classes.items():
+        owners |= balance(threads, sorted(partitions), subscribers.owners)
+    return owners
+
+
+STRATEGIES: Mapping[str, Assignor] = {
+    "range": assign_range,
+    "roundrobin": assign_roundrobin,
+    "roundrobin-0.8": assign_roundrobin_0_8,
+    "sticky": assign_sticky,
+    "legacy-range": assign_legacy_range,
+}
+
+
+def assign(strategy: str, subscribers: Subscribers) -> Owners:
+    """The owner of each partition that exists and has a subscriber, ordered by topic and number.
+
+    Raises
+    ------
+    OptionError
+        ``UNKNOWN_ASSIGNOR``.
+
+    Examples
+    --------
+    >>> assign("range", Subscribers({"a": ("c1-0",), "gone": ("c1-0",)}, {"a": (0,), "unread": (0,)}))
+    {TopicPartition(topic='a', partition=0): 'c1-0'}
+    """
+    if strategy not in STRATEGIES:
+        text = f"There is no assignor {strategy!r}; choose one of {', '.join(STRATEGIES)}"
+        raise OptionError("UNKNOWN_ASSIGNOR", text, strategy=strategy)
+    return dict(sorted(STRATEGIES[strategy](subscribers).items()))
+
+
+def _topics(subscribers: Subscribers) -> Iterator[tuple[tuple[str, ...], list[TopicPartition]]]:
+    """Threads and partitions of each topic that has both."""
+    for topic, threads in subscribers.threads.items():
+        partitions = subscribers.partitions.get(topic, ())
+        if threads and partitions:
+            yield threads, [TopicPartition(topic, p) for p in partitions]
+
+
+def _deal(partitions: Iterable[TopicPartition], shares: Mapping[str, int]) -> Owners:
+    """The partitions in order, to each thread as many in a row as its share is."""
+    places = chain.from_iterable(repeat(thread, share) for thread, share in shares.items())
+    return dict(zip(partitions, places, strict=False))
+
+
+def _take_turns(subscribers: Subscribers, hashed: Callable[[TopicPartition], str]) -> Owners:
+    readers = {topic: frozenset(threads) for topic, threads in subscribers.threads.items()}
+    partitions = [tp for _, found in _topics(subscribers) for tp in found]
+    circle = cycle(sorted(frozenset().union(*readers.values()), key=java_order))
+    return {
+        tp: next(thread for thread in circle if thread in readers[tp.topic])
+        for tp in sorted(partitions, key=lambda tp: (java_hash(hashed(tp)), tp))
+    }

@@ -1,0 +1,91 @@
+"""How far a micro-batch goes: limits of records and bytes, and how long to wait for enough of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from statistics import fmean
+from types import MappingProxyType
+
+from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
+
+__all__ = ["TriggerLimits", "limit_bytes", "limit_records"]
+
+Ranges = Mapping[TopicPartition, OffsetRange]
+
+_UNKNOWN_RECORD_BYTES = 1024.0
+_NO_SIZES: Mapping[TopicPartition, float] = MappingProxyType({})
+
+
+def limit_records(ranges: Ranges, max_records: int) -> dict[TopicPartition, OffsetRange]:
+    """The ranges, shortened so that they hold about `max_records` in all.
+
+    Each partition that has a backlog gets a share in proportion to it: rounded down, and at least one record, so that none
+    starves. All together may therefore be more than `max_records`, by less than one record a partition.
+
+    References
+    ----------
+    org.apache.spark.sql.kafka010.KafkaMicroBatchStream.rateLimit, Spark 4.2 (which reckons in doubles).
+    """
+    return _shorten(ranges, max_records, sum(r.size for r in ranges.values()))
+
+
+def limit_bytes(
+    ranges: Ranges, max_bytes: int, record_bytes: Mapping[TopicPartition, float]
+) -> dict[TopicPartition, OffsetRange]:
+    """The ranges, shortened so that they hold about `max_bytes` in all, and at least one record of each backlog.
+
+    Parameters
+    ----------
+    record_bytes : mapping
+        A record's mean size in each partition. One that is not there gets the mean of those that are, or 1 KiB; none counts
+        for less than one byte.
+    """
+    otherwise = fmean(record_bytes.values()) if record_bytes else _UNKNOWN_RECORD_BYTES
+    sizes = {tp: Fraction(max(record_bytes.get(tp, otherwise), 1)) for tp in ranges}
+    return _shorten(ranges, max_bytes, sum((r.size * sizes[tp] for tp, r in ranges.items()), Fraction()))
+
+
+def _shorten(ranges: Ranges, limit: int, total: int | Fraction) -> dict[TopicPartition, OffsetRange]:
+    """Every range by the same proportion: that of the limit to the total, both in records or both in bytes."""
+    return {tp: replace(r, until=_end(r, limit, total)) if r.size > 0 else r for tp, r in ranges.items()}
+
+
+def _end(whole: OffsetRange, limit: int, total: int | Fraction) -> int:
+    share = limit * whole.size // total  # exact, as offsets may be beyond the precision of a double
+    return min(whole.start + max(share, 1), whole.until)
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerLimits:
+    """When a micro-batch is due, and how far it goes; None sets no limit."""
+
+    max_records: int | None = None
+    max_bytes: int | None = None
+    min_records: int | None = None
+    max_delay_ms: int = 15 * 60 * 1000
+
+    def holds_back(self, available_records: int, since_last_ms: int | None) -> bool:
+        """Whether to wait for more records.
+
+        Parameters
+        ----------
+        available_records : int
+            The whole backlog, in offsets.
+        since_last_ms : int or None
+            How long ago the last micro-batch was due; None before the first one of a run, which never waits.
+        """
+        if self.min_records is None or since_last_ms is None:
+            return False
+        return available_records < self.min_records and since_last_ms < self.max_delay_ms
+
+    def apply(
+        self, ranges: Ranges, record_bytes: Mapping[TopicPartition, float] = _NO_SIZES
+    ) -> dict[TopicPartition, OffsetRange]:
+        """The ranges within both limits: for each partition, the stricter one."""
+        found = dict(ranges) if self.max_records is None else limit_records(ranges, self.max_records)
+        if self.max_bytes is None:
+            return found
+        by_bytes = limit_bytes(ranges, self.max_bytes, record_bytes)
+        return {tp: min(r, by_bytes[tp], key=lambda one: one.until) for tp, r in found.items()}

@@ -1,0 +1,70 @@
+"""Who keeps and who gets what, among threads that read the same topics.
+
+Each thread has a quota: partitions by threads, rounded down (the lower quota) or up (the higher one).
+
+1. The higher quotas go to the threads that own more than the lower quota, then to the others; within each of the two, to
+   the first threads.
+2. A thread keeps what it owns; one that owns more than its quota keeps its first partitions.
+3. The partitions that nobody keeps are dealt, in order, to the threads under quota, in order: to each all that it lacks.
+
+No assignment with even counts keeps more: a higher quota saves one partition for a thread that owns more than the lower
+quota, and none for any other.
+
+Members look at different moments, while others release and claim, and still find the same target. Take any state and one
+move toward its target: a partition that its owner must give up becomes free, or a free one goes to its new owner. Then
+
+- the quotas stay. A thread with a higher quota that owned more than the lower one still does, and a thread with a lower
+  quota never comes to own more than that. So a release can take a thread with a lower quota out of those above it, and a
+  claim can bring one with a higher quota in; either way, the same threads come first again. (To rank by the number of owned
+  partitions would not do: a claim could put a thread with a lower quota ahead of one with a higher.)
+- what is kept stays: a thread over its quota releases only partitions that come after those that it keeps, and no thread
+  claims beyond its quota.
+- what is dealt stays: a release leaves the list of dealt partitions as it is, and a claim takes one partition out of the
+  list, and one place out of the row of places of the very thread that this partition was dealt to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain, repeat
+
+from pyspark_zkafka.protocol.model import TopicPartition
+
+__all__ = ["balance"]
+
+
+def balance(
+    threads: Sequence[str], partitions: Sequence[TopicPartition], now: Mapping[TopicPartition, str]
+) -> dict[TopicPartition, str]:
+    """The owner of each partition; the counts of any two threads differ by 1 at most.
+
+    Parameters
+    ----------
+    threads
+        At least one id; their order breaks ties.
+    partitions
+        Ascending, of all topics that just these threads read.
+    now
+        Who owns what; owners that are not among the threads do not count, nor do other partitions.
+
+    Examples
+    --------
+    >>> partitions = [TopicPartition("t", n) for n in range(4)]
+    >>> owned = dict(zip(partitions, ["a", "b", "b", "b"]))
+    >>> [owner for _, owner in sorted(balance(["a", "b"], partitions, owned).items())]
+    ['a', 'b', 'b', 'a']
+    """
+    held: dict[str, list[TopicPartition]] = {thread: [] for thread in threads}
+    for tp in partitions:
+        if now.get(tp) in held:
+            held[now[tp]].append(tp)
+    quotas = _quotas({thread: len(found) for thread, found in held.items()}, len(partitions))
+    kept = {tp: thread for thread, found in held.items() for tp in found[: quotas[thread]]}
+    places = chain.from_iterable(repeat(thread, quotas[thread] - len(found)) for thread, found in held.items())
+    return kept | dict(zip((tp for tp in partitions if tp not in kept), places, strict=True))
+
+
+def _quotas(held: Mapping[str, int], partitions: int) -> dict[str, int]:
+    lower, higher = divmod(partitions, len(held))
+    ranked = sorted(held, key=lambda thread: held[thread] <= lower)
+    return {thread: lower + (rank < higher) for rank, thread in enumerate(ranked)}

@@ -1,0 +1,133 @@
+"""The offsets of a stream, as its checkpoint holds them: canonical JSON with a version.
+
+An offset is the end of a micro-batch, and tells all of it: for each partition the range ``[from, until)`` that the
+micro-batch reads. So a micro-batch that Spark runs again reads the same, whatever has happened to the group, or to the log,
+since. Partitions that the stream has read before and does not read now are remembered with an empty range.
+
+::
+
+    {"version": 1,
+     "topics": {"orders": {"czxid": 77, "id": "Lq4...", "known": 8,
+                           "partitions": {"0": [10, 25], "1": [7, 7, 3]}}}}
+
+``czxid`` and ``id`` tell a topic from a later one of the same name. ``known`` is how many partitions the topic had: those
+that come later start at their beginning. A third number is the group's committed offset when the micro-batch was planned,
+where it was not ``from``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark_zkafka.errors import CheckpointError
+from pyspark_zkafka.protocol.model import TopicPartition
+
+__all__ = ["Span", "StreamOffset", "TopicMark"]
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What a micro-batch reads of a partition, ``[start, until)``; `committed` is the group's offset when it was planned.
+
+    `committed` is None where there was none, or no group.
+    """
+
+    start: int
+    until: int
+    committed: int | None = None
+
+    @property
+    def size(self) -> int:
+        """How many offsets it spans."""
+        return self.until - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMark:
+    """What tells a topic from another of the same name, and the number of its partitions that the stream knows."""
+
+    topic_id: str | None = None
+    czxid: int | None = None
+    known: int = 0
+
+    def is_other(self, topic_id: str | None, czxid: int | None) -> bool:
+        """Whether that is another topic; what is unknown on either side does not tell."""
+        if self.topic_id is not None and topic_id is not None:
+            return self.topic_id != topic_id
+        return self.czxid is not None and czxid is not None and self.czxid != czxid
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """The end of a micro-batch: what it reads of each partition, and the topics as they were."""
+
+    spans: Mapping[TopicPartition, Span] = field(default_factory=dict)
+    topics: Mapping[str, TopicMark] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """As Spark wants it; equal offsets give equal text, as topics and partitions are in order.
+
+        >>> StreamOffset({TopicPartition("t", 0): Span(1, 5)}, {"t": TopicMark("id", 7, 1)}).to_json()
+        {'version': 1, 'topics': {'t': {'czxid': 7, 'id': 'id', 'known': 1, 'partitions': {'0': [1, 5]}}}}
+        """
+        topics: dict[str, Any] = {name: _mark_json(self.topics[name]) for name in sorted(self.topics)}
+        for tp in sorted(self.spans):
+            topics.setdefault(tp.topic, _mark_json(TopicMark()))["partitions"][str(tp.partition)] = _span_json(
+                self.spans[tp]
+            )
+        return {"version": VERSION, "topics": {name: topics[name] for name in sorted(topics)}}
+
+    @classmethod
+    def from_json(cls, found: object) -> StreamOffset:
+        """What `to_json` gave.
+
+        Raises
+        ------
+        CheckpointError
+            It is not of this source, of a newer version, or damaged.
+        """
+        if not isinstance(found, dict) or not isinstance(found.get("topics"), dict) or found.get("version") != VERSION:
+            raise _unreadable(found)
+        try:
+            topics = {name: _mark(given) for name, given in found["topics"].items()}
+            spans = {
+                TopicPartition(name, int(partition)): Span(*_numbers(span))
+                for name, given in found["topics"].items()
+                for partition, span in given["partitions"].items()
+            }
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise _unreadable(found) from None
+        return cls(spans, topics)
+
+
+def _span_json(span: Span) -> list[int]:
+    extra = [] if span.committed is None or span.committed == span.start else [span.committed]
+    return [span.start, span.until, *extra]
+
+
+def _mark_json(mark: TopicMark) -> dict[str, Any]:
+    identity = {"czxid": mark.czxid, "id": mark.topic_id}
+    return {**{k: v for k, v in identity.items() if v is not None}, "known": mark.known, "partitions": {}}
+
+
+def _mark(given: Mapping[str, Any]) -> TopicMark:
+    return TopicMark(given.get("id"), given.get("czxid"), int(given["known"]))
+
+
+def _numbers(span: list[Any]) -> list[int]:
+    if not 2 <= len(span) <= 3 or not all(type(n) is int and n >= 0 for n in span) or span[1] < span[0]:
+        raise ValueError("a range of offsets")
+    return span if len(span) == 3 else [*span, span[0]]
+
+
+def _unreadable(found: object) -> CheckpointError:
+    version = found.get("version") if isinstance(found, dict) else None
+    return CheckpointError(
+        "UNKNOWN_CHECKPOINT",
+        f"The checkpoint holds an offset that this zkafka cannot read (version {version!r}, expected {VERSION}): "
+        f"{str(found)[:200]}; use the zkafka that wrote it, or a new checkpointLocation",
+    )

@@ -1,0 +1,105 @@
+"""Spark's streaming reader: plans in a process of its own that lives as long as the query, reads in the tasks."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from pyspark_zkafka.protocol.limits import TriggerLimits
+from pyspark_zkafka.reader import ZKafkaReader, split_partitions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_zkafka.option_values import StreamOptions
+    from pyspark_zkafka.stream_plan import StreamPlanner
+
+__all__ = ["ZKafkaStreamReader"]
+
+_NO_ROW_LIMIT = 2**63 - 1
+
+
+class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a stream. Until its first planning call it holds options and a schema, and is pickle-safe.
+
+    The planning calls of a query come one after the other, in one process. The first of them opens a session with ZooKeeper
+    and joins the group; `stop` leaves it.
+
+    Parameters
+    ----------
+    options : StreamOptions
+    schema : pyarrow.Schema
+        Exactly Spark's: the projection.
+    """
+
+    def __init__(self, options: StreamOptions, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+        self._planner: StreamPlanner | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query starts; what the group has committed, if there is one."""
+        return self._plan().initial()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """What Spark passes to `latestOffset`, unless its trigger (Once) wants all that there is."""
+        limits = self._options.limits
+        if limits == TriggerLimits():
+            return ReadAllAvailable()
+        return ReadMaxRows(_NO_ROW_LIMIT if limits.max_records is None else limits.max_records)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next micro-batch ends; `start` if there is nothing to read. Commits what `start` says is done."""
+        return self._plan().latest(start, limited=not isinstance(limit, ReadAllAvailable))
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read up to where the logs end now, in as many micro-batches as the limits make of it."""
+        self._plan().fix_bounds()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The ends of the logs, for the query's progress."""
+        return None if self._planner is None else self._planner.report()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The splits of the micro-batch that ends there: what `end` says, whatever has happened since it was planned."""
+        if start == end:
+            return []
+        splits, servers = self._plan().splits(end)
+        return split_partitions(splits, servers)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of a split as Arrow batches, in offset order."""
+        return ZKafkaReader(self._options.read, self._schema).read(partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Commit what is done, if an earlier attempt failed: `latestOffset` has done it, by its `start`."""
+        self._plan().commit()
+
+    def stop(self) -> None:
+        """Leave the group, and close all; blocks for some seconds at the most."""
+        planner, self._planner = self._planner, None
+        if planner is not None:
+            planner.close()
+
+    def _plan(self) -> StreamPlanner:
+        if self._planner is None:
+            from pyspark_zkafka.stream_plan import StreamPlanner
+
+            _leave_on_sigterm()
+            self._planner = StreamPlanner(self._options)
+        return self._planner
+
+
+def _leave_on_sigterm() -> None:
+    """Have SIGTERM, by which Spark ends the planning process, run its ``finally`` clauses: `stop` among them.
+
+    Otherwise registration and claims would stay until the session expires, and hold up the group for as long.
+    """
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))

@@ -1,0 +1,107 @@
+"""What the options of a streaming read mean, as frozen values; `options` does the same for batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.given_options import Given
+from pyspark_zkafka.option_values import GroupOptions, ReadOptions, StreamOptions
+from pyspark_zkafka.options import parse_read, read_options, starting
+from pyspark_zkafka.protocol.assignors import STRATEGIES
+from pyspark_zkafka.protocol.durations import parse_duration_ms
+from pyspark_zkafka.protocol.group_znodes import normalise_filter
+from pyspark_zkafka.protocol.limits import TriggerLimits
+from pyspark_zkafka.protocol.offsets import LATEST
+from pyspark_zkafka.protocol.planning import Assign, SubscribeExcept, SubscribePattern
+
+__all__ = ["parse_either", "parse_stream"]
+
+
+def parse_stream(raw: Mapping[str, str]) -> StreamOptions:
+    """The frozen options of a streaming read.
+
+    Raises
+    ------
+    OptionError
+        INVALID_OPTIONS, with every problem in one text.
+    """
+    given = Given(raw, "stream")
+    start = starting(given, "committed" if given.has("group.id") else LATEST, None)
+    read = read_options(given, start)
+    options = StreamOptions(read, _limits(given), _group(given, read))
+    given.finish()
+    return options if options.group is None or not options.group.join else replace(options, read=_as_member(read))
+
+
+def parse_either(raw: Mapping[str, str]) -> ReadOptions:
+    """The options of a batch read, or else what a stream shares with it: Spark asks for a schema without saying which.
+
+    Raises
+    ------
+    OptionError
+        They fit neither; with the problems of what they come closer to.
+    """
+    try:
+        return parse_read(raw)
+    except OptionError as as_batch:
+        try:
+            return parse_stream(raw).read
+        except OptionError as as_stream:
+            raise min(as_batch, as_stream, key=lambda error: len(error.parameters["problems"])) from None
+
+
+def _limits(given: Given) -> TriggerLimits:
+    limits = TriggerLimits(
+        max_records=given.integer("maxOffsetsPerTrigger", 1, None),
+        max_bytes=given.integer("maxBytesPerTrigger", 1, None),
+        min_records=given.integer("minOffsetsPerTrigger", 1, None),
+        max_delay_ms=given.parsed("maxTriggerDelay", parse_duration_ms, 15 * 60 * 1000),
+    )
+    if limits.max_records is not None and (limits.min_records or 0) > limits.max_records:
+        given.problems.append("minOffsetsPerTrigger is larger than maxOffsetsPerTrigger; lower it")
+    return limits
+
+
+def _group(given: Given, read: ReadOptions) -> GroupOptions | None:
+    retries, backoff_ms = given.integer("rebalance.max.retries", 1, 4), given.integer("rebalance.backoff.ms", 1, 2000)
+    strategy = given.choice("partition.assignment.strategy", {name: name for name in STRATEGIES}, "range")
+    options = GroupOptions(
+        name=read.group or "",
+        join=given.choice("groupMembership", {"join": True, "none": False}, True),
+        consumer_id=given.optional("consumer.id"),
+        threads=given.integer("consumer.threads", 1, 1),
+        strategy=strategy,
+        max_retries=retries,
+        backoff_ms=backoff_ms,
+        hold_ms=given.integer("rebalance.hold.ms", 0, retries * backoff_ms // 2),
+    )
+    if read.group is None:
+        given.problems.extend(f"{name} needs group.id" for name in _OF_MEMBERS if given.has(name))
+        return None
+    if options.join:
+        given.problems.extend(_problems_of_joining(read, options))
+    return options
+
+
+_OF_MEMBERS = ("groupMembership", "consumer.id", "consumer.threads", "partition.assignment.strategy", "rebalance.hold.ms")
+
+
+def _problems_of_joining(read: ReadOptions, group: GroupOptions) -> list[str]:
+    problems = []
+    if read.connection.zookeeper is None:
+        problems.append("a group's members meet in ZooKeeper: set zookeeper.connect, or groupMembership to none")
+    if isinstance(read.subscription, Assign):
+        problems.append("assign leaves nothing for a group to share out; use subscribe, or set groupMembership to none")
+    if group.consumer_id is not None and "/" in group.consumer_id:
+        problems.append(f"consumer.id is {group.consumer_id!r}; a znode is named after it, which cannot hold '/'")
+    return problems
+
+
+def _as_member(read: ReadOptions) -> ReadOptions:
+    """The same with a filter's regex as all members of the group understand it."""
+    subscription = read.subscription
+    if isinstance(subscription, (SubscribePattern, SubscribeExcept)):
+        return replace(read, subscription=replace(subscription, pattern=normalise_filter(subscription.pattern)))
+    return read

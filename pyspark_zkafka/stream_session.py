@@ -1,0 +1,202 @@
+"""What a stream's planner keeps open between micro-batches: the cluster as it is, its brokers, its group."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+
+from pyspark_zkafka.clients.admin import KafkaAdmin
+from pyspark_zkafka.clients.cluster import bootstrap_servers
+from pyspark_zkafka.clients.retries import Retry
+from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
+from pyspark_zkafka.errors import OptionError, ZKafkaError
+from pyspark_zkafka.group.claims import Claim
+from pyspark_zkafka.group.member import GroupMember
+from pyspark_zkafka.group.stores import GroupOffsets
+from pyspark_zkafka.option_values import StreamOptions
+from pyspark_zkafka.protocol import broker_znodes, znodes
+from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.protocol.planning import (
+    Assign,
+    Subscribe,
+    SubscribeExcept,
+    SubscribePattern,
+    Subscription,
+    wanted_topics,
+)
+
+__all__ = ["StreamSession"]
+
+_log = logging.getLogger(__name__)
+
+_WATCHED_AGE_S = 60.0  # ZooKeeper tells when something changes
+_TOLD_AGE_S = 1.0  # brokers must be asked
+_LEADERLESS_AGE_S = 0.5
+
+
+class StreamSession:
+    """Open from ``__enter__`` to ``close``; used by one thread, in the process that made it.
+
+    Parameters
+    ----------
+    options : StreamOptions
+    clock, sleep : callable
+        Monotonic seconds; wait for some seconds.
+    """
+
+    def __init__(
+        self,
+        options: StreamOptions,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._read = options.read
+        self._group = options.group
+        self._clock = clock
+        self.retry = Retry(options.read.retries, options.read.retry_interval_ms / 1000, sleep)
+        self._opened = ExitStack()
+        self._stale = threading.Event()
+        self._snapshot: ClusterSnapshot | None = None
+        self._looked_at = 0.0
+        self._max_age_s = 0.0
+        self._zookeeper: ZooKeeperClient | None = None
+        self.member: GroupMember | None = None
+        self._brokers: KafkaAdmin | None = None
+        self._offsets: GroupOffsets | None = None
+
+    def __enter__(self) -> StreamSession:
+        """Connect, and join the group if the options say so.
+
+        Raises
+        ------
+        ZKafkaError
+            ZooKeeper or the brokers cannot be reached, or refuse; the group refuses.
+        """
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the group at once, and close all; blocks for some seconds at the most. Twice is harmless."""
+        self._opened.close()
+
+    def _open(self) -> None:
+        connection = self._read.connection
+        if connection.zookeeper is None:
+            self._brokers = self._opened.enter_context(
+                KafkaAdmin(connection.bootstrap_servers or "", connection.kafka, read_committed=connection.read_committed)
+            )
+        elif self._group is not None and self._group.join:
+            member = GroupMember(connection.zookeeper, self._group, self._subscription)
+            self.retry(member.join)
+            self._opened.callback(member.leave)
+            self.member, self._zookeeper = member, member.client
+        else:
+            client = ZooKeeperClient(connection.zookeeper)
+            self.retry(client.__enter__)
+            self._opened.callback(client.close)
+            self._zookeeper = client
+
+    @property
+    def brokers(self) -> KafkaAdmin:
+        """The brokers; made with the first ones that a snapshot names."""
+        if self._brokers is None:
+            read = self._read.connection
+            admin = KafkaAdmin(self.servers(self.snapshot()), read.kafka, read_committed=read.read_committed)
+            self._brokers = self._opened.enter_context(admin)
+        return self._brokers
+
+    @property
+    def offsets(self) -> GroupOffsets:
+        """The group's offsets, where they are kept."""
+        if self._group is None:
+            raise OptionError("INVALID_OPTION", "a group's offsets need group.id")
+        if self._offsets is None:
+            servers = self.servers(self.snapshot())
+            offsets = GroupOffsets(self._read.connection, servers, self._group.name, self._read.stores, self._zookeeper)
+            self._offsets = self._opened.enter_context(offsets)
+        return self._offsets
+
+    def servers(self, snapshot: ClusterSnapshot) -> str:
+        """``host:port,...`` to begin with."""
+        return bootstrap_servers(self._read.connection, snapshot)
+
+    def snapshot(self, *, anew: bool = False) -> ClusterSnapshot:
+        """The cluster with the subscribed topics that exist.
+
+        Read anew when ZooKeeper has said that brokers or topics changed, when something was found to be wrong, and once a
+        minute; without ZooKeeper, once a second. If that fails, the last one serves for another while.
+
+        Raises
+        ------
+        ZKafkaError
+            Nothing was ever read, or the error does not pass.
+        """
+        if self._snapshot is None:
+            self._snapshot = self._keep(self.retry(self._look))
+        elif anew or self._stale.is_set() or self._clock() - self._looked_at > self._max_age_s:
+            try:
+                self._snapshot = self._keep(self._look())
+            except ZKafkaError as error:
+                if not error.retriable:
+                    raise
+                _log.warning("going on with what was known of the cluster: %s", error)
+                self._looked_at = self._clock()
+        return self._snapshot
+
+    def owned(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
+        """What the stream is to read: what its member owns, or, without one, all that it is subscribed to."""
+        if self.member is not None:
+            return self.member.owned()
+        if isinstance(self._subscription, Assign):
+            return {tp: _ALWAYS for tp in self._subscription.partitions if tp in snapshot.states}
+        return {tp: _ALWAYS for topic in snapshot.topics for tp in snapshot.partitions(topic)}
+
+    def _keep(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+        self._max_age_s = self._age_limit_s(snapshot)
+        return snapshot
+
+    def _look(self) -> ClusterSnapshot:
+        self._stale.clear()
+        self._looked_at = self._clock()
+        if self._zookeeper is None:
+            return self._told()
+        by_name = isinstance(self._subscription, (Subscribe, Assign))
+        lists = [broker_znodes.BROKER_IDS] if by_name else [broker_znodes.BROKER_IDS, znodes.TOPICS]
+        found = self._zookeeper.children_many(lists, self._on_event)
+        topics = wanted_topics(self._subscription, found.get(znodes.TOPICS, ()))
+        self._zookeeper.exists_many(map(znodes.topic_path, topics), self._on_event)
+        return self._zookeeper.snapshot(topics)
+
+    def _told(self) -> ClusterSnapshot:
+        by_pattern = isinstance(self._subscription, (SubscribePattern, SubscribeExcept))
+        names = self.brokers.topic_names() if by_pattern else ()
+        return self.brokers.snapshot(wanted_topics(self._subscription, names))
+
+    def _age_limit_s(self, snapshot: ClusterSnapshot) -> float:
+        partitions = (tp for topic in snapshot.topics for tp in snapshot.partitions(topic))
+        if any(snapshot.leader(tp) is None for tp in partitions):
+            return _LEADERLESS_AGE_S
+        return _WATCHED_AGE_S if self._zookeeper is not None else _TOLD_AGE_S
+
+    def _on_event(self, event: object) -> None:
+        """On kazoo's thread."""
+        self._stale.set()
+
+    @property
+    def _subscription(self) -> Subscription:
+        if self._read.subscription is None:
+            raise OptionError("INVALID_OPTION", "give one of subscribe, subscribePattern and assign")
+        return self._read.subscription
+
+
+_ALWAYS = Claim("", 0)

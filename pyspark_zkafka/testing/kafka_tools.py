@@ -1,0 +1,152 @@
+"""Kafka's own command-line tools, as functions.
+
+The wrappers run those of Kafka 1.1.1, the last ones that know consumers of the old kind. They reach brokers and groups of
+any version through ZooKeeper, and take 1 to 2 s each.
+
+References
+----------
+kafka.tools.VerifyConsumerRebalance, kafka.tools.ExportZkOffsets, kafka.admin.ConsumerGroupCommand (Kafka 1.1.1).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.testing.configs import jvm_command, kafka_jars
+from pyspark_zkafka.testing.jars import fetch_jars
+from pyspark_zkafka.testing.java import find_java
+
+__all__ = ["describe_group", "export_offsets", "list_groups", "run_kafka_tool", "verify_consumer_rebalance"]
+
+_OLD_TOOLS = "1.1.1"
+_GROUPS = "kafka.admin.ConsumerGroupCommand"
+_HEAP_MB = 128
+_VERDICTS = {"Rebalance operation successful !": True, "Rebalance operation failed !": False}
+_LOG4J = """\
+log4j.rootLogger=WARN, stderr
+log4j.appender.stderr=org.apache.log4j.ConsoleAppender
+log4j.appender.stderr.target=System.err
+log4j.appender.stderr.layout=org.apache.log4j.PatternLayout
+log4j.appender.stderr.layout.ConversionPattern=%p %m (%c)%n
+"""
+
+
+def run_kafka_tool(kafka_version: str, main_class: str, *args: str, timeout_s: float = 60, stdin: str | None = None) -> str:
+    """What one of Kafka's tools writes to standard output; blocks until it ends.
+
+    Parameters
+    ----------
+    kafka_version : str
+        Whose jars to run, see `LocalCluster`.
+    main_class : str
+        For example ``kafka.tools.UpdateOffsetsInZK``.
+    *args : str
+        Its arguments.
+    timeout_s : float
+        How long it may take; the fetching of jars comes on top.
+    stdin : str, optional
+        Its standard input; empty by default.
+
+    Raises
+    ------
+    LocalClusterError
+        ``TOOL_FAILED`` when its exit status is not 0, with what it wrote to standard error; ``TOOL_TIMED_OUT``, it is
+        killed then; what `fetch_jars` raises. Many tools say only in their output that they failed.
+    """
+    java, jars = find_java(), fetch_jars(*kafka_jars(kafka_version))
+    environ = {**os.environ, "CLASSPATH": ":".join(str(jar) for jar in jars)}
+    with tempfile.TemporaryDirectory(prefix="zkafka-tool-") as folder:
+        quiet = Path(folder) / "log4j.properties"
+        quiet.write_text(_LOG4J, encoding="latin-1")
+        command = jvm_command(java, _HEAP_MB, [f"-Dlog4j.configuration={quiet.as_uri()}"], main_class, args)
+        try:
+            done = subprocess.run(
+                command, env=environ, input=stdin or "", capture_output=True, encoding="utf-8", errors="replace",
+                timeout=timeout_s, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as exc:
+            raise LocalClusterError(
+                "TOOL_TIMED_OUT", f"{main_class} did not end within {timeout_s:g} s; {_said(exc.stdout, exc.stderr)}"
+            ) from exc
+    if done.returncode != 0:
+        raise LocalClusterError(
+            "TOOL_FAILED",
+            f"{main_class} of Kafka {kafka_version} ended with {done.returncode}; {_said(done.stdout, done.stderr)}",
+            status=done.returncode,
+        )
+    return done.stdout
+
+
+def verify_consumer_rebalance(zookeeper_connect: str, group: str) -> bool:
+    """Whether each partition that a group subscribes to is owned by a registered consumer's thread.
+
+    True for a group that has no members, and for one that does not exist. Which member owns what, it does not judge.
+    """
+    main = "kafka.tools.VerifyConsumerRebalance"
+    said = run_kafka_tool(_OLD_TOOLS, main, "--zookeeper.connect", zookeeper_connect, "--group", group)
+    verdicts = [_VERDICTS[line.strip()] for line in said.splitlines() if line.strip() in _VERDICTS]
+    if len(verdicts) != 1:
+        raise _unexpected(main, said)
+    return verdicts[0]
+
+
+def list_groups(zookeeper_connect: str) -> list[str]:
+    """The names of all groups under ``/consumers``, sorted."""
+    said = run_kafka_tool(_OLD_TOOLS, _GROUPS, "--zookeeper", zookeeper_connect, "--list")
+    return sorted(line for line in said.splitlines() if line and not line.startswith("Note:"))
+
+
+def describe_group(zookeeper_connect: str, group: str) -> list[dict[str, str]]:
+    """A group's partitions and idle members, as the tool's rows: its texts by its column names.
+
+    The columns are ``TOPIC``, ``PARTITION``, ``CURRENT-OFFSET``, ``LOG-END-OFFSET``, ``LAG`` and ``CONSUMER-ID``; ``-`` is
+    what the tool does not know. In the tool's order, which is none.
+
+    Raises
+    ------
+    LocalClusterError
+        ``TOOL_FAILED`` when there is no such group.
+    """
+    said = run_kafka_tool(_OLD_TOOLS, _GROUPS, "--zookeeper", zookeeper_connect, "--describe", "--group", group)
+    lines = [line.split() for line in said.splitlines() if line.strip()]
+    header = next((i for i, words in enumerate(lines) if words[0] == "TOPIC"), None)
+    if header is None:
+        raise _unexpected(_GROUPS, said)
+    return [dict(zip(lines[header], words, strict=True)) for words in lines[header + 1 :]]
+
+
+def export_offsets(zookeeper_connect: str, group: str, path: str | os.PathLike[str]) -> dict[TopicPartition, int]:
+    """The committed offsets of a group in ZooKeeper, which are left at `path` in the tool's own form, too.
+
+    Each line of the file is ``/consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET``, in no order; kafka.tools.ImportZkOffsets
+    takes it. A file that is there is overwritten.
+    """
+    main, file = "kafka.tools.ExportZkOffsets", os.fspath(path)
+    run_kafka_tool(_OLD_TOOLS, main, "--zkconnect", zookeeper_connect, "--group", group, "--output-file", file)
+    return dict(_exported(line) for line in Path(file).read_text(encoding="utf-8").splitlines())
+
+
+def _exported(line: str) -> tuple[TopicPartition, int]:
+    """A line of the export.
+
+    >>> _exported("/consumers/g/offsets/orders/3:17")
+    (TopicPartition(topic='orders', partition=3), 17)
+    """
+    znode, _, offset = line.rpartition(":")
+    topic, partition = znode.split("/")[-2:]
+    return TopicPartition(topic, int(partition)), int(offset)
+
+
+def _unexpected(main: str, said: str) -> LocalClusterError:
+    return LocalClusterError("TOOL_FAILED", f"{main} gave no answer; it said\n{said.strip() or '(nothing)'}")
+
+
+def _said(*outputs: str | bytes | None) -> str:
+    """Both outputs; after a timeout, Python has them as bytes."""
+    texts = [o.decode(errors="replace") if isinstance(o, bytes) else o or "" for o in outputs]
+    return "it said\n" + ("\n".join(t.strip() for t in texts if t.strip()) or "(nothing)")

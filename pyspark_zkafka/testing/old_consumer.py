@@ -1,0 +1,412 @@
+"""Kafka's own consumer of the old kind, that ZooKeeper coordinates, as a process under a test's control."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, TypeAlias
+
+from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing.configs import jvm_command, kafka_jars
+from pyspark_zkafka.testing.jars import cache_folder, fetch_jars
+from pyspark_zkafka.testing.java import MINIMUM_JAVA, find_java
+from pyspark_zkafka.testing.processes import ServerProcesses
+from pyspark_zkafka.testing.waiting import Deadline
+
+__all__ = ["OldConsumer", "OldKafka", "OldRecord"]
+
+OldKafka: TypeAlias = Literal["1.1.1", "0.8.2.2"]
+
+_SOURCE = Path(__file__).with_name("OldConsumer.java")
+_NAME = "old-consumer"
+_EVENTS, _COMMANDS = "events", "commands"
+# The supervisor gives its children neither of these: the shell opens them, and becomes the JVM.
+_REDIRECTED = ("/bin/sh", "-c", f'exec "$@" <{_COMMANDS} >{_EVENTS}', _NAME)
+_DEFAULTS = {
+    "auto.offset.reset": "smallest",
+    "auto.commit.interval.ms": "1000",
+    "zookeeper.session.timeout.ms": "6000",
+    "zookeeper.connection.timeout.ms": "30000",  # ten JVMs that start at once are slow
+}
+_STOP_TIMEOUT_S = 30
+_REAP_TIMEOUT_S = 10
+_TAIL_LINES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class OldRecord:
+    """A record that a consumer took."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+class OldConsumer:
+    """A consumer of the old kind, the high-level consumer of Kafka 1.1.1 or 0.8.2.2: a group's member, one JVM process.
+
+    It takes records as they come, and the process ends with the one that started it, however that ends. One thread starts
+    and ends it; `records`, `failures` and `commit` are for any.
+
+    Parameters
+    ----------
+    cluster_zookeeper_connect : str
+        As `LocalCluster.zookeeper_connect`.
+    group : str
+        The consumer group.
+    topics : mapping, optional
+        The number of streams by topic: a static subscription.
+    white_list, black_list : str, optional
+        A regex of topics, instead of `topics`. Kafka 1.1.1 matches nothing where it has to be escaped in JSON: write
+        ``[.]`` for a dot.
+    streams : int
+        The number of streams of a white or black list.
+    kafka_version : str
+        ``1.1.1`` or ``0.8.2.2``. 1.1.1 cannot read from brokers of 0.8.2.2.
+    consumer_id : str, optional
+        The member is registered as ``{group}_{consumer_id}``; by default Kafka makes up an id.
+    strategy : str
+        ``range`` or ``roundrobin``, the ``partition.assignment.strategy``.
+    properties : mapping, optional
+        Further properties of the consumer, put over all others. What differs here from Kafka's defaults: it starts at the
+        smallest offset, commits each second, and waits 30 s for ZooKeeper.
+    heap_mb : int
+        The largest heap, in MiB. A process that needs more ends.
+
+    Notes
+    -----
+    Needs a JDK of Java 17, for a program of one file that is compiled once for each version. A start takes about 1 s.
+
+    When the streams cannot be made (the last rebalance failed, a member of this id is there) the process makes them anew
+    until it succeeds. A rebalance that fails later leaves the member without partitions until the next one, as in Kafka.
+
+    The consumed offset moves before a record is told of, by microseconds: a commit by the timer and a SIGKILL can fall in
+    between, and then a record is seen by nobody. A record that is covered by `commit` or by `stop` is in `records`.
+
+    Examples
+    --------
+    ::
+
+        with OldConsumer(cluster.zookeeper_connect, "g", topics={"orders": 2}) as consumer:
+            consumer.commit()
+            consumer.records  # [OldRecord(topic='orders', partition=0, offset=0, key=None, value=b'1'), ...]
+    """
+
+    def __init__(
+        self,
+        cluster_zookeeper_connect: str,
+        group: str,
+        *,
+        topics: Mapping[str, int] | None = None,
+        white_list: str | None = None,
+        black_list: str | None = None,
+        streams: int = 1,
+        kafka_version: OldKafka = "1.1.1",
+        consumer_id: str | None = None,
+        strategy: str = "range",
+        properties: Mapping[str, str] | None = None,
+        heap_mb: int = 64,
+    ) -> None:
+        self.group, self.consumer_id, self.kafka_version = group, consumer_id, kafka_version
+        self._subscriptions = {"--topics": topics, "--whitelist": white_list, "--blacklist": black_list}
+        self._streams, self._heap_mb = streams, heap_mb
+        own_id = {} if consumer_id is None else {"consumer.id": consumer_id}
+        self._properties = {
+            **_DEFAULTS,
+            "zookeeper.connect": cluster_zookeeper_connect,
+            "group.id": group,
+            **own_id,
+            "partition.assignment.strategy": strategy,
+            **(properties or {}),
+        }
+        self._processes: ServerProcesses | None = None
+        self._events = _Events(Path(os.devnull))
+        self._log = ""
+        self._commands = -1
+        self._one_at_a_time = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"OldConsumer(group={self.group!r}, consumer_id={self.consumer_id!r}, kafka_version={self.kafka_version!r})"
+
+    # -- life
+
+    def start(self, wait: bool = True, timeout_s: float = 60) -> OldConsumer:
+        """This consumer, started; `records` and `log` begin anew.
+
+        Parameters
+        ----------
+        wait : bool
+            Return when the streams are there: the member is registered, and its first rebalance succeeded. Otherwise
+            return at once; `wait_ready` waits later.
+        timeout_s : float
+            For how long to wait. The fetching of jars and the compilation, some seconds in a machine's life, come on top.
+
+        Raises
+        ------
+        LocalClusterError
+            ``BAD_CONSUMER``, ``CONSUMER_RUNNING``, ``NO_JAVA_COMPILER``; ``CONSUMER_NOT_READY`` and ``CONSUMER_DIED``,
+            with the end of the log, and nothing stays; what `fetch_jars` raises.
+        """
+        arguments = self._arguments()
+        if self.running:
+            raise LocalClusterError("CONSUMER_RUNNING", f"{self!r} runs already; stop() or kill() it first")
+        self._reap()
+        java = find_java()
+        classpath, main = _program(java, self.kafka_version)
+        command = jvm_command(java, self._heap_mb, ["-XX:+ExitOnOutOfMemoryError"], main, arguments)
+        try:
+            self._launch(command, classpath)
+            if wait:
+                self.wait_ready(timeout_s)
+        except BaseException:
+            self._reap()
+            raise
+        return self
+
+    def wait_ready(self, timeout_s: float = 60) -> None:
+        """Wait until the streams are there; raises as `start`, but leaves the process as it is."""
+
+        def ready() -> bool | None:
+            told = self._events.told("ready")
+            if not told and not self.running:
+                raise LocalClusterError("CONSUMER_DIED", f"{self!r} ended before it was ready; {self._tail()}")
+            return bool(told) or None
+
+        if Deadline(timeout_s).until(ready) is None:
+            raise LocalClusterError("CONSUMER_NOT_READY", f"{self!r} has no streams after {timeout_s:g} s; {self._tail()}")
+
+    def stop(self) -> None:
+        """Shut down in an orderly way (SIGTERM), also from a pause; returns when the process has ended.
+
+        The member commits, unless auto-commit is off, and its znodes are gone. Does nothing when it does not run.
+
+        Raises
+        ------
+        LocalClusterError
+            ``CONSUMER_DID_NOT_END``, after 30 s.
+        """
+        if not self._end(signal.SIGTERM, _STOP_TIMEOUT_S):
+            raise LocalClusterError(
+                "CONSUMER_DID_NOT_END",
+                f"{self!r} did not end within {_STOP_TIMEOUT_S} s of SIGTERM; {self._tail()}\n"
+                "use kill() for a consumer that cannot shut down, e.g. without ZooKeeper",
+            )
+        self._reap()
+
+    def kill(self) -> None:
+        """End the process at once (SIGKILL); its znodes stay until its session expires."""
+        self._end(signal.SIGKILL, _STOP_TIMEOUT_S)
+        self._reap()
+
+    def pause(self) -> None:
+        """Halt the process where it is (SIGSTOP); its session expires when that lasts longer than the session's timeout."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused process go on (SIGCONT)."""
+        self._signal(signal.SIGCONT)
+
+    def __enter__(self) -> OldConsumer:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> None:
+        self._end(signal.SIGTERM, _REAP_TIMEOUT_S)
+        self._reap()
+
+    # -- what it does and says
+
+    @property
+    def records(self) -> list[OldRecord]:
+        """What was taken since the last start, in that order, for each stream; still there when the process has ended."""
+        return self._events.records()
+
+    @property
+    def failures(self) -> list[str]:
+        """Why streams could not be made, a stream broke or a commit failed, since the last start."""
+        return [event["message"] for event in self._events.told("failed")]
+
+    def commit(self, timeout_s: float = 30) -> None:
+        """Commit what was taken so far; returns when that is done.
+
+        Raises
+        ------
+        LocalClusterError
+            ``NOT_COMMITTED``, after `timeout_s` or with the consumer's reason; ``CONSUMER_NOT_RUNNING``.
+        """
+        with self._one_at_a_time:
+            before = len(self._commits())
+            self._require_running()
+            os.write(self._commands, b"commit\n")
+
+            def answer() -> dict[str, Any] | None:
+                return next(iter(self._commits()[before:]), None if self.running else {"message": "the process ended"})
+
+            said = Deadline(timeout_s).until(answer) or {"message": f"no answer within {timeout_s:g} s"}
+        if "message" in said:
+            raise LocalClusterError("NOT_COMMITTED", f"{self!r} did not commit: {said['message']}; {self._tail()}")
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there, be it paused."""
+        return self.pid is not None
+
+    @property
+    def pid(self) -> int | None:
+        """The process id; None when it does not run."""
+        return None if self._processes is None else self._processes.pid(_NAME)
+
+    @property
+    def log(self) -> str:
+        """The process's log; still there when it has ended."""
+        processes = self._processes
+        return self._log if processes is None else processes.log(_NAME).read_text(encoding="utf-8", errors="replace")
+
+    # -- how
+
+    def _arguments(self) -> list[str]:
+        given = {name: value for name, value in self._subscriptions.items() if value}
+        if len(given) != 1:
+            found = f"found {len(given)} of them; give one"
+            raise LocalClusterError("BAD_CONSUMER", f"A consumer has one of topics, white_list and black_list; {found}")
+        ((name, value),) = given.items()
+        listed = value if isinstance(value, str) else ",".join(f"{topic}={count}" for topic, count in value.items())
+        return [name, listed, "--streams", str(self._streams), *(f"{k}={v}" for k, v in self._properties.items())]
+
+    def _launch(self, command: list[str], classpath: str) -> None:
+        processes = ServerProcesses()
+        processes.open()
+        commands, events = processes.folder / _COMMANDS, processes.folder / _EVENTS
+        os.mkfifo(commands)
+        # For reading, too: so nobody's opening waits, and the consumer's reading does not end while we live.
+        self._commands = os.open(commands, os.O_RDWR)
+        for file in (events, processes.log(_NAME)):
+            file.touch()
+        self._processes, self._events = processes, _Events(events)
+        processes.start(_NAME, [*_REDIRECTED, *command], {"CLASSPATH": classpath})
+
+    def _commits(self) -> list[dict[str, Any]]:
+        """The answers to all commits so far, good and bad."""
+        return [said for said in self._events.told("committed", "failed") if said.get("during", "commit") == "commit"]
+
+    def _tail(self) -> str:
+        return "its log ends with\n" + "\n".join(self.log.splitlines()[-_TAIL_LINES:])
+
+    def _require_running(self) -> None:
+        if not self.running:
+            raise LocalClusterError("CONSUMER_NOT_RUNNING", f"{self!r} does not run; start() it, or see its `log`")
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._processes is None or not self._processes.send(_NAME, number):
+            self._require_running()
+
+    def _end(self, number: signal.Signals, timeout_s: float) -> bool:
+        """Whether the process has ended in time."""
+        processes = self._processes
+        if processes is None:
+            return True
+        processes.send(_NAME, number)
+        processes.send(_NAME, signal.SIGCONT)
+        return Deadline(timeout_s).until(lambda: processes.exit_status(_NAME)) is not None
+
+    def _reap(self) -> None:
+        """Leave nothing behind but what was told and logged."""
+        if self._processes is None:
+            return
+        processes, self._log, self._processes = self._processes, self.log, None
+        self._events.records()
+        processes.close()
+        os.close(self._commands)
+
+
+class _Events:
+    """What one process has told so far, read from the file that it writes; thread-safe."""
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._read = file, 0
+        self._records: list[OldRecord] = []
+        self._others: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+
+    def records(self) -> list[OldRecord]:
+        """All records."""
+        with self._lock:
+            self._take()
+            return list(self._records)
+
+    def told(self, *kinds: str) -> list[dict[str, Any]]:
+        """All other events of some kinds."""
+        with self._lock:
+            self._take()
+            return [event for event in self._others if event["event"] in kinds]
+
+    def _take(self) -> None:
+        try:
+            with self._file.open("rb") as file:
+                file.seek(self._read)
+                whole = file.read().rpartition(b"\n")[0]
+        except FileNotFoundError:
+            return  # the process was reaped, and its last word read before
+        if whole:
+            self._read += len(whole) + 1
+            for line in whole.split(b"\n"):
+                self._add(json.loads(line))
+
+    def _add(self, event: dict[str, Any]) -> None:
+        if event["event"] == "record":
+            key, value = (None if event[k] is None else b64decode(event[k]) for k in ("key", "value"))
+            self._records.append(OldRecord(event["topic"], event["partition"], event["offset"], key, value))
+        else:
+            self._others.append(event)
+
+
+def _program(java: Path, kafka_version: str) -> tuple[str, str]:
+    """The classpath, and the class or source file to run."""
+    jars = ":".join(str(jar) for jar in fetch_jars(*kafka_jars(kafka_version)))
+    try:
+        return f"{_classes(java, kafka_version, jars)}:{jars}", _SOURCE.stem
+    except OSError:  # the cache can only be read: let Java compile it at each start
+        return jars, str(_SOURCE)
+
+
+def _classes(java: Path, kafka_version: str, jars: str) -> Path:
+    """The folder with the compiled program; filled at the first call for a version of Kafka and of the source."""
+    digest = hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:12]
+    folder = cache_folder() / "classes" / f"{_SOURCE.stem}-{kafka_version}-{digest}"
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with (folder.parent / ".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.is_dir():
+                _compile(java, jars, folder)
+    return folder
+
+
+def _compile(java: Path, jars: str, folder: Path) -> None:
+    for left in folder.parent.glob(".partial-*"):  # of a compilation that was killed: we hold the lock
+        shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder.parent) as partial:
+        made = Path(partial) / "classes"
+        compiler = (str(java), "-m", "jdk.compiler/com.sun.tools.javac.Main", "--release", str(MINIMUM_JAVA), "-nowarn")
+        command = [*compiler, "-d", str(made), "-classpath", jars, str(_SOURCE)]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise LocalClusterError(
+                "NO_JAVA_COMPILER",
+                f"A consumer of the old kind is compiled before its first start; {java} could not:\n"
+                f"{(done.stderr + done.stdout).strip()}\nlet JAVA_HOME point to a JDK, not a JRE, of Java {MINIMUM_JAVA}",
+            )
+        made.rename(folder)

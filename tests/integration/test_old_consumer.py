@@ -1,0 +1,272 @@
+"""Kafka's own consumers of the old kind, and its tools for them, on the shared cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.testing import (
+    LocalCluster,
+    OldConsumer,
+    describe_group,
+    export_offsets,
+    list_groups,
+    run_kafka_tool,
+    verify_consumer_rebalance,
+)
+from pyspark_zkafka.testing.old_consumer import OldKafka, OldRecord
+
+pytestmark = pytest.mark.server
+
+VERSIONS: tuple[OldKafka, ...] = ("1.1.1", "0.8.2.2")
+# What the first rebalances of two members need is time, and sessions of 2 s are the shortest that are safe here.
+FAST = {"rebalance.backoff.ms": "300", "rebalance.max.retries": "20", "zookeeper.session.timeout.ms": "2000"}
+NO_AUTO_COMMIT = {"auto.commit.enable": "false"}
+ON_SHUTDOWN_ONLY = {"auto.commit.interval.ms": "3600000"}
+
+
+def eventually(look: Callable[[], Any], timeout_s: float = 20) -> bool:
+    end = time.monotonic() + timeout_s
+    while not look():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in "ZX"
+
+
+class Group:
+    """A group of a name of its own on a topic of five partitions with four records each, and what ZooKeeper says of it."""
+
+    def __init__(self, cluster: LocalCluster, topic: str, znodes: KazooClient) -> None:
+        self.cluster, self.topic, self.name, self.znodes = cluster, topic, f"group-of-{topic}", znodes
+        self.connect = cluster.zookeeper_connect
+        self.path = f"/consumers/{self.name}"
+        sent = [(b"k%d" % i, b"v%d" % i, i % 5) for i in range(18)] + [(None, b"no key", 3), (b"no value", None, 4)]
+        cluster.produce(topic, sent)
+        self.records = {OldRecord(topic, p, i // 5, key, value) for i, (key, value, p) in enumerate(sent)}
+
+    def member(self, streams: int = 2, **options: Any) -> OldConsumer:
+        if not {"white_list", "black_list"} & options.keys():
+            options["topics"] = {self.topic: streams}
+        return OldConsumer(self.connect, self.name, **options)
+
+    def ids(self) -> list[str]:
+        return self._children("ids")
+
+    def owners(self) -> dict[int, str]:
+        return {p: data.decode() for p, data in self._values("owners").items()}
+
+    def offsets(self) -> dict[int, int]:
+        return {p: int(data) for p, data in self._values("offsets").items()}
+
+    def _values(self, kind: str) -> dict[int, bytes]:
+        values = {}
+        for child in self._children(f"{kind}/{self.topic}"):
+            try:
+                values[int(child)] = self.znodes.get(f"{self.path}/{kind}/{self.topic}/{child}")[0]
+            except NoNodeError:
+                continue  # given up since we looked
+        return values
+
+    def _children(self, path: str) -> list[str]:
+        try:
+            return sorted(self.znodes.get_children(f"{self.path}/{path}"))
+        except NoNodeError:
+            return []
+
+
+@pytest.fixture
+def group(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> Iterator[Group]:
+    """A group without members."""
+    with zkafka_cluster.zookeeper() as znodes:
+        yield Group(zkafka_cluster, new_topic(partitions=5), znodes)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_reads_and_commits(group: Group, version: OldKafka) -> None:
+    """A member registers, owns all partitions, reads all records, commits when told, and leaves no ephemeral znode."""
+    with group.member(kafka_version=version, consumer_id="one", properties=NO_AUTO_COMMIT) as member:
+        (registered,) = group.ids()
+        assert registered == f"{group.name}_one"
+        znode = json.loads(group.znodes.get(f"{group.path}/ids/{registered}")[0])
+        assert (znode["subscription"], znode["pattern"]) == ({group.topic: 2}, "static")
+        assert group.owners() == {p: f"{registered}-{p // 3}" for p in range(5)}
+        assert eventually(lambda: len(member.records) == 20)
+        assert set(member.records) == group.records
+        assert group.offsets() == {}
+        member.commit()
+        assert group.offsets() == dict.fromkeys(range(5), 4)
+        member.stop()
+        assert (group.ids(), group.owners()) == ([], {})
+        assert not member.running
+        assert len(member.records) == 20
+        assert "ZKConsumerConnector shut" in member.log
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_commits_on_sigterm(group: Group, version: OldKafka) -> None:
+    """SIGTERM ends a member in an orderly way: it commits what it read."""
+    with group.member(kafka_version=version, properties=ON_SHUTDOWN_ONLY) as member:
+        assert eventually(lambda: len(member.records) == 20)
+        pid = member.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGTERM)
+        assert eventually(lambda: not member.running)
+        assert group.offsets() == dict.fromkeys(range(5), 4)
+        assert group.ids() == []
+
+
+def test_killed_and_started_again(group: Group) -> None:
+    """A killed member's znodes vanish when its session expires; one of the same id tries until then, and then succeeds."""
+    with group.member(consumer_id="one", properties={**FAST, **ON_SHUTDOWN_ONLY}) as member:
+        assert eventually(lambda: len(member.records) == 20)
+        member.kill()
+        assert (group.ids(), len(group.owners())) == ([f"{group.name}_one"], 5)
+        member.start()
+        assert any("NodeExists" in failure for failure in member.failures)
+        assert eventually(lambda: set(member.records) == group.records)
+        member.kill()
+        assert eventually(lambda: not group.ids() and not group.owners(), timeout_s=6)
+
+
+def test_two_versions_share(group: Group) -> None:
+    """Members of both versions share a topic by range, and take over from each other; the tools see what ZooKeeper has."""
+    first = group.member(1, consumer_id="a", properties=FAST)
+    second = group.member(2, consumer_id="b", properties=FAST, kafka_version="0.8.2.2")
+    a, b = f"{group.name}_a", f"{group.name}_b"
+    with first, second:
+        shared = {0: f"{a}-0", 1: f"{a}-0", 2: f"{b}-0", 3: f"{b}-0", 4: f"{b}-1"}
+        assert eventually(lambda: group.owners() == shared)
+        assert eventually(lambda: set(first.records + second.records) == group.records)
+        first.commit()
+        second.commit()
+        assert verify_consumer_rebalance(group.connect, group.name)
+        group.znodes.delete(f"{group.path}/owners/{group.topic}/3")
+        assert not verify_consumer_rebalance(group.connect, group.name)
+        first.stop()
+        assert eventually(lambda: group.owners() == {p: f"{b}-{p // 3}" for p in range(5)})
+
+
+def test_tools_agree_with_zookeeper(group: Group, tmp_path: Path) -> None:
+    """Kafka's tools list and describe a group, and export its offsets, as ZooKeeper has them."""
+    with group.member(1, consumer_id="a", properties=NO_AUTO_COMMIT) as member:
+        assert eventually(lambda: len(member.records) == 20)
+        member.commit()
+        group.cluster.produce(group.topic, [(None, b"more", 0)])
+        row = {"TOPIC": group.topic, "CURRENT-OFFSET": "4", "CONSUMER-ID": f"{group.name}_a"}
+        assert sorted(describe_group(group.connect, group.name), key=lambda r: r["PARTITION"]) == [
+            {**row, "PARTITION": str(p), "LOG-END-OFFSET": str(4 + (p == 0)), "LAG": str(int(p == 0))} for p in range(5)
+        ]
+        assert export_offsets(group.connect, group.name, tmp_path / "offsets") == {
+            TopicPartition(group.topic, p): offset for p, offset in group.offsets().items()
+        }
+        assert f"{group.path}/offsets/{group.topic}/4:4" in (tmp_path / "offsets").read_text().splitlines()
+        assert list_groups(group.connect) == sorted(group.znodes.get_children("/consumers"))
+
+
+@pytest.mark.parametrize("kind", ["white_list", "black_list"])
+def test_filters(group: Group, kind: str, new_topic: Callable[..., str]) -> None:
+    """A filter subscribes to what it matches, also to a topic that comes later."""
+    later = f"{group.topic}-later"
+    regex = f"{group.topic}.*"
+    given = {kind: regex if kind == "white_list" else f"(?!{regex}).*"}
+    with group.member(**given, streams=2) as member:
+        (registered,) = group.ids()
+        assert json.loads(group.znodes.get(f"{group.path}/ids/{registered}")[0])["pattern"] == kind
+        assert eventually(lambda: set(member.records) == group.records)
+        group.cluster.create_topic(later)
+        group.cluster.produce(later, [(None, b"late")])
+        assert eventually(lambda: OldRecord(later, 0, 0, None, b"late") in member.records)
+
+
+def test_paused(group: Group) -> None:
+    """A paused member is silent and loses its session; resumed, it registers again; it can be stopped while paused."""
+    with group.member(consumer_id="one", properties=FAST) as member:
+        member.pause()
+        with pytest.raises(LocalClusterError, match=r"NOT_COMMITTED.*no answer within 0\.2 s"):
+            member.commit(timeout_s=0.2)
+        assert eventually(lambda: not group.ids())
+        member.resume()
+        assert eventually(lambda: len(group.owners()) == 5)
+        assert group.ids() == [f"{group.name}_one"]
+        member.pause()
+        member.stop()
+        assert not member.running
+        with pytest.raises(LocalClusterError, match="CONSUMER_NOT_RUNNING"):
+            member.resume()
+
+
+def test_failed_rebalance_is_survived(group: Group) -> None:
+    """A member whose rebalances all fail tells why, stays, and reads as soon as the way is free."""
+    theirs = f"{group.path}/owners/{group.topic}/2"
+    group.znodes.create(theirs, b"somebody-else-0", ephemeral=True, makepath=True)
+    member = group.member(properties={"rebalance.max.retries": "2", "rebalance.backoff.ms": "100"})
+    with pytest.raises(LocalClusterError, match=r"CONSUMER_NOT_READY.*no streams after 0\.1 s"):
+        member.start(timeout_s=0.1)
+    assert not member.running
+    try:
+        member.start(wait=False)
+        assert eventually(lambda: member.failures)
+        assert "can't rebalance after 2 retries" in member.failures[0]
+        assert member.running
+        group.znodes.delete(theirs)
+        member.wait_ready()
+        assert eventually(lambda: set(member.records) == group.records)
+    finally:
+        member.kill()
+
+
+def test_refusals(group: Group) -> None:
+    """What cannot start is an error with its reason and leaves no process, and so is a tool that fails."""
+    with pytest.raises(LocalClusterError, match=r"BAD_CONSUMER.*found 2"):
+        group.member(white_list="a", black_list="b").start()
+    with pytest.raises(LocalClusterError, match=r"CONSUMER_DIED(?s:.*)Valid values are smallest and largest"):
+        group.member(properties={"auto.offset.reset": "earliest"}).start()
+    with group.member() as member, pytest.raises(LocalClusterError, match="CONSUMER_RUNNING"):
+        member.start()
+    with pytest.raises(LocalClusterError, match=r"TOOL_FAILED.*gave no answer(?s:.*)does not exist"):
+        describe_group(group.connect, "nobody")
+    with pytest.raises(LocalClusterError, match=r"TOOL_FAILED.*ended with 1(?s:.*)kafka\.tools\.Nothing"):
+        run_kafka_tool("1.1.1", "kafka.tools.Nothing")
+
+
+KILLED = """
+import sys, time
+from pyspark_zkafka.testing import OldConsumer
+consumer = OldConsumer(sys.argv[1], sys.argv[2], topics={sys.argv[3]: 1}).start()
+consumer.pause()
+print(consumer.pid, flush=True)
+time.sleep(100)
+"""
+
+
+def test_killed_parent_leaves_nothing(group: Group) -> None:
+    """After SIGKILL of the process that started a member, the member, paused even, is gone."""
+    command = [sys.executable, "-c", KILLED, group.connect, group.name, group.topic]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert alive(pid)
+        parent.send_signal(signal.SIGKILL)
+    assert eventually(lambda: not alive(pid))

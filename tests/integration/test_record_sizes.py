@@ -1,0 +1,89 @@
+"""Samples of the sizes of records, on real brokers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyspark_zkafka.clients.consumer import consumer_properties
+from pyspark_zkafka.clients.record_sizes import sample_record_bytes
+from pyspark_zkafka.errors import ClusterStateError
+from pyspark_zkafka.options import parse_connection
+from pyspark_zkafka.protocol.model import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+
+NewTopic = Callable[..., str]
+Sizes = dict[int, float]
+
+
+@pytest.fixture
+def properties(zkafka_cluster: LocalCluster) -> dict[str, Any]:
+    """A consumer's properties."""
+    servers = zkafka_cluster.bootstrap_servers
+    return consumer_properties(parse_connection({"kafka.bootstrap.servers": servers}), servers, "sizes")
+
+
+@pytest.fixture
+def sample(properties: dict[str, Any]) -> Callable[..., Sizes]:
+    """Mean sizes by partition: ``sample(topic, {0: 5}, timeout_s=20)``."""
+
+    def sizes(topic: str, offsets: dict[int, int], timeout_s: float = 20) -> Sizes:
+        positions = {TopicPartition(topic, p): offset for p, offset in offsets.items()}
+        return {tp.partition: size for tp, size in sample_record_bytes(properties, positions, timeout_s).items()}
+
+    return sizes
+
+
+def test_means(zkafka_cluster: LocalCluster, new_topic: NewTopic, sample: Callable[..., Sizes]) -> None:
+    """Keys, values and headers of each partition's records count, from the given offset on; null is nothing."""
+    topic = new_topic(partitions=3)
+    records = [
+        {"partition": 0, "value": b"v" * 1000},
+        {"partition": 0, "value": b"v" * 10},
+        {"partition": 0, "value": b"v" * 20, "key": b"k" * 6, "headers": [("nämë", b"1234"), ("n", None)]},
+        {"partition": 1, "key": b"k"},
+        {"partition": 2, "value": b"", "key": b""},
+    ]
+    zkafka_cluster.produce(topic, records)
+    assert sample(topic, {0: 1, 1: 0, 2: 0}) == {0: (10 + 20 + 6 + 6 + 4 + 1) / 2, 1: 1.0, 2: 0.0}
+
+
+def test_a_sample_is_the_beginning(zkafka_cluster: LocalCluster, new_topic: NewTopic, sample: Callable[..., Sizes]) -> None:
+    """No more than some hundred records or a MiB of a partition count, and a large one does not hide a small one."""
+    topic = new_topic(partitions=2)
+    small = [{"partition": 0, "value": b"s" * 10}] * 1000 + [{"partition": 0, "value": b"l" * 1000}] * 5000
+    large = [{"partition": 1, "value": b"l" * 300_000}] * 4 + [{"partition": 1, "value": b"s"}] * 1000
+    zkafka_cluster.produce(topic, small + large)
+    assert sample(topic, {0: 0, 1: 0}) == {0: 10.0, 1: 300_000.0}
+
+
+def test_partitions_that_give_nothing(
+    zkafka_cluster: LocalCluster, new_topic: NewTopic, sample: Callable[..., Sizes]
+) -> None:
+    """Partitions at their end, behind it, or unknown are absent, and cost no waiting beside the others."""
+    topic = new_topic(partitions=3)
+    zkafka_cluster.produce(topic, [{"partition": 0, "value": b"1234"}, {"partition": 1, "value": b"1"}])
+    begin = time.monotonic()
+    assert sample(topic, {0: 0, 1: 1, 2: 7}) == {0: 4.0}
+    assert sample(topic, {}) == {}
+    assert time.monotonic() - begin < 10
+    assert sample("no-such-topic", {0: 0}, timeout_s=1) == {}
+
+
+def test_time_is_over(properties: dict[str, Any]) -> None:
+    """A cluster that cannot be reached gives nothing, when the time is over."""
+    nowhere = {**properties, "bootstrap.servers": "127.0.0.1:1"}
+    begin = time.monotonic()
+    assert sample_record_bytes(nowhere, {TopicPartition("t", 0): 0}, 0.5) == {}
+    assert 0.5 <= time.monotonic() - begin < 5
+
+
+def test_unusable_properties(properties: dict[str, Any]) -> None:
+    """A property that librdkafka cannot use is an error with its text."""
+    with pytest.raises(ClusterStateError, match=r"making a consumer: .*statistics"):
+        sample_record_bytes({**properties, "statistics.interval.ms": "often"}, {TopicPartition("t", 0): 0}, 1)

@@ -1,0 +1,211 @@
+"""What holds for every table of owners."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_zkafka.protocol.assignors import STRATEGIES, Subscribers, assign, java_order
+from pyspark_zkafka.protocol.model import TopicPartition
+
+Owners = dict[TopicPartition, str]
+
+TOPICS = ["a", "b", "Aa", "BB", "topic.\u00e4"]
+THREADS = ["c1-0", "c1-1", "c1-10", "c1-2", "c2-0", "c2-1", "c\U0001f600-0", "c\uff5e-0"]
+STRANGERS = ["gone-0", "c1"]
+RANGES = ["range", "legacy-range"]
+
+
+def in_order(threads: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(threads, key=java_order))
+
+
+def all_partitions(topics: dict[str, tuple[int, ...]]) -> list[TopicPartition]:
+    return [TopicPartition(topic, p) for topic, partitions in topics.items() for p in partitions]
+
+
+def readers() -> st.SearchStrategy[tuple[str, ...]]:
+    """The threads of a topic; few sets of threads, so that topics often share one, or none."""
+    some = [THREADS, THREADS[:3], THREADS[2:5], THREADS[:1], []]
+    return st.sampled_from(some).map(in_order) | st.sets(st.sampled_from(THREADS)).map(in_order)
+
+
+@st.composite
+def groups(draw: st.DrawFn, same_threads: bool = False) -> Subscribers:
+    """Topics that exist or not, are read or not, with and without gaps; owners that are up to date, wrong, or strangers."""
+    numbers = st.integers(0, 12).map(lambda n: tuple(range(n))) | st.sets(st.integers(0, 15)).map(
+        lambda s: tuple(sorted(s))
+    )
+    partitions = draw(st.dictionaries(st.sampled_from(TOPICS), numbers))
+    if same_threads:
+        threads = dict.fromkeys(TOPICS, in_order(draw(st.sets(st.sampled_from(THREADS), min_size=1))))
+    else:
+        threads = draw(st.dictionaries(st.sampled_from(TOPICS), readers()))
+    owner = st.none() | st.sampled_from(draw(st.sampled_from([THREADS, THREADS[:2], THREADS + STRANGERS])))
+    drawn = {tp: draw(owner) for tp in all_partitions(partitions)}
+    return Subscribers(threads, partitions, {tp: thread for tp, thread in drawn.items() if thread is not None})
+
+
+def classes(group: Subscribers) -> dict[tuple[str, ...], list[TopicPartition]]:
+    """The partitions by the set of threads that reads them."""
+    found: dict[tuple[str, ...], list[TopicPartition]] = {}
+    for tp in all_partitions(dict(group.partitions)):
+        if group.threads.get(tp.topic):
+            found.setdefault(group.threads[tp.topic], []).append(tp)
+    return found
+
+
+def counts(owners: Owners, threads: Iterable[str], partitions: Iterable[TopicPartition]) -> list[int]:
+    """How many of the partitions each thread has, in the order of the threads."""
+    owned = Counter(owners.get(tp) for tp in partitions)
+    return [owned[thread] for thread in threads]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@given(group=groups())
+def test_each_partition_has_one_owner_that_reads_it(strategy: str, group: Subscribers) -> None:
+    """Each partition that exists and is read has an owner among the threads of its topic; no other partition has one."""
+    found = assign(strategy, group)
+    read = [tp for partitions in classes(group).values() for tp in partitions]
+    assert list(found) == sorted(read)
+    assert all(thread in group.threads[tp.topic] for tp, thread in found.items())
+
+
+@pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name != "sticky"])
+@given(group=groups(), other=groups())
+def test_only_sticky_looks_at_the_owners(strategy: str, group: Subscribers, other: Subscribers) -> None:
+    """What is owned now makes no difference to the other strategies."""
+    assert assign(strategy, group) == assign(strategy, replace(group, owners=other.owners))
+
+
+@pytest.mark.parametrize("strategy", RANGES)
+@given(group=groups())
+def test_ranges_are_neighbours_in_the_order_of_threads(strategy: str, group: Subscribers) -> None:
+    """In each topic, the owners of the partitions in order are the threads in order."""
+    found = assign(strategy, group)
+    for threads, partitions in classes(group).items():
+        for topic in {tp.topic for tp in partitions}:
+            ranks = [threads.index(found[tp]) for tp in sorted(partitions) if tp.topic == topic]
+            assert ranks == sorted(ranks)
+
+
+@given(groups())
+def test_range_is_even_by_topic(group: Subscribers) -> None:
+    """In each topic, the first threads have at most one partition more than the others."""
+    found = assign("range", group)
+    for topic, threads in group.threads.items():
+        sizes = counts(found, threads, [TopicPartition(topic, p) for p in group.partitions.get(topic, ())])
+        assert max(sizes, default=0) - min(sizes, default=0) <= 1
+        assert sizes == sorted(sizes, reverse=True)
+
+
+@given(groups())
+def test_legacy_range_fills_one_thread_after_the_other(group: Subscribers) -> None:
+    """In each topic, all threads that get any partitions get as many, but for the last of them, which gets the rest."""
+    found = assign("legacy-range", group)
+    for topic, threads in group.threads.items():
+        sizes = counts(found, threads, [TopicPartition(topic, p) for p in group.partitions.get(topic, ())])
+        used = [size for size in sizes if size]
+        assert sizes == used + [0] * (len(sizes) - len(used))
+        assert all(size == -(-sum(sizes) // len(sizes)) for size in used[:-1])
+        assert used == sorted(used, reverse=True)
+
+
+@pytest.mark.parametrize("strategy", ["roundrobin", "roundrobin-0.8", "sticky"])
+@given(group=groups(same_threads=True))
+def test_even_over_all_topics(strategy: str, group: Subscribers) -> None:
+    """Where all threads read the same topics, their counts over all of them differ by at most one."""
+    found = assign(strategy, group)
+    sizes = counts(found, group.threads[TOPICS[0]], found)
+    assert max(sizes) - min(sizes) <= 1
+
+
+@given(groups())
+def test_sticky_is_even_within_a_class(group: Subscribers) -> None:
+    """Over the topics that the same threads read, the counts of these threads differ by at most one."""
+    found = assign("sticky", group)
+    for threads, partitions in classes(group).items():
+        sizes = counts(found, threads, partitions)
+        assert max(sizes) - min(sizes) <= 1
+
+
+@given(groups())
+def test_sticky_keeps_as_many_as_even_counts_allow(group: Subscribers) -> None:
+    """No table with even counts leaves more partitions where they are."""
+    found = assign("sticky", group)
+    for threads, partitions in classes(group).items():
+        lower, higher = divmod(len(partitions), len(threads))
+        owned = counts(dict(group.owners), threads, partitions)
+        most = sum(min(size, lower) for size in owned) + min(higher, sum(size > lower for size in owned))
+        assert sum(found[tp] == group.owners.get(tp) for tp in partitions) == most
+
+
+@given(groups(same_threads=True), st.data())
+def test_sticky_moves_nothing_of_those_that_stay(group: Subscribers, data: st.DataObject) -> None:
+    """When threads leave an even group, each that stays keeps all that it owned."""
+    before = assign("sticky", group)
+    stay = in_order(data.draw(st.sets(st.sampled_from(group.threads[TOPICS[0]]), min_size=1)))
+    after = assign("sticky", Subscribers(dict.fromkeys(TOPICS, stay), group.partitions, before))
+    assert all(after[tp] == thread for tp, thread in before.items() if thread in stay)
+
+
+@given(groups())
+def test_sticky_is_settled_once_reached(group: Subscribers) -> None:
+    """From its own result, sticky moves nothing."""
+    found = assign("sticky", group)
+    assert assign("sticky", replace(group, owners=found)) == found
+
+
+# --- convergence
+
+
+def moves(owners: Owners, target: Owners) -> list[TopicPartition]:
+    """The partitions whose owner must still change, first to nobody, then to the owner in `target`."""
+    return [tp for tp, thread in target.items() if owners.get(tp) != thread]
+
+
+def move(owners: Owners, target: Owners, partition: TopicPartition) -> Owners:
+    """The state after a release where the partition is owned, or after a claim where it is free."""
+    if partition in owners:
+        return {tp: thread for tp, thread in owners.items() if tp != partition}
+    return owners | {partition: target[partition]}
+
+
+@given(groups(), st.data())
+def test_sticky_converges(group: Subscribers, data: st.DataObject) -> None:
+    """From any state on the way to the target, whoever releases and claims first, every member finds the same target."""
+    target = assign("sticky", group)
+    owners = dict(group.owners)
+    while left := moves(owners, target):
+        for partition in data.draw(st.lists(st.sampled_from(left), min_size=1, unique=True)):
+            owners = move(owners, target, partition)
+        assert assign("sticky", replace(group, owners=owners)) == target
+    assert {tp: owners[tp] for tp in target} == target
+
+
+@given(groups(), st.data())
+def test_sticky_converges_after_every_single_move(group: Subscribers, data: st.DataObject) -> None:
+    """One release or one claim at a time, in any order, leaves the target as it is."""
+    target = assign("sticky", group)
+    owners = dict(group.owners)
+    while left := moves(owners, target):
+        owners = move(owners, target, data.draw(st.sampled_from(left)))
+        assert assign("sticky", replace(group, owners=owners)) == target
+
+
+@given(groups(), st.data())
+def test_sticky_converges_with_members_that_computed_earlier(group: Subscribers, data: st.DataObject) -> None:
+    """Members that act on what they computed at different moments end with the same owners, each partition once."""
+    owners = dict(group.owners)
+    plans = {thread: assign("sticky", group) for thread in THREADS + STRANGERS}
+    for thread in data.draw(st.lists(st.sampled_from(THREADS + STRANGERS))):
+        plans[thread] = assign("sticky", replace(group, owners=owners))
+        released = {tp for tp, owner in owners.items() if owner == thread and plans[thread].get(tp) != thread}
+        claimed = {tp: thread for tp, owner in plans[thread].items() if owner == thread and tp not in owners}
+        owners = {tp: owner for tp, owner in owners.items() if tp not in released} | claimed
+    assert all(plan == assign("sticky", replace(group, owners=owners)) for plan in plans.values())

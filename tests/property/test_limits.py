@@ -1,0 +1,77 @@
+"""What holds for every micro-batch."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_zkafka.protocol.limits import TriggerLimits, limit_bytes, limit_records
+from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
+
+Ranges = dict[TopicPartition, OffsetRange]
+LIMITS = st.integers(1, 200) | st.integers(1, 2**63 - 1)
+RECORD_BYTES = st.floats(0, 1e7, allow_nan=False)
+
+
+@st.composite
+def some_ranges(draw: st.DrawFn) -> Ranges:
+    """Ranges of different partitions, among them empty, inverted and enormous ones."""
+    starts = draw(st.lists(st.integers(0, 2**62), max_size=8))
+    sizes = st.integers(-3, 40) | st.integers(0, 2000) | st.integers(0, 2**62)
+    partitions = [TopicPartition("t", n) for n in range(len(starts))]
+    return {tp: OffsetRange(tp, start, start + draw(sizes)) for tp, start in zip(partitions, starts, strict=True)}
+
+
+@st.composite
+def some_sizes(draw: st.DrawFn) -> dict[TopicPartition, float]:
+    """Mean sizes of some partitions."""
+    return {TopicPartition("t", n): draw(RECORD_BYTES) for n in draw(st.sets(st.integers(0, 9)))}
+
+
+def size(ranges: Ranges) -> int:
+    return sum(r.size for r in ranges.values())
+
+
+@given(some_ranges(), LIMITS, some_sizes())
+def test_every_limit_stays_within_its_range(ranges: Ranges, limit: int, record_bytes: dict[TopicPartition, float]) -> None:
+    """The keys and starts stay, no end moves up, every backlog moves on, and empty ranges are as they were."""
+    for found in (limit_records(ranges, limit), limit_bytes(ranges, limit, record_bytes)):
+        assert list(found) == list(ranges)
+        for tp, whole in ranges.items():
+            assert found[tp].start == whole.start
+            assert found[tp] == whole if whole.size == 0 else whole.start < found[tp].until <= whole.until
+
+
+@given(some_ranges(), LIMITS)
+def test_records_are_hardly_more_than_the_limit(ranges: Ranges, limit: int) -> None:
+    """All shares together exceed the limit by at most one record for each backlog."""
+    assert size(limit_records(ranges, limit)) <= limit + sum(r.size > 0 for r in ranges.values())
+
+
+@given(some_ranges(), LIMITS, st.integers(0, 1000))
+def test_a_higher_limit_never_reads_less(ranges: Ranges, limit: int, more: int) -> None:
+    """No partition's end moves down when the limit moves up."""
+    low, high = limit_records(ranges, limit), limit_records(ranges, limit + more)
+    assert all(low[tp].until <= high[tp].until for tp in ranges)
+
+
+@given(some_ranges(), st.integers(0, 1000))
+def test_nothing_changes_when_all_fits(ranges: Ranges, spare: int) -> None:
+    """A limit that is not below the backlog changes nothing."""
+    assert limit_records(ranges, max(size(ranges), 1) + spare) == ranges
+
+
+@given(some_ranges(), LIMITS, st.integers(1, 2000))
+def test_bytes_are_records_where_all_are_of_one_size(ranges: Ranges, limit: int, each: int) -> None:
+    """With records of one size, so many bytes are as good as the records that they make."""
+    assert limit_bytes(ranges, limit * each, {TopicPartition("t", 0): float(each)}) == limit_records(ranges, limit)
+
+
+@given(some_ranges(), LIMITS, LIMITS, some_sizes())
+def test_two_limits_are_as_strict_as_each(
+    ranges: Ranges, max_records: int, max_bytes: int, record_bytes: dict[TopicPartition, float]
+) -> None:
+    """With both limits, each partition ends where the nearer of its two ends is."""
+    by_records, by_bytes = limit_records(ranges, max_records), limit_bytes(ranges, max_bytes, record_bytes)
+    found = TriggerLimits(max_records, max_bytes).apply(ranges, record_bytes)
+    assert {tp: r.until for tp, r in found.items()} == {tp: min(by_records[tp].until, by_bytes[tp].until) for tp in ranges}

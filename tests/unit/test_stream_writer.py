@@ -1,0 +1,55 @@
+"""The streaming writer, without a cluster."""
+
+from __future__ import annotations
+
+import pickle
+
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.options import parse_write
+from pyspark_zkafka.protocol.partitioners import Router
+from pyspark_zkafka.stream_writer import ZKafkaStreamWriter, parse_stream_write
+from pyspark_zkafka.write_task import WritePlan, Written, count_rows
+
+NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
+
+
+def test_what_spark_itself_reads() -> None:
+    """The options that belong to Spark are let through, and change nothing."""
+    raw = {**NOWHERE, "checkpointLocation": "/tmp/c", "queryName": "q"}
+    assert parse_stream_write(raw, overwrite=False) == parse_write(NOWHERE)
+
+
+@pytest.mark.parametrize(
+    ("more", "overwrite", "expected"),
+    [
+        ({"commitOffsets": "{}"}, False, r"\[INVALID_OPTIONS\] commitOffsets .* readStream"),
+        ({"COMMITOFFSETS": "{}"}, False, "commitOffsets"),
+        ({}, True, r"\[OUTPUT_MODE\] .* complete .* foreachBatch"),
+        ({"queryNames": "q"}, False, "unknown option queryNames"),
+    ],
+)
+def test_refused(more: dict[str, str], overwrite: bool, expected: str) -> None:
+    """Fixed offsets, the output mode complete and unknown names are errors."""
+    with pytest.raises(OptionError, match=expected):
+        parse_stream_write({**NOWHERE, **more}, overwrite=overwrite)
+
+
+def test_a_task_without_rows() -> None:
+    """A task that has no rows opens no connection."""
+    plan = WritePlan("127.0.0.1:1", {"t": Router("t", 1, [0])})
+    writer = pickle.loads(pickle.dumps(ZKafkaStreamWriter(parse_write(NOWHERE), plan)))
+    empty = pa.record_batch([pa.array([], pa.binary())], names=["value"])
+    assert writer.write(iter([empty, empty])).rows == {}
+    assert writer.write(iter([])).rows == {}
+
+
+def test_what_a_failed_micro_batch_leaves(caplog: pytest.LogCaptureFixture) -> None:
+    """The log says how many rows stay."""
+    messages = [Written({("t", 0): 3, ("t", 1): 4}), None, Written({("t", 0): 1})]
+    ZKafkaStreamWriter(parse_write(NOWHERE), None).abort(messages, 12)
+    assert count_rows(messages) == 8
+    assert "micro-batch 12: 1 task(s) failed or were stopped" in caplog.text
+    assert "8 rows of the others are written" in caplog.text
