@@ -5,10 +5,11 @@ never fails, not even where kazoo or confluent-kafka is missing: clients are imp
 """
 
 from pyspark_zkafka._version import __version__
+from pyspark_zkafka.consumer_group import ConsumerGroup
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.source import ZKafkaDataSource
 
-__all__ = ["DefaultSource", "ZKafkaDataSource", "ZKafkaError", "__version__"]
+__all__ = ["ConsumerGroup", "DefaultSource", "ZKafkaDataSource", "ZKafkaError", "__version__"]
 
 DefaultSource = ZKafkaDataSource
 """The name under which Spark looks for a package's data source."""

@@ -54,6 +54,7 @@ __all__ = [
     "WriteOptions",
     "ZooKeeperConfig",
     "ZooKeeperTls",
+    "lacks_zookeeper",
     "parse_connection",
     "parse_read",
     "parse_write",
@@ -80,6 +81,11 @@ def _connection(given: Given, role: Literal["consumer", "producer"]) -> Connecti
         given.problems.append("give zookeeper.connect, or kafka.bootstrap.servers for a cluster without ZooKeeper")
     listener = Listener(given.optional("listener.name"), str(translated.get("security.protocol", "PLAINTEXT")))
     return Connection(_zookeeper(given), bootstrap, listener, translated)
+
+
+def lacks_zookeeper(given: Given, connection: Connection) -> bool:
+    """Whether there is no ensemble; one that was given in bad form is a problem by itself, and no second one."""
+    return connection.zookeeper is None and not given.has("zookeeper.connect")
 
 
 def _zookeeper(given: Given) -> ZooKeeperConfig | None:
@@ -260,7 +266,7 @@ def _stores(given: Given, connection: Connection) -> tuple[OffsetStore, ...]:
     dual = given.boolean("dual.commit.enabled", in_kafka and connection.zookeeper is not None)
     if dual and not in_kafka:
         given.problems.append("dual.commit.enabled is of use only with offsets.storage=kafka; leave it out")
-    if dual and connection.zookeeper is None:
+    if dual and lacks_zookeeper(given, connection):
         given.problems.append("dual.commit.enabled also writes /consumers/<group>/offsets: it needs zookeeper.connect")
     return ("zookeeper",) if not in_kafka else ("kafka", "zookeeper") if dual else ("kafka",)
 
@@ -268,14 +274,14 @@ def _stores(given: Given, connection: Connection) -> tuple[OffsetStore, ...]:
 def _check_committed(given: Given, options: ReadOptions) -> None:
     if options.start.everywhere == "committed" and options.group is None:
         given.problems.append("startingOffsets=committed needs group.id")
-    if options.group is not None and "zookeeper" in options.stores and options.connection.zookeeper is None:
+    if options.group is not None and "zookeeper" in options.stores and lacks_zookeeper(given, options.connection):
         given.problems.append(
             "group.id means offsets in /consumers/<group>/offsets: it needs zookeeper.connect, or offsets.storage=kafka"
         )
 
 
 def _check_view(given: Given, options: ReadOptions) -> None:
-    if options.view is not None and options.connection.zookeeper is None and options.view in _ZOOKEEPER_VIEWS:
+    if options.view in _ZOOKEEPER_VIEWS and lacks_zookeeper(given, options.connection):
         given.problems.append(f"view={options.view} shows what is in ZooKeeper: it needs zookeeper.connect")
     if options.view is not None:
         names = (o.name for o in TABLE if "read" in o.scopes and given.has(o.name))
@@ -313,7 +319,7 @@ def _commit(given: Given, connection: Connection) -> CommitPlan | None:
         return None
     if group is None:
         given.problems.append("commitOffsets needs group.id")
-    if "zookeeper" in stores and connection.zookeeper is None:
+    if "zookeeper" in stores and lacks_zookeeper(given, connection):
         given.problems.append("commitOffsets writes /consumers/<group>/offsets: it needs zookeeper.connect")
     spec = given.parsed("commitOffsets", lambda t: parse_offsets("commitOffsets", t, "ending"), None)
     offsets = {} if spec is None else {tp: p for tp, p in spec.by_partition.items() if isinstance(p, int)}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.given_options import Given
+from pyspark_zkafka.option_table import BY_NAME
+from pyspark_zkafka.option_table import STREAM as OF_STREAMS
 from pyspark_zkafka.option_values import GroupOptions, ReadOptions, StreamOptions
-from pyspark_zkafka.options import parse_read, read_options, starting
+from pyspark_zkafka.options import lacks_zookeeper, parse_read, read_options, starting
 from pyspark_zkafka.protocol.assignors import STRATEGIES
 from pyspark_zkafka.protocol.durations import parse_duration_ms
 from pyspark_zkafka.protocol.group_znodes import normalise_filter
@@ -41,7 +44,7 @@ def parse_either(raw: Mapping[str, str]) -> ReadOptions:
     Raises
     ------
     OptionError
-        They fit neither; with the problems of what they come closer to.
+        They fit neither; with the problems of what they come closer to, or, if that does not tell, of what their names say.
     """
     try:
         return parse_read(raw)
@@ -49,7 +52,9 @@ def parse_either(raw: Mapping[str, str]) -> ReadOptions:
         try:
             return parse_stream(raw).read
         except OptionError as as_stream:
-            raise min(as_batch, as_stream, key=lambda error: len(error.parameters["problems"])) from None
+            of_stream = any(name.lower() in BY_NAME and BY_NAME[name.lower()].scopes == OF_STREAMS for name in raw)
+            likelier_first = (as_stream, as_batch) if of_stream else (as_batch, as_stream)
+            raise min(likelier_first, key=lambda error: len(error.parameters["problems"])) from None
 
 
 def _limits(given: Given) -> TriggerLimits:
@@ -81,22 +86,44 @@ def _group(given: Given, read: ReadOptions) -> GroupOptions | None:
         given.problems.extend(f"{name} needs group.id" for name in _OF_MEMBERS if given.has(name))
         return None
     if options.join:
-        given.problems.extend(_problems_of_joining(read, options))
+        given.problems.extend(_problems_of_joining(given, read, options))
     return options
 
 
-_OF_MEMBERS = ("groupMembership", "consumer.id", "consumer.threads", "partition.assignment.strategy", "rebalance.hold.ms")
+_OF_MEMBERS = (
+    "groupMembership",
+    "consumer.id",
+    "consumer.threads",
+    "partition.assignment.strategy",
+    "rebalance.max.retries",
+    "rebalance.backoff.ms",
+    "rebalance.hold.ms",
+)
 
 
-def _problems_of_joining(read: ReadOptions, group: GroupOptions) -> list[str]:
+def _problems_of_joining(given: Given, read: ReadOptions, group: GroupOptions) -> list[str]:
     problems = []
-    if read.connection.zookeeper is None:
+    if lacks_zookeeper(given, read.connection):
         problems.append("a group's members meet in ZooKeeper: set zookeeper.connect, or groupMembership to none")
     if isinstance(read.subscription, Assign):
         problems.append("assign leaves nothing for a group to share out; use subscribe, or set groupMembership to none")
     if group.consumer_id is not None and "/" in group.consumer_id:
         problems.append(f"consumer.id is {group.consumer_id!r}; a znode is named after it, which cannot hold '/'")
+    if isinstance(read.subscription, (SubscribePattern, SubscribeExcept)):
+        problems.extend(_problems_of_filter(read.subscription))
     return problems
+
+
+def _problems_of_filter(subscription: SubscribePattern | SubscribeExcept) -> list[str]:
+    name = "subscribePattern" if isinstance(subscription, SubscribePattern) else "subscribeExceptPattern"
+    regex = normalise_filter(subscription.pattern)
+    reason = "that matches nothing" if not regex else None
+    try:
+        re.compile(regex)
+    except re.error as error:
+        reason = f"which is no regular expression ({error})"
+    taken = f"{name} is {subscription.pattern!r}, which a group's members take for {regex!r}"
+    return [] if reason is None else [f"{taken}, {reason}; commas stand for '|', and blanks do not count"]
 
 
 def _as_member(read: ReadOptions) -> ReadOptions:

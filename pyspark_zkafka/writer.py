@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -46,16 +47,24 @@ class ZKafkaWriter(DataSourceArrowWriter):
         ------
         PartitionOwned
             A live member of the group owns one of the partitions; no offset is moved then, the rows stay written.
+        PartitionLost
+            The member that commits does not own one of them; the others are committed, the rows stay written.
         """
         _log.info("wrote %d rows", count_rows(messages))
-        plan, zookeeper = self._options.commit, self._options.connection.zookeeper
-        if plan is None or zookeeper is None:
+        commit = self._options.commit
+        if commit is None:
             return
         from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
-        from pyspark_zkafka.group.commits import commit_offsets
+        from pyspark_zkafka.group.stores import GroupOffsets, require_none_lost
 
-        with ZooKeeperClient(zookeeper) as client:
-            commit_offsets(client, plan.group, plan.offsets)
+        connection = self._options.connection
+        with ExitStack() as opened:
+            client = None
+            if connection.zookeeper is not None:
+                client = opened.enter_context(ZooKeeperClient(connection.zookeeper))
+            offsets = GroupOffsets(connection, self._plan.bootstrap_servers, commit.group, commit.stores, client)
+            result = opened.enter_context(offsets).commit(commit.offsets, commit.owner)
+        require_none_lost(result, commit.group)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Called on the driver when the write has failed: say what stays in Kafka. No offset is committed."""

@@ -35,7 +35,7 @@ KAFKA_CONNECTOR = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what lies in a folder of server tests, so that -m 'not server' leaves it out."""
-    servers = {ROOT / "tests" / name for name in ("integration", "parity", "faults", "notebooks")}
+    servers = {ROOT / "tests" / name for name in ("integration", "interop", "parity", "faults", "notebooks")}
     for item in items:
         if servers & set(item.path.parents):
             item.add_marker(pytest.mark.server)

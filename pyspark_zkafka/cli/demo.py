@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from rich.console import Console
-from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from pyspark_zkafka.batch_plan import BatchPlan, plan_batch
+from pyspark_zkafka.cli.demo_steps import prove, step
+from pyspark_zkafka.cli.group_demo import GroupDemo
 from pyspark_zkafka.clients.admin import KafkaAdmin
 from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.errors import ZKafkaError
@@ -40,24 +41,15 @@ def run(rows: int, cores: int) -> None:
     """Run all steps; leaves nothing running. Blocks for about a minute once the jars are cached."""
     console = Console()
     begin = time.monotonic()
-    with _step(console, "Start ZooKeeper and three brokers", "LocalCluster(brokers=3)"):
+    with step(console, "Start ZooKeeper and three brokers", "LocalCluster(brokers=3)"):
         cluster = LocalCluster(brokers=3).start()
     try:
         with _spark(console, cores) as spark:
             _Demo(console, cluster, spark, rows).run()
     finally:
-        with _step(console, "Stop everything", "LocalCluster.close()"):
+        with step(console, "Stop everything", "LocalCluster.close()"):
             cluster.close()
     console.print(f"[bold green]Done[/] in {time.monotonic() - begin:.0f} s; nothing is left running.")
-
-
-@contextmanager
-def _step(console: Console, title: str, call: str) -> Iterator[None]:
-    console.print(Panel(f"[cyan]{call}[/]", title=f"[bold]{title}[/]", title_align="left", border_style="blue"))
-    begin = time.monotonic()
-    with console.status(f"{title} ..."):
-        yield
-    console.print(f"[dim]{time.monotonic() - begin:.1f} s[/]\n")
 
 
 @contextmanager
@@ -65,10 +57,11 @@ def _spark(console: Console, cores: int) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with _step(console, "Start Spark", f'SparkSession.builder.master("local[{cores}]").getOrCreate()'):
+    with step(console, "Start Spark", f'SparkSession.builder.master("local[{cores}]").getOrCreate()'):
         builder = SparkSession.builder.master(f"local[{cores}]").appName("zkafka demo")
         builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
         session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
     try:
         yield session
     finally:
@@ -89,6 +82,8 @@ class _Demo:
         self._read()
         self._commit()
         self._stop_broker()
+        self.cluster.restart(self.cluster.broker_ids[0])
+        GroupDemo(self.console, self.cluster, self.spark).run()
 
     @property
     def _options(self) -> dict[str, str]:
@@ -96,7 +91,7 @@ class _Demo:
 
     def _create_topics(self) -> None:
         call = f'create_topic("{TOPIC}", partitions={PARTITIONS}, replication={REPLICATION})'
-        with _step(self.console, "Create a topic", call):
+        with step(self.console, "Create a topic", call):
             self.cluster.create_topic(TOPIC, partitions=PARTITIONS, replication=REPLICATION)
             self.cluster.create_topic(TOTALS, partitions=1, replication=REPLICATION)
         self.console.print(_brokers_table(self._snapshot()))
@@ -109,23 +104,23 @@ class _Demo:
             F.to_json(F.struct(F.col("id"), (F.col("id") % 997).alias("amount"))).alias("value"),
         )
         call = f'frame.write.format("zkafka").option("topic", "{TOPIC}").mode("append").save()'
-        with _step(self.console, f"Write {self.rows:,} rows from a DataFrame", call):
+        with step(self.console, f"Write {self.rows:,} rows from a DataFrame", call):
             writer = frame.write.format("zkafka").options(**self._options).option("topic", TOPIC).mode("append")
             seconds = self._with_bar("records in Kafka", self.rows, writer.save, self._records)
         self.console.print(f"{self.rows / seconds:,.0f} rows/s, each acknowledged by all in-sync replicas")
 
     def _show_plan(self) -> None:
         call = f'plan_batch(parse_read({{"zookeeper.connect": ..., "subscribe": "{TOPIC}"}}))'
-        with _step(self.console, "Plan a read from ZooKeeper's leaders and ISRs", call):
+        with step(self.console, "Plan a read from ZooKeeper's leaders and ISRs", call):
             plan = self._plan()
         self.console.print(_plan_table(plan))
 
     def _read(self) -> None:
         call = f'spark.read.format("zkafka").option("subscribe", "{TOPIC}").load()'
-        with _step(self.console, "Read it back, and prove it", call):
+        with step(self.console, "Read it back, and prove it", call):
             read, misplaced, seconds = self._count()
-        _prove(self.console, f"{read:,} records read, {self.rows:,} written", read == self.rows)
-        _prove(self.console, f"{misplaced} of their keys are in another partition than murmur2 gives them", misplaced == 0)
+        prove(self.console, f"{read:,} records read, {self.rows:,} written", read == self.rows)
+        prove(self.console, f"{misplaced} of their keys are in another partition than murmur2 gives them", misplaced == 0)
         self.console.print(f"{read / seconds:,.0f} rows/s, counted by key and partition")
 
     def _commit(self) -> None:
@@ -133,7 +128,7 @@ class _Demo:
 
         ends = canonical_json({split.partition: split.until for split in self._plan().splits})
         call = f'totals.write.format("zkafka").options(**{{"group.id": "{GROUP}", "commitOffsets": ends}}) ...'
-        with _step(self.console, "Write totals, and commit what they were made of", call):
+        with step(self.console, "Write totals, and commit what they were made of", call):
             totals = (
                 self._load()
                 .groupBy(F.col("partition").cast("string").alias("key"))
@@ -146,11 +141,11 @@ class _Demo:
     def _stop_broker(self) -> None:
         before = self._snapshot()
         victim = self.cluster.broker_ids[0]
-        with _step(self.console, "Stop a broker, and read again", f"cluster.stop({victim})"):
+        with step(self.console, "Stop a broker, and read again", f"cluster.stop({victim})"):
             self.cluster.stop(victim)
             read, misplaced, _ = self._count()
         self.console.print(_leaders_table(before, self._snapshot()))
-        _prove(self.console, f"{read:,} records read without broker {victim}", read == self.rows and misplaced == 0)
+        prove(self.console, f"{read:,} records read without broker {victim}", read == self.rows and misplaced == 0)
 
     def _snapshot(self) -> ClusterSnapshot:
         with self._zookeeper() as client:
@@ -210,12 +205,6 @@ class _Demo:
         for tp, offset in sorted(found.items()):
             table.add_row(f"/consumers/{GROUP}/offsets/{tp.topic}/{tp.partition}", str(offset))
         return table
-
-
-def _prove(console: Console, claim: str, holds: bool) -> None:
-    if not holds:
-        raise ZKafkaError("DEMO_FAILED", f"{claim}: this should not be; please report it with the output above")
-    console.print(f"[green]proved[/] {claim}")
 
 
 def _table(title: str, *columns: str) -> Table:

@@ -8,13 +8,13 @@ from types import TracebackType
 
 from pyspark_zkafka.clients.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.errors import OptionError, PartitionLost
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
 from pyspark_zkafka.group.proofs import NoOwner, OwnedBy, OwnerProof
 from pyspark_zkafka.option_values import Connection, OffsetStore
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 
-__all__ = ["GroupOffsets"]
+__all__ = ["GroupOffsets", "require_none_lost"]
 
 
 class GroupOffsets:
@@ -122,3 +122,16 @@ class GroupOffsets:
         if self._zookeeper is None:
             raise OptionError("INVALID_OPTION", "offsets in /consumers/<group>/offsets need zookeeper.connect")
         return self._zookeeper
+
+
+def require_none_lost(result: CommitResult, group: str) -> None:
+    """Raise PartitionLost for partitions that were not committed, as the member does not own them any more."""
+    if result.lost:
+        names = ", ".join(map(str, sorted(result.lost)))
+        raise PartitionLost(
+            "PARTITION_LOST",
+            f"The offsets of {names} were not committed, as this member of group {group} no longer owns them: another "
+            "one goes on at the offsets that are stored, and its work may overlap with this one's; the other "
+            f"{len(result.written) + len(result.kept)} partition(s) are committed. Plan again, or raise rebalance.hold.ms",
+            partitions=sorted(result.lost),
+        )

@@ -277,11 +277,10 @@ def assign(strategy: str, subscribers: Subscribers) -> Owners:
 
 
 def _topics(subscribers: Subscribers) -> Iterator[tuple[tuple[str, ...], list[TopicPartition]]]:
-    """Threads and partitions of each topic that has both."""
+    """Threads and partitions of each topic that has threads."""
     for topic, threads in subscribers.threads.items():
-        partitions = subscribers.partitions.get(topic, ())
-        if threads and partitions:
-            yield threads, [TopicPartition(topic, p) for p in partitions]
+        if threads:
+            yield threads, [TopicPartition(topic, p) for p in subscribers.partitions.get(topic, ())]
 
 
 def _deal(partitions: Iterable[TopicPartition], shares: Mapping[str, int]) -> Owners:

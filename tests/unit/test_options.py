@@ -10,6 +10,7 @@ import pytest
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.option_table import BY_NAME, STREAM, TABLE, VIEWS, table_markdown
+from pyspark_zkafka.option_values import StreamOptions
 from pyspark_zkafka.options import (
     CommitPlan,
     Connection,
@@ -21,10 +22,11 @@ from pyspark_zkafka.options import (
     parse_read,
     parse_write,
 )
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec
 from pyspark_zkafka.protocol.partitioners import PARTITIONERS
-from pyspark_zkafka.protocol.planning import Assign, Listener, Subscribe, SubscribePattern
+from pyspark_zkafka.protocol.planning import Assign, Listener, Subscribe, SubscribeExcept, SubscribePattern
+from pyspark_zkafka.stream_options import parse_stream
 
 ZK = {"zookeeper.connect": "zk:2181"}
 READ = {**ZK, "subscribe": "orders"}
@@ -70,6 +72,7 @@ def test_read_defaults() -> None:
         retry_interval_ms=1000,
         skip_offline=False,
         client_group="zkafka",
+        stores=("zookeeper",),
         ignored=(),
     )
 
@@ -84,6 +87,7 @@ def test_write_defaults() -> None:
     [
         ({"subscribe": " b, a ,"}, "subscription", Subscribe(("b", "a"))),
         ({"subscribePattern": "orders-.*"}, "subscription", SubscribePattern("orders-.*")),
+        ({"subscribeExceptPattern": "orders-.*"}, "subscription", SubscribeExcept("orders-.*")),
         ({"assign": '{"t": [1, 0]}'}, "subscription", Assign((T0, TopicPartition("t", 1)))),
         ({"subscribe": "t", "auto.offset.reset": "smallest"}, "reset", "earliest"),
         ({"subscribe": "t", "auto.offset.reset": "earliest"}, "reset", "earliest"),
@@ -107,6 +111,23 @@ def test_write_defaults() -> None:
         ({"view": "topics", "subscribePattern": "a.*"}, "subscription", SubscribePattern("a.*")),
         ({"view": "brokers"}, "subscription", None),
         ({"subscribe": "t", "maxOffsetsPerTrigger": "9"}, "ignored", ("maxOffsetsPerTrigger",)),
+        (
+            {"subscribe": "t", "Consumer.Threads": "many", "groupmembership": "x"},
+            "ignored",
+            ("groupMembership", "consumer.threads"),
+        ),
+        ({"subscribe": "t", "group.id": "g", "offsets.storage": "ZooKeeper"}, "stores", ("zookeeper",)),
+        ({"subscribe": "t", "group.id": "g", "offsets.storage": "kafka"}, "stores", ("kafka", "zookeeper")),
+        (
+            {"subscribe": "t", "group.id": "g", "offsets.storage": "kafka", "dual.commit.enabled": "true"},
+            "stores",
+            ("kafka", "zookeeper"),
+        ),
+        (
+            {"subscribe": "t", "group.id": "g", "offsets.storage": "kafka", "dual.commit.enabled": "false"},
+            "stores",
+            ("kafka",),
+        ),
     ],
 )
 def test_read_option(given: dict[str, str], name: str, value: object) -> None:
@@ -143,6 +164,7 @@ SENSIBLE: dict[str, str] = {
     "listener.name": "INSIDE",
     "subscribe": "t",
     "subscribePattern": "t.*",
+    "subscribeExceptPattern": "t.*",
     "assign": '{"t": [0]}',
     "view": "partitions",
     "startingOffsets": '{"t": {"0": 5}}',
@@ -163,36 +185,62 @@ SENSIBLE: dict[str, str] = {
     "offlinePartitions": "skip",
     "groupIdPrefix": "mine",
     "group.id": "billing",
+    "groupMembership": "none",
+    "consumer.id": "c1",
+    "consumer.threads": "2",
+    "partition.assignment.strategy": "roundrobin",
+    "offsets.storage": "kafka",
+    "dual.commit.enabled": "false",
+    "rebalance.max.retries": "10",
+    "rebalance.backoff.ms": "500",
+    "rebalance.hold.ms": "0",
     "topic": "t",
     "partitioner": "crc32",
     "commitOffsets": '{"t": {"0": 23}}',
+    "commitOwner": "g_c1@0x1000a",
     "maxOffsetsPerTrigger": "9",
+    "maxBytesPerTrigger": "9",
     "minOffsetsPerTrigger": "9",
     "maxTriggerDelay": "5m",
 }
 """A value for every option of the table; kafka.* stands for many and is tested by itself."""
 
 
+ALONE = ("subscribe", "subscribePattern", "subscribeExceptPattern", "assign", "view")
+"""Options that say by themselves what to read."""
+
+
+def with_company(option: str, parse: Callable[[dict[str, str]], object]) -> dict[str, str]:
+    """Options with a sensible value of the one that is asked for, and what else it needs."""
+    company = {**ZK, "group.id": "g"}
+    if parse is not parse_write and option not in ALONE:
+        company["subscribe"] = "t"
+    if option == "view":
+        del company["group.id"]
+    if option == "assign" and parse is parse_stream:
+        company["groupMembership"] = "none"
+    if option.startswith("zookeeper.ssl."):
+        company["zookeeper.ssl.client.enable"] = "true"
+    if option == "dual.commit.enabled":
+        company["offsets.storage"] = "kafka"
+    return {**company, option: SENSIBLE[option]}
+
+
 @pytest.mark.parametrize("option", [o for o in TABLE if o.name != "kafka.*"], ids=lambda o: o.name)
 def test_every_option_of_the_table_is_accepted_where_it_belongs(option: Any) -> None:
-    """A sensible value of each option is accepted in its scopes, and refused in the others."""
-    alone = option.name in ("subscribe", "subscribePattern", "assign", "view")
-    read = {**ZK, "group.id": "g", option.name: SENSIBLE[option.name]} | ({} if alone else {"subscribe": "t"})
-    if option.name == "view":
-        del read["group.id"]
-    write = {**ZK, "group.id": "g", option.name: SENSIBLE[option.name]}
-    if option.name.startswith("zookeeper.ssl."):
-        read["zookeeper.ssl.client.enable"] = write["zookeeper.ssl.client.enable"] = "true"
-    if "read" in option.scopes or option.scopes == STREAM:
-        assert isinstance(parse_read(read), ReadOptions)
-    else:
-        assert f"{option.name} is an option of a {' or '.join(option.scopes)}, not of a read" in problems(parse_read, read)
-    if "write" in option.scopes:
-        assert isinstance(parse_write(write), WriteOptions)
-    else:
-        assert f"{option.name} is an option of a {' or '.join(option.scopes)}, not of a write" in problems(
-            parse_write, write
-        )
+    """A sensible value of each option is accepted in its scopes, and refused in the others; batches ignore a stream's."""
+    scopes = {
+        "read": (parse_read, ReadOptions),
+        "stream": (parse_stream, StreamOptions),
+        "write": (parse_write, WriteOptions),
+    }
+    for scope, (parse, kind) in scopes.items():
+        given = with_company(option.name, parse)
+        if scope in option.scopes or (scope == "read" and option.scopes == STREAM):
+            assert isinstance(parse(given), kind)
+        else:
+            refusal = f"{option.name} is an option of a {' or '.join(option.scopes)}, not of a {scope}"
+            assert refusal in problems(parse, given)
 
 
 def test_every_option_of_the_table_has_a_sensible_value() -> None:
@@ -230,7 +278,9 @@ def test_markdown_has_a_row_for_every_option() -> None:
         ("path", ""),
     ],
 )
-@pytest.mark.parametrize(("parse", "least"), [(parse_read, READ), (parse_write, WRITE)], ids=["read", "write"])
+@pytest.mark.parametrize(
+    ("parse", "least"), [(parse_read, READ), (parse_stream, READ), (parse_write, WRITE)], ids=["read", "stream", "write"]
+)
 def test_unknown_options_get_the_nearest_match(parse: Any, least: dict[str, str], name: str, hint: str) -> None:
     """An unknown name is an error in the user's spelling, with the nearest name of the table."""
     assert f"unknown option {name}{hint}" in only_problem(parse, {**least, name: "x"})
@@ -286,11 +336,17 @@ def test_all_problems_are_in_one_error() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({}, "give one of subscribe, subscribePattern and assign (or view)"),
+        ({}, "give one of subscribe, subscribePattern, subscribeExceptPattern and assign (or view)"),
         ({"subscribe": "a", "subscribePattern": "b"}, "subscribe and subscribePattern contradict each other"),
+        (
+            {"subscribePattern": "a", "subscribeExceptPattern": "b"},
+            "subscribePattern and subscribeExceptPattern contradict each other",
+        ),
         ({"subscribe": " , "}, "subscribe names no topic; expected topic[,topic...]"),
         ({"subscribePattern": "("}, "subscribePattern is '('; expected a regular expression ("),
         ({"subscribePattern": ""}, "subscribePattern is ''; expected a regular expression, not nothing"),
+        ({"subscribeExceptPattern": "["}, "subscribeExceptPattern is '['; expected a regular expression ("),
+        ({"subscribeExceptPattern": ""}, "subscribeExceptPattern is ''; expected a regular expression, not nothing"),
         ({"assign": "a:0"}, """assign is 'a:0'; expected {"topicA": [0, 1], "topicB": [2]}"""),
         ({"subscribe": "a", "startingOffsets": "latest"}, "a batch that starts at latest reads nothing"),
         ({"subscribe": "a", "startingOffsets": "committed"}, "startingOffsets=committed needs group.id"),
@@ -316,6 +372,11 @@ def test_all_problems_are_in_one_error() -> None:
         ({"subscribe": "a", "group.id": "gr\u00fcn"}, "group.id is 'gr\u00fcn'; the old consumer allows"),
         ({"subscribe": "a", "group.id": ""}, "group.id is empty; give a value or leave it out"),
         ({"subscribe": "a", "listener.name": " "}, "listener.name is empty; give a value or leave it out"),
+        ({"subscribe": "a", "offsets.storage": "disk"}, "offsets.storage is 'disk'; expected zookeeper or kafka"),
+        (
+            {"subscribe": "a", "group.id": "g", "dual.commit.enabled": "true"},
+            "dual.commit.enabled is of use only with offsets.storage=kafka; leave it out",
+        ),
         ({"view": "everything"}, "view is 'everything'; expected brokers or topics or"),
         ({"view": "brokers", "minPartitions": "4"}, "minPartitions is about reading records, and view=brokers reads none"),
         ({"subscribe": "a", "zookeeper.session.timeout.ms": "0"}, "zookeeper.session.timeout.ms is '0'; expected a whole"),
@@ -343,8 +404,14 @@ def test_what_a_read_cannot_obey(given: dict[str, str], says: str) -> None:
         ({"group.id": "g", "commitOffsets": '{"t": {"0": -1}}'}, "commitOffsets takes offsets of 0 or more by partition"),
         ({"group.id": "g", "commitOffsets": '{"t": {"0": -2}}'}, "commitOffsets is earliest (-2)"),
         ({"group.id": "g", "commitOffsets": "{}"}, "commitOffsets is '{}'; expected {"),
+        (
+            {"group.id": "g", "commitOffsets": '{"t": {"0": 1}}', "commitOwner": "g_c1"},
+            "commitOwner is 'g_c1'; expected a member and its session: consumer@0x1000a",
+        ),
         ({"group.id": "g/h", "commitOffsets": '{"t": {"0": 1}}'}, "group.id is 'g/h'; the old consumer allows"),
-        ({"startingOffsets": "earliest"}, "startingOffsets is an option of a read, not of a write"),
+        ({"startingOffsets": "earliest"}, "startingOffsets is an option of a read or stream, not of a write"),
+        ({"endingOffsets": "latest"}, "endingOffsets is an option of a read, not of a write"),
+        ({"consumer.threads": "2"}, "consumer.threads is an option of a stream, not of a write"),
         ({"kafka.value.serializer": "x"}, "kafka.value.serializer is refused"),
     ],
 )
@@ -431,6 +498,14 @@ def test_offsets_to_commit() -> None:
     options = parse_write({**WRITE, "group.id": "g", "commitOffsets": '{"t": {"0": 0, "1": 7}}'})
     assert options.commit == CommitPlan("g", {T0: 0, TopicPartition("t", 1): 7})
     assert parse_write({**WRITE, "group.id": "g"}).commit is None
+
+
+def test_who_commits_and_where() -> None:
+    """What a write commits may be a member's, and goes to where the group's offsets are."""
+    given = {**WRITE, "group.id": "g", "commitOffsets": '{"t": {"0": 5}}', "commitOwner": "g_c1@0x1000a"}
+    assert parse_write({**given, "offsets.storage": "kafka"}).commit == CommitPlan(
+        "g", {T0: 5}, ("kafka", "zookeeper"), ClaimOwner("g_c1", 0x1000A)
+    )
 
 
 # --- where to connect

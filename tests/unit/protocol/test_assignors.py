@@ -226,6 +226,12 @@ def test_a_skipped_thread_loses_its_turn() -> None:
     assert table(found) == {"a": ["t0p0", "t1p0"], "b": ["t1p1"], "c": ["t0p1"]}
 
 
+def test_turns_go_round_in_the_order_of_utf_16() -> None:
+    """The circle of threads has Java's order of strings, too."""
+    threads = ("c-0", "c\U0001f600-0", "c\uff5e-0")
+    assert list(assign("roundrobin", Subscribers({"t": threads}, {"t": (0, 1, 2)})).values()) == list(threads)
+
+
 def test_negative_hashes_come_first_in_round_robin() -> None:
     """Hashes are compared as signed numbers."""
     assert java_hash("quotes-0") < 0 < java_hash("orders-0")

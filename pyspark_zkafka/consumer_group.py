@@ -1,0 +1,255 @@
+"""A batch job's membership in a consumer group (public): join, read what is owned, commit what was done with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from pyspark_zkafka.errors import GroupError, OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pyspark_zkafka.protocol.model import ClaimOwner, OffsetRange, TopicPartition
+    from pyspark_zkafka.stream_session import StreamSession
+
+__all__ = ["ConsumerGroup", "GroupBatch"]
+
+_OF_CONNECTIONS = (
+    "zookeeper.",
+    "listener.name",
+    "offsets.storage",
+    "dual.commit.enabled",
+    "kafka.bootstrap.servers",
+    "kafka.client.id",
+    "kafka.security.",
+    "kafka.sasl.",
+    "kafka.ssl.",
+    "kafka.request.timeout.ms",
+)
+_OF_THE_GROUP = (
+    "subscribe",
+    "subscribepattern",
+    "subscribeexceptpattern",
+    "group.id",
+    "consumer.id",
+    "consumer.threads",
+    "partition.assignment.strategy",
+    "rebalance.max.retries",
+    "rebalance.backoff.ms",
+    "rebalance.hold.ms",
+    "offsets.storage",
+    "dual.commit.enabled",
+    "auto.offset.reset",
+)
+_OF_OTHERS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "assign", "view", "groupMembership")
+
+
+class ConsumerGroup:
+    """A member of a consumer group in ZooKeeper, for the length of a ``with`` block in the user's own process.
+
+    ::
+
+        with ConsumerGroup("zk1:2181/kafka", "billing", subscribe=["orders"]) as member:
+            batch = member.plan(spark)
+            transform(batch.load()).write.format("zkafka").option("topic", "invoices").options(
+                **batch.commit_options
+            ).mode("append").save()
+
+    While a batch is being worked on, other members wait for its partitions, `rebalance.hold.ms` at the most; raise that for
+    jobs without JVM consumers beside them. Not to be pickled; one thread at a time.
+
+    Parameters
+    ----------
+    zookeeper_connect : str
+        ``host:port[,host:port...][/chroot]``
+    group : str
+        ``group.id``.
+    subscribe : sequence of str, optional
+        Topics; or give `subscribe_pattern`.
+    subscribe_pattern : str, optional
+        A regular expression that the whole name of a topic must match.
+    options : mapping, optional
+        Further options of a stream that joins a group, by their names, see docs/options.md.
+
+    Raises
+    ------
+    OptionError
+        The options cannot be obeyed; in the constructor.
+    """
+
+    def __init__(
+        self,
+        zookeeper_connect: str,
+        group: str,
+        *,
+        subscribe: Sequence[str] = (),
+        subscribe_pattern: str | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        from pyspark_zkafka.stream_options import parse_stream
+
+        unfit = [name for name in _OF_OTHERS if name.lower() in {given.lower() for given in options or {}}]
+        if unfit:
+            raise OptionError("INVALID_OPTIONS", f"A ConsumerGroup has no use for {', '.join(unfit)}; leave it out")
+        self._raw = {**(options or {}), "zookeeper.connect": zookeeper_connect, "group.id": group}
+        if subscribe:
+            self._raw["subscribe"] = ",".join(subscribe)
+        if subscribe_pattern is not None:
+            self._raw["subscribePattern"] = subscribe_pattern
+        self._options = parse_stream(self._raw)
+        self._group = group
+        self._session: StreamSession | None = None
+
+    def __enter__(self) -> ConsumerGroup:
+        """Join, and wait until the member owns what it is given, for some seconds at the most.
+
+        Raises
+        ------
+        GroupError, ZooKeeperError
+            The group or ZooKeeper refuses, or cannot be reached.
+        """
+        from pyspark_zkafka.stream_session import StreamSession
+
+        self._session = StreamSession(self._options).__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Leave: registration and claims are gone at once."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    @property
+    def consumer(self) -> str:
+        """The id under which the member is registered."""
+        member = self._open().member
+        return "" if member is None else member.consumer
+
+    def plan(self, spark: SparkSession) -> GroupBatch:
+        """What is owned now, from the committed offsets to the latest, pinned: it does not change any more.
+
+        Also gives away and claims partitions, and waits some seconds for those that others are about to give away.
+        Partitions without a leader are left for a later plan.
+
+        Raises
+        ------
+        DataLoss
+            A committed offset is outside the log, and `failOnDataLoss` is set.
+        ZKafkaError
+            ZooKeeper or the brokers cannot be asked.
+        """
+        from pyspark_zkafka.protocol.model import OffsetRange
+        from pyspark_zkafka.protocol.offsets import LATEST
+        from pyspark_zkafka.protocol.stream_offsets import StreamOffset
+        from pyspark_zkafka.stream_starts import StreamStarts
+
+        session = self._open()
+        owned, owner = self._owned(session)
+        snapshot = session.snapshot()
+        offline = set(snapshot.without_leader(owned))
+        ready = [tp for tp in owned if tp not in offline]
+        starts = session.retry(lambda: StreamStarts(self._options, session).find(ready, StreamOffset(), {}, first=True))
+        ends = session.retry(lambda: session.brokers.list_offsets(dict.fromkeys(ready, LATEST))) if ready else {}
+        ranges = [OffsetRange(tp, starts[tp].position, max(starts[tp].position, ends[tp])) for tp in ready]
+        return GroupBatch(self, spark, tuple(ranges), owner)
+
+    def _owned(self, session: StreamSession) -> tuple[list[TopicPartition], ClaimOwner]:
+        member, group = session.member, self._options.group
+        if member is None or group is None:
+            raise GroupError("NOT_A_MEMBER", "Without membership there is nothing to plan; set group.id")
+        member.rebalance()
+        member.read(())
+        member.wait_settled(group.max_retries * group.backoff_ms / 1000)
+        owned, owner = sorted(member.rebalance()), member.owner
+        if owner is None:
+            raise GroupError("NO_SESSION", "The session with ZooKeeper is lost; plan again when it is back")
+        return owned, owner
+
+    def _open(self) -> StreamSession:
+        if self._session is None:
+            raise GroupError("NOT_A_MEMBER", "A ConsumerGroup is a member inside its with block only; use it there")
+        return self._session
+
+    def _commit(self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner) -> None:
+        from pyspark_zkafka.group.stores import require_none_lost
+
+        session = self._open()
+        result = session.offsets.commit(offsets, owner)
+        if session.member is not None:
+            session.member.read(())
+        require_none_lost(result, self._group)
+
+
+class GroupBatch:
+    """A member's plan of one batch: the ranges of the partitions that it owned then.
+
+    Attributes
+    ----------
+    ranges : tuple of OffsetRange
+        ``[start, until)`` of each partition, in order; empty ones among them, and none for a member that owns nothing.
+    """
+
+    def __init__(
+        self, member: ConsumerGroup, spark: SparkSession, ranges: tuple[OffsetRange, ...], owner: ClaimOwner
+    ) -> None:
+        self._member = member
+        self._spark = spark
+        self.ranges = ranges
+        self._owner = owner
+
+    def load(self, schema: str | None = None) -> DataFrame:
+        """The records of the ranges, each time the same ones.
+
+        Parameters
+        ----------
+        schema : str, optional
+            The columns, as ``spark.read.schema`` takes them.
+        """
+        from pyspark_zkafka.protocol.records import schema_ddl
+
+        if not self.ranges:
+            include_headers = self._member._options.read.include_headers
+            return self._spark.createDataFrame([], schema or schema_ddl(include_headers))
+        reader = self._spark.read.format("zkafka").options(**self._read_options())
+        return (reader if schema is None else reader.schema(schema)).load()
+
+    @property
+    def commit_options(self) -> dict[str, str]:
+        """Options for a write with zkafka, which commits the batch when every row is acknowledged, and not otherwise.
+
+        The write fails with PARTITION_LOST when the member does not own one of the partitions any more: the offsets of the
+        others are committed, and its rows are written.
+        """
+        raw = self._member._raw
+        connection = {name: text for name, text in raw.items() if name.lower().startswith(_OF_CONNECTIONS)}
+        if not self.ranges:
+            return connection
+        offsets = {"group.id": raw["group.id"], "commitOffsets": self._json("until"), "commitOwner": str(self._owner)}
+        return {**connection, **offsets}
+
+    def commit(self) -> None:
+        """Commit the batch without a write.
+
+        Raises
+        ------
+        PartitionLost
+            The member does not own a partition any more; the others are committed.
+        """
+        self._member._commit({r.partition: r.until for r in self.ranges}, self._owner)
+
+    def _read_options(self) -> dict[str, str]:
+        raw = self._member._raw
+        shared = {name: text for name, text in raw.items() if name.lower() not in _OF_THE_GROUP}
+        partitions: dict[str, list[int]] = {}
+        for r in self.ranges:
+            partitions.setdefault(r.partition.topic, []).append(r.partition.partition)
+        ends = {"startingOffsets": self._json("start"), "endingOffsets": self._json("until")}
+        return {**shared, "assign": json.dumps(partitions), **ends}
+
+    def _json(self, bound: str) -> str:
+        from pyspark_zkafka.protocol.offsets import canonical_json
+
+        return canonical_json({r.partition: getattr(r, bound) for r in self.ranges})

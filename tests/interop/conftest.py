@@ -1,0 +1,343 @@
+"""One consumer group with members of both kinds, the JVM's own and ours, and what ZooKeeper says of it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pytest
+from confluent_kafka import Producer
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from pyspark_zkafka.group.member import GroupMember
+from pyspark_zkafka.protocol import group_znodes
+from pyspark_zkafka.protocol.assignors import Subscribers, assign, threads_by_topic
+from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration, consumer_of_thread
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.stream_options import parse_stream
+from pyspark_zkafka.testing import LocalCluster, OldConsumer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+Place: TypeAlias = tuple[str, int, int]
+"""Topic, partition and offset."""
+
+# What the first rebalances of several members need is time, and sessions of 2 s are the shortest that are safe here.
+JVM = {"rebalance.backoff.ms": "300", "rebalance.max.retries": "30", "zookeeper.session.timeout.ms": "2000"}
+OURS = {"rebalance.backoff.ms": "300", "auto.offset.reset": "earliest"}
+POLL_S = 0.02
+
+
+def eventually(look: Callable[[], Any], timeout_s: float = 20) -> bool:
+    """Whether something becomes true in time."""
+    end = time.monotonic() + timeout_s
+    while not look():
+        if time.monotonic() > end:
+            return False
+        time.sleep(POLL_S)
+    return True
+
+
+class Journal:
+    """Writes to all partitions of some topics, one after the other, until its block ends; knows what was acknowledged."""
+
+    def __init__(self, cluster: LocalCluster, topics: Mapping[str, int], every_s: float = 0.01) -> None:
+        self._producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "linger.ms": 5})
+        self._partitions = itertools.cycle([(topic, p) for topic, count in topics.items() for p in range(count)])
+        self._every_s = every_s
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+        self.acknowledged: set[Place] = set()
+        self.refused: list[object] = []
+
+    def __enter__(self) -> Journal:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._producer.flush(30)
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """The last offset that is acknowledged of each partition."""
+        found: dict[TopicPartition, int] = {}
+        for topic, partition, offset in self.acknowledged.copy():
+            tp = TopicPartition(topic, partition)
+            found[tp] = max(offset, found.get(tp, 0))
+        return found
+
+    def require_owners_read(self, readers: Mapping[str, Reader], owners: Mapping[TopicPartition, str]) -> None:
+        """Wait until each partition's owner has read what was written from now on, and nobody else has.
+
+        `owners` are threads, of members that are called ``group_name``, where `readers` has them by name.
+        """
+        ends = self.ends()
+        assert ends.keys() == owners.keys()
+
+        def new(name: str) -> set[TopicPartition]:
+            """The partitions that the reader has read past their ends."""
+            return {tp for t, p, offset in places(readers[name]) if offset > ends[tp := TopicPartition(t, p)]}
+
+        wanted = {
+            name: {tp for tp, thread in owners.items() if consumer_of_thread(thread).endswith(f"_{name}")} for name in readers
+        }
+        assert eventually(lambda: all(wanted[name] <= new(name) for name in readers)), {n: new(n) for n in readers}
+        assert {name: new(name) for name in readers} == wanted
+
+    def require_all_read(self, readers: Iterable[Reader]) -> int:
+        """Wait until all that was acknowledged is read; how many times a record was read that had been read before."""
+        readers = list(readers)
+
+        def missing() -> set[Place]:
+            return self.acknowledged.difference(*map(places, readers))
+
+        assert not self.refused
+        assert eventually(lambda: not missing(), 30), f"lost: {sorted(missing())[:20]}"
+        read = [place for reader in readers for place in places(reader)]
+        assert set(read) == self.acknowledged
+        return len(read) - len(set(read))
+
+    def _write(self) -> None:
+        while not self._over.wait(self._every_s):
+            topic, partition = next(self._partitions)
+            self._producer.produce(topic, b"v", partition=partition, on_delivery=self._told)
+            self._producer.poll(0)
+
+    def _told(self, error: object, message: Any) -> None:
+        if error is None:
+            self.acknowledged.add((message.topic(), message.partition(), message.offset()))
+        else:
+            self.refused.append(error)
+
+
+class Query:
+    """A streaming query of ours, which collects where its records were."""
+
+    def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
+        self._spark, self._options = spark, options
+        self._query: StreamingQuery | None = None
+        self.places: list[Place] = []
+
+    def start(self) -> Query:
+        """This query, started; it joins the group within a second or two."""
+        frame = self._spark.readStream.format("zkafka").schema("topic string, partition int, offset bigint")
+        stream = frame.options(**self._options).load().writeStream.foreachBatch(self._take)
+        self._query = stream.trigger(processingTime="50 milliseconds").start()
+        return self
+
+    def stop(self) -> None:
+        """Stop it as a user does."""
+        if self._query is not None:
+            self._query.stop()
+            self.check()
+
+    def check(self) -> None:
+        """Raise what ended the query, if something has."""
+        if self._query is not None and (error := self._query.exception()) is not None:
+            raise error
+
+    @property
+    def active(self) -> bool:
+        """Whether it runs."""
+        return self._query is not None and self._query.isActive
+
+    def __enter__(self) -> Query:
+        return self.start()
+
+    def __exit__(self, *exc: object) -> None:
+        if self._query is not None:
+            self._query.stop()
+
+    def _take(self, frame: Any, batch: int) -> None:
+        self.places += [tuple(row) for row in frame.collect()]
+
+
+Reader: TypeAlias = OldConsumer | Query
+
+
+def places(reader: Reader) -> list[Place]:
+    """What a member has read, in its order."""
+    if isinstance(reader, Query):
+        return list(reader.places)
+    return [(r.topic, r.partition, r.offset) for r in reader.records]
+
+
+@dataclass(frozen=True)
+class Znode:
+    """Data, and the session of an ephemeral one, else 0."""
+
+    data: bytes | None
+    session: int
+
+
+class Group:
+    """A group of a name of its own.
+
+    `jvm`, `query` and `member` make members, which end with the test at the latest. Their ids are the group's name, ``_`` and
+    the name that they are given here.
+    """
+
+    def __init__(self, cluster: LocalCluster, name: str, test: pytest.FixtureRequest) -> None:
+        self.cluster, self.name, self._test = cluster, name, test
+        self.path = f"/consumers/{name}"
+        self._opened = ExitStack()
+        self._queries: list[Query] = []
+        self.znodes: KazooClient = self._opened.enter_context(cluster.zookeeper())
+
+    def close(self) -> None:
+        """End all members."""
+        self._opened.close()
+
+    @staticmethod
+    def eventually(look: Callable[[], Any], timeout_s: float = 20) -> bool:
+        """Whether something becomes true in time."""
+        return eventually(look, timeout_s)
+
+    @staticmethod
+    def places(reader: Reader) -> list[Place]:
+        """What a member has read, in its order."""
+        return places(reader)
+
+    def note(self, name: str, value: object) -> None:
+        """Record a property of the test, which --junitxml shows."""
+        self._test.node.user_properties.append((name, value))
+
+    def journal(self, topics: Mapping[str, int]) -> Journal:
+        """Writes to topics of so many partitions, as long as its block lasts."""
+        return Journal(self.cluster, topics)
+
+    # --- members -------------------------------------------------------------------------------------------------------
+
+    def jvm(self, name: str, version: str = "1.1.1", *, start: bool = True, **options: Any) -> OldConsumer:
+        """A consumer of the JVM, which returns when its first rebalance succeeded, or one that is to be started."""
+        properties = {**JVM, **options.pop("properties", {})}
+        consumer = OldConsumer(
+            self.cluster.zookeeper_connect, self.name, kafka_version=version, consumer_id=name, properties=properties, **options
+        )  # fmt: skip
+        self._opened.callback(consumer.__exit__, None, None, None)
+        return consumer.start() if start else consumer
+
+    def query(self, name: str, options: Mapping[str, str]) -> Query:
+        """A streaming query of ours, started."""
+        query = Query(self._test.getfixturevalue("spark"), self._ours(name, options))
+        self._queries.append(query)
+        return self._opened.enter_context(query)
+
+    def member(self, name: str, options: Mapping[str, str]) -> GroupMember:
+        """A member of ours in this process, joined: it owns, and reads nothing."""
+        parsed = parse_stream(self._ours(name, options))
+        assert parsed.read.connection.zookeeper is not None
+        assert parsed.group is not None
+        assert parsed.read.subscription is not None
+        member = GroupMember(parsed.read.connection.zookeeper, parsed.group, parsed.read.subscription)
+        self._opened.callback(member.leave)
+        member.join()
+        return member
+
+    def _ours(self, name: str, options: Mapping[str, str]) -> dict[str, str]:
+        where = {"zookeeper.connect": self.cluster.zookeeper_connect, "group.id": self.name, "consumer.id": name}
+        return {**where, **OURS, **options}
+
+    # --- what ZooKeeper says -------------------------------------------------------------------------------------------
+
+    def under(self, path: str) -> dict[str, Znode]:
+        """The children of a znode of the group, by name; none if it is not there."""
+        found = {}
+        for name in self._children(path):
+            try:
+                data, stat = self.znodes.get(f"{self.path}/{path}/{name}")
+            except NoNodeError:
+                continue  # gone since we looked
+            found[name] = Znode(data, stat.ephemeralOwner)
+        return found
+
+    def registrations(self) -> dict[str, ConsumerRegistration]:
+        """What the members have registered, by id."""
+        found = self.under("ids")
+        return {name: group_znodes.decode_registration(name, node.data) for name, node in found.items()}
+
+    def claims(self) -> dict[TopicPartition, Znode]:
+        """The owner's znode of each partition that has one."""
+        return {TopicPartition(t, int(p)): n for t in self._children("owners") for p, n in self.under(f"owners/{t}").items()}
+
+    def owners(self) -> dict[TopicPartition, str]:
+        """The thread that owns each partition, as its znode has it."""
+        return {tp: (node.data or b"").decode() for tp, node in self.claims().items()}
+
+    def offsets(self) -> dict[TopicPartition, int]:
+        """The group's committed offsets."""
+        found = {t: self.under(f"offsets/{t}") for t in self._children("offsets")}
+        return {TopicPartition(t, int(p)): int(n.data or b"") for t, nodes in found.items() for p, n in nodes.items()}
+
+    def computed(self, strategy: str) -> dict[TopicPartition, str]:
+        """Who is to own what, by the registrations and the topics as ZooKeeper has them now."""
+        threads = threads_by_topic(self.registrations(), self.znodes.get_children("/brokers/topics"))
+        return assign(strategy, Subscribers(threads, {topic: self._partitions(topic) for topic in threads}))
+
+    def _partitions(self, topic: str) -> tuple[int, ...]:
+        try:
+            return tuple(sorted(map(int, json.loads(self.znodes.get(f"/brokers/topics/{topic}")[0])["partitions"])))
+        except NoNodeError:
+            return ()
+
+    def _children(self, path: str) -> list[str]:
+        try:
+            return sorted(self.znodes.get_children(f"{self.path}/{path}"))
+        except NoNodeError:
+            return []
+
+    # --- what is to be -------------------------------------------------------------------------------------------------
+
+    def settle(self, *names: str, strategy: str = "range", after: str = "", timeout_s: float = 20) -> dict[TopicPartition, str]:
+        """Wait until these are the members, and each partition is owned by the thread that is to own it; the owners.
+
+        The claims must be of the sessions that the owners are registered with. `after` names what has happened: how long the
+        group took for it, from that moment and from when it showed in the ids, is recorded as properties of the test.
+        """
+        began = time.monotonic()
+        showed: float | None = None
+        ids = {f"{self.name}_{name}" for name in names}
+        while True:
+            registered, claims = self.under("ids"), self.claims()
+            owners = {tp: (node.data or b"").decode() for tp, node in claims.items()}
+            now = time.monotonic()
+            if registered.keys() == ids:
+                showed = showed or now
+                live = all(
+                    (registrant := registered.get(consumer_of_thread(owners[tp]))) and registrant.session == claim.session
+                    for tp, claim in claims.items()
+                )
+                if live and owners == self.computed(strategy):
+                    break
+            for query in self._queries:
+                query.check()
+            if now - began > timeout_s:
+                pytest.fail(f"{sorted(registered)} own {owners} after {timeout_s:g} s; {sorted(ids)} were to own "
+                            f"{self.computed(strategy)}")  # fmt: skip
+            time.sleep(POLL_S)
+        if after:
+            self.note(after, f"{now - began:.2f} s, {now - showed:.2f} s after it showed")
+        return owners
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def group(zkafka_cluster: LocalCluster, request: pytest.FixtureRequest) -> Iterator[Group]:
+    """A group without members."""
+    group = Group(zkafka_cluster, f"group-{next(_numbers)}", request)
+    try:
+        yield group
+    finally:
+        group.close()

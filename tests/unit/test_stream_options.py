@@ -1,0 +1,345 @@
+"""Options of a stream: what they mean, and what is said of those that it cannot obey."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.option_values import GroupOptions, StreamOptions
+from pyspark_zkafka.options import parse_read
+from pyspark_zkafka.protocol.assignors import STRATEGIES
+from pyspark_zkafka.protocol.limits import TriggerLimits
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec
+from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
+from pyspark_zkafka.stream_options import parse_either, parse_stream
+
+ZK = {"zookeeper.connect": "zk:2181"}
+BROKERS = {"kafka.bootstrap.servers": "k:9092"}
+STREAM = {**ZK, "subscribe": "orders"}
+GROUP = {**STREAM, "group.id": "billing"}
+T0 = TopicPartition("t", 0)
+LATEST_BATCH = (
+    "startingOffsets is latest (-1): a batch that starts at latest reads nothing; use earliest, committed or offsets"
+)
+
+
+def problems(options: dict[str, str], parse: Any = parse_stream) -> tuple[str, ...]:
+    """What the error lists."""
+    with pytest.raises(OptionError) as caught:
+        parse(options)
+    assert caught.value.condition == "INVALID_OPTIONS"
+    return caught.value.parameters["problems"]
+
+
+# --- the whole
+
+
+def test_defaults() -> None:
+    """The least that a stream needs reads new records without limits and without a group; the rest is as in a batch."""
+    found = parse_stream(STREAM)
+    assert found.read.start == OffsetSpec("startingOffsets", everywhere=LATEST)
+    assert (found.limits, found.group) == (TriggerLimits(), None)
+    batch = parse_read(STREAM)
+    shared = [name for name in type(batch).__slots__ if name != "start"]
+    assert [getattr(found.read, n) for n in shared] == [getattr(batch, n) for n in shared]
+
+
+def test_what_batches_have_too() -> None:
+    """The options that a stream shares with a batch reach the same fields."""
+    given = {
+        "failOnDataLoss": "false",
+        "minPartitions": "8",
+        "maxRecordsPerPartition": "9",
+        "includeHeaders": "true",
+        "kafkaConsumer.pollTimeoutMs": "7",
+        "fetchOffset.numRetries": "1",
+        "fetchOffset.retryIntervalMs": "2",
+        "offlinePartitions": "skip",
+        "groupIdPrefix": "mine",
+        "auto.offset.reset": "earliest",
+        "startingOffsetsByTimestampStrategy": "latest",
+        "startingOffsets": "earliest",
+    }
+    assert parse_stream({**STREAM, **given}).read == parse_read({**STREAM, **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "subscription"),
+    [
+        ({"subscribe": "b,a"}, Subscribe(("b", "a"))),
+        ({"subscribePattern": "a.{1,3}"}, SubscribePattern("a.{1,3}")),
+        ({"subscribeExceptPattern": "a b"}, SubscribeExcept("a b")),
+        ({"assign": '{"t": [0]}'}, Assign((T0,))),
+        ({"subscribePattern": "a.*, b", "group.id": "g"}, SubscribePattern("a.*|b")),
+        ({"subscribeExceptPattern": "'a,b'", "group.id": "g"}, SubscribeExcept("a|b")),
+        ({"subscribePattern": "a, b", "group.id": "g", "groupMembership": "none"}, SubscribePattern("a, b")),
+    ],
+)
+def test_subscription(given: dict[str, str], subscription: object) -> None:
+    """Topics are named as in a batch; a member's regex is what all members of its group make of it."""
+    assert parse_stream({**ZK, **given}).read.subscription == subscription
+
+
+# --- where from
+
+
+@pytest.mark.parametrize(
+    ("given", "start"),
+    [
+        ({"startingOffsets": "EARLIEST"}, EARLIEST),
+        ({"startingOffsets": "latest"}, LATEST),
+        ({"group.id": "g"}, "committed"),
+        ({"group.id": "g", "startingOffsets": "committed"}, "committed"),
+        ({"group.id": "g", "startingOffsets": "latest"}, LATEST),
+        ({"startingOffsets": '{"t": {"0": 5}}'}, {T0: 5}),
+        ({"startingOffsets": '{"t": {"0": -1}}'}, {T0: LATEST}),
+        ({"startingOffsets": '{"t": {"0": -2}}'}, {T0: EARLIEST}),
+        ({"startingTimestamp": "9"}, AtTimestamp(9)),
+        ({"group.id": "g", "startingTimestamp": "9"}, AtTimestamp(9)),
+        ({"startingOffsetsByTimestamp": '{"t": {"0": 7}}'}, {T0: AtTimestamp(7)}),
+        ({"startingOffsetsByTimestamp": '{"t": {"0": 7}}', "startingTimestamp": "9"}, AtTimestamp(9)),
+        ({"startingOffsets": "earliest", "startingOffsetsByTimestamp": '{"t": {"0": 7}}'}, {T0: AtTimestamp(7)}),
+    ],
+)
+def test_start(given: dict[str, str], start: object) -> None:
+    """A stream may start at latest; with a group it starts where that is, and timestamps win over offsets."""
+    found = parse_stream({**STREAM, **given}).read.start
+    assert (found.by_partition or found.everywhere) == start
+
+
+def test_start_by_topic() -> None:
+    """A whole topic may start at latest, too."""
+    assert parse_stream({**STREAM, "startingOffsets": '{"t": "latest"}'}).read.start.by_topic == {"t": LATEST}
+
+
+# --- how much
+
+
+@pytest.mark.parametrize(
+    ("given", "limits"),
+    [
+        ({"maxOffsetsPerTrigger": "100"}, TriggerLimits(max_records=100)),
+        ({"maxbytespertrigger": "+4096"}, TriggerLimits(max_bytes=4096)),
+        ({"minOffsetsPerTrigger": "1"}, TriggerLimits(min_records=1)),
+        ({"minOffsetsPerTrigger": "7", "maxOffsetsPerTrigger": "7"}, TriggerLimits(max_records=7, min_records=7)),
+        ({"minOffsetsPerTrigger": "7", "maxTriggerDelay": "90s"}, TriggerLimits(min_records=7, max_delay_ms=90_000)),
+        ({"maxTriggerDelay": "1 hour 30 minutes"}, TriggerLimits(max_delay_ms=5_400_000)),
+    ],
+)
+def test_limits(given: dict[str, str], limits: TriggerLimits) -> None:
+    """The limits of a trigger, in records, bytes and milliseconds."""
+    assert parse_stream({**STREAM, **given}).limits == limits
+
+
+# --- the group
+
+
+@pytest.mark.parametrize(
+    ("given", "group"),
+    [
+        ({}, GroupOptions("billing", hold_ms=4000)),
+        ({"groupMembership": "NONE"}, GroupOptions("billing", join=False)),
+        ({"consumer.id": "c1", "consumer.threads": "3"}, GroupOptions("billing", consumer_id="c1", threads=3)),
+        (
+            {"rebalance.max.retries": "10", "rebalance.backoff.ms": "300"},
+            GroupOptions("billing", max_retries=10, backoff_ms=300, hold_ms=1500),
+        ),
+        ({"rebalance.hold.ms": "0"}, GroupOptions("billing", hold_ms=0)),
+        *(({"partition.assignment.strategy": s.upper()}, GroupOptions("billing", strategy=s)) for s in STRATEGIES),
+    ],
+)
+def test_group(given: dict[str, str], group: GroupOptions) -> None:
+    """With group.id a stream joins, unless it is told not to; partitions are kept for half of the time that others wait."""
+    found = parse_stream({**GROUP, **given})
+    assert found.group == group
+    assert found.read.group == "billing"
+
+
+@pytest.mark.parametrize(
+    ("given", "stores"),
+    [
+        (GROUP, ("zookeeper",)),
+        ({**GROUP, "offsets.storage": "kafka"}, ("kafka", "zookeeper")),
+        ({**GROUP, "offsets.storage": "kafka", "dual.commit.enabled": "false"}, ("kafka",)),
+        ({**BROKERS, "subscribe": "t", "group.id": "g", "groupMembership": "none", "offsets.storage": "kafka"}, ("kafka",)),
+    ],
+)
+def test_where_offsets_are_kept(given: dict[str, str], stores: tuple[str, ...]) -> None:
+    """A group's offsets are in ZooKeeper, or in Kafka and, where there is one, in ZooKeeper too."""
+    assert parse_stream(given).read.stores == stores
+
+
+def test_brokers_alone() -> None:
+    """Without a group, brokers alone are enough."""
+    assert parse_stream({**BROKERS, "subscribe": "t"}).read.connection.bootstrap_servers == "k:9092"
+
+
+# --- what it cannot obey
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"endingOffsets": "latest"}, "endingOffsets is an option of a read, not of a stream"),
+        ({"endingTimestamp": "5"}, "endingTimestamp is an option of a read, not of a stream"),
+        ({"endingOffsetsByTimestamp": "{}"}, "endingOffsetsByTimestamp is an option of a read, not of a stream"),
+        ({"view": "brokers"}, "view is an option of a read, not of a stream"),
+        ({"topic": "t"}, "topic is an option of a write, not of a stream"),
+        ({"commitOffsets": '{"t": {"0": 1}}'}, "commitOffsets is an option of a write, not of a stream"),
+        ({"maxOffsetPerTrigger": "5"}, "unknown option maxOffsetPerTrigger; did you mean maxOffsetsPerTrigger?"),
+        ({"startingOffsets": "committed"}, "startingOffsets=committed needs group.id"),
+        ({"startingOffsets": "newest"}, "startingOffsets is 'newest'; expected {"),
+        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is '0'; expected a whole number, 1 or more"),
+        ({"maxBytesPerTrigger": "1 MiB"}, "maxBytesPerTrigger is '1 MiB'; expected a whole number, 1 or more"),
+        ({"minOffsetsPerTrigger": "-1"}, "minOffsetsPerTrigger is '-1'; expected a whole number, 1 or more"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay is 'soon'; expected a duration such as 15m"),
+        (
+            {"minOffsetsPerTrigger": "8", "maxOffsetsPerTrigger": "7"},
+            "minOffsetsPerTrigger is larger than maxOffsetsPerTrigger; lower it",
+        ),
+        *(
+            ({name: value}, f"{name} needs group.id")
+            for name, value in (
+                ("groupMembership", "join"),
+                ("consumer.id", "c"),
+                ("consumer.threads", "2"),
+                ("partition.assignment.strategy", "range"),
+                ("rebalance.max.retries", "5"),
+                ("rebalance.backoff.ms", "5"),
+                ("rebalance.hold.ms", "5"),
+            )
+        ),
+        ({"group.id": "g", "groupMembership": "yes"}, "groupMembership is 'yes'; expected join or none"),
+        ({"group.id": "g", "consumer.id": " "}, "consumer.id is empty; give a value or leave it out"),
+        ({"group.id": "g", "consumer.id": "a/b"}, "consumer.id is 'a/b'; a znode is named after it, which cannot"),
+        ({"group.id": "g", "consumer.threads": "0"}, "consumer.threads is '0'; expected a whole number, 1 or more"),
+        ({"group.id": "g", "partition.assignment.strategy": "uniform"}, "strategy is 'uniform'; expected range or"),
+        (
+            {"group.id": "g", "rebalance.max.retries": "0"},
+            "rebalance.max.retries is '0'; expected a whole number, 1 or more",
+        ),
+        ({"group.id": "g", "rebalance.backoff.ms": "0"}, "rebalance.backoff.ms is '0'; expected a whole number, 1 or more"),
+        ({"group.id": "g", "rebalance.hold.ms": "-1"}, "rebalance.hold.ms is '-1'; expected a whole number, 0 or more"),
+        ({"group.id": "g", "dual.commit.enabled": "true"}, "dual.commit.enabled is of use only with offsets.storage=kafka"),
+    ],
+)
+def test_the_only_problem(given: dict[str, str], says: str) -> None:
+    """Each mistake is one problem, which names the option, what was found and what is expected."""
+    (problem,) = problems({**STREAM, **given})
+    assert says in problem
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "give one of subscribe, subscribePattern, subscribeExceptPattern and assign"),
+        ({"subscribe": "a", "subscribePattern": "b"}, "subscribe and subscribePattern contradict each other"),
+        (
+            {"assign": '{"t": [0]}', "group.id": "g"},
+            "assign leaves nothing for a group to share out; use subscribe, or set",
+        ),
+        (
+            {"subscribePattern": "a,*b", "group.id": "g"},
+            "subscribePattern is 'a,*b', which a group's members take for 'a|*b'",
+        ),
+        ({"subscribePattern": '""', "group.id": "g"}, "which a group's members take for ''"),
+    ],
+)
+def test_bad_subscription(given: dict[str, str], says: str) -> None:
+    """What is to be read is named once, and so that the group can share it out."""
+    (problem,) = problems({**ZK, **given})
+    assert says in problem
+
+
+def test_assign_without_joining() -> None:
+    """Partitions by number go with a group that the stream does not join."""
+    options = {**ZK, "assign": '{"t": [0]}', "group.id": "g", "groupMembership": "none"}
+    assert parse_stream(options).read.subscription == Assign((T0,))
+
+
+def test_a_group_needs_zookeeper() -> None:
+    """Members meet in ZooKeeper, wherever their offsets are; neither is said of an ensemble that was named badly."""
+    given = {**BROKERS, "subscribe": "t", "group.id": "g"}
+    stored, meet = problems(given)
+    assert stored.startswith("group.id means offsets in /consumers/<group>/offsets: it needs zookeeper.connect")
+    assert meet == "a group's members meet in ZooKeeper: set zookeeper.connect, or groupMembership to none"
+    assert problems({**given, "offsets.storage": "kafka"}) == (meet,)
+    (malformed,) = problems({**given, "zookeeper.connect": "zk:port"})
+    assert malformed.startswith("zookeeper.connect is 'zk:port'")
+
+
+def test_all_problems_are_in_one_error() -> None:
+    """Whatever is wrong is reported at once: names, limits and the group."""
+    given = {
+        "maxOffsetsPerTrigger": "x",
+        "endingOffsets": "latest",
+        "consumer.threads": "0",
+        "group.id": "g",
+        "speed": "11",
+    }
+    assert len(problems({**STREAM, **given})) == 4
+
+
+# --- a schema for either
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"endingOffsets": '{"t": "latest"}'},
+        {"view": "brokers"},
+        {"maxOffsetsPerTrigger": "9"},
+        {"includeHeaders": "true"},
+    ],
+)
+def test_either_is_a_batch(given: dict[str, str]) -> None:
+    """What a batch can obey is taken for one."""
+    options = {**ZK, **given} if "view" in given else {**STREAM, **given}
+    assert parse_either(options) == parse_read(options)
+
+
+@pytest.mark.parametrize("given", [{"startingOffsets": "latest"}, {"startingOffsets": '{"orders": {"0": -1}}'}])
+def test_either_is_a_stream(given: dict[str, str]) -> None:
+    """What only a stream can obey is taken for one."""
+    options = {**STREAM, **given, "includeHeaders": "true"}
+    assert parse_either(options) == parse_stream(options).read
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"startingOffset": "latest"}, ["unknown option startingOffset; did you mean startingOffsets?"]),
+        ({"startingOffsets": "latest", "failOnDataLoss": "no"}, ["failOnDataLoss is 'no'; expected true or false"]),
+        ({"endingOffsets": "latest", "failOnDataLoss": "no"}, ["failOnDataLoss is 'no'; expected true or false"]),
+        (
+            {"startingOffsets": "latest", "maxOffsetsPerTrigger": "no"},
+            ["maxOffsetsPerTrigger is 'no'; expected a whole number, 1 or more"],
+        ),
+        (
+            {"startingOffsets": "latest", "endingOffsets": "latest"},
+            [LATEST_BATCH],
+        ),
+    ],
+)
+def test_neither(given: dict[str, str], says: list[str]) -> None:
+    """What fits neither gets the problems of what it comes closer to; of a stream, if it has a stream's options."""
+    assert list(problems({**STREAM, **given}, parse_either)) == says
+
+
+# --- secrets and pickling
+
+
+def test_pickle() -> None:
+    """Options are the same on the other side of a pickle, cannot be changed there, and show no secret."""
+    secret = {"zookeeper.auth": "digest:user:hunter2", "kafka.ssl.key.password": "hunter2"}
+    options = parse_stream({**GROUP, **secret, "maxOffsetsPerTrigger": "5", "startingOffsets": '{"orders": {"0": 5}}'})
+    copy: StreamOptions = pickle.loads(pickle.dumps(options))
+    assert copy == options
+    assert "hunter2" not in repr(copy)
+    with pytest.raises((AttributeError, TypeError)):
+        copy.group = None  # type: ignore[misc]
