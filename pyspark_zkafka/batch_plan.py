@@ -97,7 +97,7 @@ class _Bounds:
         with GroupOffsets(
             self.options.connection, self.servers, self.options.group, self.options.stores, zookeeper
         ) as offsets:
-            return offsets.committed(partitions)
+            return {tp: stored.offset for tp, stored in offsets.committed(partitions).items()}
 
 
 def _admin(options: ReadOptions, servers: str) -> KafkaAdmin:

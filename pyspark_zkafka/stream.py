@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -83,9 +84,10 @@ class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Leave the group, and close all; blocks for some seconds at the most."""
-        planner, self._planner = self._planner, None
-        if planner is not None:
-            planner.close()
+        with _undisturbed():
+            planner, self._planner = self._planner, None
+            if planner is not None:
+                planner.close()
 
     def _plan(self) -> StreamPlanner:
         if self._planner is None:
@@ -102,4 +104,23 @@ def _leave_on_sigterm() -> None:
     Otherwise registration and claims would stay until the session expires, and hold up the group for as long.
     """
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+        signal.signal(signal.SIGTERM, _exit)
+
+
+def _exit(number: int, frame: object) -> None:
+    """End the process, once: Spark sends SIGTERM twice, and the second one must not end what the first one has begun."""
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Hold off the end that a SIGTERM brings, where it does so by an exit of ours."""
+    if signal.getsignal(signal.SIGTERM) is not _exit or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, _exit)

@@ -14,7 +14,15 @@ from pyspark_zkafka.option_values import StreamOptions
 from pyspark_zkafka.protocol.limits import TriggerLimits
 from pyspark_zkafka.protocol.model import ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
-from pyspark_zkafka.protocol.planning import Split, Subscribe, describe_offline, divide, make_splits, spread_over_leaders
+from pyspark_zkafka.protocol.planning import (
+    Split,
+    describe_offline,
+    divide,
+    make_splits,
+    spread_over_leaders,
+    subscribed_partitions,
+)
+from pyspark_zkafka.protocol.progress import StoredOffset
 from pyspark_zkafka.protocol.stream_offsets import Span, StreamOffset, TopicMark
 from pyspark_zkafka.stream_session import StreamSession
 from pyspark_zkafka.stream_starts import Gain, StreamStarts
@@ -34,8 +42,18 @@ class _Held:
 
     generation: int
     position: int
-    committed: int | None
+    committed: StoredOffset | None
     resets: bool = False
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the position is to be committed."""
+        return self.committed is None or self.committed.offset != self.position
+
+    def span(self, until: int) -> Span:
+        """From the position on."""
+        stored = self.committed
+        return Span(self.position, until, *((None, None) if stored is None else (stored.offset, stored.mark)))
 
 
 class StreamPlanner:
@@ -64,8 +82,10 @@ class StreamPlanner:
         self._opened = False
         self._starts = StreamStarts(options, self._session)
         self._held: dict[TopicPartition, _Held] = {}
+        self._at: dict[str, Any] | None = None
         self._planned: dict[str, Any] | None = None
-        self._last_committed: dict[TopicPartition, int] = {}
+        self._refusal: ZKafkaError | None = None
+        self._last_committed: dict[TopicPartition, StoredOffset] = {}
         self._accepted: dict[str, TopicMark] = {}
         self._last_batch_s: float | None = None
         self._bounds: dict[TopicPartition, int] | None = None
@@ -81,8 +101,21 @@ class StreamPlanner:
     # --- Spark's calls -------------------------------------------------------------------------------------------------
 
     def initial(self) -> dict[str, Any]:
-        """Where a new query starts."""
+        """Where a new query starts.
+
+        What stands in the way of that is raised by `latest`: Spark also asks when a restart repeats the first micro-batch,
+        which reads what it did, though the options may not fit the topics any more.
+        """
         self._open()
+        try:
+            self._at = self._initial()
+        except ZKafkaError as error:
+            if error.retriable:
+                raise
+            self._refusal, self._at = error, StreamOffset().to_json()
+        return self._at
+
+    def _initial(self) -> dict[str, Any]:
         snapshot = self._session.snapshot()
         self._require_topics(snapshot)
         if self._session.member is not None:
@@ -91,7 +124,7 @@ class StreamPlanner:
         ready = self._with_leader(owned, snapshot)
         gains = self._session.retry(lambda: self._starts.find(ready, StreamOffset(), {}, first=True))
         self._hold(owned, gains)
-        spans = {tp: Span(held.position, held.position, held.committed) for tp, held in self._held.items()}
+        spans = {tp: held.span(held.position) for tp, held in self._held.items()}
         return StreamOffset(spans, self._marks(snapshot, StreamOffset())).to_json()
 
     def fix_bounds(self) -> None:
@@ -155,7 +188,7 @@ class StreamPlanner:
 
     def commit(self) -> None:
         """Commit what is done of the partitions that are owned; errors that pass are logged, and tried again later."""
-        due = {tp: held.position for tp, held in self._held.items() if held.committed != held.position}
+        due = {tp: held.position for tp, held in self._held.items() if held.is_due}
         if self._options.group is None or not due:
             return
         member = self._session.member
@@ -173,8 +206,10 @@ class StreamPlanner:
             _log.warning("progress could not be committed, it will be later: %s", error)
             return
         for tp, offset in {**done.kept, **done.written}.items():
-            self._held[tp].committed, self._held[tp].resets = max(offset, due[tp]), False
-        self._last_committed.update(done.written)
+            stored = StoredOffset(max(offset, due[tp]), done.marks.get(tp))
+            self._held[tp].committed, self._held[tp].resets = stored, False
+            if tp in done.written:
+                self._last_committed[tp] = stored
         if done.lost and member is not None:
             _log.warning("%s: not committed, as it is not mine any more: %s", member.consumer, _shown(done.lost))
             member.look_again()
@@ -200,14 +235,8 @@ class StreamPlanner:
 
     def _require_topics(self, snapshot: ClusterSnapshot) -> None:
         """Refuse a new query of topics that do not exist; a group's member waits for them, as JVM consumers do."""
-        subscription = self._read.subscription
-        missing = sorted(set(getattr(subscription, "topics", ())) - snapshot.topics.keys())
-        if isinstance(subscription, Subscribe) and missing and self._session.member is None:
-            raise UnknownTopic(
-                "UNKNOWN_TOPIC",
-                f"There is no topic {', '.join(missing)}; correct the subscription, or create it first",
-                missing=missing,
-            )
+        if self._session.member is None and self._read.subscription is not None:
+            subscribed_partitions(self._read.subscription, snapshot)
 
     def _own(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
         """What is owned now, after releasing and claiming; what is no longer, is no longer held."""
@@ -219,12 +248,16 @@ class StreamPlanner:
         return owned
 
     def _note_finished(self, start: dict[str, Any], finished: StreamOffset) -> None:
-        """Move on to the end of the micro-batch that Spark has done."""
+        """Move on to the end of the micro-batch that Spark has done; or to one that another process planned."""
         if self._planned is not None and start == self._planned:
             for tp, span in finished.spans.items():
                 if tp in self._held:
                     self._held[tp].position = span.until
-        self._planned = None
+        elif start != self._at:
+            self._held.clear()
+        elif self._refusal is not None:
+            raise self._refusal
+        self._at, self._planned, self._refusal = start, None, None
 
     def _with_leader(self, owned: Collection[TopicPartition], snapshot: ClusterSnapshot) -> list[TopicPartition]:
         """Those that have a leader, in order; the others wait for theirs."""
@@ -242,7 +275,7 @@ class StreamPlanner:
         try:
             found = self._starts.find(gained, finished, self._last_committed, first=False, replaced=self._accepted)
         except ZKafkaError as error:
-            if not error.retriable:
+            if not error.retriable and not isinstance(error, UnknownTopic):  # brokers hear of partitions after ZooKeeper does
                 raise
             _log.warning("%s cannot be read yet, trying again: %s", _shown(gained), error)
             return
@@ -328,10 +361,12 @@ class StreamPlanner:
         self, finished: StreamOffset, ranges: Mapping[TopicPartition, OffsetRange], snapshot: ClusterSnapshot
     ) -> StreamOffset:
         """The end of the micro-batch; partitions that are not held are remembered, as far as they still exist."""
-        spans = {tp: Span(r.start, r.until, self._held[tp].committed) for tp, r in ranges.items()}
+        spans = {tp: self._held[tp].span(r.until) for tp, r in ranges.items()}
         for tp, span in finished.spans.items():
             if tp not in spans and tp in snapshot.states and tp.topic not in self._accepted:
-                spans[tp] = Span(span.until, span.until, self._last_committed.get(tp, span.committed))
+                last = self._last_committed.get(tp)
+                known = (span.committed, span.mark) if last is None else (last.offset, last.mark)
+                spans[tp] = Span(span.until, span.until, *known)
         self._accepted = {}
         return StreamOffset(spans, self._marks(snapshot, finished))
 

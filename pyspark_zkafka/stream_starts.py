@@ -11,7 +11,7 @@ from pyspark_zkafka.errors import ClusterStateError, DataLoss
 from pyspark_zkafka.option_values import StreamOptions
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, OffsetSpec, Position, Resolution, resolve
-from pyspark_zkafka.protocol.progress import resume
+from pyspark_zkafka.protocol.progress import StoredOffset, resume
 from pyspark_zkafka.protocol.stream_offsets import StreamOffset
 from pyspark_zkafka.stream_session import StreamSession
 
@@ -28,7 +28,7 @@ class Gain:
     """
 
     position: int
-    committed: int | None = None
+    committed: StoredOffset | None = None
     resets: bool = False
 
 
@@ -54,7 +54,7 @@ class StreamStarts:
         self,
         gained: Collection[TopicPartition],
         finished: StreamOffset,
-        last_committed: Mapping[TopicPartition, int],
+        last_committed: Mapping[TopicPartition, StoredOffset],
         *,
         first: bool,
         replaced: Collection[str] = frozenset(),
@@ -104,8 +104,8 @@ class StreamStarts:
         self,
         partition: TopicPartition,
         finished: StreamOffset,
-        committed: Mapping[TopicPartition, int],
-        last_committed: Mapping[TopicPartition, int],
+        committed: Mapping[TopicPartition, StoredOffset],
+        last_committed: Mapping[TopicPartition, StoredOffset],
         first: bool,
     ) -> Position | None:
         """What the options, the checkpoint or the group say; None if none of them says anything."""
@@ -143,8 +143,7 @@ class StreamStarts:
         read, bounds = self.options.read, _Bounds(self.session.brokers)
         end = OffsetSpec("endingOffsets", everywhere=LATEST)
         if first and self.options.group is None:
-            snapshot = self.session.snapshot()
-            everything = [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)]
+            everything = sorted(self.session.owned(self.session.snapshot()))
             spec, reset = read.start, read.reset
             return resolve(list(positions), spec, end, bounds, reset=reset, no_match=read.no_match, subscribed=everything)
         spec = OffsetSpec(read.start.option, by_partition=dict(positions))

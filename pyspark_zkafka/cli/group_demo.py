@@ -46,6 +46,13 @@ class GroupDemo:
     seen: set[tuple[int, int]] = field(default_factory=set)
     produced: int = 0
 
+    def __post_init__(self) -> None:
+        config = parse_connection({"zookeeper.connect": self.cluster.zookeeper_connect}).zookeeper
+        if config is None:
+            raise ZKafkaError("DEMO_FAILED", "the demo's cluster has no ZooKeeper; please report it")
+        self._client = ZooKeeperClient(config)
+        self._brokers = KafkaAdmin(self.cluster.bootstrap_servers, {})
+
     def run(self) -> None:
         """Run all steps. Blocks for about half a minute."""
         self.cluster.create_topic(TOPIC, partitions=PARTITIONS, replication=2)
@@ -53,13 +60,11 @@ class GroupDemo:
         jvm = OldConsumer(
             self.cluster.zookeeper_connect, GROUP, topics={TOPIC: 1}, consumer_id="jvm", properties=properties
         )
-        with TemporaryDirectory(prefix="zkafka-demo-") as checkpoints:
+        with TemporaryDirectory(prefix="zkafka-demo-") as folder, self._client, self._brokers:
             queries: list[StreamingQuery] = []
             try:
-                self._show(
-                    "A streaming query joins the group", _CALL, lambda: queries.append(self._query("a", checkpoints))
-                )
-                self._show("A second one joins", _CALL, lambda: queries.append(self._query("b", checkpoints)))
+                self._show("A streaming query joins a group", _CALL, lambda: queries.append(self._query("a", folder)))
+                self._show("A second one joins", _CALL, lambda: queries.append(self._query("b", folder)))
                 self._show("A JVM consumer of Kafka 1.1.1 joins", 'OldConsumer(..., kafka_version="1.1.1")', jvm.start)
                 self._show("The first query stops", "query.stop()", lambda: queries.pop(0).stop())
                 self._finish(jvm)
@@ -86,7 +91,7 @@ class GroupDemo:
 
     def _show(self, title: str, call: str, change: Callable[[], object]) -> None:
         """Change the group's members while records come in, and show who owns what until all has settled."""
-        with step(self.console, title, call):
+        with step(self.console, title, call, spinner=False):
             before = set(self._look().values())
             producer = threading.Thread(target=self._produce)
             producer.start()
@@ -132,28 +137,18 @@ class GroupDemo:
         """Whether every partition has an owner, the members share evenly, and other threads own them than before."""
         owners = self._look()
         counts = Counter(owners.values())
-        with self._zookeeper() as client:
-            members = len(client.group_members(GROUP).readable)
+        members = len(self._client.group_members(GROUP).readable)
         full = len(owners) == PARTITIONS and len(counts) == members and set(owners.values()) != before
         return full and max(counts.values()) - min(counts.values()) <= 1
 
     def _look(self) -> dict[TopicPartition, str]:
-        with self._zookeeper() as client:
-            return client.group_owners(GROUP)
+        return self._client.group_owners(GROUP)
 
     def _offsets(self) -> dict[TopicPartition, int]:
-        with self._zookeeper() as client:
-            return client.group_offsets(GROUP)
+        return self._client.group_offsets(GROUP)
 
     def _ends(self) -> dict[TopicPartition, int]:
-        with KafkaAdmin(self.cluster.bootstrap_servers, {}) as admin:
-            return admin.list_offsets({TopicPartition(TOPIC, p): LATEST for p in range(PARTITIONS)})
-
-    def _zookeeper(self) -> ZooKeeperClient:
-        config = parse_connection({"zookeeper.connect": self.cluster.zookeeper_connect}).zookeeper
-        if config is None:
-            raise ZKafkaError("DEMO_FAILED", "the demo's cluster has no ZooKeeper; please report it")
-        return ZooKeeperClient(config)
+        return self._brokers.list_offsets({TopicPartition(TOPIC, p): LATEST for p in range(PARTITIONS)})
 
     def _table(self) -> Table:
         owners, offsets, ends = self._look(), self._offsets(), self._ends()

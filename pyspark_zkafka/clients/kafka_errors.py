@@ -101,7 +101,7 @@ def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
         )
     if code in UNKNOWN_TOPIC_CODES:
         return UnknownTopic("UNKNOWN_TOPIC", f"{text}; the topic or partition does not exist, or was deleted")
-    if code in _NO_LEADER_CODES:
+    if code in _NO_LEADER_CODES or (code == KafkaError._NOENT and "No leaders found" in error.str()):
         return NoLeader(
             "NO_LEADER",
             f"{text}; the partition has no leader now, or is just changing it; try again, with a broker of its ISR running",

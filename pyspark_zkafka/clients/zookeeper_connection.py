@@ -39,8 +39,9 @@ SessionState = Literal["CONNECTED", "SUSPENDED", "LOST"]
 class ZnodeStat:
     """What ZooKeeper knows of a znode.
 
-    `czxid` is the transaction that created it, `version` counts the changes of its data, `modified_ms` is the server's time
-    of the last one, `ephemeral_owner` the session that it lives with, 0 for a persistent znode, `children` how many it has.
+    `czxid` is the transaction that created it, `mzxid` the last one that wrote its data, `version` counts the changes of
+    its data, `modified_ms` is the server's time of the last one, `ephemeral_owner` the session that it lives with, 0 for a
+    persistent znode, `children` how many it has.
     """
 
     czxid: int
@@ -48,6 +49,7 @@ class ZnodeStat:
     modified_ms: int
     ephemeral_owner: int
     children: int
+    mzxid: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,4 +310,4 @@ def _store(request: _Request, answer: Any, answers: Answers) -> None:
 
 
 def _stat(stat: Any) -> ZnodeStat:
-    return ZnodeStat(stat.czxid, stat.version, stat.mtime, stat.ephemeralOwner, stat.numChildren)
+    return ZnodeStat(stat.czxid, stat.version, stat.mtime, stat.ephemeralOwner, stat.numChildren, stat.mzxid)

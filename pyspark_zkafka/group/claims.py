@@ -85,16 +85,18 @@ class Claims:
         return []
 
     def release(self, partitions: Collection[TopicPartition], owner: ClaimOwner) -> None:
-        """Delete claims, those that are still the session's own."""
+        """Delete claims, those that are still the session's own; they are not held any more from the beginning of it."""
         for chunk in _chunks(sorted(partitions)):
-            self._release(chunk, owner)
             gone = set(chunk)
+            self._in_doubt |= gone
             self.held = {tp: claim for tp, claim in self.held.items() if tp not in gone}
+            self._release(chunk, owner)
+            self._in_doubt -= gone
 
     def verify(self, owner: ClaimOwner) -> list[TopicPartition]:
         """Look whether the claims are there; those that are not are no longer held, and are returned.
 
-        Claims of which no answer told whether they were made are found, too.
+        Claims of which no answer told whether they were made, or released, are found, too.
         """
         asked = sorted({*self.held, *self._in_doubt})
         found = self._client.get_many(self._path(tp) for tp in asked)
@@ -127,14 +129,12 @@ class Claims:
 
     def _read(self, partitions: Collection[TopicPartition]) -> Answers:
         above = owner_parents(self._group, partitions)
-        group = group_znodes.group_path(self._group)
-        return self._client.ask(
-            exists=[group_znodes.CONSUMERS, group], get=[*above, *(self._path(tp) for tp in partitions)]
-        )
+        return self._client.ask(exists=self._group_parents, get=[*above, *(self._path(tp) for tp in partitions)])
 
     def _parents(self, partitions: Iterable[TopicPartition], found: Answers) -> Iterator[Operation]:
         """Make the parents that are missing; write each ``owners/T``, for all who believe to own a partition of it."""
         above = owner_parents(self._group, partitions)
+        yield from (Create(path, None) for path in self._group_parents if path not in found.stats)
         yield from (Create(path, None) for path in above if path not in found.nodes)
         yield from (SetData(path, found.nodes[path].data) for path in above[1:] if path in found.nodes)
 
@@ -161,6 +161,10 @@ class Claims:
             if self._client.transaction([*checks, *deletes]) is None:
                 return
         raise _contended(self._group)
+
+    @property
+    def _group_parents(self) -> list[str]:
+        return [group_znodes.CONSUMERS, group_znodes.group_path(self._group)]
 
     def _path(self, partition: TopicPartition) -> str:
         return group_znodes.owner_path(self._group, partition)

@@ -27,12 +27,14 @@ _MAX_LOST = 3
 class CommitResult:
     """What became of each partition's offset.
 
-    `written`; or `kept`, with the stored one, which is as high or higher; or `lost`, as the member does not own it.
+    `written`; or `kept`, with the stored one, which is as high or higher; or `lost`, as the member does not own it. `marks`
+    tell the offsets that were written from later ones of the same value: see `StoredOffset`.
     """
 
     written: Mapping[TopicPartition, int] = field(default_factory=dict)
     kept: Mapping[TopicPartition, int] = field(default_factory=dict)
     lost: Collection[TopicPartition] = frozenset()
+    marks: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 def commit_offsets(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from types import TracebackType
 
 from pyspark_zkafka.clients.group_offsets import KafkaGroupOffsets
@@ -12,7 +13,9 @@ from pyspark_zkafka.errors import OptionError, PartitionLost
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
 from pyspark_zkafka.group.proofs import NoOwner, OwnedBy, OwnerProof
 from pyspark_zkafka.option_values import Connection, OffsetStore
+from pyspark_zkafka.protocol import group_znodes
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
+from pyspark_zkafka.protocol.progress import StoredOffset
 
 __all__ = ["GroupOffsets", "require_none_lost"]
 
@@ -56,7 +59,7 @@ class GroupOffsets:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._opened.close()
 
-    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
         """The next offsets to read, the larger where two stores differ; partitions without one are absent.
 
         Raises
@@ -64,10 +67,11 @@ class GroupOffsets:
         CodecError
             An offset in ZooKeeper is malformed.
         """
-        found: dict[TopicPartition, int] = {}
+        found: dict[TopicPartition, StoredOffset] = {}
         for store in self._stores:
-            for tp, offset in self._read(store, partitions).items():
-                found[tp] = max(offset, found.get(tp, offset))
+            for tp, stored in self._read(store, partitions).items():
+                if tp not in found or stored.offset > found[tp].offset:
+                    found[tp] = stored
         return found
 
     def commit(
@@ -85,15 +89,25 @@ class GroupOffsets:
             done = self._commit_to(store, offsets, owner, resets)
             offsets = {tp: offset for tp, offset in offsets.items() if tp not in done.lost}
             result = CommitResult(
-                {**result.written, **done.written}, {**result.kept, **done.kept}, {*result.lost, *done.lost}
+                {**result.written, **done.written},
+                {**result.kept, **done.kept},
+                {*result.lost, *done.lost},
+                {**result.marks, **done.marks},
             )
         return result
 
-    def _read(self, store: OffsetStore, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def _read(self, store: OffsetStore, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
         if store == "kafka":
-            return self._kafka.committed(partitions)
-        found = self._client().group_offsets(self._group, partitions)
-        return {tp: offset for tp, offset in found.items() if offset >= 0}
+            return {tp: StoredOffset(offset) for tp, offset in self._kafka.committed(partitions).items()}
+        paths = {group_znodes.offset_path(self._group, tp): tp for tp in partitions}
+        nodes = self._client().get_many(paths).items()
+        # What writes to Kafka, too, says nothing by what it writes here.
+        marked = self._stores == ("zookeeper",)
+        found = {
+            paths[path]: StoredOffset(group_znodes.decode_offset(path, node.data), node.stat.mzxid if marked else None)
+            for path, node in nodes
+        }
+        return {tp: stored for tp, stored in found.items() if stored.offset >= 0}
 
     def _commit_to(
         self,
@@ -103,10 +117,13 @@ class GroupOffsets:
         resets: Collection[TopicPartition],
     ) -> CommitResult:
         if store == "zookeeper":
-            return commit_offsets(self._client(), self._group, offsets, owner=owner, resets=resets)
+            done = commit_offsets(self._client(), self._group, offsets, owner=owner, resets=resets)
+            stored = self._read(store, done.written)
+            ours = {tp: s.mark for tp, s in stored.items() if s.offset == done.written[tp] and s.mark is not None}
+            return replace(done, marks=ours)
         lost = self._lost(sorted(offsets), owner)
-        stored = self._kafka.committed(offsets)
-        higher = {tp: stored[tp] for tp, offset in offsets.items() if tp not in resets and stored.get(tp, -1) >= offset}
+        there = self._kafka.committed(offsets)
+        higher = {tp: there[tp] for tp, offset in offsets.items() if tp not in resets and there.get(tp, -1) >= offset}
         written = {tp: offset for tp, offset in offsets.items() if tp not in lost and tp not in higher}
         self._kafka.commit(written)
         return CommitResult(written, {tp: offset for tp, offset in higher.items() if tp not in lost}, lost)

@@ -290,7 +290,7 @@ def _counts(found: ZnodeJson) -> dict[str, int]:
 def _require_regexes(found: ZnodeJson, regexes: Mapping[str, int]) -> None:
     for regex in regexes:
         try:
-            re.compile(regex)
+            re.compile(normalise_filter(regex))
         except (re.error, RecursionError, OverflowError):
             found.fail(f"{regex!r} is a regex")
 

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 
 from pyspark_zkafka.protocol.stream_offsets import Span
 
-__all__ = ["Resumption", "resume"]
+__all__ = ["Resumption", "StoredOffset", "resume"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOffset:
+    """A group's offset; `mark` is the ZooKeeper transaction that wrote it, None where it is stored elsewhere."""
+
+    offset: int
+    mark: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,32 +25,44 @@ class Resumption:
     moved: bool = False
 
 
-def resume(span: Span | None, committed: int | None, last_committed: int | None = None) -> Resumption:
+def resume(span: Span | None, stored: StoredOffset | None, last: StoredOffset | None = None) -> Resumption:
     """Where to go on with a partition that was gained.
 
     The stream's own finished work goes on where the group's offset is one that the stream itself committed: that of the
     finished micro-batch or, as commits follow work, the one before. Any other offset is somebody else's, another member's
-    progress or an operator's reset, forward or back, and wins.
+    progress or an operator's reset, forward or back, and wins. A reset to just the offset before is told from it by the
+    mark; where there are no marks, it is not.
 
     Parameters
     ----------
     span : Span or None
         What the checkpoint's last finished micro-batch tells of the partition; None if the stream never read it.
-    committed : int or None
+    stored : StoredOffset or None
         The group's offset, read after the partition was claimed.
-    last_committed : int or None
+    last : StoredOffset or None
         What this process itself committed last.
 
     Examples
     --------
-    One finished micro-batch, [10, 20), ahead of the commit; then an operator's reset:
+    One finished micro-batch, [10, 20), ahead of the commit; an operator's reset; one to the very same offset:
 
-    >>> resume(Span(10, 20, committed=10), committed=10)
+    >>> resume(Span(10, 20, committed=10, mark=7), StoredOffset(10, mark=7))
     Resumption(position=20, moved=False)
-    >>> resume(Span(10, 20, committed=10), committed=5)
+    >>> resume(Span(10, 20, committed=10, mark=7), StoredOffset(5, mark=9))
     Resumption(position=5, moved=True)
+    >>> resume(Span(10, 20, committed=10, mark=7), StoredOffset(10, mark=9))
+    Resumption(position=10, moved=True)
     """
-    if span is None or committed is None:
-        return Resumption(committed if span is None else span.until)
-    own = {span.committed, span.start, span.until, last_committed}
-    return Resumption(span.until) if committed in own else Resumption(committed, moved=True)
+    if span is None or stored is None:
+        offset = None if stored is None else stored.offset
+        return Resumption(offset if span is None else span.until)
+    if stored.offset == span.until or _is_own(span, stored, last):
+        return Resumption(span.until)
+    return Resumption(stored.offset, moved=True)
+
+
+def _is_own(span: Span, stored: StoredOffset, last: StoredOffset | None) -> bool:
+    known = [span.mark, *([] if last is None else [last.mark])]
+    if stored.mark is not None and any(mark is not None for mark in known):
+        return stored.mark in known
+    return stored.offset in {span.committed, span.start, None if last is None else last.offset}

@@ -8,11 +8,11 @@ since. Partitions that the stream has read before and does not read now are reme
 
     {"version": 1,
      "topics": {"orders": {"czxid": 77, "id": "Lq4...", "known": 8,
-                           "partitions": {"0": [10, 25], "1": [7, 7, 3]}}}}
+                           "partitions": {"0": [10, 25], "1": [7, 7, 3, 901]}}}}
 
 ``czxid`` and ``id`` tell a topic from a later one of the same name. ``known`` is how many partitions the topic had: those
 that come later start at their beginning. A third number is the group's committed offset when the micro-batch was planned,
-where it was not ``from``.
+where it was not ``from``, or where a fourth follows: the ZooKeeper transaction that wrote it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ VERSION = 1
 class Span:
     """What a micro-batch reads of a partition, ``[start, until)``; `committed` is the group's offset when it was planned.
 
-    `committed` is None where there was none, or no group.
+    `committed` is None where there was none, or no group. `mark` is the `StoredOffset.mark` of that offset.
     """
 
     start: int
     until: int
     committed: int | None = None
+    mark: int | None = None
 
     @property
     def size(self) -> int:
@@ -90,12 +91,12 @@ class StreamOffset:
         CheckpointError
             It is not of this source, of a newer version, or damaged.
         """
-        if not isinstance(found, dict) or not isinstance(found.get("topics"), dict) or found.get("version") != VERSION:
+        if not isinstance(found, dict) or not isinstance(found.get("topics"), dict) or not _is_ours(found.get("version")):
             raise _unreadable(found)
         try:
             topics = {name: _mark(given) for name, given in found["topics"].items()}
             spans = {
-                TopicPartition(name, int(partition)): Span(*_numbers(span))
+                TopicPartition(name, _partition(partition)): _span(span)
                 for name, given in found["topics"].items()
                 for partition, span in given["partitions"].items()
             }
@@ -105,8 +106,10 @@ class StreamOffset:
 
 
 def _span_json(span: Span) -> list[int]:
-    extra = [] if span.committed is None or span.committed == span.start else [span.committed]
-    return [span.start, span.until, *extra]
+    committed = span.start if span.committed is None else span.committed
+    if span.mark is not None:
+        return [span.start, span.until, committed, span.mark]
+    return [span.start, span.until, *([] if committed == span.start else [committed])]
 
 
 def _mark_json(mark: TopicMark) -> dict[str, Any]:
@@ -114,14 +117,30 @@ def _mark_json(mark: TopicMark) -> dict[str, Any]:
     return {**{k: v for k, v in identity.items() if v is not None}, "known": mark.known, "partitions": {}}
 
 
+def _is_ours(version: object) -> bool:
+    return type(version) is int and version == VERSION
+
+
 def _mark(given: Mapping[str, Any]) -> TopicMark:
-    return TopicMark(given.get("id"), given.get("czxid"), int(given["known"]))
+    topic_id, czxid, known = given.get("id"), given.get("czxid"), given["known"]
+    if not isinstance(topic_id, str | None) or (czxid is not None and type(czxid) is not int):
+        raise ValueError("a topic's identity")
+    if type(known) is not int or known < 0:
+        raise ValueError("a number of partitions")
+    return TopicMark(topic_id, czxid, known)
 
 
-def _numbers(span: list[Any]) -> list[int]:
-    if not 2 <= len(span) <= 3 or not all(type(n) is int and n >= 0 for n in span) or span[1] < span[0]:
+def _partition(text: str) -> int:
+    if not text.isdecimal() or str(int(text)) != text:
+        raise ValueError("a partition's number")
+    return int(text)
+
+
+def _span(numbers: list[Any]) -> Span:
+    if not 2 <= len(numbers) <= 4 or not all(type(n) is int and n >= 0 for n in numbers) or numbers[1] < numbers[0]:
         raise ValueError("a range of offsets")
-    return span if len(span) == 3 else [*span, span[0]]
+    start, until, *stored = numbers
+    return Span(start, until, *(stored or [start]))
 
 
 def _unreadable(found: object) -> CheckpointError:

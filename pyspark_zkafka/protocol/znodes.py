@@ -52,6 +52,7 @@ __all__ = [
     "encode_partition_state",
     "encode_topic",
     "is_legacy_topic",
+    "is_topic_name",
     "legacy_partition_count_path",
     "partition_state_path",
     "topic_path",
@@ -90,6 +91,15 @@ class TopicRegistration:
     def topic(self, name: str, czxid: int | None = None) -> Topic:
         """The planner's view of it, partitions in numeric order."""
         return Topic(name, dict(sorted(self.partitions.items())), self.topic_id, czxid)
+
+
+def is_topic_name(text: str) -> bool:
+    """Whether Kafka lets a topic be called so; other names are in no znode, and not all can be made a path of.
+
+    >>> is_topic_name("orders.eu-1"), is_topic_name("a/b"), is_topic_name("..")
+    (True, False, False)
+    """
+    return text not in (".", "..") and _TOPIC_NAME.fullmatch(text) is not None
 
 
 def topic_path(topic: str) -> str:

@@ -6,7 +6,7 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -89,7 +89,8 @@ class Journal:
             return {tp for t, p, offset in places(readers[name]) if offset > ends[tp := TopicPartition(t, p)]}
 
         wanted = {
-            name: {tp for tp, thread in owners.items() if consumer_of_thread(thread).endswith(f"_{name}")} for name in readers
+            name: {tp for tp, thread in owners.items() if consumer_of_thread(thread).endswith(f"_{name}")}
+            for name in readers
         }
         assert eventually(lambda: all(wanted[name] <= new(name) for name in readers)), {n: new(n) for n in readers}
         assert {name: new(name) for name in readers} == wanted
@@ -183,8 +184,8 @@ class Znode:
 class Group:
     """A group of a name of its own.
 
-    `jvm`, `query` and `member` make members, which end with the test at the latest. Their ids are the group's name, ``_`` and
-    the name that they are given here.
+    `jvm`, `query` and `member` make members, which end with the test at the latest. Their ids are the group's name, ``_``
+    and the name that they are given here; None leaves the making of an id to them.
     """
 
     def __init__(self, cluster: LocalCluster, name: str, test: pytest.FixtureRequest) -> None:
@@ -218,13 +219,12 @@ class Group:
 
     # --- members -------------------------------------------------------------------------------------------------------
 
-    def jvm(self, name: str, version: str = "1.1.1", *, start: bool = True, **options: Any) -> OldConsumer:
+    def jvm(self, name: str | None, version: str = "1.1.1", *, start: bool = True, **options: Any) -> OldConsumer:
         """A consumer of the JVM, which returns when its first rebalance succeeded, or one that is to be started."""
         properties = {**JVM, **options.pop("properties", {})}
-        consumer = OldConsumer(
-            self.cluster.zookeeper_connect, self.name, kafka_version=version, consumer_id=name, properties=properties, **options
-        )  # fmt: skip
-        self._opened.callback(consumer.__exit__, None, None, None)
+        options |= {"kafka_version": version, "consumer_id": name, "properties": properties}
+        consumer = OldConsumer(self.cluster.zookeeper_connect, self.name, **options)
+        self._opened.callback(consumer.kill)
         return consumer.start() if start else consumer
 
     def query(self, name: str, options: Mapping[str, str]) -> Query:
@@ -233,7 +233,7 @@ class Group:
         self._queries.append(query)
         return self._opened.enter_context(query)
 
-    def member(self, name: str, options: Mapping[str, str]) -> GroupMember:
+    def member(self, name: str | None, options: Mapping[str, str]) -> GroupMember:
         """A member of ours in this process, joined: it owns, and reads nothing."""
         parsed = parse_stream(self._ours(name, options))
         assert parsed.read.connection.zookeeper is not None
@@ -244,9 +244,9 @@ class Group:
         member.join()
         return member
 
-    def _ours(self, name: str, options: Mapping[str, str]) -> dict[str, str]:
-        where = {"zookeeper.connect": self.cluster.zookeeper_connect, "group.id": self.name, "consumer.id": name}
-        return {**where, **OURS, **options}
+    def _ours(self, name: str | None, options: Mapping[str, str]) -> dict[str, str]:
+        where = {"zookeeper.connect": self.cluster.zookeeper_connect, "group.id": self.name}
+        return {**where, **({} if name is None else {"consumer.id": name}), **OURS, **options}
 
     # --- what ZooKeeper says -------------------------------------------------------------------------------------------
 
@@ -268,7 +268,9 @@ class Group:
 
     def claims(self) -> dict[TopicPartition, Znode]:
         """The owner's znode of each partition that has one."""
-        return {TopicPartition(t, int(p)): n for t in self._children("owners") for p, n in self.under(f"owners/{t}").items()}
+        return {
+            TopicPartition(t, int(p)): n for t in self._children("owners") for p, n in self.under(f"owners/{t}").items()
+        }
 
     def owners(self) -> dict[TopicPartition, str]:
         """The thread that owns each partition, as its znode has it."""
@@ -298,11 +300,13 @@ class Group:
 
     # --- what is to be -------------------------------------------------------------------------------------------------
 
-    def settle(self, *names: str, strategy: str = "range", after: str = "", timeout_s: float = 20) -> dict[TopicPartition, str]:
+    def settle(
+        self, *names: str, strategy: str = "range", after: str = "", timeout_s: float = 20
+    ) -> dict[TopicPartition, str]:
         """Wait until these are the members, and each partition is owned by the thread that is to own it; the owners.
 
-        The claims must be of the sessions that the owners are registered with. `after` names what has happened: how long the
-        group took for it, from that moment and from when it showed in the ids, is recorded as properties of the test.
+        The claims must be of the sessions that the owners are registered with. `after` names what has happened: how long
+        the group took for it, from that moment and from when it showed in the ids, is recorded as a property of the test.
         """
         began = time.monotonic()
         showed: float | None = None
@@ -322,8 +326,8 @@ class Group:
             for query in self._queries:
                 query.check()
             if now - began > timeout_s:
-                pytest.fail(f"{sorted(registered)} own {owners} after {timeout_s:g} s; {sorted(ids)} were to own "
-                            f"{self.computed(strategy)}")  # fmt: skip
+                wanted = f"{sorted(ids)} were to own {self.computed(strategy)}"
+                pytest.fail(f"{sorted(registered)} own {owners} after {timeout_s:g} s; {wanted}")
             time.sleep(POLL_S)
         if after:
             self.note(after, f"{now - began:.2f} s, {now - showed:.2f} s after it showed")
@@ -334,10 +338,19 @@ _numbers = itertools.count()
 
 
 @pytest.fixture
-def group(zkafka_cluster: LocalCluster, request: pytest.FixtureRequest) -> Iterator[Group]:
+def new_group(zkafka_cluster: LocalCluster, request: pytest.FixtureRequest) -> Iterator[Callable[[], Group]]:
+    """Makes a group without members."""
+    with ExitStack() as opened:
+
+        def make() -> Group:
+            group = Group(zkafka_cluster, f"group-{next(_numbers)}", request)
+            opened.callback(group.close)
+            return group
+
+        yield make
+
+
+@pytest.fixture
+def group(new_group: Callable[[], Group]) -> Group:
     """A group without members."""
-    group = Group(zkafka_cluster, f"group-{next(_numbers)}", request)
-    try:
-        yield group
-    finally:
-        group.close()
+    return new_group()

@@ -16,9 +16,9 @@ NewTopic = Callable[..., str]
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_query_and_a_jvm_consumer_share(group: Group, new_topic: NewTopic, version: str) -> None:
-    """Whoever comes, leaves, dies or is stopped: the others own all by range, read it, and no record is lost."""
-    topic = new_topic(partitions=6)
-    with group.journal({topic: 6}) as journal:
+    """Whoever comes, is stopped or dies: the others own all by range and read it, and no record is lost."""
+    topic = new_topic(partitions=4)
+    with group.journal({topic: 4}) as journal:
         ours = group.query("ours", {"subscribe": topic})
         journal.require_owners_read({"ours": ours}, group.settle("ours", after="our query came, and was alone"))
         a = group.jvm("a", version, topics={topic: 2}, start=False).start(wait=False)
@@ -34,3 +34,55 @@ def test_a_query_and_a_jvm_consumer_share(group: Group, new_topic: NewTopic, ver
         ours.stop()
         journal.require_owners_read({"b": b}, group.settle("b", after="our query was stopped"))
     group.note("read again", journal.require_all_read([ours, a, z, b]))
+
+
+def test_both_kinds_of_jvm_consumers_and_two_queries(group: Group, new_topic: NewTopic) -> None:
+    """Four that come at once share; one JVM is killed, the other stopped: the queries own their shares; nothing is lost."""
+    topic = new_topic(partitions=4)
+    with group.journal({topic: 4}) as journal:
+        old, new = (group.jvm(n, v, topics={topic: 1}, start=False) for n, v in (("a", "0.8.2.2"), ("n", "1.1.1")))
+        for jvm in (old, new):
+            jvm.start(wait=False)
+        ours = {name: group.query(name, {"subscribe": topic}) for name in ("m", "z")}
+        owners = group.settle("a", "m", "n", "z", after="four came at once")
+        assert sorted(owners.values()) == [f"{group.name}_{name}-0" for name in "amnz"]
+        journal.require_owners_read({**ours, "a": old, "n": new}, owners)
+        old.kill()
+        new.stop()
+        journal.require_owners_read(ours, group.settle("m", "z", after="one JVM was killed, the other stopped"))
+        ours["m"].stop()
+        journal.require_owners_read({"z": ours["z"]}, group.settle("z", after="one of our two queries was stopped"))
+    group.note("read again", journal.require_all_read([*ours.values(), old, new]))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_idle_query_takes_over(group: Group, new_topic: NewTopic, version: str) -> None:
+    """With more members than partitions, a query owns nothing and runs on, and goes on where an owner left."""
+    topic = new_topic(partitions=2)
+    with group.journal({topic: 2}) as journal:
+        a, b = (group.jvm(name, version, topics={topic: 1}) for name in "ab")
+        idle = group.query("idle", {"subscribe": topic})
+        owners = group.settle("a", "b", "idle")
+        assert sorted(owners.values()) == [f"{group.name}_{name}-0" for name in "ab"]
+        journal.require_owners_read({"a": a, "b": b, "idle": idle}, owners)
+        assert idle.active
+        assert idle.places == []
+        a.stop()
+        journal.require_owners_read({"b": b, "idle": idle}, group.settle("b", "idle", after="an owner left"))
+        b.kill()
+        journal.require_owners_read({"idle": idle}, group.settle("idle", after="the last owner was killed"))
+    group.note("read again", journal.require_all_read([a, b, idle]))
+
+
+def test_a_jvm_that_was_paused_comes_back(group: Group, new_topic: NewTopic) -> None:
+    """A JVM that is paused until its session has expired loses its share, and gets it back later; no record is lost."""
+    topic = new_topic(partitions=2)
+    with group.journal({topic: 2}) as journal:
+        a, ours = group.jvm("a", topics={topic: 1}), group.query("ours", {"subscribe": topic})
+        readers = {"a": a, "ours": ours}
+        journal.require_owners_read(readers, group.settle(*readers))
+        a.pause()
+        journal.require_owners_read({"ours": ours}, group.settle("ours", after="the JVM was paused"))
+        a.resume()
+        journal.require_owners_read(readers, group.settle(*readers, after="the JVM was resumed"))
+    group.note("read again", journal.require_all_read(readers.values()))

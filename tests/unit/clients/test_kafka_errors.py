@@ -69,3 +69,10 @@ def test_leaders_that_change_are_worth_another_try(code: int) -> None:
     error = from_kafka(KafkaError(code), "listing the offsets of t-0")
     assert isinstance(error, NoLeader)
     assert error.retriable
+
+
+def test_no_leader_at_all() -> None:
+    """Where librdkafka knows no leader of any partition that is asked for, that is so for the moment only."""
+    error = from_kafka(KafkaError(KafkaError._NOENT, "Failed to query partition leaders: No leaders found"), "listing")
+    assert isinstance(error, NoLeader)
+    assert not isinstance(from_kafka(KafkaError(KafkaError._NOENT, "No such entry"), "listing"), NoLeader)

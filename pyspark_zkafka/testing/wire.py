@@ -1,0 +1,118 @@
+"""A way to a server that can be cut: a network fault for one client alone."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+from types import TracebackType
+
+from pyspark_zkafka.testing.ports import LOOPBACK
+
+__all__ = ["Wire"]
+
+_CHUNK_BYTES = 65_536
+
+
+class Wire:
+    """A port that leads to a server's port on loopback, open inside its ``with`` block.
+
+    Examples
+    --------
+    ::
+
+        with Wire(cluster.port("zookeeper")) as wire:
+            client = KazooClient(wire.address)
+            client.start()
+            wire.silence()  # as where a cable is pulled; all others still reach the server
+            wire.mend()
+    """
+
+    def __init__(self, port: int) -> None:
+        self._target = (LOOPBACK, port)
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._is_cut = False
+        self._lock = threading.Lock()
+        self._ends: set[socket.socket] = set()
+
+    def __enter__(self) -> Wire:
+        self._listener = socket.create_server((LOOPBACK, 0))
+        self._port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, name="wire", daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.cut()
+        self._flowing.set()
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    @property
+    def address(self) -> str:
+        """``127.0.0.1:port``, to connect to instead of the server."""
+        return f"{LOOPBACK}:{self._port}"
+
+    def cut(self) -> None:
+        """End all connections, and each new one at once, until `mend`."""
+        with self._lock:
+            self._is_cut = True
+            for end in self._ends:
+                _hang_up(end)
+
+    def silence(self) -> None:
+        """Let nothing through, either way, while connections stay and new ones are made, until `mend`."""
+        self._flowing.clear()
+
+    def mend(self) -> None:
+        """Let all through again; what was held back arrives now."""
+        self._is_cut = False
+        self._flowing.set()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            self._join(client)
+
+    def _join(self, client: socket.socket) -> None:
+        try:
+            server = socket.create_connection(self._target)
+        except OSError:
+            client.close()
+            return
+        with self._lock:
+            self._ends |= {client, server}
+            if self._is_cut:
+                _hang_up(client)
+                _hang_up(server)
+        threads = [
+            threading.Thread(target=self._pump, args=ends, daemon=True) for ends in ((client, server), (server, client))
+        ]
+        for thread in threads:
+            thread.start()
+        threading.Thread(target=self._close, args=(client, server, threads), daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(_CHUNK_BYTES):
+                self._flowing.wait()
+                sink.sendall(data)
+        _hang_up(source)
+        _hang_up(sink)
+
+    def _close(self, client: socket.socket, server: socket.socket, pumps: list[threading.Thread]) -> None:
+        for pump in pumps:
+            pump.join()
+        with self._lock:
+            self._ends -= {client, server}
+        client.close()
+        server.close()
+
+
+def _hang_up(end: socket.socket) -> None:
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)

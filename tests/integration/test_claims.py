@@ -1,0 +1,371 @@
+"""`Claims` against a real ZooKeeper: all or none, never another's, and no commit over the head of a new owner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+from kazoo.client import KazooClient
+
+from pyspark_zkafka.clients.transactions import Conflict, Create, Operation
+from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
+from pyspark_zkafka.errors import ZooKeeperError
+from pyspark_zkafka.group.claims import Claims
+from pyspark_zkafka.group.commits import CommitResult, commit_offsets
+from pyspark_zkafka.options import ZooKeeperConfig
+from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
+
+if TYPE_CHECKING:
+    from conftest import Chroot
+
+P = [TopicPartition("t", n) for n in range(6)]
+ME, PEER = "g_c1", "g_c2"
+
+
+class Meddled(ZooKeeperClient):
+    """A client before, or after, whose transactions something happens; the transactions are counted from 1."""
+
+    def __init__(self, config: ZooKeeperConfig) -> None:
+        super().__init__(config)
+        self.before: Callable[[int], object] = lambda transaction: None
+        self.after: Callable[[int], object] = lambda transaction: None
+        self.sent: list[Sequence[Operation]] = []
+
+    def transaction(self, operations: Sequence[Operation]) -> Conflict | None:
+        self.sent.append(operations)
+        number = len(self.sent)
+        self.before(number)
+        outcome = super().transaction(operations)
+        self.after(number)
+        return outcome
+
+
+class Session:
+    """A member's session with its claims, and nothing else of a member."""
+
+    def __init__(self, config: ZooKeeperConfig, consumer: str) -> None:
+        self.client = Meddled(config)
+        self.claims = Claims(self.client, "g")
+        self.consumer = consumer
+
+    @property
+    def owner(self) -> ClaimOwner:
+        return ClaimOwner(self.consumer, self.client.session_id or 0)
+
+    def take(self, partitions: Sequence[TopicPartition], thread: int = 0) -> list[str]:
+        """Claim for one thread; who stands in the way."""
+        return list(map(str, self.claims.take(dict.fromkeys(partitions, f"{self.consumer}-{thread}"), self.owner)))
+
+
+@pytest.fixture
+def new_session(chroot: Chroot) -> Iterator[Callable[[str], Session]]:
+    """Opens sessions of members, by the member's id."""
+    with ExitStack() as opened:
+
+        def make(consumer: str) -> Session:
+            session = Session(chroot.config, consumer)
+            opened.enter_context(session.client)
+            return session
+
+        yield make
+
+
+@pytest.fixture
+def mine(new_session: Callable[[str], Session]) -> Session:
+    """The session that is tested."""
+    return new_session(ME)
+
+
+def path(partition: TopicPartition) -> str:
+    """Where a partition is claimed."""
+    return f"/consumers/g/owners/{partition.topic}/{partition.partition}"
+
+
+def session_of(client: KazooClient) -> str:
+    """A session as it is shown."""
+    return f"0x{client.client_id[0]:x}"
+
+
+class TestTake:
+    """All or none."""
+
+    def test_znodes(self, chroot: Chroot, mine: Session) -> None:
+        """A claim is ephemeral and holds the thread's id, below parents with null data, as the JVM's consumer makes them."""
+        assert mine.take(P[:2]) == []
+        for partition in P[:2]:
+            data, stat = chroot.other.get(path(partition))
+            assert data == b"g_c1-0"
+            assert stat.ephemeralOwner == mine.owner.session
+        for parent in ("/consumers/g", "/consumers/g/owners", "/consumers/g/owners/t"):
+            assert chroot.other.get(parent)[0] is None
+        assert {tp: claim.thread for tp, claim in mine.claims.held.items()} == dict.fromkeys(P[:2], "g_c1-0")
+
+    def test_all_or_none(self, chroot: Chroot, mine: Session) -> None:
+        """One partition that somebody else holds prevents the whole claim, and its holder is named."""
+        chroot.claim("g", P[4], b"g_jvm-0")
+        assert mine.take(P) == [f"t-4 is held by g_jvm-0 (session {session_of(chroot.other)})"]
+        assert chroot.owners("g") == {4: "g_jvm-0"}
+        assert mine.claims.held == {}
+
+    def test_nameless(self, chroot: Chroot, mine: Session) -> None:
+        """A claim with null data, or with bytes that are no text, is somebody's, too."""
+        chroot.claim("g", P[0], None)
+        chroot.claim("g", P[1], b"\xff\xfe")
+        assert [text.split(" (")[0] for text in mine.take(P)] == [
+            "t-0 is held by a nameless owner",
+            "t-1 is held by \ufffd\ufffd",
+        ]
+
+    def test_overtaken(self, chroot: Chroot, mine: Session) -> None:
+        """A claim that another makes between our look and our transaction prevents all of ours."""
+        mine.client.before = lambda transaction: transaction == 1 and chroot.claim("g", P[3], b"g_jvm-0")
+        assert mine.take(P) == [f"t-3 is held by g_jvm-0 (session {session_of(chroot.other)})"]
+        assert chroot.owners("g") == {3: "g_jvm-0"}
+        assert len(mine.client.sent) == 1
+
+    def test_parents_that_others_make_meanwhile(self, chroot: Chroot, mine: Session) -> None:
+        """When the znodes above come into being after the look, it is tried again."""
+        mine.client.before = lambda transaction: chroot.other.ensure_path("/consumers/g/owners/t")
+        assert mine.take(P) == []
+        assert len(mine.client.sent) == 2
+
+    def test_many(self, chroot: Chroot, mine: Session) -> None:
+        """Claims that fill several transactions are given back when the last one cannot be had."""
+        many = [TopicPartition("t", n) for n in range(2500)]
+        chroot.claim("g", many[-1], b"g_jvm-0")
+        assert len(mine.take(many)) == 1
+        assert chroot.owners("g") == {2499: "g_jvm-0"}
+        assert mine.claims.held == {}
+        assert mine.take(many[:-1]) == []
+        assert len(chroot.other.get_children("/consumers/g/owners/t")) == 2500
+
+    def test_other_topics(self, chroot: Chroot, mine: Session) -> None:
+        """Claims of several topics are one transaction."""
+        wanted = [TopicPartition(topic, n) for topic in ("t", "u", "v") for n in (0, 1)]
+        assert mine.take(wanted) == []
+        assert len(mine.client.sent) == 1
+        assert chroot.owners("g", "v") == {0: "g_c1-0", 1: "g_c1-0"}
+
+    def test_contended(self, chroot: Chroot, mine: Session) -> None:
+        """A claim that changes whenever it was looked at ends in an error, after some attempts."""
+        first = Session(chroot.config, ME)  # its claims are replaced, at the version that was read
+        with first.client:
+            first.take(P[:1])
+            mine.client.before = lambda transaction: chroot.other.set(path(P[0]), b"g_c1-0")
+            with pytest.raises(ZooKeeperError, match="CLAIMS_CONTENDED"):
+                mine.take(P[:1])
+            assert len(mine.client.sent) == 10
+
+
+class TestOwnClaims:
+    """Claims that bear our name."""
+
+    def test_twice(self, mine: Session) -> None:
+        """Claiming what is claimed already changes nothing."""
+        mine.take(P)
+        before = mine.claims.held
+        assert mine.take(P) == []
+        assert len(mine.client.sent) == 1
+        assert mine.claims.held == before
+
+    def test_of_an_earlier_session(self, chroot: Chroot, mine: Session, new_session: Callable[[str], Session]) -> None:
+        """What an earlier session of the same member claimed is taken over at once, with the new session's life."""
+        earlier = new_session(ME)
+        earlier.take(P)
+        assert mine.take(P) == []
+        assert {chroot.other.exists(path(tp)).ephemeralOwner for tp in P} == {mine.owner.session}
+        earlier.client.close()
+        assert len(chroot.owners("g")) == 6
+
+    def test_of_a_jvm(self, chroot: Chroot, mine: Session) -> None:
+        """A claim with our very text that a JVM's consumer made is not ours: it goes with that one's session."""
+        chroot.claim("g", P[0], b"g_c1-0")
+        assert mine.take(P) == [f"t-0 is held by g_c1-0 (session {session_of(chroot.other)})"]
+        assert mine.claims.held == {}
+
+    def test_another_thread(self, chroot: Chroot, mine: Session) -> None:
+        """A partition that moves to another thread of ours stays claimed all the time, and is not gained anew."""
+        mine.take(P[:1])
+        created, generation = chroot.other.exists(path(P[0])).czxid, mine.claims.held[P[0]].generation
+        assert mine.take(P[:1], thread=7) == []
+        data, stat = chroot.other.get(path(P[0]))
+        assert (data, stat.czxid) == (b"g_c1-7", created)
+        assert (mine.claims.held[P[0]].thread, mine.claims.held[P[0]].generation) == ("g_c1-7", generation)
+
+    def test_forget(self, mine: Session) -> None:
+        """A member whose session has ended holds nothing."""
+        mine.take(P)
+        mine.claims.forget()
+        assert mine.claims.held == {}
+
+
+class TestRelease:
+    """Only what is still our own."""
+
+    def test_some(self, chroot: Chroot, mine: Session) -> None:
+        """What is released is gone at once, the rest stays; what is not held does not matter."""
+        mine.take(P[:4])
+        mine.claims.release([P[1], P[2], P[5]], mine.owner)
+        assert set(chroot.owners("g")) == {0, 3}
+        assert set(mine.claims.held) == {P[0], P[3]}
+
+    def test_not_what_another_has(self, chroot: Chroot, mine: Session) -> None:
+        """A partition that a JVM's consumer has claimed in our place stays with it."""
+        mine.take(P[:2])
+        chroot.other.delete(path(P[0]))
+        chroot.claim("g", P[0], b"g_jvm-0")
+        mine.claims.release(P[:2], mine.owner)
+        assert chroot.owners("g") == {0: "g_jvm-0"}
+        assert mine.claims.held == {}
+
+    def test_not_what_another_has_got_meanwhile(
+        self, chroot: Chroot, mine: Session, new_session: Callable[[str], Session]
+    ) -> None:
+        """Between our look and our transaction somebody deletes our claim and a member claims: its claim stays."""
+        mine.take(P[:2])
+        peer = new_session(PEER)
+
+        def hand_over(transaction: int) -> None:
+            if transaction == 2:
+                chroot.other.delete(path(P[0]))
+                peer.take(P[:1])
+
+        mine.client.before = hand_over
+        mine.claims.release(P[:2], mine.owner)
+        assert chroot.owners("g") == {0: "g_c2-0"}
+
+    def test_unanswered(self, chroot: Chroot, mine: Session) -> None:
+        """After a release of which no answer told, nothing is held, and nobody else is accused of it."""
+        mine.take(P[:2])
+
+        def lose(transaction: int) -> None:
+            if transaction == 2:
+                raise ZooKeeperError("ZOOKEEPER_CONNECTION_LOST", "lost")
+
+        mine.client.after = lose
+        with pytest.raises(ZooKeeperError, match="lost"):
+            mine.claims.release(P[:2], mine.owner)
+        assert mine.claims.held == {}
+        assert mine.claims.verify(mine.owner) == []
+        assert chroot.owners("g") == {}
+
+    def test_undone(self, chroot: Chroot, mine: Session) -> None:
+        """A release that never happened is found, and what is still claimed is held again."""
+        mine.take(P[:2])
+
+        def lose(transaction: int) -> None:
+            if transaction == 2:
+                raise ZooKeeperError("ZOOKEEPER_CONNECTION_LOST", "lost")
+
+        mine.client.before = lose
+        with pytest.raises(ZooKeeperError, match="lost"):
+            mine.claims.release(P[:1], mine.owner)
+        assert mine.claims.verify(mine.owner) == []
+        assert set(mine.claims.held) == set(P[:2])
+
+
+class TestVerify:
+    """What is there, against what is believed."""
+
+    def test_lost(self, chroot: Chroot, mine: Session) -> None:
+        """A claim that somebody deleted is told of, once, and no longer held; taken again, it is gained anew."""
+        mine.take(P[:3])
+        before = mine.claims.held
+        chroot.other.delete(path(P[1]))
+        assert mine.claims.verify(mine.owner) == [P[1]]
+        assert set(mine.claims.held) == {P[0], P[2]}
+        assert mine.claims.verify(mine.owner) == []
+        mine.take(P[:3])
+        assert mine.claims.held[P[0]] == before[P[0]]
+        assert mine.claims.held[P[1]].generation > before[P[1]].generation
+
+    def test_unanswered(self, chroot: Chroot, mine: Session) -> None:
+        """Claims that were made although no answer told so are found, and held."""
+
+        def lose(transaction: int) -> None:
+            raise ZooKeeperError("ZOOKEEPER_CONNECTION_LOST", "lost")
+
+        mine.client.after = lose
+        with pytest.raises(ZooKeeperError, match="lost"):
+            mine.take(P)
+        assert mine.claims.held == {}
+        assert mine.claims.verify(mine.owner) == []
+        assert {claim.thread for claim in mine.claims.held.values()} == {"g_c1-0"}
+        assert set(mine.claims.held) == set(P)
+
+
+class TestIdentity:
+    """A claim that was deleted and made anew is another's, though path and version are the same."""
+
+    def commit_while(self, mine: Session, happens: Callable[[], object]) -> CommitResult:
+        """Commit 9 for both partitions, at 5 so far, while something happens between the look and the transaction."""
+        mine.take(P[:2])
+        assert commit_offsets(mine.client, "g", dict.fromkeys(P[:2], 5), owner=mine.owner).lost == frozenset()
+        first = len(mine.client.sent) + 1
+        mine.client.before = lambda transaction: happens() if transaction == first else None
+        return commit_offsets(mine.client, "g", dict.fromkeys(P[:2], 9), owner=mine.owner, sleep=lambda seconds: None)
+
+    def offsets(self, chroot: Chroot) -> list[bytes]:
+        return [chroot.other.get(f"/consumers/g/offsets/t/{n}")[0] for n in (0, 1)]
+
+    def test_claimed_by_a_jvm(self, chroot: Chroot, mine: Session) -> None:
+        """A JVM's consumer that has the partition by now keeps its offset: the commit tells that it is lost."""
+
+        def hand_over() -> None:
+            chroot.other.delete(path(P[0]))
+            chroot.claim("g", P[0], b"g_jvm-0")
+
+        assert self.commit_while(mine, hand_over) == CommitResult({P[1]: 9}, {}, {P[0]})
+        assert self.offsets(chroot) == [b"5", b"9"]
+
+    def test_claimed_by_another_member(self, chroot: Chroot, mine: Session, new_session: Callable[[str], Session]) -> None:
+        """So does another member of ours, whose claim has the same version as the one that was looked at."""
+        peer, versions = new_session(PEER), []
+
+        def hand_over() -> None:
+            versions.append(chroot.other.exists(path(P[0])).version)
+            chroot.other.delete(path(P[0]))
+            peer.take(P[:1])
+            versions.append(chroot.other.exists(path(P[0])).version)
+
+        assert self.commit_while(mine, hand_over) == CommitResult({P[1]: 9}, {}, {P[0]})
+        assert self.offsets(chroot) == [b"5", b"9"]
+        assert versions == [1, 1]  # a check of the claim's version alone would have let the commit through
+
+    def test_claimed_by_our_next_session(
+        self, chroot: Chroot, mine: Session, new_session: Callable[[str], Session]
+    ) -> None:
+        """What the next session of the same member has taken over is not the old one's to commit any more."""
+        successor = new_session(ME)
+        assert self.commit_while(mine, lambda: successor.take(P[:2])) == CommitResult({}, {}, set(P[:2]))
+        assert self.offsets(chroot) == [b"5", b"5"]
+
+    def test_deleted(self, chroot: Chroot, mine: Session) -> None:
+        """A partition that nobody claims any more is lost, too, though its offset could be written."""
+        assert self.commit_while(mine, lambda: chroot.other.delete(path(P[0]))) == CommitResult({P[1]: 9}, {}, {P[0]})
+        assert self.offsets(chroot) == [b"5", b"9"]
+
+    def test_everything_is_gone(self, chroot: Chroot, mine: Session) -> None:
+        """Even when the znodes above are deleted and made again by another member, nothing is committed over its head."""
+
+        def start_over() -> None:
+            chroot.other.delete("/consumers/g/owners", recursive=True)
+            chroot.claim("g", P[0], b"g_jvm-0")
+
+        assert self.commit_while(mine, start_over) == CommitResult({}, {}, set(P[:2]))
+        assert self.offsets(chroot) == [b"5", b"5"]
+
+    def test_other_claims_do_not_disturb(self, mine: Session, new_session: Callable[[str], Session]) -> None:
+        """A member that claims another partition of the topic meanwhile only has the commit look again."""
+        peer = new_session(PEER)
+        assert self.commit_while(mine, lambda: peer.take(P[2:])) == CommitResult(dict.fromkeys(P[:2], 9))
+
+
+def test_a_claim_is_written_twice(mine: Session) -> None:
+    """The transaction creates each claim and writes it again: version 1 tells it from a JVM's, which stays at 0."""
+    mine.take(P[:1])
+    creates = [o for o in mine.client.sent[0] if isinstance(o, Create) and o.ephemeral]
+    assert [o.path for o in creates] == [path(P[0])]
+    assert mine.client.get_many([path(P[0])])[path(P[0])].stat.version == 1

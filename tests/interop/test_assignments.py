@@ -1,0 +1,132 @@
+"""JVM consumers and our members compute the same owners: by range, by roundrobin, by filters, with many threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.testing import LocalCluster
+
+if TYPE_CHECKING:
+    from conftest import Group
+
+NewTopic = Callable[..., str]
+VERSIONS = ("1.1.1", "0.8.2.2")
+ROUNDROBIN = {"1.1.1": "roundrobin", "0.8.2.2": "roundrobin-0.8"}
+TOPICS = {"peer-b": 3, "peer.w2": 3, "peer-c": 5}  # whose partitions come in another order in the two roundrobins
+
+
+@pytest.fixture(scope="module")
+def topics(zkafka_cluster: LocalCluster) -> dict[str, int]:
+    """Several topics, with their numbers of partitions."""
+    for name, partitions in TOPICS.items():
+        zkafka_cluster.create_topic(name, partitions)
+    return TOPICS
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_roundrobin(group: Group, topics: dict[str, int], version: str) -> None:
+    """All threads take turns over all topics, in the order of the JVM's version."""
+    strategy = ROUNDROBIN[version]
+    ours = {"subscribe": ",".join(topics), "consumer.threads": "2", "partition.assignment.strategy": strategy}
+    jvm = {"topics": dict.fromkeys(topics, 2), "strategy": "roundrobin"}
+    group.member("m", ours)
+    a = group.jvm("a", version, **jvm)
+    owners = group.settle("a", "m", strategy=strategy)
+    assert len(set(owners.values())) == 4
+    assert all(owners != group.computed(other) for other in ("range", *ROUNDROBIN.values()) if other != strategy)
+    group.jvm("z", version, **jvm)
+    group.settle("a", "m", "z", strategy=strategy)
+    a.kill()
+    group.settle("m", "z", strategy=strategy)
+
+
+def test_roundrobin_with_a_topic_that_only_ours_reads(group: Group, topics: dict[str, int]) -> None:
+    """With 1.1.1, threads that do not read a topic lose their turns."""
+    mine = {"subscribe": ",".join(topics), "consumer.threads": "2", "partition.assignment.strategy": "roundrobin"}
+    member = group.member("m", mine)
+    group.jvm("a", topics={"peer-b": 1, "peer.w2": 3}, strategy="roundrobin")
+    owners = group.settle("a", "m", strategy="roundrobin")
+    assert {tp for tp in owners if tp.topic == "peer-c"} <= member.owned().keys()
+    assert len(member.owned()) < len(owners)
+
+
+def test_many_threads(group: Group, new_topic: NewTopic) -> None:
+    """Threads sort as texts, the tenth before the second; those that are one too many own nothing, until others leave."""
+    topic = new_topic(partitions=13)
+    ours = group.member("m", {"subscribe": topic, "consumer.threads": "11"})
+    a = group.jvm("a", "1.1.1", topics={topic: 3})
+    z = group.jvm("z", "0.8.2.2", topics={topic: 2})
+    owners = group.settle("a", "m", "z")
+    threads = [owner.removeprefix(f"{group.name}_") for _, owner in sorted(owners.items())]
+    assert threads == ["a-0", "a-1", "a-2", "m-0", "m-1", "m-10", *(f"m-{n}" for n in range(2, 9))]
+    a.stop()
+    assert f"{group.name}_z-0" in group.settle("m", "z").values()
+    ours.leave()
+    assert set(group.settle("z").values()) == {f"{group.name}_z-{n}" for n in range(2)}
+    group.member("m", {"subscribe": topic, "consumer.threads": "12"})
+    z.kill()
+    assert len(set(group.settle("m").values())) == 12
+
+
+@pytest.mark.parametrize("white_list_of", VERSIONS)
+def test_filters(group: Group, zkafka_cluster: LocalCluster, white_list_of: str) -> None:
+    """White lists and black lists of all kinds of members share what they match, and a topic that comes later."""
+    prefix = f"filtered-{group.name}"
+    first, second, later = (f"{prefix}.{name}" for name in "abc")
+    zkafka_cluster.create_topic(first, partitions=2)
+    zkafka_cluster.create_topic(second, partitions=5)
+    white, black = f"{prefix}[.].*", f"(?!{prefix}[.]).*"
+    black_list_of = next(version for version in VERSIONS if version != white_list_of)
+    group.jvm("a", white_list_of, white_list=white, streams=2)
+    group.jvm("b", black_list_of, black_list=black)
+    group.member("o", {"subscribePattern": white})
+    group.member("p", {"subscribeExceptPattern": black, "consumer.threads": "2"})
+    members = ("a", "b", "o", "p")
+    assert len(group.settle(*members)) == 7
+    zkafka_cluster.create_topic(later, partitions=6)
+    owners = group.settle(*members)
+    assert {owners[TopicPartition(later, p)].removeprefix(f"{group.name}_") for p in range(6)} == {
+        f"{name}-{n}" for name, threads in (("a", 2), ("b", 1), ("o", 1), ("p", 2)) for n in range(threads)
+    }
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_topic_grows_and_another_comes_into_being(
+    group: Group, new_topic: NewTopic, zkafka_cluster: LocalCluster, version: str
+) -> None:
+    """Partitions that are added are shared, and so is a topic that was subscribed to before it existed."""
+    topic, missing = new_topic(partitions=2), f"late-{group.name}"
+    group.jvm("a", version, topics={topic: 1, missing: 1})
+    group.member("m", {"subscribe": f"{topic},{missing}"})
+    assert len(group.settle("a", "m")) == 2
+    zkafka_cluster.add_partitions(topic, 5)
+    assert len(group.settle("a", "m")) == 5
+    zkafka_cluster.create_topic(missing, partitions=3)
+    assert len(group.settle("a", "m")) == 8
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_being_read_is_kept_for_a_while(group: Group, new_topic: NewTopic, version: str) -> None:
+    """A member keeps what it reads until it is done, or for rebalance.hold.ms: a JVM that waits for it has tries left."""
+    topic = new_topic(partitions=2)
+    mine, theirs = TopicPartition(topic, 1), TopicPartition(topic, 0)
+    tries = {"rebalance.backoff.ms": "500", "rebalance.max.retries": "4"}
+    ours = group.member("m", {"subscribe": topic, **tries})
+    ours.read(ours.rebalance())
+    a = group.jvm("a", version, topics={topic: 1}, properties=tries)
+    group.settle("a", "m")
+    assert a.failures == []
+    assert ours.owned().keys() == {mine}
+    a.stop()
+    assert group.eventually(lambda: ours.rebalance().keys() == {mine, theirs})
+    a.start(wait=False)
+    assert group.eventually(lambda: len(group.registrations()) == 2)
+    assert ours.owned().keys() == {mine, theirs}
+    ours.read([mine])
+    group.settle("a", "m")
+    a.wait_ready()
+    assert a.failures == []

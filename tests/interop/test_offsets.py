@@ -1,0 +1,145 @@
+"""Offsets go from one kind of member to the other and back: what both stopped in order with, nobody reads twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from pyspark_zkafka.protocol.model import TopicPartition
+
+if TYPE_CHECKING:
+    from conftest import Group
+
+NewTopic = Callable[..., str]
+Place = tuple[str, int, int]
+PARTITIONS = 3
+IN_KAFKA = {"offsets.storage": "kafka", "dual.commit.enabled": "true"}
+
+
+class Topic:
+    """A topic that is written to in rounds."""
+
+    def __init__(self, group: Group, name: str) -> None:
+        self.name, self._group = name, group
+
+    def write(self, records: int) -> set[Place]:
+        """Write so many records to each partition; where they are."""
+        sent = [{"value": b"v", "partition": p} for p in range(PARTITIONS) for _ in range(records)]
+        told = self._group.cluster.produce(self.name, sent)
+        return {(self.name, p, offset) for p, offsets in told.items() for offset in offsets}
+
+    def at(self, offset: int) -> dict[TopicPartition, int]:
+        """That offset in each partition."""
+        return {TopicPartition(self.name, p): offset for p in range(PARTITIONS)}
+
+    def require_read(self, reader: Any, wanted: set[Place]) -> None:
+        """Wait until a member has read just that, each record once."""
+        places = self._group.places
+        assert self._group.eventually(lambda: len(places(reader)) >= len(wanted)), len(places(reader))
+        assert sorted(places(reader)) == sorted(wanted)
+
+
+@pytest.fixture
+def topic(group: Group, new_topic: NewTopic) -> Topic:
+    """A topic without records."""
+    return Topic(group, new_topic(partitions=PARTITIONS))
+
+
+@pytest.mark.parametrize("version", ["1.1.1", "0.8.2.2"])
+def test_each_goes_on_where_the_other_stopped(group: Group, topic: Topic, version: str) -> None:
+    """A query goes on at what the JVM committed, and the JVM at what the query committed: no record is read twice."""
+    first = topic.write(7)
+    jvm = group.jvm("a", version, topics={topic.name: 1})
+    topic.require_read(jvm, first)
+    jvm.stop()
+    assert group.offsets() == topic.at(7)
+
+    second = topic.write(5)
+    ours = group.query("ours", {"subscribe": topic.name})
+    assert group.eventually(lambda: group.offsets() == topic.at(12))
+    topic.require_read(ours, second)
+    ours.stop()
+    assert group.offsets() == topic.at(12)
+
+    third = topic.write(4)
+    jvm.start()
+    topic.require_read(jvm, third)
+    jvm.stop()
+    assert group.offsets() == topic.at(16)
+
+
+@pytest.fixture
+def in_kafka(group: Group, topic: Topic) -> Iterator[Callable[[], dict[TopicPartition, int]]]:
+    """Asks the brokers for the group's offsets."""
+    asked = [KafkaTopicPartition(tp.topic, tp.partition) for tp in topic.at(0)]
+    consumer = Consumer({"bootstrap.servers": group.cluster.bootstrap_servers, "group.id": group.name})
+
+    def ask() -> dict[TopicPartition, int]:
+        return {TopicPartition(tp.topic, tp.partition): tp.offset for tp in consumer.committed(asked, timeout=30)}
+
+    yield ask
+    consumer.close()
+
+
+def test_offsets_in_kafka_and_zookeeper(
+    group: Group, topic: Topic, in_kafka: Callable[[], dict[TopicPartition, int]]
+) -> None:
+    """With offsets.storage=kafka and dual commits, both commit to both stores, and go on at the larger of two offsets."""
+
+    def rewind_zookeeper(offset: bytes) -> None:
+        for p in range(PARTITIONS):
+            group.znodes.set(f"{group.path}/offsets/{topic.name}/{p}", offset)
+
+    first = topic.write(7)
+    jvm = group.jvm("a", "1.1.1", topics={topic.name: 1}, properties=IN_KAFKA)
+    topic.require_read(jvm, first)
+    jvm.stop()
+    assert group.offsets() == in_kafka() == topic.at(7)
+
+    rewind_zookeeper(b"2")
+    second = topic.write(5)
+    ours = group.query("ours", {"subscribe": topic.name, **IN_KAFKA})
+    assert group.eventually(lambda: group.offsets() == in_kafka() == topic.at(12))
+    topic.require_read(ours, second)
+    ours.stop()
+
+    rewind_zookeeper(b"3")
+    third = topic.write(4)
+    jvm.start()
+    topic.require_read(jvm, third)
+    jvm.stop()
+    assert group.offsets() == in_kafka() == topic.at(16)
+
+    fourth = topic.write(3)
+    rewind_zookeeper(b"18")
+    ours = group.query("ours", {"subscribe": topic.name, **IN_KAFKA})
+    topic.require_read(ours, {place for place in fourth if place[2] >= 18})
+    assert group.eventually(lambda: group.offsets() == in_kafka() == topic.at(19))
+
+
+def test_a_query_moves_a_group_to_kafka(
+    group: Group, topic: Topic, in_kafka: Callable[[], dict[TopicPartition, int]]
+) -> None:
+    """A query with offsets in Kafka goes on at what a JVM left in ZooKeeper, and a JVM with offsets in Kafka at what it left."""
+    first = topic.write(7)
+    jvm = group.jvm("a", "1.1.1", topics={topic.name: 1})
+    topic.require_read(jvm, first)
+    jvm.stop()
+    assert in_kafka() == topic.at(-1001)
+
+    second = topic.write(5)
+    ours = group.query("ours", {"subscribe": topic.name, "offsets.storage": "kafka"})
+    assert group.eventually(lambda: in_kafka() == topic.at(12))
+    topic.require_read(ours, second)
+    ours.stop()
+
+    third = topic.write(4)
+    only_kafka = {"offsets.storage": "kafka", "dual.commit.enabled": "false"}
+    later = group.jvm("b", "1.1.1", topics={topic.name: 1}, properties=only_kafka)
+    topic.require_read(later, third)
+    later.stop()
+    assert (group.offsets(), in_kafka()) == (topic.at(12), topic.at(16))

@@ -1,0 +1,82 @@
+"""The offsets of streams are read as they were written, and equal ones are written alike."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_zkafka.errors import CheckpointError
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.stream_offsets import Span, StreamOffset, TopicMark
+
+NUMBER = st.integers(0, 2**63 - 1)
+NAME = st.text("abcXYZ019._-", min_size=1, max_size=5)
+TOPIC_ID = st.none() | st.text(max_size=22)
+
+
+@st.composite
+def spans(draw: st.DrawFn) -> Span:
+    """A half-open range, with or without a committed offset."""
+    start, until = sorted((draw(NUMBER), draw(NUMBER)))
+    committed = draw(st.none() | st.just(start) | NUMBER)
+    return Span(start, until, committed, None if committed is None else draw(st.none() | NUMBER))
+
+
+OFFSETS = st.builds(
+    StreamOffset,
+    st.dictionaries(st.builds(TopicPartition, NAME, st.integers(0, 2**31 - 1)), spans(), max_size=8),
+    st.dictionaries(NAME, st.builds(TopicMark, TOPIC_ID, st.none() | NUMBER, st.integers(0, 2**31 - 1)), max_size=4),
+)
+
+
+def told(offset: StreamOffset) -> StreamOffset:
+    """The same, with what the text leaves out: a committed offset that is the start, a topic of which nothing is known."""
+    spans = {
+        tp: Span(s.start, s.until, s.start if s.committed is None else s.committed, s.mark)
+        for tp, s in offset.spans.items()
+    }
+    return StreamOffset(spans, {**{tp.topic: TopicMark() for tp in offset.spans}, **offset.topics})
+
+
+@given(OFFSETS)
+def test_round_trip(offset: StreamOffset) -> None:
+    """Through the text and back, all is there, and written again it is the same text."""
+    text = json.dumps(offset.to_json())
+    found = StreamOffset.from_json(json.loads(text))
+    assert found == told(offset)
+    assert json.dumps(found.to_json()) == text
+
+
+@given(OFFSETS, st.randoms())
+def test_equal_offsets_give_equal_text(offset: StreamOffset, random: Any) -> None:
+    """Whatever the order in which partitions and topics were put in, the text is the same."""
+    spans, topics = list(offset.spans.items()), list(offset.topics.items())
+    random.shuffle(spans)
+    random.shuffle(topics)
+    assert json.dumps(StreamOffset(dict(spans), dict(topics)).to_json()) == json.dumps(offset.to_json())
+
+
+@given(OFFSETS, OFFSETS)
+def test_other_offsets_give_other_text(one: StreamOffset, other: StreamOffset) -> None:
+    """Two offsets are of the same text only if they tell the same."""
+    assert (json.dumps(one.to_json()) == json.dumps(other.to_json())) is (told(one) == told(other))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 9) | st.text("ab0", max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "0", "known", "partitions", "id"]), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(JSON | JSON.map(lambda topics: {"version": 1, "topics": topics}))
+def test_whatever_is_found(found: object) -> None:
+    """No JSON makes the reader fail in another way than `CheckpointError`."""
+    with contextlib.suppress(CheckpointError):
+        assert isinstance(StreamOffset.from_json(found), StreamOffset)
