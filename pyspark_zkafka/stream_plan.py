@@ -34,6 +34,7 @@ _log = logging.getLogger(__name__)
 _IDLE_WAIT_S = 1.0
 _SAMPLE_AGE_S = 60.0
 _SAMPLE_TIMEOUT_S = 3.0
+_REPEAT_S = 60.0
 
 
 @dataclass(slots=True)
@@ -92,7 +93,7 @@ class StreamPlanner:
         self._latest: dict[TopicPartition, int] = {}
         self._record_bytes: dict[TopicPartition, float] = {}
         self._sampled_at = float("-inf")
-        self._warned: set[str] = set()
+        self._warned: dict[str, float] = {}
 
     def close(self) -> None:
         """Leave the group and close all; blocks for some seconds at the most."""
@@ -275,9 +276,11 @@ class StreamPlanner:
         try:
             found = self._starts.find(gained, finished, self._last_committed, first=False, replaced=self._accepted)
         except ZKafkaError as error:
-            if not error.retriable and not isinstance(error, UnknownTopic):  # brokers hear of partitions after ZooKeeper does
+            if not error.retriable and not isinstance(
+                error, UnknownTopic
+            ):  # brokers hear of partitions after ZooKeeper does
                 raise
-            _log.warning("%s cannot be read yet, trying again: %s", _shown(gained), error)
+            self._warn(f"{_shown(gained)} cannot be read yet, trying again: {error}")
             return
         self._hold(owned, found)
         self.commit()
@@ -432,9 +435,10 @@ class StreamPlanner:
         _log.warning("%s; going on, as failOnDataLoss is false: some records may be lost", text)
 
     def _warn(self, text: str) -> None:
-        """Log a warning, once."""
-        if text not in self._warned:
-            self._warned.add(text)
+        """Log a warning, unless it was said within the last minute."""
+        now = self._clock()
+        if now - self._warned.get(text, float("-inf")) > _REPEAT_S:
+            self._warned[text] = now
             _log.warning("%s", text)
 
 

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, Reports, from_exception
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
-from pyspark_zkafka.errors import BrokersUnavailable, ZKafkaError
+from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, UnknownTopic, ZKafkaError
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
 
@@ -146,11 +146,23 @@ class KafkaAdmin:
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
         """The same, with the partitions whose leader did not tell, and why, beside the others.
 
-        Raises
-        ------
-        ClusterStateError
-            The brokers refuse us.
+        Those of which librdkafka does not know the right leader are asked for twice: it goes by what it once knew of a topic
+        for minutes, partitions that came later not among it, until somebody describes the topic.
         """
+        found, failed = self._ask_leaders(wanted)
+        misled = {tp: wanted[tp] for tp, error in failed.items() if isinstance(error, (NoLeader, UnknownTopic))}
+        if not misled:
+            return found, failed
+        try:
+            self._describe(sorted({tp.topic for tp in misled}))
+        except ZKafkaError:
+            return found, failed  # that says what is wrong already
+        found_now, failed_now = self._ask_leaders(misled)
+        return found | found_now, {tp: error for tp, error in failed.items() if tp not in misled} | failed_now
+
+    def _ask_leaders(
+        self, wanted: Mapping[TopicPartition, Position]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
         if not wanted:
             return {}, {}
         specs = {KafkaTopicPartition(tp.topic, tp.partition): _offset_spec(p) for tp, p in wanted.items()}

@@ -81,7 +81,7 @@ class ZooKeeperClient(ZooKeeperConnection):
         ZooKeeperError, ZooKeeperRefused
             No answer in time; an ACL forbids it.
         """
-        named = None if topics is None else [znodes.topic_path(topic) for topic in topics if _can_be_a_name(topic)]
+        named = None if topics is None else [znodes.topic_path(topic) for topic in topics if znodes.is_topic_name(topic)]
         first = self.ask(
             get=[znodes.CONTROLLER, znodes.CLUSTER_ID, *(named or [])],
             children=[broker_znodes.BROKER_IDS, *([znodes.TOPICS] if named is None else [])],
@@ -96,19 +96,19 @@ class ZooKeeperClient(ZooKeeperConnection):
 
     def topics(self, names: Collection[str]) -> dict[str, Topic]:
         """Those of the topics that exist; blocks for one round of requests."""
-        return _topics(self.get_many(znodes.topic_path(name) for name in names if _can_be_a_name(name)))
+        return _topics(self.get_many(znodes.topic_path(name) for name in names if znodes.is_topic_name(name)))
 
     def czxid(self, topic: str) -> int | None:
         """The transaction that created a topic's znode, None for an unknown topic; another one is another topic."""
         path = znodes.topic_path(topic)
-        stat = self.exists_many([path]).get(path) if _can_be_a_name(topic) else None
+        stat = self.exists_many([path]).get(path) if znodes.is_topic_name(topic) else None
         return None if stat is None else stat.czxid
 
     def topic_configs(self, topics: Collection[str] | None = None) -> dict[str, dict[str, str]]:
         """The configurations that topics have of their own, by topic, all by default; unknown topics are left out."""
         if topics is None:
             topics = self.children_many([admin_znodes.TOPIC_CONFIGS]).get(admin_znodes.TOPIC_CONFIGS, [])
-        nodes = self.get_many(admin_znodes.topic_config_path(topic) for topic in topics if _can_be_a_name(topic))
+        nodes = self.get_many(admin_znodes.topic_config_path(topic) for topic in topics if znodes.is_topic_name(topic))
         return {_name(path): admin_znodes.decode_topic_config(path, node.data) for path, node in nodes.items()}
 
     def admin_state(self) -> AdminState:
@@ -259,8 +259,3 @@ def _partition_of(path: str) -> TopicPartition | LegacyPartition:
 
 def _name(path: str) -> str:
     return path.rpartition("/")[2]
-
-
-def _can_be_a_name(topic: str) -> bool:
-    """Whether a path can be made of it: only such a topic can exist."""
-    return topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic

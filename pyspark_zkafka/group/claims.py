@@ -58,8 +58,12 @@ class Claims:
         self.held: Mapping[TopicPartition, Claim] = {}
 
     def forget(self) -> None:
-        """Hold nothing any more: the session has ended, and the claims with it."""
-        self.held, self._in_doubt = {}, set()
+        """Hold nothing any more: the session has ended, and the claims with it.
+
+        Unless the next session made some of them, while nobody knew yet that the last one had ended: `verify` finds those.
+        """
+        self._in_doubt |= self.held.keys()
+        self.held = {}
 
     def take(self, wanted: Mapping[TopicPartition, str], owner: ClaimOwner) -> list[Blocker]:
         """Claim partitions for threads of the member, all or none of them.

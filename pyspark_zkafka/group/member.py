@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import random
-import socket
 import threading
 import time
-import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -16,16 +14,16 @@ from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.clients.zookeeper_connection import SessionState
 from pyspark_zkafka.errors import ConsumerIdTaken, GroupError, ZKafkaError, ZooKeeperError
 from pyspark_zkafka.group.claims import Blocker, Claim, Claims
-from pyspark_zkafka.group.registration import Registration
-from pyspark_zkafka.group.view import GroupView, look, registered_ids
+from pyspark_zkafka.group.holds import Holds
+from pyspark_zkafka.group.registration import Registration, consumer_id_of, registration_of
+from pyspark_zkafka.group.view import GroupView, GroupWatch
 from pyspark_zkafka.option_values import GroupOptions, ZooKeeperConfig
 from pyspark_zkafka.protocol import group_znodes
 from pyspark_zkafka.protocol.assignors import assign
-from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
-from pyspark_zkafka.protocol.planning import Assign, SubscribeExcept, SubscribePattern, Subscription
+from pyspark_zkafka.protocol.planning import Subscription
 
-__all__ = ["GroupMember", "Timing", "registration_of"]
+__all__ = ["GroupMember", "Timing"]
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +32,8 @@ _SWEEP_S = 3.0
 _SWEEP_SHARE = 20
 _ERROR_PAUSE_S = 0.5
 _SUSPENDED_PAUSE_S = 0.1
+# kazoo tells of a server that is silent two thirds of the session's timeout after it was last heard.
+_CUT_OFF_SHARE = 3
 _CLOSE_S = 2.0
 
 
@@ -64,6 +64,11 @@ class GroupMember:
         With `join` set.
     subscription : Subscription
         Not `Assign`.
+
+    Attributes
+    ----------
+    rebalances : int
+        How often the member has looked at its group and reckoned its share.
     """
 
     def __init__(
@@ -72,25 +77,35 @@ class GroupMember:
         self._timing = timing or Timing()
         self._options = options
         self._registration = Registration(
-            options.name, _consumer_id(options, self._timing), registration_of(options, subscription), self._timing.now
+            options.name,
+            consumer_id_of(options, self._timing.now),
+            registration_of(options, subscription),
+            self._timing.now,
         )
         self.client = ZooKeeperClient(zookeeper, clock=self._timing.clock, on_state=self._on_state)
+        self.rebalances = 0
         self._claims = Claims(self.client, options.name)
+        self._watch = GroupWatch(
+            self.client, options.name, self._registration.content, options.strategy, self._on_event, self._on_topics
+        )
         self._lock = threading.RLock()
         self._flag = threading.Event()
+        self._topics_flag = threading.Event()
+        self._wake = threading.Event()
         self._changed = threading.Event()
         self._thread: threading.Thread | None = None
         self._closing = False
         self._session: int | None = None
         self._suspended_at: float | None = None
-        self._reading: frozenset[TopicPartition] = frozenset()
-        self._hold_until: dict[TopicPartition, float] = {}
+        self._holds = Holds(options.hold_ms / 1000, self._timing.clock)
         self._tries = 0
+        self._next_try = 0.0
         self._due = 0.0
         self._sweep_at = 0.0
         self._settled = False
         self._failure: ZKafkaError | None = None
-        self._ids: set[str] = set()
+        self._trouble = ""
+        self._view = GroupView()
         self._reported: set[str] = set()
 
     @property
@@ -107,7 +122,7 @@ class GroupMember:
     @property
     def settled(self) -> bool:
         """Whether the member owned all that it was given, and nothing else, when it last looked."""
-        return self._settled and not self._flag.is_set()
+        return self._settled and not (self._flag.is_set() or self._topics_flag.is_set())
 
     def __enter__(self) -> GroupMember:
         self.join()
@@ -131,6 +146,7 @@ class GroupMember:
         ZooKeeperError, ZooKeeperRefused
             ZooKeeper cannot be reached, or forbids it.
         """
+        self._closing = False
         self.client.__enter__()
         try:
             with self._lock:
@@ -145,7 +161,7 @@ class GroupMember:
     def leave(self) -> None:
         """End the session: registration and claims go with it at once. Blocks for four seconds at the most."""
         self._closing = True
-        self._flag.set()
+        self._wake.set()
         self._changed.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_CLOSE_S)
@@ -155,8 +171,8 @@ class GroupMember:
     def owned(self) -> Mapping[TopicPartition, Claim]:
         """What the member owns; nothing from the moment that its session is known to be lost, or may well be."""
         suspended = self._suspended_at
-        timeout_s = self.client.config.session_timeout_ms / 1000
-        cut_off = suspended is not None and self._timing.clock() - suspended > timeout_s
+        left_s = self.client.config.session_timeout_ms / 1000 / _CUT_OFF_SHARE
+        cut_off = suspended is not None and self._timing.clock() - suspended > left_s
         return {} if self._session is None or cut_off else self._claims.held
 
     def rebalance(self) -> Mapping[TopicPartition, Claim]:
@@ -168,25 +184,23 @@ class GroupMember:
         Raises
         ------
         ZKafkaError
-            What made the member's own thread give up, or an error that does not pass.
+            What keeps the member from following its group, and will not pass by itself.
         """
         with self._lock:
-            self._reading = frozenset()
-            if self._hold_until:
-                self._flag.set()
+            self.read(())
             self._serve_once()
             if self._failure is not None:
                 raise self._failure
             owned = self.owned()
-            self._reading = frozenset(owned)
+            self._holds.reading = frozenset(owned)
             return owned
 
     def read(self, partitions: Collection[TopicPartition]) -> None:
         """Say which partitions are being read from now on; none when the work is done."""
         with self._lock:
-            self._reading = frozenset(partitions)
-            if self._hold_until and not self._reading & self._hold_until.keys():
-                self._flag.set()
+            self._holds.reading = frozenset(partitions)
+            if self._holds.have_finished:
+                self._demand()
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until the member's ownership may have changed; False when the time is over."""
@@ -206,7 +220,7 @@ class GroupMember:
 
     def look_again(self) -> None:
         """Have the claims verified soon: somebody found one that is not there."""
-        self._flag.set()
+        self._demand()
 
     # --- the member's own thread ---------------------------------------------------------------------------------------
 
@@ -215,7 +229,7 @@ class GroupMember:
             due_s = min(self._due, self._sweep_at) - self._timing.clock()
             if self._suspended_at is not None:
                 self._timing.sleep(_SUSPENDED_PAUSE_S)
-            elif self._flag.wait(max(0.0, due_s)) and not self._closing:
+            elif self._wake.wait(max(0.0, due_s)) and not self._closing:
                 self._timing.sleep(_COALESCE_S * (0.5 + self._timing.jitter()))  # a burst of events makes one rebalance
             with self._lock:
                 if not self._closing:
@@ -225,36 +239,52 @@ class GroupMember:
         """Do what is due, if there is a connection; errors that do not pass are kept for the caller."""
         if self._suspended_at is not None:
             return
+        self._wake.clear()
         now = self._timing.clock()
         try:
             if self._flag.is_set() or now >= self._due:
                 self._rebalance()
-            elif now >= self._sweep_at:
+                self._failure, self._trouble = None, ""
+            elif self._topics_flag.is_set() or now >= self._sweep_at:
                 self._sweep()
         except ZKafkaError as error:
             self._due = self._sweep_at = now + _ERROR_PAUSE_S
             self._settled = False
-            if error.retriable:
-                _log.warning("%s could not follow its group, and tries again: %s", self.consumer, error)
-                self._flag.clear()
-            elif not self._closing:
-                self._failure = error
+            self._flag.clear()
+            if not self._closing:
+                self._note(error)
+
+    def _note(self, error: ZKafkaError) -> None:
+        self._failure = None if error.retriable else error
+        if str(error) != self._trouble:
+            _log.warning("%s could not follow its group, and tries again: %s", self.consumer, error)
+        self._trouble = str(error)
+
+    def _demand(self) -> None:
+        """Have a rebalance soon."""
+        self._flag.set()
+        self._wake.set()
 
     def _on_state(self, state: SessionState) -> None:
-        """On kazoo's thread: void the assignment of a session that is lost, and raise the flag."""
+        """On kazoo's thread: void the assignment of a session that is lost, and demand to look when there is a new one."""
         if state == "LOST":
             self._session = None
             self._settled = False
         if state == "CONNECTED":
             self._suspended_at = None
-            self._flag.set()
+            self._demand()
         elif self._suspended_at is None:
             self._suspended_at = self._timing.clock()
         self._changed.set()
 
     def _on_event(self, event: object) -> None:
         """On kazoo's thread."""
-        self._flag.set()
+        self._demand()
+
+    def _on_topics(self, event: object) -> None:
+        """On kazoo's thread: perhaps the new topic is none that matters."""
+        self._topics_flag.set()
+        self._wake.set()
 
     # --- registration --------------------------------------------------------------------------------------------------
 
@@ -270,44 +300,47 @@ class GroupMember:
                 self._warn(f"waiting for it to expire: {error}")
                 self._timing.sleep(_SUSPENDED_PAUSE_S)
 
-    def _register(self) -> None:
-        """Be registered by the present session; another one than last time has no claims."""
+    def _register(self) -> ClaimOwner:
+        """Be registered by the present session; who the claims belong to, of which those that are lost are dropped."""
         session = self.client.session_id
         if session is None:
-            return
+            raise _no_session()
+        owner = ClaimOwner(self.consumer, session)
         if session != self._session:
             self._claims.forget()
             self._registration.write(self.client, session)
             self._session = session
             _log.info("%s is registered, session 0x%x", self.consumer, session)
-        elif not self._registration.is_there(self.client, session):
+            self._claims.verify(owner)
+            return owner
+        self._verify(owner)  # before registering, which fails where another has the id, and perhaps the claims with it
+        if not self._registration.is_there(self.client, session):
             _log.warning("%s: somebody has deleted my registration; registering again", self.consumer)
             self._registration.write(self.client, session)
+        return owner
 
     # --- rebalancing ---------------------------------------------------------------------------------------------------
 
     def _rebalance(self) -> None:
         """Look, release, claim: once. What cannot be done now is due later."""
         self._flag.clear()
-        self._register()
-        owner = self.owner
-        if owner is None:
-            raise ZooKeeperError("NO_SESSION", "The member has no session with ZooKeeper now; it will try again")
-        self._report_lost(self._claims.verify(owner))
-        view = self._look()
-        target = self._target(view)
+        self._topics_flag.clear()
+        owner = self._register()
+        self._view = self._look()
+        self.rebalances += 1
+        target = self._target(self._view)
+        if self.owner != owner:
+            raise _no_session()
         self._give_away(target, owner)
         missing = {tp: thread for tp, thread in target.items() if self._thread_of(tp) != thread}
         blockers = self._claims.take(missing, owner) if missing else []
         self._schedule(blockers)
-        self._ids = view.ids
-        if registered_ids(self.client, self._options.name) != view.ids:
-            self._flag.set()
+        if self._watch.ids() != self._view.ids:
+            self._demand()
         self._changed.set()
 
     def _look(self) -> GroupView:
-        own, sticky = self._registration.content, self._options.strategy == "sticky"
-        view = look(self.client, self._options.name, own, self._on_event, with_owners=sticky)
+        view = self._watch.look()
         for error in view.unreadable.values():
             self._warn(f"left out of the assignment, which stops JVM consumers altogether: {error}")
         if view.missing:
@@ -332,65 +365,67 @@ class GroupMember:
 
     def _give_away(self, target: Mapping[TopicPartition, str], owner: ClaimOwner) -> None:
         """Release what is not in the target, but not yet what is being read."""
-        now = self._timing.clock()
-        leaving = self._claims.held.keys() - target.keys()
-        held = leaving & self._reading
-        self._hold_until = {tp: self._hold_until.get(tp, now + self._options.hold_ms / 1000) for tp in held}
-        overdue = sorted(tp for tp, until in self._hold_until.items() if until <= now)
+        free, overdue = self._holds.part(self._claims.held.keys() - target.keys())
         if overdue:
             _log.warning(
                 "%s gave away %s after rebalance.hold.ms, while a micro-batch is reading: its records may be read twice",
                 self.consumer,
                 _names(overdue),
             )
-        for tp in overdue:
-            del self._hold_until[tp]
-        free = leaving - self._hold_until.keys()
         if free:
             self._claims.release(free, owner)
-            _log.info("%s released %s", self.consumer, _names(sorted(free)))
+            _log.info("%s released %s", self.consumer, _names(free))
 
     def _schedule(self, blockers: list[Blocker]) -> None:
         """When to look next: at once when a blocking claim goes, else after the back-off, or when a hold ends."""
         now = self._timing.clock()
         self._sweep_at = now + _SWEEP_S
-        self._due = min(self._hold_until.values(), default=float("inf"))
-        self._settled = not blockers and not self._hold_until
+        self._due = self._holds.ends_at
+        self._settled = not blockers and not self._holds
         if not blockers:
-            self._tries = 0
+            self._tries, self._next_try = 0, 0.0
             return
-        self._tries += 1
-        self._due = min(self._due, now + self._options.backoff_ms / 1000 * (0.5 + self._timing.jitter()))
-        if self._tries % self._options.max_retries == 0:
-            shown = "; ".join(map(str, blockers[:3])) + (f"; and {len(blockers) - 3} more" if len(blockers) > 3 else "")
-            _log.warning(
-                "%s cannot claim its partitions after %d tries, and goes on trying: %s; a member that is stuck, or has "
-                "another partition.assignment.strategy, must be stopped",
-                self.consumer,
-                self._tries,
-                shown,
-            )
+        if now >= self._next_try:  # what events bring about earlier is no further try
+            self._next_try = now + self._options.backoff_ms / 1000 * (0.5 + self._timing.jitter())
+            self._tries += 1
+            if self._tries % self._options.max_retries == 0:
+                self._tell_of(blockers)
+        self._due = min(self._due, self._next_try)
         paths = [group_znodes.owner_path(self._options.name, b.partition) for b in blockers]
         if len(self.client.exists_many(paths, self._on_event)) < len(paths):
-            self._flag.set()
+            self._demand()
+
+    def _tell_of(self, blockers: list[Blocker]) -> None:
+        shown = "; ".join(map(str, blockers[:3])) + (f"; and {len(blockers) - 3} more" if len(blockers) > 3 else "")
+        _log.warning(
+            "%s cannot claim its partitions after %d tries, and goes on trying: %s; a member that is stuck, or has "
+            "another partition.assignment.strategy, must be stopped",
+            self.consumer,
+            self._tries,
+            shown,
+        )
 
     def _sweep(self) -> None:
-        """Look whether registration, claims and the set of members are what they were: watches may be lost."""
+        """Look whether claims, registration, members and topics are what they were: watches may be lost."""
+        self._topics_flag.clear()
         begin = self._timing.clock()
         owner = self.owner
         if (
             owner is None
+            or self._verify(owner)
             or not self._registration.is_there(self.client, owner.session)
-            or self._claims.verify(owner)
-            or registered_ids(self.client, self._options.name) != self._ids
+            or not self._watch.is_current(self._view)
         ):
-            self._flag.set()
+            self._demand()
         elapsed = self._timing.clock() - begin
         self._sweep_at = self._timing.clock() + max(_SWEEP_S, _SWEEP_SHARE * elapsed)
 
-    def _report_lost(self, lost: Collection[TopicPartition]) -> None:
+    def _verify(self, owner: ClaimOwner) -> bool:
+        """Drop, and tell of, claims that are not there; whether there were any."""
+        lost = self._claims.verify(owner)
         if lost:
-            _log.warning("%s: somebody has deleted my claims on %s; claiming again", self.consumer, _names(sorted(lost)))
+            _log.warning("%s: somebody has deleted my claims on %s; claiming again", self.consumer, _names(lost))
+        return bool(lost)
 
     def _warn(self, text: str) -> None:
         """Log a warning, each once."""
@@ -399,25 +434,10 @@ class GroupMember:
             _log.warning("%s: %s", self.consumer, text)
 
 
-def registration_of(options: GroupOptions, subscription: Subscription) -> ConsumerRegistration:
-    """What a member with these options and subscription registers."""
-    assignor = "sticky" if options.strategy == "sticky" else None
-    if isinstance(subscription, (SubscribePattern, SubscribeExcept)):
-        regex = group_znodes.normalise_filter(subscription.pattern)
-        pattern: group_znodes.Pattern = "white_list" if isinstance(subscription, SubscribePattern) else "black_list"
-        return ConsumerRegistration({regex: options.threads}, pattern, assignor=assignor)
-    if isinstance(subscription, Assign):
-        raise GroupError("ASSIGN_IN_GROUP", "assign leaves nothing for a group to share out; use subscribe")
-    return ConsumerRegistration(dict.fromkeys(subscription.topics, options.threads), assignor=assignor)
-
-
-def _consumer_id(options: GroupOptions, timing: Timing) -> str:
-    if options.consumer_id is not None:
-        return group_znodes.consumer_id(options.name, options.consumer_id)
-    upper_half = uuid.uuid4().int >> 64
-    return group_znodes.generated_consumer_id(options.name, socket.gethostname(), int(timing.now() * 1000), upper_half)
-
-
-def _names(partitions: list[TopicPartition], most: int = 8) -> str:
+def _names(partitions: Collection[TopicPartition], most: int = 8) -> str:
     more = f" and {len(partitions) - most} more" if len(partitions) > most else ""
-    return ", ".join(map(str, partitions[:most])) + more
+    return ", ".join(map(str, sorted(partitions)[:most])) + more
+
+
+def _no_session() -> ZooKeeperError:
+    return ZooKeeperError("NO_SESSION", "The member has no session with ZooKeeper now; it will try again")

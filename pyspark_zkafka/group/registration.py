@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import socket
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from pyspark_zkafka.clients.transactions import Create, Operation, Reason
 from pyspark_zkafka.clients.zookeeper_connection import ZooKeeperConnection
-from pyspark_zkafka.errors import ConsumerIdTaken, ZooKeeperError
+from pyspark_zkafka.errors import ConsumerIdTaken, GroupError, ZooKeeperError
+from pyspark_zkafka.option_values import GroupOptions
 from pyspark_zkafka.protocol import group_znodes
 from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration
+from pyspark_zkafka.protocol.planning import Assign, SubscribeExcept, SubscribePattern, Subscription
 
-__all__ = ["Registration"]
+__all__ = ["Registration", "consumer_id_of", "registration_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,26 @@ class Registration:
 
 
 _ATTEMPTS = 20
+
+
+def registration_of(options: GroupOptions, subscription: Subscription) -> ConsumerRegistration:
+    """What a member with these options and subscription registers."""
+    assignor = "sticky" if options.strategy == "sticky" else None
+    if isinstance(subscription, (SubscribePattern, SubscribeExcept)):
+        regex = group_znodes.normalise_filter(subscription.pattern)
+        pattern: group_znodes.Pattern = "white_list" if isinstance(subscription, SubscribePattern) else "black_list"
+        return ConsumerRegistration({regex: options.threads}, pattern, assignor=assignor)
+    if isinstance(subscription, Assign):
+        raise GroupError("ASSIGN_IN_GROUP", "assign leaves nothing for a group to share out; use subscribe")
+    return ConsumerRegistration(dict.fromkeys(subscription.topics, options.threads), assignor=assignor)
+
+
+def consumer_id_of(options: GroupOptions, now: Callable[[], float] = time.time) -> str:
+    """The id that the options name, or else one made of host, time and chance, as the JVM makes it."""
+    if options.consumer_id is not None:
+        return group_znodes.consumer_id(options.name, options.consumer_id)
+    upper_half = uuid.uuid4().int >> 64
+    return group_znodes.generated_consumer_id(options.name, socket.gethostname(), int(now() * 1000), upper_half)
 
 
 def _taken(registration: Registration, session: int) -> ConsumerIdTaken:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
@@ -13,19 +13,22 @@ from pyspark_zkafka.protocol.assignors import Subscribers, threads_by_topic, top
 from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration
 from pyspark_zkafka.protocol.model import TopicPartition
 
-__all__ = ["GroupView", "look", "registered_ids"]
+__all__ = ["GroupView", "GroupWatch"]
+
+_OVER_ALL_TOPICS = frozenset({"roundrobin", "roundrobin-0.8"})
 
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group's members that can be read, and what they read.
+    """A group's members that can be read, and what they read of the topics that matter.
 
     `unreadable` holds what is wrong with the registrations of the others, `missing` the member's own topics that do not
     exist.
     """
 
-    members: Mapping[str, ConsumerRegistration]
-    subscribers: Subscribers
+    members: Mapping[str, ConsumerRegistration] = field(default_factory=dict)
+    topics: tuple[str, ...] = ()
+    subscribers: Subscribers = field(default_factory=lambda: Subscribers({}, {}))
     unreadable: Mapping[str, CodecError] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
 
@@ -35,32 +38,74 @@ class GroupView:
         return {*self.members, *self.unreadable}
 
 
-def look(client: ZooKeeperClient, group: str, own: ConsumerRegistration, watch: Watch, *, with_owners: bool) -> GroupView:
-    """Read the group; blocks for four rounds of requests, five with the owners.
+@dataclass(frozen=True, slots=True)
+class GroupWatch:
+    """Reads a group for one of its members, and leaves watches.
 
-    Leaves the watches of a JVM consumer: on the group's ids, on each topic that the member itself reads (on its coming,
-    where it does not exist), and, for a filter, on the list of topics. `watch` must not block.
+    With most assignors, only the topics that the member itself reads matter to it; with roundrobin, all of the group's.
+
+    Parameters
+    ----------
+    own : ConsumerRegistration
+        The member's.
+    on_change : callable
+        The watch on the group's ids, and on each topic that matters, on its coming, where it does not exist. Like all
+        watches, it must not block.
+    on_topics : callable
+        The watch on the list of topics; it is set where a filter chooses from them.
     """
-    members = client.group_members(group, watch)
-    by_filter = own.pattern != "static"
-    others_filter = any(m.pattern != "static" for m in members.readable.values())
-    names: list[str] = []
-    if by_filter or others_filter:
-        names = client.children_many([znodes.TOPICS], watch if by_filter else None).get(znodes.TOPICS, [])
-    mine = topics_of(own, names)
-    there = client.exists_many(map(znodes.topic_path, mine), watch)
-    threads = threads_by_topic(members.readable, names)
-    snapshot = client.topics(threads)
-    owners: dict[TopicPartition, str] = client.group_owners(group) if with_owners else {}
-    return GroupView(
-        members.readable,
-        Subscribers(threads, {name: tuple(sorted(topic.partitions)) for name, topic in snapshot.items()}, owners),
-        members.unreadable,
-        tuple(name for name in mine if znodes.topic_path(name) not in there),
-    )
 
+    client: ZooKeeperClient
+    group: str
+    own: ConsumerRegistration
+    strategy: str
+    on_change: Watch
+    on_topics: Watch
 
-def registered_ids(client: ZooKeeperClient, group: str) -> set[str]:
-    """The ids that are registered now; blocks for a round trip."""
-    path = group_znodes.ids_path(group)
-    return set(client.children_many([path]).get(path, []))
+    def look(self) -> GroupView:
+        """Read all; blocks for four rounds of requests, five with the sticky assignor."""
+        found = self.client.group_members(self.group, self.on_change)
+        names = self._names(found.readable)
+        topics = self._topics(found.readable, names)
+        there = self.client.exists_many(map(znodes.topic_path, topics), self.on_change)
+        read = self.client.topics(topics)
+        threads = threads_by_topic(found.readable, names)
+        subscribers = Subscribers(
+            {name: threads[name] for name in topics if name in threads},
+            {name: tuple(sorted(topic.partitions)) for name, topic in read.items()},
+        )
+        missing = tuple(name for name in topics_of(self.own, names) if znodes.topic_path(name) not in there)
+        return GroupView(found.readable, topics, self._with_owners(subscribers), found.unreadable, missing)
+
+    def is_current(self, view: GroupView) -> bool:
+        """Whether the group's ids, and the topics that matter, are still those of the view; blocks for two rounds."""
+        return self.ids() == view.ids and self._topics(view.members, self._names(view.members)) == view.topics
+
+    def ids(self) -> set[str]:
+        """The ids that are registered now; blocks for a round trip."""
+        path = group_znodes.ids_path(self.group)
+        return set(self.client.children_many([path]).get(path, []))
+
+    def _names(self, members: Mapping[str, ConsumerRegistration]) -> list[str]:
+        """The topics that filters choose from."""
+        if any(r.pattern != "static" for r in self._counting(members)):
+            return self.client.children_many([znodes.TOPICS], self.on_topics).get(znodes.TOPICS, [])
+        return topics_of(self.own, ())
+
+    def _topics(self, members: Mapping[str, ConsumerRegistration], names: Iterable[str]) -> tuple[str, ...]:
+        """The topics that matter, sorted; what others call a topic, and cannot be one, is left out."""
+        found = {name for r in self._counting(members) for name in topics_of(r, names)}
+        return tuple(sorted(filter(znodes.is_topic_name, found)))
+
+    def _counting(self, members: Mapping[str, ConsumerRegistration]) -> list[ConsumerRegistration]:
+        return [self.own, *(members.values() if self.strategy in _OVER_ALL_TOPICS else ())]
+
+    def _with_owners(self, subscribers: Subscribers) -> Subscribers:
+        """For the sticky assignor, with the threads that own partitions now, as far as their names can be read."""
+        if self.strategy != "sticky":
+            return subscribers
+        partitions = (TopicPartition(name, n) for name, numbers in subscribers.partitions.items() for n in numbers)
+        paths = {group_znodes.owner_path(self.group, tp): tp for tp in partitions}
+        nodes = self.client.get_many(paths)
+        owners = {paths[path]: (node.data or b"").decode("utf-8", "replace") for path, node in nodes.items()}
+        return Subscribers(subscribers.threads, subscribers.partitions, owners)

@@ -50,7 +50,7 @@ REFUSED: dict[str, str] = {
     "session.timeout.ms": f"{_NO_GROUP}; for a group in ZooKeeper, see zookeeper.session.timeout.ms",
     "heartbeat.interval.ms": _NO_GROUP,
     "coordinator.query.interval.ms": _NO_GROUP,
-    "partition.assignment.strategy": _NO_GROUP,
+    "partition.assignment.strategy": f"{_NO_GROUP}; for a group in ZooKeeper, give it without the prefix kafka.",
     # Reading
     "default.api.timeout.ms": "Java-only: how long Java's calls may block; use kafkaConsumer.pollTimeoutMs",
     "max.poll.records": f"Java-only: rows come in Arrow batches, not in polls; {_REMOVE}",

@@ -66,6 +66,7 @@ FEATURE = "/feature"
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _PARTITION = re.compile(r"[0-9]{1,10}")
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}")
 _TOPIC = 'a topic: JSON such as {"version":1,"partitions":{"0":[1,2]}}'
 _STATE = 'a partition state: JSON such as {"controller_epoch":1,"leader":2,"version":1,"leader_epoch":0,"isr":[2,1]}'
 _CONTROLLER = 'a controller: JSON such as {"version":1,"brokerid":1,"timestamp":"0"}, or a broker id'

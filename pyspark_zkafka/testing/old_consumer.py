@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import json
 import os
-import shutil
 import signal
-import subprocess
-import tempfile
 import threading
-from base64 import b64decode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.configs import jvm_command, kafka_jars
-from pyspark_zkafka.testing.jars import cache_folder, fetch_jars
-from pyspark_zkafka.testing.java import MINIMUM_JAVA, find_java
+from pyspark_zkafka.testing.configs import jvm_command
+from pyspark_zkafka.testing.consumer_events import Events, OldRecord
+from pyspark_zkafka.testing.java import find_java
+from pyspark_zkafka.testing.java_program import compiled_program
 from pyspark_zkafka.testing.processes import ServerProcesses
 from pyspark_zkafka.testing.waiting import Deadline
 
@@ -43,17 +36,6 @@ _DEFAULTS = {
 _STOP_TIMEOUT_S = 30
 _REAP_TIMEOUT_S = 10
 _TAIL_LINES = 20
-
-
-@dataclass(frozen=True, slots=True)
-class OldRecord:
-    """A record that a consumer took."""
-
-    topic: str
-    partition: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
 
 
 class OldConsumer:
@@ -89,7 +71,7 @@ class OldConsumer:
 
     Notes
     -----
-    Needs a JDK of Java 17, for a program of one file that is compiled once for each version. A start takes about 1 s.
+    A program of one file, which is compiled once for each version. A start takes about 1 s.
 
     When the streams cannot be made (the last rebalance failed, a member of this id is there) the process makes them anew
     until it succeeds. A rebalance that fails later leaves the member without partitions until the next one, as in Kafka.
@@ -134,7 +116,7 @@ class OldConsumer:
             **(properties or {}),
         }
         self._processes: ServerProcesses | None = None
-        self._events = _Events(Path(os.devnull))
+        self._events = Events(Path(os.devnull))
         self._log = ""
         self._commands = -1
         self._one_at_a_time = threading.Lock()
@@ -158,7 +140,7 @@ class OldConsumer:
         Raises
         ------
         LocalClusterError
-            ``BAD_CONSUMER``, ``CONSUMER_RUNNING``, ``NO_JAVA_COMPILER``; ``CONSUMER_NOT_READY`` and ``CONSUMER_DIED``,
+            ``BAD_CONSUMER``, ``CONSUMER_RUNNING``, ``NOT_COMPILED``; ``CONSUMER_NOT_READY`` and ``CONSUMER_DIED``,
             with the end of the log, and nothing stays; what `fetch_jars` raises.
         """
         arguments = self._arguments()
@@ -166,7 +148,7 @@ class OldConsumer:
             raise LocalClusterError("CONSUMER_RUNNING", f"{self!r} runs already; stop() or kill() it first")
         self._reap()
         java = find_java()
-        classpath, main = _program(java, self.kafka_version)
+        classpath, main = compiled_program(java, self.kafka_version, _SOURCE)
         command = jvm_command(java, self._heap_mb, ["-XX:+ExitOnOutOfMemoryError"], main, arguments)
         try:
             self._launch(command, classpath)
@@ -295,7 +277,7 @@ class OldConsumer:
         self._commands = os.open(commands, os.O_RDWR)
         for file in (events, processes.log(_NAME)):
             file.touch()
-        self._processes, self._events = processes, _Events(events)
+        self._processes, self._events = processes, Events(events)
         processes.start(_NAME, [*_REDIRECTED, *command], {"CLASSPATH": classpath})
 
     def _commits(self) -> list[dict[str, Any]]:
@@ -330,83 +312,3 @@ class OldConsumer:
         self._events.records()
         processes.close()
         os.close(self._commands)
-
-
-class _Events:
-    """What one process has told so far, read from the file that it writes; thread-safe."""
-
-    def __init__(self, file: Path) -> None:
-        self._file, self._read = file, 0
-        self._records: list[OldRecord] = []
-        self._others: list[dict[str, Any]] = []
-        self._lock = threading.Lock()
-
-    def records(self) -> list[OldRecord]:
-        """All records."""
-        with self._lock:
-            self._take()
-            return list(self._records)
-
-    def told(self, *kinds: str) -> list[dict[str, Any]]:
-        """All other events of some kinds."""
-        with self._lock:
-            self._take()
-            return [event for event in self._others if event["event"] in kinds]
-
-    def _take(self) -> None:
-        try:
-            with self._file.open("rb") as file:
-                file.seek(self._read)
-                whole = file.read().rpartition(b"\n")[0]
-        except FileNotFoundError:
-            return  # the process was reaped, and its last word read before
-        if whole:
-            self._read += len(whole) + 1
-            for line in whole.split(b"\n"):
-                self._add(json.loads(line))
-
-    def _add(self, event: dict[str, Any]) -> None:
-        if event["event"] == "record":
-            key, value = (None if event[k] is None else b64decode(event[k]) for k in ("key", "value"))
-            self._records.append(OldRecord(event["topic"], event["partition"], event["offset"], key, value))
-        else:
-            self._others.append(event)
-
-
-def _program(java: Path, kafka_version: str) -> tuple[str, str]:
-    """The classpath, and the class or source file to run."""
-    jars = ":".join(str(jar) for jar in fetch_jars(*kafka_jars(kafka_version)))
-    try:
-        return f"{_classes(java, kafka_version, jars)}:{jars}", _SOURCE.stem
-    except OSError:  # the cache can only be read: let Java compile it at each start
-        return jars, str(_SOURCE)
-
-
-def _classes(java: Path, kafka_version: str, jars: str) -> Path:
-    """The folder with the compiled program; filled at the first call for a version of Kafka and of the source."""
-    digest = hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:12]
-    folder = cache_folder() / "classes" / f"{_SOURCE.stem}-{kafka_version}-{digest}"
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with (folder.parent / ".lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not folder.is_dir():
-                _compile(java, jars, folder)
-    return folder
-
-
-def _compile(java: Path, jars: str, folder: Path) -> None:
-    for left in folder.parent.glob(".partial-*"):  # of a compilation that was killed: we hold the lock
-        shutil.rmtree(left)
-    with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder.parent) as partial:
-        made = Path(partial) / "classes"
-        compiler = (str(java), "-m", "jdk.compiler/com.sun.tools.javac.Main", "--release", str(MINIMUM_JAVA), "-nowarn")
-        command = [*compiler, "-d", str(made), "-classpath", jars, str(_SOURCE)]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise LocalClusterError(
-                "NO_JAVA_COMPILER",
-                f"A consumer of the old kind is compiled before its first start; {java} could not:\n"
-                f"{(done.stderr + done.stdout).strip()}\nlet JAVA_HOME point to a JDK, not a JRE, of Java {MINIMUM_JAVA}",
-            )
-        made.rename(folder)

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 PLANNING = """
 import sys
-from pyspark_zkafka.source import ZKafkaDataSource
+import pyarrow
+from pyspark_zkafka.stream import ZKafkaStreamReader
+from pyspark_zkafka.stream_options import parse_stream
 options = {"zookeeper.connect": sys.argv[1], "group.id": sys.argv[2], "subscribe": sys.argv[3]}
-source = ZKafkaDataSource(options)
-reader = source.streamReader(source.schema())
+reader = ZKafkaStreamReader(parse_stream(options), pyarrow.schema([]))
 try:
     print(reader.initialOffset(), flush=True)
     sys.stdin.read()

@@ -248,6 +248,11 @@ class Group:
         where = {"zookeeper.connect": self.cluster.zookeeper_connect, "group.id": self.name}
         return {**where, **({} if name is None else {"consumer.id": name}), **OURS, **options}
 
+    def stop(self, last: Reader) -> None:
+        """Stop the last member, and wait until its znodes are gone, which must not take until its session expires."""
+        last.stop()
+        self.settle(timeout_s=4)
+
     # --- what ZooKeeper says -------------------------------------------------------------------------------------------
 
     def under(self, path: str) -> dict[str, Znode]:

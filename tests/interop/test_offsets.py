@@ -55,20 +55,20 @@ def test_each_goes_on_where_the_other_stopped(group: Group, topic: Topic, versio
     first = topic.write(7)
     jvm = group.jvm("a", version, topics={topic.name: 1})
     topic.require_read(jvm, first)
-    jvm.stop()
+    group.stop(jvm)
     assert group.offsets() == topic.at(7)
 
     second = topic.write(5)
     ours = group.query("ours", {"subscribe": topic.name})
     assert group.eventually(lambda: group.offsets() == topic.at(12))
     topic.require_read(ours, second)
-    ours.stop()
+    group.stop(ours)
     assert group.offsets() == topic.at(12)
 
     third = topic.write(4)
     jvm.start()
     topic.require_read(jvm, third)
-    jvm.stop()
+    group.stop(jvm)
     assert group.offsets() == topic.at(16)
 
 
@@ -97,7 +97,7 @@ def test_offsets_in_kafka_and_zookeeper(
     first = topic.write(7)
     jvm = group.jvm("a", "1.1.1", topics={topic.name: 1}, properties=IN_KAFKA)
     topic.require_read(jvm, first)
-    jvm.stop()
+    group.stop(jvm)
     assert group.offsets() == in_kafka() == topic.at(7)
 
     rewind_zookeeper(b"2")
@@ -105,13 +105,13 @@ def test_offsets_in_kafka_and_zookeeper(
     ours = group.query("ours", {"subscribe": topic.name, **IN_KAFKA})
     assert group.eventually(lambda: group.offsets() == in_kafka() == topic.at(12))
     topic.require_read(ours, second)
-    ours.stop()
+    group.stop(ours)
 
     rewind_zookeeper(b"3")
     third = topic.write(4)
     jvm.start()
     topic.require_read(jvm, third)
-    jvm.stop()
+    group.stop(jvm)
     assert group.offsets() == in_kafka() == topic.at(16)
 
     fourth = topic.write(3)
@@ -124,22 +124,22 @@ def test_offsets_in_kafka_and_zookeeper(
 def test_a_query_moves_a_group_to_kafka(
     group: Group, topic: Topic, in_kafka: Callable[[], dict[TopicPartition, int]]
 ) -> None:
-    """A query with offsets in Kafka goes on at what a JVM left in ZooKeeper, and a JVM with offsets in Kafka at what it left."""
+    """A query with offsets in Kafka goes on where a JVM left off in ZooKeeper, and a JVM that uses Kafka alone after it."""
     first = topic.write(7)
     jvm = group.jvm("a", "1.1.1", topics={topic.name: 1})
     topic.require_read(jvm, first)
-    jvm.stop()
+    group.stop(jvm)
     assert in_kafka() == topic.at(-1001)
 
     second = topic.write(5)
     ours = group.query("ours", {"subscribe": topic.name, "offsets.storage": "kafka"})
-    assert group.eventually(lambda: in_kafka() == topic.at(12))
+    assert group.eventually(lambda: group.offsets() == in_kafka() == topic.at(12))
     topic.require_read(ours, second)
-    ours.stop()
+    group.stop(ours)
 
     third = topic.write(4)
     only_kafka = {"offsets.storage": "kafka", "dual.commit.enabled": "false"}
     later = group.jvm("b", "1.1.1", topics={topic.name: 1}, properties=only_kafka)
     topic.require_read(later, third)
-    later.stop()
+    group.stop(later)
     assert (group.offsets(), in_kafka()) == (topic.at(12), topic.at(16))

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from conftest import Group
 
 VERSIONS = ("1.1.1", "0.8.2.2")
+AT_ONCE_S = 4  # sessions of our queries expire after 6 s
 NewTopic = Callable[..., str]
 
 
@@ -32,7 +33,7 @@ def test_a_query_and_a_jvm_consumer_share(group: Group, new_topic: NewTopic, ver
         b = group.jvm("b", version, topics={topic: 1})
         journal.require_owners_read({"ours": ours, "b": b}, group.settle("b", "ours"))
         ours.stop()
-        journal.require_owners_read({"b": b}, group.settle("b", after="our query was stopped"))
+        journal.require_owners_read({"b": b}, group.settle("b", after="our query was stopped", timeout_s=AT_ONCE_S))
     group.note("read again", journal.require_all_read([ours, a, z, b]))
 
 
@@ -51,7 +52,9 @@ def test_both_kinds_of_jvm_consumers_and_two_queries(group: Group, new_topic: Ne
         new.stop()
         journal.require_owners_read(ours, group.settle("m", "z", after="one JVM was killed, the other stopped"))
         ours["m"].stop()
-        journal.require_owners_read({"z": ours["z"]}, group.settle("z", after="one of our two queries was stopped"))
+        journal.require_owners_read(
+            {"z": ours["z"]}, group.settle("z", after="one of two queries was stopped", timeout_s=AT_ONCE_S)
+        )
     group.note("read again", journal.require_all_read([*ours.values(), old, new]))
 
 

@@ -66,8 +66,8 @@ def test_the_znodes_are_those_of_the_jvm(
         f"/offsets/{topic}": None,
         **{f"/offsets/{topic}/{tp.partition}": b"%d" % offset for tp, offset in offsets.items()},
     }
-    ours.stop()
-    jvm.stop()
+    group.stop(ours)
+    other_group.stop(jvm)
     assert tree(group) == tree(other_group) == {path: left for path, left in alive.items() if not left.ephemeral}
 
 
@@ -133,7 +133,7 @@ def test_watches(group: Group, new_topic: NewTopic, kind: str) -> None:
     assert group.eventually(lambda: data_watches(cluster, registered.session) == {path})
     children = {f"{group.path}/ids", "/brokers/ids", *(["/brokers/topics"] if kind == "white_list" else [])}
     before = watches(cluster)
-    query.stop()
+    group.stop(query)
     assert group.eventually(lambda: watches(cluster) == before - len({path, *children}), 5), (before, watches(cluster))
     jvm = {"topics": {topic: 1}} if kind == "static" else {"white_list": topic}
     group.jvm("j", **jvm)

@@ -1,0 +1,63 @@
+"""Compiling the small Java programs that tests run beside Kafka's jars."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing.java import find_java
+from pyspark_zkafka.testing.java_program import compiled_program
+
+HELLO = "public class Hello { public static void main(String[] a) { System.out.println(kafka.api.OffsetRequest.LatestTime()); } }"
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program in a folder of its own, compiled into a cache of its own, with the jars that are cached anyway."""
+    from pyspark_zkafka.testing import cache_folder
+
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / "jars").symlink_to(cache_folder() / "jars")
+    (cache / "ivy").symlink_to(cache_folder() / "ivy")
+    monkeypatch.setenv("ZKAFKA_CACHE", str(cache))
+    file = tmp_path / "Hello.java"
+    file.write_text(HELLO)
+    return file
+
+
+@pytest.fixture
+def jre(tmp_path: Path) -> Path:
+    """A Java without a compiler: a script that answers as one does, and runs all else."""
+    script = tmp_path / "java"
+    script.write_text(
+        '#!/bin/sh\ncase "$2" in jdk.compiler/*) echo "java.lang.module.FindException: Module jdk.compiler not found"; exit 1;; '
+        f'esac\nexec "{find_java()}" "$@"\n'
+    )
+    script.chmod(0o755)
+    return script
+
+
+@pytest.mark.parametrize("kind", ["jdk", "jre"])
+def test_compiled_once(source: Path, jre: Path, kind: str) -> None:
+    """A program is compiled at its first use, also by a Java without a compiler, and runs with the jars of its Kafka."""
+    java = jre if kind == "jre" else find_java()
+    classpath, main = compiled_program(java, "1.1.1", source)
+    done = subprocess.run([java, "-cp", classpath, main], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "-1"
+    made = Path(classpath.partition(":")[0]) / "Hello.class"
+    before = made.stat().st_mtime_ns
+    assert compiled_program(java, "1.1.1", source) == (classpath, main)
+    assert made.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("kind", ["jdk", "jre"])
+def test_what_cannot_be_compiled(source: Path, jre: Path, kind: str) -> None:
+    """What the compiler says is in the error, and nothing is left in the cache."""
+    source.write_text(HELLO.replace("LatestTime", "NoSuchTime"))
+    with pytest.raises(LocalClusterError, match=r"(?s)NOT_COMPILED.*NoSuchTime"):
+        compiled_program(jre if kind == "jre" else find_java(), "1.1.1", source)
+    assert not [path for path in source.parent.glob("cache/classes/*") if path.name != ".lock"]
