@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Test files run in so many processes, each with a Spark and a cluster of its own: they mostly wait.
+TEST_PROCESSES ?= 2
 
 # Spark's workers run "python3" from the PATH unless they are told otherwise.
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
@@ -15,7 +17,7 @@ demo: $(READY)
 	$(BIN)/zkafka demo
 
 test: $(READY)
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 check: $(READY)
 	$(BIN)/ruff check .

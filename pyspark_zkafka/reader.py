@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -79,13 +80,21 @@ class ZKafkaReader(DataSourceReader):
             yield from reader.batches(self._schema)
 
     def _identity(self, partition: SplitPartition) -> Identity:
-        """What has become of the planned topic, by its id, or by its znode where the cluster has no ids."""
+        """What has become of the planned topic, by its id, or by its znode where the cluster has no ids.
+
+        That it is gone must be said several times: a broker that has just started may know of no topic yet.
+        """
         from pyspark_zkafka.clients.admin import KafkaAdmin
 
         split, topic = partition.split, partition.split.partition.topic
         if split.topic_id is not None:
             with KafkaAdmin(partition.bootstrap_servers, self._options.connection.kafka) as admin:
                 found = admin.topic_ids([topic])
+                for _ in range(0 if topic in found else self._options.retries):
+                    time.sleep(self._options.retry_interval_ms / 1000)
+                    found = admin.topic_ids([topic])
+                    if topic in found:
+                        break
             return _identity(topic in found, found.get(topic) in (None, split.topic_id))
         if split.czxid is not None and self._options.connection.zookeeper is not None:
             from pyspark_zkafka.clients.zookeeper import ZooKeeperClient

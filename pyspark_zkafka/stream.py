@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import signal
 import sys
 import threading
@@ -85,9 +86,10 @@ class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Leave the group, and close all; blocks for some seconds at the most."""
         with _undisturbed():
-            planner, self._planner = self._planner, None
-            if planner is not None:
-                planner.close()
+            if self._planner is not None:
+                self._planner.close()
+                self._planner = None
+                atexit.unregister(self.stop)
 
     def _plan(self) -> StreamPlanner:
         if self._planner is None:
@@ -95,6 +97,7 @@ class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
             _leave_on_sigterm()
             self._planner = StreamPlanner(self._options)
+            atexit.register(self.stop)  # for a SIGTERM that comes when `stop` is called, and has done nothing yet
         return self._planner
 
 

@@ -126,7 +126,7 @@ class StreamPlanner:
         gains = self._session.retry(lambda: self._starts.find(ready, StreamOffset(), {}, first=True))
         self._hold(owned, gains)
         spans = {tp: held.span(held.position) for tp, held in self._held.items()}
-        return StreamOffset(spans, self._marks(snapshot, StreamOffset())).to_json()
+        return StreamOffset(spans, self._marks(snapshot, owned, None)).to_json()
 
     def fix_bounds(self) -> None:
         """For Trigger.AvailableNow: read up to where the logs end now.
@@ -139,13 +139,19 @@ class StreamPlanner:
         self._open()
         if self._session.member is not None:
             self._session.member.wait_settled(self._settling_s)
+        led = self._session.retry(self._led)
+        self._bounds = self._session.retry(lambda: self._session.brokers.list_offsets(dict.fromkeys(led, LATEST)))
+
+    def _led(self) -> list[TopicPartition]:
+        """What the stream, or its group, reads, without what has no leader."""
         snapshot = self._session.snapshot()
-        partitions = [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)]
+        everything = [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)]
+        partitions = everything if self._session.member is not None else sorted(self._session.owned(snapshot))
         offline = snapshot.without_leader(partitions)
         if offline and not self._read.skip_offline:
             raise describe_offline(offline, snapshot)
-        wanted = dict.fromkeys((tp for tp in partitions if tp not in set(offline)), LATEST)
-        self._bounds = self._session.retry(lambda: self._session.brokers.list_offsets(wanted))
+        waiting = set(offline)
+        return [tp for tp in partitions if tp not in waiting]
 
     def latest(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         """The end of the next micro-batch; `start` itself where nothing is to be read.
@@ -156,17 +162,20 @@ class StreamPlanner:
         finished = StreamOffset.from_json(start)
         self._note_finished(start, finished)
         self.commit()
-        snapshot = self._session.snapshot()
+        snapshot = self._session.snapshot(expected=finished.topics)
         owned = self._own(snapshot)
         self._check_topics(finished, snapshot)
         self._gain(owned, finished, snapshot)
-        ranges = self._limit(self._ranges(snapshot), limited)
+        self._latest = self._ends(snapshot)
+        if self._has_news() and not self._session.is_still(snapshot):
+            return self.latest(start, limited=limited)  # these are the ends of other topics of the same names
+        ranges = self._limit(self._ranges(), limited)
         if not any(r.size for r in ranges.values()):
             self._rest()
             return start
         self._last_batch_s = self._clock()
         self._tell_member(tp for tp, r in ranges.items() if r.size)
-        self._planned = self._end(finished, ranges, snapshot).to_json()
+        self._planned = self._end(finished, ranges, owned, snapshot).to_json()
         return self._planned
 
     def splits(self, end: dict[str, Any]) -> tuple[list[Split], str]:
@@ -291,17 +300,22 @@ class StreamPlanner:
 
     # --- how far it goes -----------------------------------------------------------------------------------------------
 
-    def _ranges(self, snapshot: ClusterSnapshot) -> dict[TopicPartition, OffsetRange]:
-        """From each position to the end of its log; nothing where no leader tells the end."""
-        wanted = dict.fromkeys(self._with_leader(self._held, snapshot), LATEST)
-        found, failed = self._session.brokers.list_offsets_each(wanted)
+    def _ends(self, snapshot: ClusterSnapshot) -> dict[TopicPartition, int]:
+        """Where the logs end; nothing where no leader tells."""
+        found, failed = self._session.log_ends(self._with_leader(self._held, snapshot))
         for tp, error in failed.items():
             if not error.retriable and not isinstance(error, UnknownTopic):
                 raise error
             self._warn(f"{tp} waits for its leader: {error}")
         if failed:
             self._session.snapshot(anew=True)
-        self._latest = self._asked_again(found)
+        return self._asked_again(found)
+
+    def _has_news(self) -> bool:
+        return any(end != self._held[tp].position for tp, end in self._latest.items())
+
+    def _ranges(self) -> dict[TopicPartition, OffsetRange]:
+        """From each position to the end of its log."""
         for tp, end in self._latest.items():
             self._check_end(tp, end)
         return {tp: self._range(tp, held.position) for tp, held in self._held.items()}
@@ -320,7 +334,7 @@ class StreamPlanner:
             if not behind:
                 break
             self._sleep(self._read.retry_interval_ms / 1000)
-            found |= self._session.brokers.list_offsets_each(dict.fromkeys(behind, LATEST))[0]
+            found |= self._session.log_ends(behind)[0]
         return found
 
     def _check_end(self, partition: TopicPartition, end: int) -> None:
@@ -361,7 +375,11 @@ class StreamPlanner:
         return self._record_bytes
 
     def _end(
-        self, finished: StreamOffset, ranges: Mapping[TopicPartition, OffsetRange], snapshot: ClusterSnapshot
+        self,
+        finished: StreamOffset,
+        ranges: Mapping[TopicPartition, OffsetRange],
+        owned: Collection[TopicPartition],
+        snapshot: ClusterSnapshot,
     ) -> StreamOffset:
         """The end of the micro-batch; partitions that are not held are remembered, as far as they still exist."""
         spans = {tp: self._held[tp].span(r.until) for tp, r in ranges.items()}
@@ -370,19 +388,21 @@ class StreamPlanner:
                 last = self._last_committed.get(tp)
                 known = (span.committed, span.mark) if last is None else (last.offset, last.mark)
                 spans[tp] = Span(span.until, span.until, *known)
+        before = {name: mark for name, mark in finished.topics.items() if name not in self._accepted}
         self._accepted = {}
-        return StreamOffset(spans, self._marks(snapshot, finished))
+        return StreamOffset(spans, self._marks(snapshot, owned, before))
 
-    def _marks(self, snapshot: ClusterSnapshot, finished: StreamOffset) -> dict[str, TopicMark]:
+    def _marks(
+        self, snapshot: ClusterSnapshot, owned: Collection[TopicPartition], before: Mapping[str, TopicMark] | None
+    ) -> dict[str, TopicMark]:
+        """The topics as they are. New partitions that still wait to be read are not known yet; to a new query, none is new."""
         marks = {}
         for name, topic in snapshot.topics.items():
-            before = finished.topics.get(name)
-            waiting = [
-                tp.partition
-                for tp in snapshot.partitions(name)
-                if before is not None and tp.partition >= before.known and snapshot.leader(tp) is None
-            ]
-            known = min([len(topic.partitions), *waiting])
+            known = len(topic.partitions)
+            if before is not None:
+                first_new = before.get(name, TopicMark()).known
+                new = [tp for tp in snapshot.partitions(name) if tp.partition >= first_new]
+                known = min([known, *(tp.partition for tp in new if tp in owned and tp not in self._held)])
             marks[name] = TopicMark(topic.topic_id, topic.czxid, known)
         return marks
 
@@ -406,8 +426,6 @@ class StreamPlanner:
     def _check_topics(self, finished: StreamOffset, snapshot: ClusterSnapshot) -> None:
         """Report partitions that were being read and are gone, and topics that are others of the same name."""
         mine = {tp for tp in finished.spans if self._session.member is None or tp in self._held}
-        if any(tp not in snapshot.states for tp in mine):
-            snapshot = self._session.snapshot(anew=True)
         gone = sorted(tp for tp in mine if tp.topic not in snapshot.topics and tp.topic not in self._accepted)
         if gone:
             self._lose("PARTITIONS_GONE", f"{_shown(gone)} no longer exist: the topic was deleted")

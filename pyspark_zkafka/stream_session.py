@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 
 from pyspark_zkafka.clients.admin import KafkaAdmin
@@ -19,6 +19,7 @@ from pyspark_zkafka.group.stores import GroupOffsets
 from pyspark_zkafka.option_values import StreamOptions
 from pyspark_zkafka.protocol import broker_znodes, znodes
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.protocol.planning import (
     Assign,
     Subscribe,
@@ -35,6 +36,8 @@ _log = logging.getLogger(__name__)
 _WATCHED_AGE_S = 60.0  # ZooKeeper tells when something changes
 _TOLD_AGE_S = 1.0  # brokers must be asked
 _LEADERLESS_AGE_S = 0.5
+_BLIND_AGE_S = 0.5
+_ANSWER_S = 5.0  # who does not tell how far a log goes is asked again later: the others do not wait for longer
 
 
 class StreamSession:
@@ -56,10 +59,14 @@ class StreamSession:
         self._read = options.read
         self._group = options.group
         self._clock = clock
+        self._sleep = sleep
         self.retry = Retry(options.read.retries, options.read.retry_interval_ms / 1000, sleep)
         self._opened = ExitStack()
         self._stale = threading.Event()
         self._snapshot: ClusterSnapshot | None = None
+        self._blind = False
+        self._missed: set[str] = set()
+        self._servers: str | None = None
         self._looked_at = 0.0
         self._max_age_s = 0.0
         self._zookeeper: ZooKeeperClient | None = None
@@ -127,31 +134,86 @@ class StreamSession:
         return self._offsets
 
     def servers(self, snapshot: ClusterSnapshot) -> str:
-        """``host:port,...`` to begin with."""
-        return bootstrap_servers(self._read.connection, snapshot)
+        """``host:port,...`` to begin with; while no broker is registered, those that were."""
+        if snapshot.brokers or self._servers is None:
+            self._servers = bootstrap_servers(self._read.connection, snapshot)
+        return self._servers
 
-    def snapshot(self, *, anew: bool = False) -> ClusterSnapshot:
+    def snapshot(self, *, anew: bool = False, expected: Collection[str] = ()) -> ClusterSnapshot:
         """The cluster with the subscribed topics that exist.
 
-        Read anew when ZooKeeper has said that brokers or topics changed, when something was found to be wrong, and once a
-        minute; without ZooKeeper, once a second. If that fails, the last one serves for another while.
+        Read anew when ZooKeeper has said that brokers or topics changed, when it is back, when something was found to be
+        wrong, and once a minute; without ZooKeeper, once a second. If that fails, the last one serves for another while.
+
+        Parameters
+        ----------
+        expected : collection of str
+            Topics that were there: that one of them is gone is made sure of.
 
         Raises
         ------
         ZKafkaError
             Nothing was ever read, or the error does not pass.
         """
-        if self._snapshot is None:
-            self._snapshot = self._keep(self.retry(self._look))
-        elif anew or self._stale.is_set() or self._clock() - self._looked_at > self._max_age_s:
-            try:
-                self._snapshot = self._keep(self._look())
-            except ZKafkaError as error:
-                if not error.retriable:
-                    raise
-                _log.warning("going on with what was known of the cluster: %s", error)
-                self._looked_at = self._clock()
-        return self._snapshot
+        found = self._snapshot
+        if found is None:
+            found = self._snapshot = self.retry(self._look)
+        elif anew or self._is_old():
+            found = self._look_again(found)
+        missing = set(expected) - found.topics.keys()
+        self._missed &= missing
+        return found if missing <= self._missed else self._look_for(missing, found)
+
+    def is_still(self, snapshot: ClusterSnapshot) -> bool:
+        """Whether the topics are those of a snapshot: brokers are asked, ZooKeeper would have said so."""
+        now = self.snapshot(anew=self._zookeeper is None)
+        return all(_identity(now, topic) == _identity(snapshot, topic) for topic in snapshot.topics)
+
+    def log_ends(
+        self, partitions: Iterable[TopicPartition]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
+        """Where the logs of partitions end, and why some leaders do not tell; blocks for 5 s or a little more."""
+        return self.brokers.list_offsets_each(dict.fromkeys(partitions, LATEST), _ANSWER_S)
+
+    def _is_old(self) -> bool:
+        age_s = self._clock() - self._looked_at
+        back = self._blind and self._zookeeper is not None and self._zookeeper.connected and age_s > _BLIND_AGE_S
+        return back or self._stale.is_set() or age_s > self._max_age_s
+
+    def _look_again(self, before: ClusterSnapshot) -> ClusterSnapshot:
+        """Another snapshot, or the same if there is none to be had."""
+        if self._zookeeper is not None and not self._zookeeper.connected:
+            self._go_on_blind("there is no connection to ZooKeeper")
+            return before
+        try:
+            found = self._look()
+        except ZKafkaError as error:
+            if not error.retriable:
+                raise
+            self._go_on_blind(str(error))
+            return before
+        self._blind = False
+        self._snapshot = found
+        if self._zookeeper is not None and self._brokers is not None:
+            self._brokers.learn_leaders(_moved(before, found))
+        return found
+
+    def _go_on_blind(self, reason: str) -> None:
+        if not self._blind:
+            _log.warning("going on with what was known of the cluster: %s", reason)
+        self._stale.clear()
+        self._blind, self._looked_at = self._zookeeper is not None, self._clock()
+
+    def _look_for(self, missing: Collection[str], found: ClusterSnapshot) -> ClusterSnapshot:
+        """Make sure that topics are gone: ZooKeeper knows, but a broker that has just started may know of none yet."""
+        for _ in range(1 if self._zookeeper is not None else self._read.retries):
+            if self._zookeeper is None:
+                self._sleep(self._read.retry_interval_ms / 1000)
+            found = self._look_again(found)
+            if found.topics.keys() >= set(missing):
+                break
+        self._missed = set(missing) - found.topics.keys()
+        return found
 
     def owned(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
         """What the stream is to read: what its member owns, or, without one, all that it is subscribed to."""
@@ -161,21 +223,20 @@ class StreamSession:
             return {tp: _ALWAYS for tp in self._subscription.partitions if tp in snapshot.states}
         return {tp: _ALWAYS for topic in snapshot.topics for tp in snapshot.partitions(topic)}
 
-    def _keep(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
-        self._max_age_s = self._age_limit_s(snapshot)
-        return snapshot
-
     def _look(self) -> ClusterSnapshot:
         self._stale.clear()
         self._looked_at = self._clock()
-        if self._zookeeper is None:
-            return self._told()
+        snapshot = self._told() if self._zookeeper is None else self._read_znodes(self._zookeeper)
+        self._max_age_s = self._age_limit_s(snapshot)
+        return snapshot
+
+    def _read_znodes(self, zookeeper: ZooKeeperClient) -> ClusterSnapshot:
         by_name = isinstance(self._subscription, (Subscribe, Assign))
         lists = [broker_znodes.BROKER_IDS] if by_name else [broker_znodes.BROKER_IDS, znodes.TOPICS]
-        found = self._zookeeper.children_many(lists, self._on_event)
+        found = zookeeper.children_many(lists, self._on_event)
         topics = wanted_topics(self._subscription, found.get(znodes.TOPICS, ()))
-        self._zookeeper.exists_many(map(znodes.topic_path, topics), self._on_event)
-        return self._zookeeper.snapshot(topics)
+        zookeeper.exists_many(map(znodes.topic_path, topics), self._on_event)
+        return zookeeper.snapshot(topics)
 
     def _told(self) -> ClusterSnapshot:
         by_pattern = isinstance(self._subscription, (SubscribePattern, SubscribeExcept))
@@ -197,6 +258,16 @@ class StreamSession:
         if self._read.subscription is None:
             raise OptionError("INVALID_OPTION", "give one of subscribe, subscribePattern and assign")
         return self._read.subscription
+
+
+def _identity(snapshot: ClusterSnapshot, topic: str) -> tuple[str | None, int | None] | None:
+    found = snapshot.topics.get(topic)
+    return None if found is None else (found.topic_id, found.czxid)
+
+
+def _moved(before: ClusterSnapshot, now: ClusterSnapshot) -> set[str]:
+    """The topics of which a partition has another leader now, or its first."""
+    return {tp.topic for tp in now.states if (leader := now.leader(tp)) is not None and leader != before.leader(tp)}
 
 
 _ALWAYS = Claim("", 0)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -32,6 +33,10 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ["SPARK_CONF_DIR"] = str(ROOT / "spark-conf")
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+# How fast examples run says something of the machine, on which servers run beside them, and nothing of the code.
+settings.register_profile("beside-servers", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("beside-servers")
 
 KAFKA_CONNECTOR = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",

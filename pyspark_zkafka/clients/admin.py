@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
@@ -28,6 +29,7 @@ from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Posit
 __all__ = ["KafkaAdmin", "shared_properties"]
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 _SHARED_PREFIXES = (
     "security.",
@@ -142,31 +144,38 @@ class KafkaAdmin:
         return found
 
     def list_offsets_each(
-        self, wanted: Mapping[TopicPartition, Position]
+        self, wanted: Mapping[TopicPartition, Position], timeout_s: float | None = None
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
         """The same, with the partitions whose leader did not tell, and why, beside the others.
 
-        Those of which librdkafka does not know the right leader are asked for twice: it goes by what it once knew of a topic
-        for minutes, partitions that came later not among it, until somebody describes the topic.
+        Those of which librdkafka does not know the right leader are asked for twice (see `learn_leaders`). `timeout_s` may
+        be less than one request may take otherwise.
         """
-        found, failed = self._ask_leaders(wanted)
+        timeout_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
+        found, failed = self._ask_leaders(wanted, timeout_s)
+        self.learn_leaders({tp.topic for tp, error in failed.items() if error.retriable or isinstance(error, UnknownTopic)})
         misled = {tp: wanted[tp] for tp, error in failed.items() if isinstance(error, (NoLeader, UnknownTopic))}
-        if not misled:
-            return found, failed
-        try:
-            self._describe(sorted({tp.topic for tp in misled}))
-        except ZKafkaError:
-            return found, failed  # that says what is wrong already
-        found_now, failed_now = self._ask_leaders(misled)
+        found_now, failed_now = self._ask_leaders(misled, timeout_s)
         return found | found_now, {tp: error for tp, error in failed.items() if tp not in misled} | failed_now
 
+    def learn_leaders(self, topics: Collection[str]) -> None:
+        """Have librdkafka learn who leads the partitions of topics now; blocks for one request, 5 s at the most.
+
+        Else it goes for minutes by what it once knew: asks a leader that is down until the request times out, and knows of
+        no partitions that were added. If the brokers do not answer, nothing has changed.
+        """
+        try:
+            self._describe(sorted(topics), min(_PATIENCE_S, self._timeout_s))
+        except ZKafkaError as error:
+            _log.info("the leaders of %s may have changed: %s", ", ".join(sorted(topics)), error)
+
     def _ask_leaders(
-        self, wanted: Mapping[TopicPartition, Position]
+        self, wanted: Mapping[TopicPartition, Position], timeout_s: float
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
         if not wanted:
             return {}, {}
         specs = {KafkaTopicPartition(tp.topic, tp.partition): _offset_spec(p) for tp, p in wanted.items()}
-        futures = self._admin().list_offsets(specs, isolation_level=self._isolation, request_timeout=self._timeout_s)
+        futures = self._admin().list_offsets(specs, isolation_level=self._isolation, request_timeout=timeout_s)
         found: dict[TopicPartition, int] = {}
         failed: dict[TopicPartition, ZKafkaError] = {}
         for place, future in futures.items():
@@ -225,10 +234,11 @@ class KafkaAdmin:
                 if error is not None:
                     raise error from None
 
-    def _describe(self, names: Collection[str]) -> dict[str, Any]:
+    def _describe(self, names: Collection[str], timeout_s: float | None = None) -> dict[str, Any]:
         if not names:
             return {}
-        futures = self._admin().describe_topics(TopicCollection(list(names)), request_timeout=self._timeout_s)
+        request_timeout = self._timeout_s if timeout_s is None else timeout_s
+        futures = self._admin().describe_topics(TopicCollection(list(names)), request_timeout=request_timeout)
         found = {name: self._described(name, future) for name, future in futures.items()}
         return {name: description for name, description in found.items() if description is not None}
 

@@ -146,6 +146,11 @@ class ZooKeeperConnection:
         identity = self._client().client_id
         return None if identity is None else identity[0]
 
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now, as far as is known: that one broke may be noticed some seconds later."""
+        return bool(self._client().connected)
+
     def get_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, Znode]:
         """Data and stat of each path that exists, read at the same time.
 

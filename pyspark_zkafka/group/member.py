@@ -250,7 +250,6 @@ class GroupMember:
         except ZKafkaError as error:
             self._due = self._sweep_at = now + _ERROR_PAUSE_S
             self._settled = False
-            self._flag.clear()
             if not self._closing:
                 self._note(error)
 
@@ -314,7 +313,9 @@ class GroupMember:
             self._claims.verify(owner)
             return owner
         self._verify(owner)  # before registering, which fails where another has the id, and perhaps the claims with it
-        if not self._registration.is_there(self.client, session):
+        is_there = self._registration.is_there(self.client, session)
+        self._require(owner)
+        if not is_there:
             _log.warning("%s: somebody has deleted my registration; registering again", self.consumer)
             self._registration.write(self.client, session)
         return owner
@@ -329,8 +330,7 @@ class GroupMember:
         self._view = self._look()
         self.rebalances += 1
         target = self._target(self._view)
-        if self.owner != owner:
-            raise _no_session()
+        self._require(owner)
         self._give_away(target, owner)
         missing = {tp: thread for tp, thread in target.items() if self._thread_of(tp) != thread}
         blockers = self._claims.take(missing, owner) if missing else []
@@ -423,9 +423,15 @@ class GroupMember:
     def _verify(self, owner: ClaimOwner) -> bool:
         """Drop, and tell of, claims that are not there; whether there were any."""
         lost = self._claims.verify(owner)
+        self._require(owner)
         if lost:
             _log.warning("%s: somebody has deleted my claims on %s; claiming again", self.consumer, _names(lost))
         return bool(lost)
+
+    def _require(self, owner: ClaimOwner) -> None:
+        """Raise if the session has ended meanwhile: the next one's reads find nothing of it, and nobody is to blame."""
+        if self.owner != owner:
+            raise _no_session()
 
     def _warn(self, text: str) -> None:
         """Log a warning, each once."""

@@ -11,7 +11,13 @@ from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing.java import find_java
 from pyspark_zkafka.testing.java_program import compiled_program
 
-HELLO = "public class Hello { public static void main(String[] a) { System.out.println(kafka.api.OffsetRequest.LatestTime()); } }"
+HELLO = """
+public class Hello {
+    public static void main(String[] arguments) {
+        System.out.println(kafka.api.OffsetRequest.LatestTime());
+    }
+}
+"""
 
 
 @pytest.fixture
@@ -34,8 +40,9 @@ def jre(tmp_path: Path) -> Path:
     """A Java without a compiler: a script that answers as one does, and runs all else."""
     script = tmp_path / "java"
     script.write_text(
-        '#!/bin/sh\ncase "$2" in jdk.compiler/*) echo "java.lang.module.FindException: Module jdk.compiler not found"; exit 1;; '
-        f'esac\nexec "{find_java()}" "$@"\n'
+        '#!/bin/sh\ncase "$2" in jdk.compiler/*)\n'
+        'echo "java.lang.module.FindException: Module jdk.compiler not found"; exit 1;; esac\n'
+        f'exec "{find_java()}" "$@"\n'
     )
     script.chmod(0o755)
     return script

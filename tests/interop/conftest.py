@@ -51,7 +51,7 @@ class Journal:
     """Writes to all partitions of some topics, one after the other, until its block ends; knows what was acknowledged."""
 
     def __init__(self, cluster: LocalCluster, topics: Mapping[str, int], every_s: float = 0.01) -> None:
-        self._producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "linger.ms": 5})
+        self._config = {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "linger.ms": 5}
         self._partitions = itertools.cycle([(topic, p) for topic, count in topics.items() for p in range(count)])
         self._every_s = every_s
         self._over = threading.Event()
@@ -66,7 +66,6 @@ class Journal:
     def __exit__(self, *exc: object) -> None:
         self._over.set()
         self._thread.join()
-        self._producer.flush(30)
 
     def ends(self) -> dict[TopicPartition, int]:
         """The last offset that is acknowledged of each partition."""
@@ -109,10 +108,12 @@ class Journal:
         return len(read) - len(set(read))
 
     def _write(self) -> None:
+        producer = Producer(self._config)
         while not self._over.wait(self._every_s):
             topic, partition = next(self._partitions)
-            self._producer.produce(topic, b"v", partition=partition, on_delivery=self._told)
-            self._producer.poll(0)
+            producer.produce(topic, b"v", partition=partition, on_delivery=self._told)
+            producer.poll(0)
+        producer.flush(30)
 
     def _told(self, error: object, message: Any) -> None:
         if error is None:
@@ -175,9 +176,10 @@ def places(reader: Reader) -> list[Place]:
 
 @dataclass(frozen=True)
 class Znode:
-    """Data, and the session of an ephemeral one, else 0."""
+    """Data, the transaction that made it, and the session of an ephemeral one, else 0."""
 
     data: bytes | None
+    made_by: int
     session: int
 
 
@@ -193,6 +195,7 @@ class Group:
         self.path = f"/consumers/{name}"
         self._opened = ExitStack()
         self._queries: list[Query] = []
+        self._jvms: set[str] = set()
         self.znodes: KazooClient = self._opened.enter_context(cluster.zookeeper())
 
     def close(self) -> None:
@@ -225,6 +228,7 @@ class Group:
         options |= {"kafka_version": version, "consumer_id": name, "properties": properties}
         consumer = OldConsumer(self.cluster.zookeeper_connect, self.name, **options)
         self._opened.callback(consumer.kill)
+        self._jvms.add(f"{self.name}_{name}")
         return consumer.start() if start else consumer
 
     def query(self, name: str, options: Mapping[str, str]) -> Query:
@@ -263,7 +267,7 @@ class Group:
                 data, stat = self.znodes.get(f"{self.path}/{path}/{name}")
             except NoNodeError:
                 continue  # gone since we looked
-            found[name] = Znode(data, stat.ephemeralOwner)
+            found[name] = Znode(data, stat.czxid, stat.ephemeralOwner)
         return found
 
     def registrations(self) -> dict[str, ConsumerRegistration]:
@@ -310,23 +314,21 @@ class Group:
     ) -> dict[TopicPartition, str]:
         """Wait until these are the members, and each partition is owned by the thread that is to own it; the owners.
 
-        The claims must be of the sessions that the owners are registered with. `after` names what has happened: how long
-        the group took for it, from that moment and from when it showed in the ids, is recorded as a property of the test.
+        The claims must be of the sessions that the owners are registered with, and those of the JVMs, which release all and
+        claim again whenever the ids change, be younger than that. `after` names what has happened: how long the group took
+        for it, from that moment and from when it showed in the ids, is recorded as a property of the test.
         """
         began = time.monotonic()
         showed: float | None = None
         ids = {f"{self.name}_{name}" for name in names}
         while True:
-            registered, claims = self.under("ids"), self.claims()
+            registered, changed, claims = self.under("ids"), self._ids_changed_by(), self.claims()
             owners = {tp: (node.data or b"").decode() for tp, node in claims.items()}
             now = time.monotonic()
             if registered.keys() == ids:
                 showed = showed or now
-                live = all(
-                    (registrant := registered.get(consumer_of_thread(owners[tp]))) and registrant.session == claim.session
-                    for tp, claim in claims.items()
-                )
-                if live and owners == self.computed(strategy):
+                good = all(self._is_good(claim, registered, changed) for claim in claims.values())
+                if good and owners == self.computed(strategy):
                     break
             for query in self._queries:
                 query.check()
@@ -337,6 +339,17 @@ class Group:
         if after:
             self.note(after, f"{now - began:.2f} s, {now - showed:.2f} s after it showed")
         return owners
+
+    def _ids_changed_by(self) -> int:
+        """The transaction in which the last member came or left."""
+        stat = self.znodes.exists(f"{self.path}/ids")
+        return 0 if stat is None else stat.pzxid
+
+    def _is_good(self, claim: Znode, registered: Mapping[str, Znode], ids_changed_by: int) -> bool:
+        """Whether the claim is that of a registered session and, where it is a JVM's, made since the ids changed."""
+        owner = consumer_of_thread((claim.data or b"").decode())
+        is_live = owner in registered and registered[owner].session == claim.session
+        return is_live and (owner not in self._jvms or claim.made_by > ids_changed_by)
 
 
 _numbers = itertools.count()

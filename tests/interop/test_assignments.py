@@ -111,22 +111,28 @@ def test_a_topic_grows_and_another_comes_into_being(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_is_being_read_is_kept_for_a_while(group: Group, new_topic: NewTopic, version: str) -> None:
-    """A member keeps what it reads until it is done, or for rebalance.hold.ms: a JVM that waits for it has tries left."""
+    """A member gives away what it reads after rebalance.hold.ms: a JVM that waits for it has tries left."""
     topic = new_topic(partitions=2)
-    mine, theirs = TopicPartition(topic, 1), TopicPartition(topic, 0)
-    tries = {"rebalance.backoff.ms": "500", "rebalance.max.retries": "4"}
-    ours = group.member("m", {"subscribe": topic, **tries})
+    ours = group.member("m", {"subscribe": topic, "rebalance.hold.ms": "700"})
     ours.read(ours.rebalance())
-    a = group.jvm("a", version, topics={topic: 1}, properties=tries)
+    four_seconds = {"rebalance.backoff.ms": "1000", "rebalance.max.retries": "4"}
+    a = group.jvm("a", version, topics={topic: 1}, properties=four_seconds)
     group.settle("a", "m")
     assert a.failures == []
-    assert ours.owned().keys() == {mine}
-    a.stop()
-    assert group.eventually(lambda: ours.rebalance().keys() == {mine, theirs})
-    a.start(wait=False)
+    assert ours.owned().keys() == {TopicPartition(topic, 1)}
+
+
+def test_what_is_no_longer_being_read_is_given_away(group: Group, new_topic: NewTopic) -> None:
+    """A member keeps what it reads, for a JVM that has come, and gives it away as soon as it says that it is done."""
+    topic = new_topic(partitions=2)
+    both = {TopicPartition(topic, 0), TopicPartition(topic, 1)}
+    ours = group.member("m", {"subscribe": topic, "rebalance.hold.ms": "60000"})
+    ours.read(ours.rebalance())
+    a = group.jvm("a", topics={topic: 1}, start=False).start(wait=False)
     assert group.eventually(lambda: len(group.registrations()) == 2)
-    assert ours.owned().keys() == {mine, theirs}
-    ours.read([mine])
+    assert ours.owned().keys() == both == group.owners().keys()
+    ours.read([TopicPartition(topic, 1)])
     group.settle("a", "m")
+    assert ours.owned().keys() == {TopicPartition(topic, 1)}
     a.wait_ready()
     assert a.failures == []

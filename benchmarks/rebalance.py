@@ -1,0 +1,174 @@
+"""How long a group takes until every partition is owned again, after a member's death, leave and arrival.
+
+Run it as ``.venv/bin/python benchmarks/rebalance.py``; it takes some three minutes. Each member is a process of its own that
+owns partitions and reads nothing, so nobody waits for a micro-batch. The ZooKeeper is real, on this machine, and each time
+ends when the owners in it are those of the range assignor for the members that are left.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
+from pyspark_zkafka.option_values import ZooKeeperConfig
+from pyspark_zkafka.protocol import group_znodes
+from pyspark_zkafka.protocol.assignors import Subscribers, assign, java_order
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.testing import LocalCluster
+
+SIZES = (2, 5, 20)
+PARTITIONS = 60
+ROUNDS = 7
+SESSION_MS = 6000
+GROUP, TOPIC = "rebalance", "shared"
+TIMEOUT_S = 60.0
+
+MEMBER = """
+import sys
+from pyspark_zkafka.group.member import GroupMember
+from pyspark_zkafka.option_values import GroupOptions, ZooKeeperConfig
+from pyspark_zkafka.protocol.planning import Subscribe
+
+hosts, chroot, group, topic, name, session_ms = sys.argv[1:]
+member = GroupMember(
+    ZooKeeperConfig(hosts, chroot, int(session_ms), int(session_ms)), GroupOptions(group, consumer_id=name), Subscribe((topic,))
+)
+for line in sys.stdin:
+    member.join() if line == "join\\n" else member.leave()
+"""
+
+
+class Member:
+    """A member's process, which joins and leaves when it is told to."""
+
+    def __init__(self, config: ZooKeeperConfig, name: str) -> None:
+        self.name, self._config = name, config
+        self._start()
+
+    def tell(self, what: str) -> None:
+        """``join`` or ``leave``."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{what}\n")
+        self._process.stdin.flush()
+
+    def kill(self) -> None:
+        """SIGKILL; the next `tell` is to another process."""
+        self._process.kill()
+
+    def revive(self) -> None:
+        """Another process by the same id, in place of the killed one."""
+        self._process.communicate()
+        self._start()
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.communicate()
+
+    def _start(self) -> None:
+        config = self._config
+        arguments = [config.hosts, config.chroot, GROUP, TOPIC, self.name, str(SESSION_MS)]
+        self._process = subprocess.Popen([sys.executable, "-c", MEMBER, *arguments], stdin=subprocess.PIPE, text=True)
+
+
+class Group:
+    """The members, and what ZooKeeper says of them."""
+
+    def __init__(self, zookeeper: ZooKeeperClient) -> None:
+        self._zookeeper = zookeeper
+        partitions = [TopicPartition(TOPIC, n) for n in range(PARTITIONS)]
+        self._paths = {group_znodes.owner_path(GROUP, tp): tp for tp in partitions}
+
+    def is_owned_by(self, members: list[Member]) -> bool:
+        """Whether each partition is owned by that one of the members whose share it is."""
+        threads = sorted((f"{GROUP}_{member.name}-0" for member in members), key=java_order)
+        wanted = assign("range", Subscribers({TOPIC: tuple(threads)}, {TOPIC: tuple(range(PARTITIONS))}))
+        found = self._zookeeper.get_many(self._paths)
+        return {self._paths[path]: (node.data or b"").decode() for path, node in found.items()} == wanted
+
+    def is_registered(self, member: Member) -> bool:
+        """Whether the member, or what is left of it, is registered."""
+        path = group_znodes.id_path(GROUP, f"{GROUP}_{member.name}")
+        return path in self._zookeeper.exists_many([path])
+
+
+def until(condition: Callable[[], bool]) -> float:
+    """When it first held."""
+    end = time.monotonic() + TIMEOUT_S
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError("the group does not settle")
+        time.sleep(0.002)
+    return time.monotonic()
+
+
+def rounds(group: Group, members: list[Member]) -> Iterator[dict[str, float]]:
+    """The times of each round, in which another member leaves, arrives and dies, in seconds."""
+    for number in range(ROUNDS):
+        member = members[number * len(members) // ROUNDS]
+        others = [m for m in members if m is not member]
+        times = {}
+        begin = time.monotonic()
+        member.tell("leave")
+        times["leave"] = until(lambda: group.is_owned_by(others)) - begin  # noqa: B023
+        begin = time.monotonic()
+        member.tell("join")
+        times["arrival"] = until(lambda: group.is_owned_by(members)) - begin
+        begin = time.monotonic()
+        member.kill()
+        gone = until(lambda: not group.is_registered(member))  # noqa: B023
+        end = until(lambda: group.is_owned_by(others))  # noqa: B023
+        times |= {"death": end - begin, "death, after the session's end": end - gone}
+        member.revive()
+        member.tell("join")
+        until(lambda: group.is_owned_by(members))
+        yield times
+
+
+@contextmanager
+def started(config: ZooKeeperConfig, group: Group, size: int) -> Iterator[list[Member]]:
+    """So many members that share the topic."""
+    with ExitStack() as opened:
+        members = [Member(config, f"m{n:02}") for n in range(size)]
+        for member in members:
+            opened.callback(member.close)
+            member.tell("join")
+        until(lambda: group.is_owned_by(members))
+        yield members
+        for member in members:
+            member.tell("leave")
+        until(lambda: not any(map(group.is_registered, members)))
+
+
+def main() -> None:
+    """Measure, and show a table."""
+    table = Table(title=f"Seconds until all {PARTITIONS} partitions are owned, {ROUNDS} rounds, session {SESSION_MS} ms")
+    for heading in ("members", "after", "median", "worst"):
+        table.add_column(heading, justify="left" if heading == "after" else "right")
+    with LocalCluster(brokers=1) as cluster, Progress(transient=True) as progress:
+        cluster.create_topic(TOPIC, partitions=PARTITIONS)
+        hosts, _, chroot = cluster.zookeeper_connect.partition("/")
+        config = ZooKeeperConfig(hosts, f"/{chroot}")
+        with ZooKeeperClient(config) as zookeeper:
+            group = Group(zookeeper)
+            for size in progress.track(SIZES, description="Groups"):
+                with started(config, group, size) as members:
+                    found = list(rounds(group, members))
+                for what in found[0]:
+                    times = [one[what] for one in found]
+                    table.add_row(str(size), what, f"{statistics.median(times):.3f}", f"{max(times):.3f}")
+                table.add_section()
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

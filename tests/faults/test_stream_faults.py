@@ -1,0 +1,357 @@
+"""Streams while the cluster changes under them: what they read, what they report, and that they live."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.errors import StreamingQueryException
+
+from pyspark_zkafka.errors import DataLoss
+from pyspark_zkafka.stream_options import parse_stream
+from pyspark_zkafka.stream_plan import StreamPlanner
+from pyspark_zkafka.testing.waiting import Deadline
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+    from pyspark_zkafka.testing import LocalCluster
+
+MakeTopic = Callable[..., str]
+NewStream = Callable[..., Any]
+"""Makes a `Stream`, see conftest.py."""
+FROM_START = {"startingOffsets": "earliest"}
+LENIENT = {"failOnDataLoss": "false"}
+
+
+def fill(cluster: LocalCluster, topic: str, records: int, partition: int = 0, value: str = "") -> None:
+    """Records with values that tell them from others of the same offsets."""
+    cluster.produce(topic, [{"value": f"{value}{n}", "partition": partition} for n in range(records)])
+
+
+def values(found: Any) -> list[str]:
+    """The values that a stream has read, in order."""
+    return [row.value.decode() for row in found.rows]
+
+
+def brokers_alone(cluster: LocalCluster) -> dict[str, str]:
+    """The options that reach the cluster without ZooKeeper."""
+    return {"kafka.bootstrap.servers": cluster.bootstrap_servers}
+
+
+class Pause:
+    """Holds up streams at the end of their first micro-batch, so that something can happen before the next is planned."""
+
+    def __init__(self, *streams: Any) -> None:
+        self._over = threading.Event()
+        for one in streams:
+            one.in_batch = self._hold
+
+    def _hold(self, frame: object, number: int) -> None:
+        assert number > 0 or self._over.wait(60)
+
+    def end(self) -> None:
+        """Let them go on."""
+        self._over.set()
+
+
+@pytest.fixture
+def planner(zookeeper: dict[str, str]) -> Iterator[Callable[..., StreamPlanner]]:
+    """Makes planners, which do what Spark's planning calls ask for: ``planner({"subscribe": topic})``."""
+    made: list[StreamPlanner] = []
+
+    def make(options: dict[str, str]) -> StreamPlanner:
+        made.append(StreamPlanner(parse_stream({**zookeeper, **options})))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def fails(query: StreamingQuery, expected: str) -> None:
+    """Wait for the end of a query by the expected error."""
+    with pytest.raises(StreamingQueryException, match=expected):
+        query.awaitTermination(60)
+
+
+class TestReplacedTopic:
+    """A topic that is deleted, or deleted and created again, between two micro-batches."""
+
+    @pytest.mark.parametrize(("records", "how"), [(3, "zookeeper"), (30, "zookeeper"), (3, "brokers"), (30, "brokers")])
+    def test_created_again(
+        self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic, records: int, how: str
+    ) -> None:
+        """The new topic is not taken for the old one, whether it has fewer or more records: an error, or all of it is read."""
+        topic = new_topic(partitions=2)
+        fill(zkafka_cluster, topic, 10, 1, "old")
+        connection = None if how == "zookeeper" else brokers_alone(zkafka_cluster)
+        strict = stream({"subscribe": topic, **FROM_START}, connection, "strict")
+        lenient = stream({"subscribe": topic, **FROM_START, **LENIENT}, connection, "lenient")
+        pause = Pause(strict, lenient)
+        strict_query, _ = strict.start(), lenient.start()
+        for one in (strict, lenient):
+            one.wait_for(10)
+        zkafka_cluster.delete_topic(topic)
+        zkafka_cluster.create_topic(topic, partitions=2)
+        fill(zkafka_cluster, topic, records, 1, "new")
+        pause.end()
+        fails(strict_query, rf"\[TOPIC_REPLACED\] topic {topic} was (deleted and )?created again")
+        lenient.wait_for(10 + records)
+        assert values(lenient) == [f"old{n}" for n in range(10)] + [f"new{n}" for n in range(records)]
+        assert len(strict.rows) == 10
+
+    def test_deleted(
+        self, stream: NewStream, zookeeper: dict[str, str], zkafka_cluster: LocalCluster, new_topic: MakeTopic
+    ) -> None:
+        """A deleted topic is an error, or the others are read on, and the next topic of its name from its beginning."""
+        topic, other = new_topic(), new_topic()
+        fill(zkafka_cluster, topic, 10, value="old")
+        both = {"subscribe": f"{topic},{other}"}
+        strict = stream({**both, **FROM_START}, name="strict")
+        lenient = stream({**both, **LENIENT, **FROM_START}, name="lenient")
+        asking = stream({**both, **LENIENT, **FROM_START}, brokers_alone(zkafka_cluster), "asking")
+        pause = Pause(strict, lenient, asking)
+        strict_query, _, _ = strict.start(), lenient.start(), asking.start()
+        for one in (strict, lenient, asking):
+            one.wait_for(10)
+        zkafka_cluster.delete_topic(topic)
+        pause.end()
+        fails(strict_query, rf"\[PARTITIONS_GONE\] {topic}-0 no longer exist: the topic was deleted")
+        fill(zkafka_cluster, other, 5, value="other")
+        for one in (lenient, asking):
+            one.wait_for(15)
+        zkafka_cluster.create_topic(topic)
+        fill(zkafka_cluster, topic, 3, value="new")
+        for one in (lenient, asking):
+            one.wait_for(18)
+            assert values(one)[10:] == [f"other{n}" for n in range(5)] + [f"new{n}" for n in range(3)]
+
+    def test_deleted_before_it_is_read(
+        self, planner: Callable[..., StreamPlanner], zkafka_cluster: LocalCluster, new_topic: MakeTopic
+    ) -> None:
+        """A topic that is deleted after a micro-batch was planned, but before it was divided, is an error, or left out."""
+        topic, other = new_topic(), new_topic()
+        strict, lenient = (planner({"subscribe": f"{topic},{other}", **FROM_START, **o}) for o in ({}, LENIENT))
+        for name in (topic, other):
+            fill(zkafka_cluster, name, 10)
+        ends = [one.latest(one.initial(), limited=True) for one in (strict, lenient)]
+        zkafka_cluster.delete_topic(topic)
+        with pytest.raises(DataLoss, match=rf"\[PARTITIONS_GONE\] {topic}-0 of the micro-batch no longer exist"):
+            strict.splits(ends[0])
+        splits, _ = lenient.splits(ends[1])
+        assert [(s.partition.topic, s.start, s.until) for s in splits] == [(other, 0, 10)]
+
+
+def test_retention(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
+    """Where records are deleted before they are read, a stream ends and names them, or goes on behind them, none twice."""
+    topic = new_topic()
+    strict = stream({"subscribe": topic, **FROM_START}, name="strict")
+    lenient = stream({"subscribe": topic, **FROM_START, **LENIENT, "maxOffsetsPerTrigger": "10"}, name="lenient")
+    stopped = stream({"subscribe": topic, **FROM_START}, name="stopped")
+    fill(zkafka_cluster, topic, 10)
+    stopped.run()
+    pause = Pause(strict, lenient)
+    strict_query, _ = strict.start(), lenient.start()
+    for one in (strict, lenient):
+        one.wait_for(10)
+    fill(zkafka_cluster, topic, 30)
+    zkafka_cluster.delete_records(topic, {0: 25})
+    pause.end()
+    fails(strict_query, rf"{topic}-0: records \[10, 25\) of the range \[10, 40\) are gone")
+    lenient.wait_for(25)
+    assert lenient.offsets() == [*range(10), *range(25, 40)]
+    assert len(strict.rows) == 10
+    with pytest.raises(StreamingQueryException, match=rf"OFFSET_OUT_OF_RANGE\] {topic}-0: .* 10 .* which holds \[25, 40\)"):
+        stopped.run()
+
+
+def test_truncation(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
+    """Where an unclean election has cut off what was read already, a stream ends, or goes on at the log's new end."""
+    topic = new_topic(assignment={0: [0, 1]}, config={"unclean.leader.election.enable": "true"})
+    fill(zkafka_cluster, topic, 10, value="kept")
+    zkafka_cluster.wait_in_sync(topic)
+    try:
+        zkafka_cluster.stop(1)
+        fill(zkafka_cluster, topic, 10, value="lost")
+        strict = stream({"subscribe": topic, **FROM_START}, name="strict")
+        lenient = stream({"subscribe": topic, **FROM_START, **LENIENT}, name="lenient")
+        strict_query, _ = strict.start(), lenient.start()
+        for one in (strict, lenient):
+            one.wait_for(20)
+        zkafka_cluster.stop(0)
+        zkafka_cluster.restart(1)
+        assert zkafka_cluster.wait_for_leader(topic, 0) == 1
+        fails(strict_query, rf"\[OFFSET_WENT_BACK\] {topic}-0: the log ends at 10, and was read or planned up to 20")
+        fill(zkafka_cluster, topic, 5, value="new")
+        lenient.wait_for(25)
+        assert [(r.offset, r.value.decode()) for r in lenient.rows[20:]] == [(10 + n, f"new{n}") for n in range(5)]
+    finally:
+        for broker in (0, 1):
+            zkafka_cluster.restart(broker)
+
+
+def test_partitions_without_leader(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
+    """A partition without leader waits while the others go on; when it has one again, nothing of it is lost.
+
+    Be it one that was read before, one of a query that starts meanwhile, or one of a topic that came meanwhile.
+    """
+    topic = new_topic(assignment={0: [0], 1: [1]})
+    for partition in (0, 1):
+        fill(zkafka_cluster, topic, 5, partition)
+    pattern = {"subscribePattern": f"{topic}(-later)?"}
+    running = stream({**pattern, **FROM_START}, name="running")
+    asking = stream({**pattern, **FROM_START}, brokers_alone(zkafka_cluster), "asking")
+    waiting = stream({**pattern, **FROM_START}, name="waiting")
+    tail = stream(pattern, name="tail")
+    for one in (running, asking, tail):
+        one.start()
+    for one in (running, asking):
+        one.wait_for(10)
+    fill(zkafka_cluster, topic, 1)
+    tail.wait_for(1)
+    zkafka_cluster.stop(1)
+    try:
+        waiting.start()
+        create_without_waiting(zkafka_cluster, f"{topic}-later", [[0], [1]])
+        for name in (topic, f"{topic}-later"):
+            fill(zkafka_cluster, name, 5)
+        for one, records in ((running, 21), (asking, 21), (waiting, 16), (tail, 11)):
+            one.wait_for(records)
+    finally:
+        zkafka_cluster.restart(1)
+    for name in (topic, f"{topic}-later"):
+        fill(zkafka_cluster, name, 5, 1)
+    for one, records in ((running, 31), (asking, 31), (waiting, 31), (tail, 21)):
+        one.wait_for(records)
+    for one in (running, asking, waiting):
+        assert (one.offsets(0, topic), one.offsets(1, topic)) == (list(range(11)), list(range(10)))
+    assert (tail.offsets(0, topic), tail.offsets(1, topic)) == (list(range(5, 11)), list(range(5, 10)))
+    for one in (running, asking, waiting, tail):
+        assert [one.offsets(p, f"{topic}-later") for p in (0, 1)] == [list(range(5))] * 2
+
+
+def create_without_waiting(cluster: LocalCluster, topic: str, replicas: list[list[int]]) -> None:
+    """A topic of which some partitions have no live replica; returns when the others have a leader."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    made = admin.create_topics([NewTopic(topic, len(replicas), replica_assignment=replicas)], operation_timeout=0)
+    with suppress(KafkaException):  # that it does not wait for all leaders
+        made[topic].result(30)
+    cluster.wait_for_leader(topic, 0)
+
+
+class Journal:
+    """A producer that writes numbered records all the time, and knows the offset of each that was acknowledged."""
+
+    def __init__(self, cluster: LocalCluster, topic: str, partitions: int) -> None:
+        self.acknowledged: dict[tuple[int, int], str] = {}
+        self._cluster, self._topic, self._partitions = cluster, topic, partitions
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+
+    def _write(self) -> None:
+        from confluent_kafka import Producer
+
+        def note(error: object, message: Any) -> None:
+            if error is None:
+                self.acknowledged[message.partition(), message.offset()] = message.value().decode()
+
+        settings = {"bootstrap.servers": self._cluster.bootstrap_servers, "enable.idempotence": True, "log_level": 0}
+        producer = Producer({**settings, "on_delivery": note, "error_cb": lambda error: None})
+        number = 0
+        while not self._over.wait(0.01):
+            producer.produce(self._topic, str(number), partition=number % self._partitions)
+            producer.poll(0)
+            number += 1
+        assert producer.flush(60) == 0
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Write while the block lasts; when it is left, all is acknowledged."""
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            self._thread.join(90)
+
+
+def test_leaders_killed(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
+    """While leaders are killed again and again, every acknowledged record is read once, in the order of its partition."""
+    topic = new_topic(partitions=2, replication=3, config={"min.insync.replicas": "2"})
+    journal = Journal(zkafka_cluster, topic, 2)
+    both = [
+        stream({"subscribe": topic, **FROM_START}, name="watching"),
+        stream({"subscribe": topic, **FROM_START}, brokers_alone(zkafka_cluster), "asking"),
+    ]
+    for one in both:
+        one.start()
+        one.in_batch = lambda frame, number: None
+    with journal.writing():
+        for _ in range(3):
+            seen = len(journal.acknowledged)
+            assert Deadline(30).until(lambda before=seen: True if len(journal.acknowledged) > before + 50 else None)
+            leader = zkafka_cluster.wait_for_leader(topic, 0)
+            zkafka_cluster.kill(leader)
+            zkafka_cluster.wait_for_leader(topic, 0, not_broker=leader)
+            zkafka_cluster.restart(leader)
+    for one in both:
+        one.wait_for(len(journal.acknowledged))
+        read = {(r.partition, r.offset): r.value.decode() for r in one.rows}
+        assert len(read) == len(one.rows)
+        assert journal.acknowledged.items() <= read.items()
+        for partition in (0, 1):
+            assert one.offsets(partition) == list(range(len(one.offsets(partition))))
+
+
+def test_all_brokers_down(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
+    """A stream outlives a time without brokers, and goes on with what comes then."""
+    topic = new_topic(partitions=2, replication=2)
+    both = [
+        stream({"subscribe": topic, **FROM_START}, name="watching"),
+        stream({"subscribe": topic, **FROM_START}, brokers_alone(zkafka_cluster), "asking"),
+    ]
+    fill(zkafka_cluster, topic, 5)
+    for one in both:
+        one.start()
+    for one in both:
+        one.wait_for(5)
+    for broker in zkafka_cluster.broker_ids:
+        zkafka_cluster.kill(broker)
+    assert Deadline(10).until(lambda: None) is None
+    for broker in zkafka_cluster.broker_ids:
+        zkafka_cluster.restart(broker)
+    for partition in (0, 1):
+        zkafka_cluster.wait_for_leader(topic, partition)
+        fill(zkafka_cluster, topic, 5, partition)
+    for one in both:
+        one.wait_for(15)
+        assert (one.offsets(0), one.offsets(1)) == (list(range(10)), list(range(5)))
+
+
+def test_zookeeper_silent(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
+    """While ZooKeeper is silent for longer than a session lasts, records are read; then what is new is found at once."""
+    topic = new_topic()
+    quick = {"zookeeper.session.timeout.ms": "2000"}
+    found = stream({"subscribePattern": f"{topic}(-more)?", **FROM_START, **quick})
+    fill(zkafka_cluster, topic, 5)
+    found.start()
+    found.wait_for(5)
+    zkafka_cluster.pause("zookeeper")
+    try:
+        assert Deadline(6).until(lambda: None) is None
+        fill(zkafka_cluster, topic, 5)
+        found.wait_for(10)
+    finally:
+        zkafka_cluster.resume("zookeeper")
+    zkafka_cluster.wait_ready()
+    zkafka_cluster.create_topic(f"{topic}-more")
+    fill(zkafka_cluster, topic, 5)
+    fill(zkafka_cluster, f"{topic}-more", 5)
+    found.wait_for(20, timeout_s=30)
+    assert (found.offsets(0, topic), found.offsets(0, f"{topic}-more")) == (list(range(15)), list(range(5)))
