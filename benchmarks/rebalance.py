@@ -1,8 +1,8 @@
 """How long a group takes until every partition is owned again, after a member's death, leave and arrival.
 
-Run it as ``.venv/bin/python benchmarks/rebalance.py``; it takes some three minutes. Each member is a process of its own that
-owns partitions and reads nothing, so nobody waits for a micro-batch. The ZooKeeper is real, on this machine, and each time
-ends when the owners in it are those of the range assignor for the members that are left.
+Run it as ``.venv/bin/python benchmarks/rebalance.py``; it takes some three minutes. Each member is a process of its own,
+which owns partitions and reads nothing, so nobody waits for a micro-batch. The ZooKeeper is real, on this machine, and each
+time ends when the owners in it are those of the range assignor for the members that are left.
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ from pyspark_zkafka.option_values import GroupOptions, ZooKeeperConfig
 from pyspark_zkafka.protocol.planning import Subscribe
 
 hosts, chroot, group, topic, name, session_ms = sys.argv[1:]
-member = GroupMember(
-    ZooKeeperConfig(hosts, chroot, int(session_ms), int(session_ms)), GroupOptions(group, consumer_id=name), Subscribe((topic,))
-)
+config = ZooKeeperConfig(hosts, chroot, int(session_ms), int(session_ms))
+member = GroupMember(config, GroupOptions(group, consumer_id=name), Subscribe((topic,)))
 for line in sys.stdin:
     member.join() if line == "join\\n" else member.leave()
 """
@@ -56,7 +55,6 @@ class Member:
 
     def tell(self, what: str) -> None:
         """``join`` or ``leave``."""
-        assert self._process.stdin is not None
         self._process.stdin.write(f"{what}\n")
         self._process.stdin.flush()
 
@@ -151,7 +149,8 @@ def started(config: ZooKeeperConfig, group: Group, size: int) -> Iterator[list[M
 
 def main() -> None:
     """Measure, and show a table."""
-    table = Table(title=f"Seconds until all {PARTITIONS} partitions are owned, {ROUNDS} rounds, session {SESSION_MS} ms")
+    title = f"Until all {PARTITIONS} partitions are owned, in seconds\n{ROUNDS} rounds, sessions of {SESSION_MS} ms"
+    table = Table(title=title)
     for heading in ("members", "after", "median", "worst"):
         table.add_column(heading, justify="left" if heading == "after" else "right")
     with LocalCluster(brokers=1) as cluster, Progress(transient=True) as progress:

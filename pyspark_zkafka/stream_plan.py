@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from pyspark_zkafka.errors import DataLoss, PartitionOwned, UnknownTopic, ZKafkaError
+from pyspark_zkafka.errors import UnknownTopic, ZKafkaError
 from pyspark_zkafka.group.claims import Claim
 from pyspark_zkafka.option_values import StreamOptions
-from pyspark_zkafka.protocol.limits import TriggerLimits
 from pyspark_zkafka.protocol.model import ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.protocol.planning import (
@@ -22,10 +21,12 @@ from pyspark_zkafka.protocol.planning import (
     spread_over_leaders,
     subscribed_partitions,
 )
-from pyspark_zkafka.protocol.progress import StoredOffset
-from pyspark_zkafka.protocol.stream_offsets import Span, StreamOffset, TopicMark
+from pyspark_zkafka.protocol.stream_offsets import StreamOffset, TopicMark
+from pyspark_zkafka.stream_limits import StreamLimits
+from pyspark_zkafka.stream_progress import StreamProgress
+from pyspark_zkafka.stream_reports import StreamReports, shown
 from pyspark_zkafka.stream_session import StreamSession
-from pyspark_zkafka.stream_starts import Gain, StreamStarts
+from pyspark_zkafka.stream_starts import StreamStarts
 
 __all__ = ["StreamPlanner"]
 
@@ -35,26 +36,6 @@ _IDLE_WAIT_S = 1.0
 _SAMPLE_AGE_S = 60.0
 _SAMPLE_TIMEOUT_S = 3.0
 _REPEAT_S = 60.0
-
-
-@dataclass(slots=True)
-class _Held:
-    """A partition that is being read: the next offset, and the group's, None where unknown."""
-
-    generation: int
-    position: int
-    committed: StoredOffset | None
-    resets: bool = False
-
-    @property
-    def is_due(self) -> bool:
-        """Whether the position is to be committed."""
-        return self.committed is None or self.committed.offset != self.position
-
-    def span(self, until: int) -> Span:
-        """From the position on."""
-        stored = self.committed
-        return Span(self.position, until, *((None, None) if stored is None else (stored.offset, stored.mark)))
 
 
 class StreamPlanner:
@@ -82,18 +63,15 @@ class StreamPlanner:
         self._session = StreamSession(options, clock, sleep)
         self._opened = False
         self._starts = StreamStarts(options, self._session)
-        self._held: dict[TopicPartition, _Held] = {}
+        self._reports = StreamReports(options.read.fail_on_data_loss, clock)
+        self._progress = StreamProgress(options, self._session, self._reports)
+        self._limits = StreamLimits(options, self._session, clock)
         self._at: dict[str, Any] | None = None
         self._planned: dict[str, Any] | None = None
         self._refusal: ZKafkaError | None = None
-        self._last_committed: dict[TopicPartition, StoredOffset] = {}
         self._accepted: dict[str, TopicMark] = {}
-        self._last_batch_s: float | None = None
         self._bounds: dict[TopicPartition, int] | None = None
         self._latest: dict[TopicPartition, int] = {}
-        self._record_bytes: dict[TopicPartition, float] = {}
-        self._sampled_at = float("-inf")
-        self._warned: dict[str, float] = {}
 
     def close(self) -> None:
         """Leave the group and close all; blocks for some seconds at the most."""
@@ -124,8 +102,8 @@ class StreamPlanner:
         owned = self._own(snapshot)
         ready = self._with_leader(owned, snapshot)
         gains = self._session.retry(lambda: self._starts.find(ready, StreamOffset(), {}, first=True))
-        self._hold(owned, gains)
-        spans = {tp: held.span(held.position) for tp, held in self._held.items()}
+        self._progress.hold(owned, gains)
+        spans = {tp: held.span(held.position) for tp, held in self._progress.held.items()}
         return StreamOffset(spans, self._marks(snapshot, owned, None)).to_json()
 
     def fix_bounds(self) -> None:
@@ -169,11 +147,12 @@ class StreamPlanner:
         self._latest = self._ends(snapshot)
         if self._has_news() and not self._session.is_still(snapshot):
             return self.latest(start, limited=limited)  # these are the ends of other topics of the same names
-        ranges = self._limit(self._ranges(), limited)
+        ranges = self._ranges()
+        if limited:
+            ranges = self._limits.apply(ranges, may_wait=self._bounds is None)
         if not any(r.size for r in ranges.values()):
-            self._rest()
-            return start
-        self._last_batch_s = self._clock()
+            return self.latest(start, limited=limited) if self._rest() else start
+        self._limits.note_batch()
         self._tell_member(tp for tp, r in ranges.items() if r.size)
         self._planned = self._end(finished, ranges, owned, snapshot).to_json()
         return self._planned
@@ -188,7 +167,7 @@ class StreamPlanner:
             snapshot = self._session.snapshot(anew=True)
         gone = [r for r in ranges if r.partition not in snapshot.states]
         if gone:
-            self._lose("PARTITIONS_GONE", f"{_shown(r.partition for r in gone)} of the micro-batch no longer exist")
+            self._reports.lose("PARTITIONS_GONE", f"{shown(r.partition for r in gone)} of the micro-batch no longer exist")
         there = [r for r in ranges if r.partition in snapshot.states]
         self._tell_member(r.partition for r in there)
         pieces = divide(there, self._read.min_partitions, self._read.max_records)
@@ -197,32 +176,8 @@ class StreamPlanner:
         return spread_over_leaders(splits), self._session.servers(snapshot)
 
     def commit(self) -> None:
-        """Commit what is done of the partitions that are owned; errors that pass are logged, and tried again later."""
-        due = {tp: held.position for tp, held in self._held.items() if held.is_due}
-        if self._options.group is None or not due:
-            return
-        member = self._session.member
-        owner = None if member is None else member.owner
-        if member is not None and (owner is None or not member.owned()):
-            return
-        try:
-            done = self._session.offsets.commit(due, owner, [tp for tp in due if self._held[tp].resets])
-        except PartitionOwned as error:
-            self._warn(f"progress is not committed: {error}")
-            return
-        except ZKafkaError as error:
-            if not error.retriable:
-                raise
-            _log.warning("progress could not be committed, it will be later: %s", error)
-            return
-        for tp, offset in {**done.kept, **done.written}.items():
-            stored = StoredOffset(max(offset, due[tp]), done.marks.get(tp))
-            self._held[tp].committed, self._held[tp].resets = stored, False
-            if tp in done.written:
-                self._last_committed[tp] = stored
-        if done.lost and member is not None:
-            _log.warning("%s: not committed, as it is not mine any more: %s", member.consumer, _shown(done.lost))
-            member.look_again()
+        """Commit what is done; see `StreamProgress.commit`."""
+        self._progress.commit()
 
     def report(self) -> dict[str, Any] | None:
         """The ends of the logs that were seen last, by topic and partition."""
@@ -252,19 +207,15 @@ class StreamPlanner:
         """What is owned now, after releasing and claiming; what is no longer, is no longer held."""
         member = self._session.member
         owned = self._session.owned(snapshot) if member is None else member.rebalance()
-        for tp in list(self._held):
-            if tp not in owned or owned[tp].generation != self._held[tp].generation:
-                del self._held[tp]
+        self._progress.keep(owned)
         return owned
 
     def _note_finished(self, start: dict[str, Any], finished: StreamOffset) -> None:
         """Move on to the end of the micro-batch that Spark has done; or to one that another process planned."""
         if self._planned is not None and start == self._planned:
-            for tp, span in finished.spans.items():
-                if tp in self._held:
-                    self._held[tp].position = span.until
+            self._progress.finish(finished.spans)
         elif start != self._at:
-            self._held.clear()
+            self._progress.keep({})
         elif self._refusal is not None:
             raise self._refusal
         self._at, self._planned, self._refusal = start, None, None
@@ -274,51 +225,47 @@ class StreamPlanner:
         offline = snapshot.without_leader(sorted(owned))
         known = [tp for tp in offline if tp in snapshot.states]
         if known:
-            self._warn(f"{describe_offline(known, snapshot).message.split(';')[0]}: waiting for it, and reading the others")
+            found = describe_offline(known, snapshot).message.split(";")[0]
+            self._reports.warn(f"{found}: waiting for it, and reading the others")
         waiting = set(offline)
         return [tp for tp in sorted(owned) if tp not in waiting]
 
     def _gain(self, owned: Mapping[TopicPartition, Claim], finished: StreamOffset, snapshot: ClusterSnapshot) -> None:
-        gained = [tp for tp in self._with_leader(owned, snapshot) if tp not in self._held]
+        gained = [tp for tp in self._with_leader(owned, snapshot) if tp not in self._progress.held]
         if not gained:
             return
         try:
-            found = self._starts.find(gained, finished, self._last_committed, first=False, replaced=self._accepted)
+            found = self._starts.find(gained, finished, self._progress.last_committed, first=False, replaced=self._accepted)
         except ZKafkaError as error:
-            if not error.retriable and not isinstance(
-                error, UnknownTopic
-            ):  # brokers hear of partitions after ZooKeeper does
+            # Brokers hear of new partitions after ZooKeeper does.
+            if not error.retriable and not isinstance(error, UnknownTopic):
                 raise
-            self._warn(f"{_shown(gained)} cannot be read yet, trying again: {error}")
+            self._reports.warn(f"{shown(gained)} cannot be read yet, trying again: {error}")
             return
-        self._hold(owned, found)
+        self._progress.hold(owned, found)
         self.commit()
-
-    def _hold(self, owned: Mapping[TopicPartition, Claim], gains: Mapping[TopicPartition, Gain]) -> None:
-        for tp, gain in gains.items():
-            self._held[tp] = _Held(owned[tp].generation, gain.position, gain.committed, gain.resets)
 
     # --- how far it goes -----------------------------------------------------------------------------------------------
 
     def _ends(self, snapshot: ClusterSnapshot) -> dict[TopicPartition, int]:
         """Where the logs end; nothing where no leader tells."""
-        found, failed = self._session.log_ends(self._with_leader(self._held, snapshot))
+        found, failed = self._session.log_ends(self._with_leader(self._progress.held, snapshot))
         for tp, error in failed.items():
             if not error.retriable and not isinstance(error, UnknownTopic):
                 raise error
-            self._warn(f"{tp} waits for its leader: {error}")
+            self._reports.warn(f"{tp} waits for its leader: {error}")
         if failed:
             self._session.snapshot(anew=True)
         return self._asked_again(found)
 
     def _has_news(self) -> bool:
-        return any(end != self._held[tp].position for tp, end in self._latest.items())
+        return any(end != self._progress.held[tp].position for tp, end in self._latest.items())
 
     def _ranges(self) -> dict[TopicPartition, OffsetRange]:
         """From each position to the end of its log."""
         for tp, end in self._latest.items():
             self._check_end(tp, end)
-        return {tp: self._range(tp, held.position) for tp, held in self._held.items()}
+        return {tp: self._range(tp, held.position) for tp, held in self._progress.held.items()}
 
     def _range(self, partition: TopicPartition, position: int) -> OffsetRange:
         end = self._latest.get(partition, position)
@@ -330,7 +277,7 @@ class StreamPlanner:
         """The ends, those before our positions asked again: a new leader may know less at first (KAFKA-7703)."""
         found = dict(ends)
         for _ in range(self._read.retries):
-            behind = [tp for tp, end in found.items() if end < self._held[tp].position]
+            behind = [tp for tp, end in found.items() if end < self._progress.held[tp].position]
             if not behind:
                 break
             self._sleep(self._read.retry_interval_ms / 1000)
@@ -338,41 +285,15 @@ class StreamPlanner:
         return found
 
     def _check_end(self, partition: TopicPartition, end: int) -> None:
-        held = self._held[partition]
+        held = self._progress.held[partition]
         bound = 0 if self._bounds is None else self._bounds.get(partition, 0)
         if end < max(held.position, bound):
-            self._lose(
+            self._reports.lose(
                 "OFFSET_WENT_BACK",
                 f"{partition}: the log ends at {end}, and was read or planned up to {max(held.position, bound)}: it was "
                 "truncated, by an unclean election or by hand",
             )
             held.position, held.resets = min(end, held.position), True
-
-    def _limit(self, ranges: dict[TopicPartition, OffsetRange], limited: bool) -> dict[TopicPartition, OffsetRange]:
-        limits = self._options.limits
-        if not limited or limits == TriggerLimits():
-            return ranges
-        backlog = sum(r.size for r in ranges.values())
-        since_ms = None if self._last_batch_s is None else int((self._clock() - self._last_batch_s) * 1000)
-        if self._bounds is None and limits.holds_back(backlog, since_ms):
-            return {}
-        sizes = {} if limits.max_bytes is None or not backlog else self._sizes(ranges)
-        return limits.apply(ranges, sizes)
-
-    def _sizes(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, float]:
-        """The mean sizes of records, measured once a minute, and when there are new partitions to read."""
-        from pyspark_zkafka.clients.consumer import consumer_properties
-        from pyspark_zkafka.clients.record_sizes import sample_record_bytes
-
-        now = self._clock()
-        everywhere = now - self._sampled_at > _SAMPLE_AGE_S
-        wanted = {tp: r.start for tp, r in ranges.items() if r.size and (everywhere or tp not in self._record_bytes)}
-        if wanted:
-            servers = self._session.servers(self._session.snapshot())
-            properties = consumer_properties(self._read.connection, servers, self._read.client_group)
-            self._record_bytes |= sample_record_bytes(properties, wanted, _SAMPLE_TIMEOUT_S)
-            self._sampled_at = now if everywhere else self._sampled_at
-        return self._record_bytes
 
     def _end(
         self,
@@ -382,12 +303,10 @@ class StreamPlanner:
         snapshot: ClusterSnapshot,
     ) -> StreamOffset:
         """The end of the micro-batch; partitions that are not held are remembered, as far as they still exist."""
-        spans = {tp: self._held[tp].span(r.until) for tp, r in ranges.items()}
+        spans = {tp: self._progress.held[tp].span(r.until) for tp, r in ranges.items()}
         for tp, span in finished.spans.items():
             if tp not in spans and tp in snapshot.states and tp.topic not in self._accepted:
-                last = self._last_committed.get(tp)
-                known = (span.committed, span.mark) if last is None else (last.offset, last.mark)
-                spans[tp] = Span(span.until, span.until, *known)
+                spans[tp] = self._progress.remembered(tp, span)
         before = {name: mark for name, mark in finished.topics.items() if name not in self._accepted}
         self._accepted = {}
         return StreamOffset(spans, self._marks(snapshot, owned, before))
@@ -395,27 +314,34 @@ class StreamPlanner:
     def _marks(
         self, snapshot: ClusterSnapshot, owned: Collection[TopicPartition], before: Mapping[str, TopicMark] | None
     ) -> dict[str, TopicMark]:
-        """The topics as they are. New partitions that still wait to be read are not known yet; to a new query, none is new."""
+        """The topics as they are; new partitions that still wait to be read are not known yet, but to a new query."""
         marks = {}
         for name, topic in snapshot.topics.items():
             known = len(topic.partitions)
             if before is not None:
                 first_new = before.get(name, TopicMark()).known
                 new = [tp for tp in snapshot.partitions(name) if tp.partition >= first_new]
-                known = min([known, *(tp.partition for tp in new if tp in owned and tp not in self._held)])
+                known = min([known, *(tp.partition for tp in new if tp in owned and tp not in self._progress.held)])
             marks[name] = TopicMark(topic.topic_id, topic.czxid, known)
         return marks
 
-    def _rest(self) -> None:
-        """Nothing is to be read. A stream that owns nothing waits here, instead of asking again and again."""
+    def _rest(self) -> bool:
+        """Nothing is to be read. A stream that owns nothing waits here, instead of asking again and again.
+
+        Returns
+        -------
+        bool
+            Whether there is more to be read after all: up to fixed ends, with partitions that were waited for.
+        """
         member = self._session.member
         self._tell_member(())
         if member is None:
-            return
+            return False
         if self._bounds is not None and not member.settled:
-            member.wait_settled(self._settling_s)
-        elif not self._held:
+            return member.wait_settled(self._settling_s) and not member.owned().keys() <= self._progress.held.keys()
+        if not self._progress.held:
             member.wait(_IDLE_WAIT_S)
+        return False
 
     def _tell_member(self, partitions: Any) -> None:
         if self._session.member is not None:
@@ -425,10 +351,10 @@ class StreamPlanner:
 
     def _check_topics(self, finished: StreamOffset, snapshot: ClusterSnapshot) -> None:
         """Report partitions that were being read and are gone, and topics that are others of the same name."""
-        mine = {tp for tp in finished.spans if self._session.member is None or tp in self._held}
+        mine = {tp for tp in finished.spans if self._session.member is None or tp in self._progress.held}
         gone = sorted(tp for tp in mine if tp.topic not in snapshot.topics and tp.topic not in self._accepted)
         if gone:
-            self._lose("PARTITIONS_GONE", f"{_shown(gone)} no longer exist: the topic was deleted")
+            self._reports.lose("PARTITIONS_GONE", f"{shown(gone)} no longer exist: the topic was deleted")
         for name in {tp.topic for tp in gone}:
             self._accept(name, TopicMark())
         for name, mark in finished.topics.items():
@@ -436,7 +362,7 @@ class StreamPlanner:
             if topic is None or not any(tp.topic == name for tp in finished.spans) or name in self._accepted:
                 continue
             if mark.is_other(topic.topic_id, topic.czxid):
-                self._lose(
+                self._reports.lose(
                     "TOPIC_REPLACED", f"topic {name} was deleted and created again; it will be read from its beginning"
                 )
                 self._accept(name, TopicMark(topic.topic_id, topic.czxid))
@@ -444,28 +370,10 @@ class StreamPlanner:
     def _accept(self, topic: str, mark: TopicMark) -> None:
         """Go on without what was lost: the topic, if it exists, is a new one."""
         self._accepted[topic] = mark
-        for tp in [tp for tp in self._held if tp.topic == topic]:
-            del self._held[tp]
-
-    def _lose(self, condition: str, text: str) -> None:
-        if self._read.fail_on_data_loss:
-            raise DataLoss(condition, f"{text}; some records may be lost; set failOnDataLoss to false to go on")
-        _log.warning("%s; going on, as failOnDataLoss is false: some records may be lost", text)
-
-    def _warn(self, text: str) -> None:
-        """Log a warning, unless it was said within the last minute."""
-        now = self._clock()
-        if now - self._warned.get(text, float("-inf")) > _REPEAT_S:
-            self._warned[text] = now
-            _log.warning("%s", text)
+        self._progress.drop(topic)
 
 
 def _as_planned(split: Split, planned: StreamOffset) -> Split:
     """The split with the identity that its topic had when the micro-batch was planned."""
     mark = planned.topics.get(split.partition.topic, TopicMark())
     return replace(split, topic_id=mark.topic_id, czxid=mark.czxid)
-
-
-def _shown(partitions: Any, most: int = 10) -> str:
-    names = [str(tp) for tp in sorted(partitions)]
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

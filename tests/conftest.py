@@ -125,8 +125,8 @@ def read(spark: SparkSession, zookeeper: dict[str, str]) -> Callable[..., DataFr
 class Stream:
     """A checkpoint, the queries that run on it one after the other, and what their micro-batches held.
 
-    `batches` holds the rows of every micro-batch as foreachBatch got them, those that failed or ran again too. `in_batch` is
-    called with each micro-batch's frame and number after its rows were gathered; it may raise.
+    `batches` holds the rows of every micro-batch as foreachBatch got them, those that failed or ran again too. `in_batch`
+    is called with each micro-batch's frame and number after its rows were gathered; it may raise.
     """
 
     def __init__(self, spark: SparkSession, options: dict[str, str], checkpoint: Path) -> None:
@@ -199,7 +199,7 @@ def stream(spark: SparkSession, zookeeper: dict[str, str], tmp_path: Path) -> It
 
 @dataclass
 class Chroot:
-    """The bare znodes of a Kafka cluster, without brokers: where they are, and a plain session that plays the other party."""
+    """The bare znodes of a Kafka cluster, without brokers: where they are, and a plain session that plays the others."""
 
     config: ZooKeeperConfig
     other: KazooClient

@@ -23,6 +23,9 @@ _NO_LEADER_CODES = frozenset(
         # A broker that was just elected, or just started, does not know the epoch yet, or knows a newer one.
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
     }
 )
 _UNREACHABLE_CODES = frozenset(

@@ -329,6 +329,9 @@ class GroupMember:
         owner = self._register()
         self._view = self._look()
         self.rebalances += 1
+        if self.consumer not in self._view.ids:
+            self._demand()  # deleted since: from this view nobody, we included, can reckon what is ours
+            return
         target = self._target(self._view)
         self._require(owner)
         self._give_away(target, owner)

@@ -92,7 +92,7 @@ class TestTake:
     """All or none."""
 
     def test_znodes(self, chroot: Chroot, mine: Session) -> None:
-        """A claim is ephemeral and holds the thread's id, below parents with null data, as the JVM's consumer makes them."""
+        """A claim is ephemeral and holds the thread's id, below parents with null data, as a JVM's consumer makes them."""
         assert mine.take(P[:2]) == []
         for partition in P[:2]:
             data, stat = chroot.other.get(path(partition))

@@ -33,11 +33,13 @@ Place: TypeAlias = tuple[str, int, int]
 
 # What the first rebalances of several members need is time, and sessions of 2 s are the shortest that are safe here.
 JVM = {"rebalance.backoff.ms": "300", "rebalance.max.retries": "30", "zookeeper.session.timeout.ms": "2000"}
-OURS = {"rebalance.backoff.ms": "300", "auto.offset.reset": "earliest"}
+# Nobody kills ours: what is gone before 30 s has left by itself.
+OURS = {"rebalance.backoff.ms": "300", "auto.offset.reset": "earliest", "zookeeper.session.timeout.ms": "30000"}
 POLL_S = 0.02
+PATIENCE_S = 60
 
 
-def eventually(look: Callable[[], Any], timeout_s: float = 20) -> bool:
+def eventually(look: Callable[[], Any], timeout_s: float = PATIENCE_S) -> bool:
     """Whether something becomes true in time."""
     end = time.monotonic() + timeout_s
     while not look():
@@ -102,7 +104,7 @@ class Journal:
             return self.acknowledged.difference(*map(places, readers))
 
         assert not self.refused
-        assert eventually(lambda: not missing(), 30), f"lost: {sorted(missing())[:20]}"
+        assert eventually(lambda: not missing()), f"lost: {sorted(missing())[:20]}"
         read = [place for reader in readers for place in places(reader)]
         assert set(read) == self.acknowledged
         return len(read) - len(set(read))
@@ -203,7 +205,7 @@ class Group:
         self._opened.close()
 
     @staticmethod
-    def eventually(look: Callable[[], Any], timeout_s: float = 20) -> bool:
+    def eventually(look: Callable[[], Any], timeout_s: float = PATIENCE_S) -> bool:
         """Whether something becomes true in time."""
         return eventually(look, timeout_s)
 
@@ -255,7 +257,7 @@ class Group:
     def stop(self, last: Reader) -> None:
         """Stop the last member, and wait until its znodes are gone, which must not take until its session expires."""
         last.stop()
-        self.settle(timeout_s=4)
+        self.settle(timeout_s=15)
 
     # --- what ZooKeeper says -------------------------------------------------------------------------------------------
 
@@ -310,7 +312,7 @@ class Group:
     # --- what is to be -------------------------------------------------------------------------------------------------
 
     def settle(
-        self, *names: str, strategy: str = "range", after: str = "", timeout_s: float = 20
+        self, *names: str, strategy: str = "range", after: str = "", timeout_s: float = PATIENCE_S
     ) -> dict[TopicPartition, str]:
         """Wait until these are the members, and each partition is owned by the thread that is to own it; the owners.
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from conftest import Group
 
 VERSIONS = ("1.1.1", "0.8.2.2")
-AT_ONCE_S = 4  # sessions of our queries expire after 6 s
+AT_ONCE_S = 15  # sessions of our queries expire after 30 s
 NewTopic = Callable[..., str]
 
 

@@ -134,11 +134,11 @@ def test_watches(group: Group, new_topic: NewTopic, kind: str) -> None:
     children = {f"{group.path}/ids", "/brokers/ids", *(["/brokers/topics"] if kind == "white_list" else [])}
     before = watches(cluster)
     group.stop(query)
-    assert group.eventually(lambda: watches(cluster) == before - len({path, *children}), 5), (before, watches(cluster))
+    assert group.eventually(lambda: watches(cluster) == before - len({path, *children})), (before, watches(cluster))
     jvm = {"topics": {topic: 1}} if kind == "static" else {"white_list": topic}
     group.jvm("j", **jvm)
     (registered,) = group.under("ids").values()
-    assert group.eventually(lambda: data_watches(cluster, registered.session) == {path} | children - {"/brokers/ids"}, 5)
+    assert group.eventually(lambda: data_watches(cluster, registered.session) == {path} | children - {"/brokers/ids"})
 
 
 def test_tools(group: Group, new_topic: NewTopic, tmp_path: Path) -> None:

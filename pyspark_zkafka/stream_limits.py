@@ -1,0 +1,70 @@
+"""How far a stream's next micro-batch goes of all that there is to read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pyspark_zkafka.option_values import StreamOptions
+from pyspark_zkafka.protocol.limits import TriggerLimits
+from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
+from pyspark_zkafka.stream_session import StreamSession
+
+__all__ = ["StreamLimits"]
+
+_SAMPLE_AGE_S = 60.0
+_SAMPLE_TIMEOUT_S = 3.0
+
+
+class StreamLimits:
+    """The options' limits, with what they need to know: when the last micro-batch was, and how large records are.
+
+    Parameters
+    ----------
+    clock : callable
+        Monotonic seconds.
+    """
+
+    def __init__(self, options: StreamOptions, session: StreamSession, clock: Callable[[], float]) -> None:
+        self._limits = options.limits
+        self._read = options.read
+        self._session = session
+        self._clock = clock
+        self._last_batch_s: float | None = None
+        self._record_bytes: dict[TopicPartition, float] = {}
+        self._sampled_at = float("-inf")
+
+    def note_batch(self) -> None:
+        """Say that a micro-batch begins."""
+        self._last_batch_s = self._clock()
+
+    def apply(self, ranges: Mapping[TopicPartition, OffsetRange], *, may_wait: bool) -> dict[TopicPartition, OffsetRange]:
+        """The ranges within the limits; none while there is to be waited for more. May block to measure records, 3 s.
+
+        Parameters
+        ----------
+        may_wait : bool
+            Whether `minOffsetsPerTrigger` counts: not where the end is fixed.
+        """
+        if self._limits == TriggerLimits():
+            return dict(ranges)
+        backlog = sum(r.size for r in ranges.values())
+        since_ms = None if self._last_batch_s is None else int((self._clock() - self._last_batch_s) * 1000)
+        if may_wait and self._limits.holds_back(backlog, since_ms):
+            return {}
+        sizes = {} if self._limits.max_bytes is None or not backlog else self._sizes(ranges)
+        return self._limits.apply(ranges, sizes)
+
+    def _sizes(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, float]:
+        """The mean sizes of records, measured once a minute, and when there are new partitions to read."""
+        from pyspark_zkafka.clients.consumer import consumer_properties
+        from pyspark_zkafka.clients.record_sizes import sample_record_bytes
+
+        now = self._clock()
+        everywhere = now - self._sampled_at > _SAMPLE_AGE_S
+        wanted = {tp: r.start for tp, r in ranges.items() if r.size and (everywhere or tp not in self._record_bytes)}
+        if wanted:
+            servers = self._session.servers(self._session.snapshot())
+            properties = consumer_properties(self._read.connection, servers, self._read.client_group)
+            self._record_bytes |= sample_record_bytes(properties, wanted, _SAMPLE_TIMEOUT_S)
+            self._sampled_at = now if everywhere else self._sampled_at
+        return self._record_bytes

@@ -1,0 +1,54 @@
+"""What a stream's planner says of trouble: data loss, which ends the query or is logged, and warnings, not all the time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from pyspark_zkafka.errors import DataLoss
+from pyspark_zkafka.protocol.model import TopicPartition
+
+__all__ = ["StreamReports", "shown"]
+
+_log = logging.getLogger(__name__)
+
+_REPEAT_S = 60.0
+
+
+class StreamReports:
+    """Reports of one run of a query.
+
+    Parameters
+    ----------
+    fail_on_data_loss : bool
+    clock : callable
+        Monotonic seconds.
+    """
+
+    def __init__(self, fail_on_data_loss: bool, clock: Callable[[], float]) -> None:
+        self._fail_on_data_loss = fail_on_data_loss
+        self._clock = clock
+        self._warned: dict[str, float] = {}
+
+    def lose(self, condition: str, text: str) -> None:
+        """Raise DataLoss, or, without failOnDataLoss, log a warning."""
+        if self._fail_on_data_loss:
+            raise DataLoss(condition, f"{text}; some records may be lost; set failOnDataLoss to false to go on")
+        _log.warning("%s; going on, as failOnDataLoss is false: some records may be lost", text)
+
+    def warn(self, text: str) -> None:
+        """Log a warning, unless it was said within the last minute."""
+        now = self._clock()
+        if now - self._warned.get(text, float("-inf")) > _REPEAT_S:
+            self._warned[text] = now
+            _log.warning("%s", text)
+
+
+def shown(partitions: Iterable[TopicPartition], most: int = 10) -> str:
+    """The names of partitions, in order; of many, the first ones and how many more.
+
+    >>> shown({TopicPartition("t", 1), TopicPartition("t", 0)})
+    't-0, t-1'
+    """
+    names = [str(tp) for tp in sorted(partitions)]
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
