@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import (
     IsolationLevel,
+    KafkaError,
     KafkaException,
     TopicCollection,
 )
@@ -86,7 +87,8 @@ class KafkaAdmin:
         *,
         read_committed: bool = False,
     ) -> None:
-        self._config = {**shared_properties(properties), "bootstrap.servers": bootstrap_servers}
+        shared = {**shared_properties(properties), "allow.auto.create.topics": False}  # who only asks creates nothing
+        self._config = {**shared, "bootstrap.servers": bootstrap_servers}
         self._servers = bootstrap_servers
         self._timeout_s = int(properties.get("socket.timeout.ms", 30_000)) / 1000
         self._isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
@@ -140,7 +142,7 @@ class KafkaAdmin:
         found, failed = self.list_offsets_each(wanted)
         silent = [str(tp) for tp, error in failed.items() if error.condition == _SILENT]
         for error in failed.values():
-            raise error if error.condition != _SILENT else self._silent(", ".join(silent))
+            raise error if error.condition != _SILENT else self._silent(", ".join(silent), self._timeout_s)
         return found
 
     def list_offsets_each(
@@ -148,15 +150,19 @@ class KafkaAdmin:
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
         """The same, with the partitions whose leader did not tell, and why, beside the others.
 
-        Those of which librdkafka does not know the right leader are asked for twice (see `learn_leaders`). `timeout_s` may
-        be less than one request may take otherwise.
+        Those of which librdkafka may not know the right leader are asked for twice (see `learn_leaders`). `timeout_s` can be
+        less than a request may take otherwise.
         """
         timeout_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
-        found, failed = self._ask_leaders(wanted, timeout_s)
-        self.learn_leaders({tp.topic for tp, error in failed.items() if error.retriable or isinstance(error, UnknownTopic)})
-        misled = {tp: wanted[tp] for tp, error in failed.items() if isinstance(error, (NoLeader, UnknownTopic))}
-        found_now, failed_now = self._ask_leaders(misled, timeout_s)
-        return found | found_now, {tp: error for tp, error in failed.items() if tp not in misled} | failed_now
+        found, failed = self._ask_leaders(wanted, min(_PATIENCE_S, timeout_s))
+        left_s = timeout_s - _PATIENCE_S
+        passing = {tp for tp, error in failed.items() if error.retriable or isinstance(error, UnknownTopic)}
+        self.learn_leaders({tp.topic for tp in passing})
+        again = {tp for tp in passing if left_s > 0 or isinstance(failed[tp], (NoLeader, UnknownTopic))}
+        found_now, failed_now = self._ask_leaders(
+            {tp: wanted[tp] for tp in again}, max(left_s, min(_PATIENCE_S, timeout_s))
+        )
+        return found | found_now, {tp: error for tp, error in failed.items() if tp not in again} | failed_now
 
     def learn_leaders(self, topics: Collection[str]) -> None:
         """Have librdkafka learn who leads the partitions of topics now; blocks for one request, 5 s at the most.
@@ -164,10 +170,15 @@ class KafkaAdmin:
         Else it goes for minutes by what it once knew: asks a leader that is down until the request times out, and knows of
         no partitions that were added. If the brokers do not answer, nothing has changed.
         """
+        if topics:
+            self._learn(*(topics if len(topics) == 1 else ()))
+
+    def _learn(self, *topic: str) -> None:
+        """Ask any broker for the controller and the leaders, of one topic or of all: librdkafka keeps the answer."""
         try:
-            self._describe(sorted(topics), min(_PATIENCE_S, self._timeout_s))
+            self._call("asking for metadata", lambda c: c.list_topics(*topic, timeout=min(_PATIENCE_S, self._timeout_s)))
         except ZKafkaError as error:
-            _log.info("the leaders of %s may have changed: %s", ", ".join(sorted(topics)), error)
+            _log.info("%s", error)
 
     def _ask_leaders(
         self, wanted: Mapping[TopicPartition, Position], timeout_s: float
@@ -187,15 +198,15 @@ class KafkaAdmin:
                 continue
             # Of a leader that gave no answer while others did, librdkafka says no error, but an offset of -1001.
             if offset < -1:
-                failed[tp] = self._silent(str(tp))
+                failed[tp] = self._silent(str(tp), timeout_s)
             else:
                 found[tp] = offset
         return found, failed
 
-    def _silent(self, partitions: str) -> BrokersUnavailable:
+    def _silent(self, partitions: str, timeout_s: float) -> BrokersUnavailable:
         return BrokersUnavailable(
             _SILENT,
-            f"The leaders of {partitions} did not tell the offsets of their logs within {self._timeout_s:g} s; "
+            f"The leaders of {partitions} did not tell the offsets of their logs within {timeout_s:g} s; "
             "check that these brokers run and are reachable from here, or raise kafka.request.timeout.ms",
         )
 
@@ -211,7 +222,8 @@ class KafkaAdmin:
             raise from_exception(error, f"{doing} at {self._servers}") from error
 
     def _cluster(self) -> Any:
-        return self._wait("describing the cluster", self._admin().describe_cluster(request_timeout=self._timeout_s))
+        doing = "describing the cluster"
+        return self._ask_controller(doing, lambda c, s: self._result(doing, c.describe_cluster(request_timeout=s)))
 
     def _wait(self, doing: str, future: Future[Any]) -> Any:
         return self._call(doing, lambda _: self._result(doing, future))
@@ -234,21 +246,44 @@ class KafkaAdmin:
                 if error is not None:
                     raise error from None
 
-    def _describe(self, names: Collection[str], timeout_s: float | None = None) -> dict[str, Any]:
+    def _ask_controller(self, doing: str, ask: Callable[[AdminClient, float], T]) -> T:
+        """What librdkafka has only the controller answer; where that one is gone, the answer of the next one.
+
+        librdkafka waits for the controller that it knows, and does not look for another one by itself.
+        """
+        deadline, attempt_s = time.monotonic() + self._timeout_s, min(_PATIENCE_S, self._timeout_s)
+        while True:
+            try:
+                return ask(self._admin(), attempt_s)
+            except KafkaException as error:
+                left_s = deadline - time.monotonic()
+                if error.args[0].code() != KafkaError._TIMED_OUT or left_s < _LOOK_S:
+                    raise from_exception(error, f"{doing} at {self._servers}") from error
+                if (unreachable := self._reports.unreachable(f"{doing} at {self._servers}")) is not None:
+                    raise unreachable from error
+                is_gone = "waiting for controller" in error.args[0].str()
+            if is_gone:
+                self._learn()
+            attempt_s = min(_PATIENCE_S, left_s) if is_gone else left_s
+
+    def _describe(self, names: Collection[str]) -> dict[str, Any]:
         if not names:
             return {}
-        request_timeout = self._timeout_s if timeout_s is None else timeout_s
-        futures = self._admin().describe_topics(TopicCollection(list(names)), request_timeout=request_timeout)
-        found = {name: self._described(name, future) for name, future in futures.items()}
-        return {name: description for name, description in found.items() if description is not None}
+        doing = f"describing topic {next(iter(names))}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+        return self._ask_controller(doing, lambda client, timeout_s: self._described(client, names, timeout_s))
 
-    def _described(self, name: str, future: Future[Any]) -> Any:
-        try:
-            return self._result(f"describing topic {name}", future)
-        except KafkaException as error:
-            if error.args[0].code() in UNKNOWN_TOPIC_CODES:
-                return None
-            raise from_exception(error, f"describing topic {name} at {self._servers}") from error
+    def _described(self, client: AdminClient, names: Collection[str], timeout_s: float) -> dict[str, Any]:
+        futures = client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
+        found: dict[str, Any] = {}
+        for name, future in futures.items():
+            try:
+                found[name] = self._result(f"describing topic {name}", future)
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError._TIMED_OUT:
+                    raise
+                if error.args[0].code() not in UNKNOWN_TOPIC_CODES:
+                    raise from_exception(error, f"describing topic {name} at {self._servers}") from error
+        return found
 
     def _broker(self, node: Any) -> Broker:
         protocol = str(self._config.get("security.protocol", "PLAINTEXT")).upper()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ from kazoo.client import KazooClient
 
 from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.errors import ConsumerIdTaken, GroupError
-from pyspark_zkafka.group.member import GroupMember
+from pyspark_zkafka.group.member import GroupMember, Timing
 from pyspark_zkafka.group.registration import Registration, registration_of
 from pyspark_zkafka.option_values import GroupOptions
 from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration
@@ -692,13 +691,14 @@ def test_warnings_come_with_the_back_off(
     """Events in quick succession are no tries: the warning of a blocked member comes after so many back-offs."""
     chroot.topic("t", 1)
     path = chroot.claim("g", TopicPartition("t", 0), b"g_jvm-0")
-    with new_member("c1", "t", backoff_ms=500, max_retries=3) as member, caplog.at_level(logging.WARNING, "pyspark_zkafka"):
+    timing = Timing(jitter=lambda: 0.5)
+    with new_member("c1", "t", backoff_ms=400, max_retries=3, timing=timing) as member:
         begin = time.monotonic()
         for n in range(8):
             chroot.register("g", f"g_d{n}", b'{"version":1,"subscription":{"u":1},"pattern":"static","timestamp":"1"}')
         assert eventually(lambda: member.rebalances > 3)
         assert eventually(lambda: "cannot claim its partitions" in caplog.text)
-        assert time.monotonic() - begin > 0.7
+        assert time.monotonic() - begin > 0.6
         assert "g_c1 cannot claim its partitions after 3 tries, and goes on trying: t-0 is held by g_jvm-0" in caplog.text
         chroot.other.delete(path)
         assert eventually(lambda: settled(member, partitions=1), timeout_s=0.4)

@@ -63,7 +63,9 @@ def test_properties_that_librdkafka_does_not_take() -> None:
     assert "on the driver and on every executor" in error.message
 
 
-@pytest.mark.parametrize("code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.OFFSET_NOT_AVAILABLE])
+@pytest.mark.parametrize(
+    "code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.OFFSET_NOT_AVAILABLE]
+)
 def test_leaders_that_change_are_worth_another_try(code: int) -> None:
     """While brokers learn of an election, planning asks again."""
     error = from_kafka(KafkaError(code), "listing the offsets of t-0")
