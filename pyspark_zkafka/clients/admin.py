@@ -150,8 +150,8 @@ class KafkaAdmin:
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
         """The same, with the partitions whose leader did not tell, and why, beside the others.
 
-        Those of which librdkafka may not know the right leader are asked for twice (see `learn_leaders`). `timeout_s` can be
-        less than a request may take otherwise.
+        Those of which librdkafka may not know the right leader are asked for twice (see `learn_leaders`). `timeout_s` can
+        be less than a request may take otherwise.
         """
         timeout_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
         found, failed = self._ask_leaders(wanted, min(_PATIENCE_S, timeout_s))

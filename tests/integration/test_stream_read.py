@@ -176,7 +176,7 @@ class TestDiscovery:
     def test_topics_and_partitions(
         self, stream: NewStream, connection: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic
     ) -> None:
-        """New topics that match, and new partitions, are found and read from their beginning, though the start is latest."""
+        """New topics that match and new partitions are found and read from their beginning, though the start is latest."""
         topic = new_topic()
         fill(zkafka_cluster, topic, 5)
         found = stream({"subscribePattern": f"{topic}(-.*)?"}, connection)
@@ -334,7 +334,7 @@ class TestAvailableNow:
     def test_bounds(
         self, stream: NewStream, connection: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic
     ) -> None:
-        """It reads up to where the logs ended when it began, in several micro-batches; what came meanwhile is for the next."""
+        """It reads up to where the logs ended when it began, in several micro-batches; what comes later is for the next."""
         topic = new_topic(partitions=2)
         fill(zkafka_cluster, topic, 8, 0)
         fill(zkafka_cluster, topic, 4, 1)
@@ -401,7 +401,7 @@ class TestRestart:
     def test_failed_batch(
         self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic, trigger: dict[str, Any]
     ) -> None:
-        """A micro-batch that failed is read again with the same ranges, though there are more records and partitions now."""
+        """A micro-batch that failed is read again with the same ranges, though there are more records now, and partitions."""
         topic = new_topic(partitions=2)
         fill(zkafka_cluster, topic, 5, 0)
         fill(zkafka_cluster, topic, 3, 1)
