@@ -401,7 +401,7 @@ class TestRestart:
     def test_failed_batch(
         self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic, trigger: dict[str, Any]
     ) -> None:
-        """A micro-batch that failed is read again with the same ranges, though there are more records now, and partitions."""
+        """A micro-batch that failed is read again with the same ranges, though there is more to read by then."""
         topic = new_topic(partitions=2)
         fill(zkafka_cluster, topic, 5, 0)
         fill(zkafka_cluster, topic, 3, 1)
