@@ -14,7 +14,7 @@
     ├── GroupError               the consumer group forbids it
     │   ├── PartitionOwned       a live member owns the partition
     │   ├── PartitionLost        the member that commits no longer owns it
-    │   └── ConsumerIdTaken      another session is registered by the id        (retriable)
+    │   └── ConsumerIdTaken      another session is registered by the id
     ├── CheckpointError          a stream's checkpoint cannot be read
     ├── DataLoss                 records in the range are gone
     ├── DeliveryFailed           rows were not acknowledged
@@ -138,8 +138,6 @@ class PartitionLost(GroupError):
 
 class ConsumerIdTaken(GroupError):
     """Another session is registered by the member's id; perhaps the member's own last one, which is about to expire."""
-
-    retriable = True
 
 
 class CheckpointError(ZKafkaError):

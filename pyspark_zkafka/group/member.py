@@ -254,7 +254,8 @@ class GroupMember:
                 self._note(error)
 
     def _note(self, error: ZKafkaError) -> None:
-        self._failure = None if error.retriable else error
+        passing = error.retriable or isinstance(error, ConsumerIdTaken)  # for a running member, that may expire
+        self._failure = None if passing else error
         if str(error) != self._trouble:
             _log.warning("%s could not follow its group, and tries again: %s", self.consumer, error)
         self._trouble = str(error)

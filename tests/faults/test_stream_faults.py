@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.errors import StreamingQueryException
 
+from pyspark_zkafka.clients.admin import KafkaAdmin
 from pyspark_zkafka.errors import DataLoss
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.stream_options import parse_stream
 from pyspark_zkafka.stream_plan import StreamPlanner
 from pyspark_zkafka.testing.waiting import Deadline
@@ -293,6 +298,8 @@ def test_leaders_killed(stream: NewStream, zkafka_cluster: LocalCluster, new_top
         one.start()
         one.in_batch = lambda frame, number: None
     with journal.writing():
+        for one in both:
+            one.wait_for(1)
         for end in (zkafka_cluster.kill, zkafka_cluster.stop, zkafka_cluster.kill):
             seen = len(journal.acknowledged)
             assert Deadline(30).until(lambda before=seen: True if len(journal.acknowledged) > before + 50 else None)
@@ -308,6 +315,30 @@ def test_leaders_killed(stream: NewStream, zkafka_cluster: LocalCluster, new_top
         assert journal.acknowledged.items() <= read.items()
         for partition in (0, 1):
             assert one.offsets(partition) == list(range(len(one.offsets(partition))))
+
+
+def test_controller_gone(zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
+    """A client that has been open for a while finds the next controller and the next leaders, and partitions that came."""
+    topic = new_topic(partitions=2, replication=3)
+    with zkafka_cluster.zookeeper() as client:
+        controller = json.loads(client.get("/controller")[0])["brokerid"]
+    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}) as admin:
+        assert admin.snapshot([topic]).controller == controller
+        assert admin.list_offsets({TopicPartition(topic, p): LATEST for p in (0, 1)}).keys()
+        zkafka_cluster.add_partitions(topic, 3)
+        assert admin.list_offsets({TopicPartition(topic, 2): LATEST}) == {TopicPartition(topic, 2): 0}
+        zkafka_cluster.stop(controller)
+        try:
+            begin = time.monotonic()
+            partitions = [TopicPartition(topic, p) for p in range(3)]
+            zkafka_cluster.wait_for_leader(topic, 0, not_broker=controller)
+            assert admin.list_offsets(dict.fromkeys(partitions, LATEST)) == dict.fromkeys(partitions, 0)
+            found = admin.snapshot([topic])
+            assert found.controller not in (None, controller)
+            assert found.without_leader(partitions) == []
+            assert time.monotonic() - begin < 25
+        finally:
+            zkafka_cluster.restart(controller)
 
 
 def test_all_brokers_down(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
