@@ -44,7 +44,7 @@ def parse_either(raw: Mapping[str, str]) -> ReadOptions:
     Raises
     ------
     OptionError
-        They fit neither; with the problems of what they come closer to, or, if that does not tell, of what their names say.
+        They fit neither; with the problems of what their names say that it is, or else of what they come closer to.
     """
     try:
         return parse_read(raw)
@@ -52,9 +52,12 @@ def parse_either(raw: Mapping[str, str]) -> ReadOptions:
         try:
             return parse_stream(raw).read
         except OptionError as as_stream:
-            of_stream = any(name.lower() in BY_NAME and BY_NAME[name.lower()].scopes == OF_STREAMS for name in raw)
-            likelier_first = (as_stream, as_batch) if of_stream else (as_batch, as_stream)
-            raise min(likelier_first, key=lambda error: len(error.parameters["problems"])) from None
+            scopes = [BY_NAME[name.lower()].scopes for name in raw if name.lower() in BY_NAME]
+            if any("read" in one and "stream" not in one for one in scopes):
+                raise as_batch from None
+            if OF_STREAMS in scopes:
+                raise as_stream from None
+            raise min(as_batch, as_stream, key=lambda error: len(error.parameters["problems"])) from None
 
 
 def _limits(given: Given) -> TriggerLimits:

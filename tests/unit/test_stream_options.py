@@ -317,6 +317,14 @@ def test_either_is_a_stream(given: dict[str, str]) -> None:
         ({"startingOffsets": "latest", "failOnDataLoss": "no"}, ["failOnDataLoss is 'no'; expected true or false"]),
         ({"endingOffsets": "latest", "failOnDataLoss": "no"}, ["failOnDataLoss is 'no'; expected true or false"]),
         (
+            {"view": "brokers", "startingOffsets": "earliest", "failOnDataLoss": "false"},
+            [
+                "view=brokers cannot be restricted to topics; leave out subscribe",
+                "startingOffsets is about reading records, and view=brokers reads none; leave out one of them",
+                "failOnDataLoss is about reading records, and view=brokers reads none; leave out one of them",
+            ],
+        ),
+        (
             {"startingOffsets": "latest", "maxOffsetsPerTrigger": "no"},
             ["maxOffsetsPerTrigger is 'no'; expected a whole number, 1 or more"],
         ),
@@ -327,7 +335,7 @@ def test_either_is_a_stream(given: dict[str, str]) -> None:
     ],
 )
 def test_neither(given: dict[str, str], says: list[str]) -> None:
-    """What fits neither gets the problems of what it comes closer to; of a stream, if it has a stream's options."""
+    """What fits neither gets the problems of what it is by the names of its options, or else of what it comes closer to."""
     assert list(problems({**STREAM, **given}, parse_either)) == says
 
 
