@@ -74,6 +74,7 @@ class SplitReader:
         self._position = split.start
         self._until = split.until
         self._next_poll_records = _FIRST_POLL_RECORDS
+        self._mean_bytes = 0
         self._deadline = 0.0
         self._log_end: int | None = None
         self._accepted: Identity = "same"
@@ -103,7 +104,9 @@ class SplitReader:
         gathered: list[Any] = []
         size = 0
         while self._position < self._until and len(gathered) < self._policy.max_records and size < self._policy.max_bytes:
-            wanted = min(self._next_poll_records, self._policy.max_records - len(gathered), self._until - self._position)
+            room = max((self._policy.max_bytes - size) // self._mean_bytes, 1) if self._mean_bytes else _FIRST_POLL_RECORDS
+            left = min(self._policy.max_records - len(gathered), self._until - self._position)
+            wanted = min(self._next_poll_records, room, left)
             poll = self._consumer.poll(wanted, _POLL_S)
             messages = self._visible(poll.messages)
             gathered += messages
@@ -134,7 +137,8 @@ class SplitReader:
         if not messages:
             return 0
         size = sum(map(len, messages))
-        fitting = self._policy.max_bytes // max(size // len(messages), 1)
+        self._mean_bytes = max(size // len(messages), 1)
+        fitting = self._policy.max_bytes // self._mean_bytes
         self._next_poll_records = max(1, min(4 * self._next_poll_records, fitting, self._policy.max_records))
         return size
 

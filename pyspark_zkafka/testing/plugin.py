@@ -27,5 +27,7 @@ def zkafka_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     from pyspark_zkafka.testing.cluster import LocalCluster
 
     version = request.config.getoption("--zkafka-kafka-version")
-    with LocalCluster(brokers=request.config.getoption("--zkafka-brokers"), kafka_version=version) as cluster:
+    brokers = request.config.getoption("--zkafka-brokers")
+    patient = {"zookeeper.session.timeout.ms": "18000"}  # tests may keep the machine so busy that 6 s are too short
+    with LocalCluster(brokers=brokers, kafka_version=version, broker_config=patient) as cluster:
         yield cluster
