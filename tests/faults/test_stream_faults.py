@@ -34,6 +34,15 @@ FROM_START = {"startingOffsets": "earliest"}
 LENIENT = {"failOnDataLoss": "false"}
 
 
+@pytest.fixture(autouse=True)
+def all_brokers(zkafka_cluster: LocalCluster) -> Iterator[None]:
+    """Leaves no broker down for the next test, also where a test failed, or a broker did not come up."""
+    yield
+    for broker in zkafka_cluster.broker_ids:
+        if zkafka_cluster.pid(broker) is None:
+            zkafka_cluster.restart(broker)
+
+
 def fill(cluster: LocalCluster, topic: str, records: int, partition: int = 0, value: str = "") -> None:
     """Records with values that tell them from others of the same offsets."""
     cluster.produce(topic, [{"value": f"{value}{n}", "partition": partition} for n in range(records)])
