@@ -109,6 +109,13 @@ TABLE: tuple[Option, ...] = (
         _ALL,
         "A client property for librdkafka; Java's spellings are translated. See [Client properties](kafka-properties.md).",
     ),
+    Option(
+        "nativePath",
+        "auto, on or off",
+        "auto",
+        _ALL,
+        "Whether records go the compiled way. auto: where it was built; on: an error where it was not; off: pure Python.",
+    ),
     # What to read
     Option("subscribe", "topic[,topic...]", "", _READS, "Topics to read; exactly one of this and the next three."),
     Option("subscribePattern", "regular expression", "", _READS, "Topics to read: those whose whole name matches."),

@@ -67,13 +67,15 @@ class ZooKeeperConfig:
 class Connection:
     """How to reach a cluster: through ZooKeeper, or through its brokers alone.
 
-    `kafka` holds librdkafka properties and may hold secrets: it is not in the repr.
+    `kafka` holds librdkafka properties and may hold secrets: it is not in the repr. `native_path` says whether records go
+    the compiled way, None: where it is there.
     """
 
     zookeeper: ZooKeeperConfig | None
     bootstrap_servers: str | None
     listener: Listener
     kafka: Mapping[str, str | int | float | bool] = field(repr=False, default_factory=dict)
+    native_path: bool | None = None
 
     @property
     def client_rack(self) -> str | None:

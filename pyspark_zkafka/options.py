@@ -80,7 +80,8 @@ def _connection(given: Given, role: Literal["consumer", "producer"]) -> Connecti
     if bootstrap is None and not given.has("zookeeper.connect"):
         given.problems.append("give zookeeper.connect, or kafka.bootstrap.servers for a cluster without ZooKeeper")
     listener = Listener(given.optional("listener.name"), str(translated.get("security.protocol", "PLAINTEXT")))
-    return Connection(_zookeeper(given), bootstrap, listener, translated)
+    native_path = given.choice("nativePath", {"auto": None, "on": True, "off": False}, None)
+    return Connection(_zookeeper(given), bootstrap, listener, translated, native_path)
 
 
 def lacks_zookeeper(given: Given, connection: Connection) -> bool:

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from pyspark_zkafka.options import ReadOptions
+from pyspark_zkafka.option_values import ReadOptions
 from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.protocol.pushdown import Comparison, Narrowing, Operator, narrow
 
@@ -69,26 +69,28 @@ class ZKafkaReader(DataSourceReader):
         return self._read(partition)
 
     def _read(self, partition: SplitPartition) -> Iterator[pa.RecordBatch]:
-        from pyspark_zkafka.clients.consumer import PartitionConsumer, consumer_properties
+        from pyspark_zkafka.clients.consumer import consumer_properties
+        from pyspark_zkafka.native.choice import open_consumer
         from pyspark_zkafka.split_reader import ReadPolicy, SplitReader, collector_paused
 
         options = self._options
         policy = ReadPolicy(options.fail_on_data_loss, options.poll_timeout_ms)
         properties = consumer_properties(options.connection, partition.bootstrap_servers, options.client_group)
-        with PartitionConsumer(properties, partition.split.partition) as consumer, collector_paused():
-            reader = SplitReader(partition.split, consumer, policy, lambda: self._identity(partition))
-            yield from reader.batches(self._schema)
+        split = partition.split
+        with open_consumer(options.connection, properties, split.partition, self._schema) as consumer, collector_paused():
+            reader = SplitReader(split, consumer, policy, lambda: self._identity(partition))
+            yield from reader.batches()
 
     def _identity(self, partition: SplitPartition) -> Identity:
         """What has become of the planned topic, by its id, or by its znode where the cluster has no ids.
 
         That it is gone must be said several times: a broker that has just started may know of no topic yet.
         """
-        from pyspark_zkafka.clients.admin import KafkaAdmin
+        from pyspark_zkafka.clients.admin import lease_admin
 
         split, topic = partition.split, partition.split.partition.topic
         if split.topic_id is not None:
-            with KafkaAdmin(partition.bootstrap_servers, self._options.connection.kafka) as admin:
+            with lease_admin(partition.bootstrap_servers, self._options.connection.kafka) as admin:
                 found = admin.topic_ids([topic])
                 for _ in range(0 if topic in found else self._options.retries):
                     time.sleep(self._options.retry_interval_ms / 1000)

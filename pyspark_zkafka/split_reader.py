@@ -5,25 +5,22 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 
 from pyspark_zkafka.clients.consumer import PartitionConsumer, Poll
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DataLoss
 from pyspark_zkafka.protocol.planning import Split
-from pyspark_zkafka.protocol.records import build_batch
 
 __all__ = ["Identity", "ReadPolicy", "SplitReader", "collector_paused"]
 
 _log = logging.getLogger(__name__)
 
 _POLL_S = 0.05
-_FIRST_POLL_RECORDS = 256
 
 Identity = Literal["same", "deleted", "created again"]
 """What has become of a topic since it was planned."""
@@ -73,14 +70,12 @@ class SplitReader:
         self._clock = clock
         self._position = split.start
         self._until = split.until
-        self._next_poll_records = _FIRST_POLL_RECORDS
-        self._mean_bytes = 0
         self._deadline = 0.0
         self._log_end: int | None = None
         self._accepted: Identity = "same"
 
-    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Batches of the schema's columns, of at most `max_records` rows and about `max_bytes` of values.
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Batches of the consumer's columns, of at most `max_records` rows and about `max_bytes` of values.
 
         Raises
         ------
@@ -92,55 +87,39 @@ class SplitReader:
         self._consumer.seek(self._position)
         self._postpone_deadline()
         while self._position < self._until:
-            messages = self._gather()
-            if messages:
-                yield build_batch(messages, schema)
+            if self._gather():
+                yield self._consumer.take()
                 self._postpone_deadline()  # the time that Spark took is not the brokers'
         if self._identity() == "created again":  # one that was deleted after the last record costs nothing
             self._report_identity("created again")
 
-    def _gather(self) -> list[Any]:
-        """Messages for one batch; returns early, perhaps with none, when nothing is at hand."""
-        gathered: list[Any] = []
-        size = 0
-        while self._position < self._until and len(gathered) < self._policy.max_records and size < self._policy.max_bytes:
-            room = max((self._policy.max_bytes - size) // self._mean_bytes, 1) if self._mean_bytes else _FIRST_POLL_RECORDS
-            left = min(self._policy.max_records - len(gathered), self._until - self._position)
-            wanted = min(self._next_poll_records, room, left)
-            poll = self._consumer.poll(wanted, _POLL_S)
-            messages = self._visible(poll.messages)
-            gathered += messages
-            size += self._measure(messages)
+    def _gather(self) -> int:
+        """Gather records for one batch; returns early, perhaps with none, when nothing is at hand."""
+        gathered = size = 0
+        while self._position < self._until and gathered < self._policy.max_records and size < self._policy.max_bytes:
+            left = min(self._policy.max_records - gathered, self._until - self._position)
+            poll = self._consumer.poll(left, self._policy.max_bytes - size, self._until, _POLL_S)
+            self._advance(poll)
+            gathered += poll.records
+            size += poll.size_bytes
             self._look_at_events(poll)
-            if not messages:
+            if not poll.records:
                 break
         return gathered
 
-    def _visible(self, messages: list[Any]) -> list[Any]:
-        """The messages before the end of the range; moves the position past them."""
-        if not messages:
-            return messages
-        first, last = messages[0].offset(), messages[-1].offset()
-        if first < self._position or not _ascending(messages, last - first):
+    def _advance(self, poll: Poll) -> None:
+        """Move the position past what came."""
+        if poll.first is None or poll.last is None:
+            return
+        if poll.first < self._position or not poll.ordered:
             raise ClusterStateError(
                 "OFFSETS_OUT_OF_ORDER",
-                f"{self._split.partition}: got offsets {first} to {last} in {len(messages)} records where "
+                f"{self._split.partition}: got offsets {poll.first} to {poll.last}, not one above the other, where "
                 f"{self._position} was next; report this with the log of librdkafka (kafka.debug=fetch)",
             )
-        self._position = min(last + 1, self._until)
+        self._position = min(poll.last + 1, self._until)
         self._log_end = None
         self._postpone_deadline()
-        return messages if last < self._until else [m for m in messages if m.offset() < self._until]
-
-    def _measure(self, messages: Sequence[Any]) -> int:
-        """Bytes of the messages' values; sets how many to ask for next, so that large records do not fill memory."""
-        if not messages:
-            return 0
-        size = sum(map(len, messages))
-        self._mean_bytes = max(size // len(messages), 1)
-        fitting = self._policy.max_bytes // self._mean_bytes
-        self._next_poll_records = max(1, min(4 * self._next_poll_records, fitting, self._policy.max_records))
-        return size
 
     def _look_at_events(self, poll: Poll) -> None:
         if poll.out_of_range:
@@ -149,7 +128,7 @@ class SplitReader:
             self._on_gone()
         elif poll.end is not None:
             self._on_log_end(poll.end)
-        if not poll.messages and self._position < self._until and self._clock() > self._deadline:
+        if poll.first is None and self._position < self._until and self._clock() > self._deadline:
             self._on_timeout(poll.error)
 
     def _on_out_of_range(self) -> None:
@@ -219,14 +198,6 @@ class SplitReader:
 
     def _postpone_deadline(self) -> None:
         self._deadline = self._clock() + self._policy.poll_timeout_ms / 1000
-
-
-def _ascending(messages: Sequence[Any], span: int) -> bool:
-    """Whether offsets rise from each message to the next; without gaps, the span tells."""
-    if span == len(messages) - 1:
-        return True
-    offsets = [m.offset() for m in messages]
-    return all(a < b for a, b in pairwise(offsets))
 
 
 @contextmanager

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
-import numpy as np
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_zkafka.errors import DeliveryFailed
 from pyspark_zkafka.options import WriteOptions
 from pyspark_zkafka.protocol.partitioners import Router
-from pyspark_zkafka.protocol.rows import OutgoingBatch, outgoing, slices_by_size
+from pyspark_zkafka.protocol.rows import OutgoingBatch, outgoing
 
 if TYPE_CHECKING:
+    import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
     from pyspark.taskcontext import TaskContext
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
     from pyspark_zkafka.clients.producer import CountingProducer
 
 __all__ = ["WritePlan", "Written", "count_rows", "plan_write", "write_rows"]
-
-_SLICE_ROWS = 5_000
-_SLICE_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +42,8 @@ def plan_write(options: WriteOptions) -> WritePlan:
         The cluster cannot be reached, or the topic does not exist.
     """
     from pyspark_zkafka.clients.cluster import bootstrap_servers, open_cluster
-    from pyspark_zkafka.clients.producer import CountingProducer, producer_properties
+    from pyspark_zkafka.clients.producer import producer_properties
+    from pyspark_zkafka.native.choice import open_producer
 
     with open_cluster(options.connection) as cluster:
         snapshot = cluster.snapshot(None if options.topic is None else [options.topic])
@@ -56,7 +53,7 @@ def plan_write(options: WriteOptions) -> WritePlan:
         for name, topic in snapshot.topics.items()
     }
     if options.topic is not None and options.topic not in routers:
-        with CountingProducer(producer_properties(options.connection, servers)) as producer:
+        with open_producer(options.connection, producer_properties(options.connection, servers)) as producer:
             routers[options.topic] = Router(options.topic, *producer.partitions_of(options.topic), options.partitioner)
     return WritePlan(servers, routers)
 
@@ -83,13 +80,15 @@ def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.Reco
     """
     from pyspark.taskcontext import TaskContext
 
-    from pyspark_zkafka.clients.producer import CountingProducer, producer_properties
+    from pyspark_zkafka.clients.producer import producer_properties
+    from pyspark_zkafka.native.choice import open_producer
 
     first = next((batch for batch in batches if batch.num_rows > 0), None)
     if first is None:
         return Written()
     first_turn = _first_turn(TaskContext.get())
-    with CountingProducer(producer_properties(options.connection, plan.bootstrap_servers)) as producer:
+    properties = producer_properties(options.connection, plan.bootstrap_servers)
+    with open_producer(options.connection, properties) as producer:
         task = _WriteTask(options, plan.routers, producer, first_turn)
         for batch in chain([first], batches):
             task.send(batch)
@@ -105,7 +104,7 @@ def _first_turn(context: TaskContext | None) -> int:
 
 
 class _WriteTask:
-    """Routes and sends batches, and counts rows by topic and partition."""
+    """Routes and sends batches, and counts rows."""
 
     def __init__(
         self, options: WriteOptions, routers: Mapping[str, Router], producer: CountingProducer, first_turn: int
@@ -115,24 +114,26 @@ class _WriteTask:
         self._producer = producer
         self._first_turn = first_turn
         self._turns: dict[str, int] = {}
-        self._rows: Counter[tuple[str, int]] = Counter()
+        self._sent = 0
 
     def send(self, batch: pa.RecordBatch) -> None:
         """Route all rows of a batch, then send them: what is wrong with one of them is found before any is sent."""
         routed = [(part, self._route(part)) for part in outgoing(batch, self._options.topic)]
         for part, partitions in routed:
-            self._send(part, partitions)
+            self._producer.send(part, partitions, self._routers[part.topic].partitions)
+            self._sent += len(partitions)
 
     def written(self) -> Written:
         """The counts; to be asked after the producer was flushed."""
-        sent, acknowledged = sum(self._rows.values()), self._producer.acknowledged
-        if acknowledged != sent:
+        rows = {(t, p): n for t in self._routers for p, n in self._producer.delivered(t).items()}
+        acknowledged = sum(rows.values())
+        if acknowledged != self._sent:
             raise DeliveryFailed(
                 "DELIVERY_MISCOUNTED",
-                f"{sent} rows were sent and {acknowledged} acknowledged, without an error from the brokers; "
+                f"{self._sent} rows were sent and {acknowledged} acknowledged, without an error from the brokers; "
                 "write again, and report this with the log of librdkafka (kafka.debug=msg)",
             )
-        return Written(dict(self._rows))
+        return Written(rows)
 
     def _route(self, part: OutgoingBatch) -> npt.NDArray[np.int32]:
         router = self._routers.get(part.topic)
@@ -142,15 +143,3 @@ class _WriteTask:
         turn = self._turns.get(part.topic, self._first_turn)
         partitions, self._turns[part.topic] = router.route(len(part.value), part.key, part.partition, turn)
         return partitions
-
-    def _send(self, part: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> None:
-        """Send the rows of each partition together, in the order of the frame."""
-        by_partition = part.take(np.argsort(partitions, kind="stable"))
-        begin = 0
-        for partition, count in zip(*(a.tolist() for a in np.unique(partitions, return_counts=True)), strict=True):
-            values = by_partition.value[begin : begin + count]
-            for start, stop, size_bytes in slices_by_size(values, _SLICE_ROWS, _SLICE_BYTES):
-                rows = by_partition.rows(begin + start, begin + stop)
-                self._producer.send(part.topic, partition, rows, size_bytes, plain=part.plain)
-            self._rows[part.topic, partition] += count
-            begin += count

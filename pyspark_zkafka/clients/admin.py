@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -23,11 +24,12 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, Reports, from_exception
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
+from pyspark_zkafka.clients.pooled import ClientPool
 from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, UnknownTopic, ZKafkaError
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
 
-__all__ = ["KafkaAdmin", "shared_properties"]
+__all__ = ["KafkaAdmin", "lease_admin", "shared_properties"]
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -59,6 +61,7 @@ _SILENT = "BROKERS_UNAVAILABLE"
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _LOOK_S = 0.1
 _PATIENCE_S = 5.0
+_MAX_PER_REQUEST = 1_000
 
 
 def shared_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,7 +106,11 @@ class KafkaAdmin:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._client = None  # its destructor ends the threads
+        # Ended here, by this thread: an error's traceback may keep the client in a cycle, and a collector that finds it on
+        # the client's own thread would abort the process.
+        client, self._client = self._client, None
+        if client is not None:
+            client.__exit__(None, None, None)
 
     def topic_names(self) -> list[str]:
         """The names of all topics, sorted; blocks for two requests."""
@@ -138,7 +145,10 @@ class KafkaAdmin:
         return {name: _topic_id(found) for name, found in self._describe(sorted(topics)).items()}
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
-        """The offset at each position, in one request to each leader; -1 where no record is at or after a timestamp."""
+        """The offset at each position; -1 where no record is at or after a timestamp.
+
+        One request to each leader, or one for every 1,000 partitions, all of them at the same time.
+        """
         found, failed = self.list_offsets_each(wanted)
         silent = [str(tp) for tp, error in failed.items() if error.condition == _SILENT]
         for error in failed.values():
@@ -183,16 +193,11 @@ class KafkaAdmin:
     def _ask_leaders(
         self, wanted: Mapping[TopicPartition, Position], timeout_s: float
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
-        if not wanted:
-            return {}, {}
-        specs = {KafkaTopicPartition(tp.topic, tp.partition): _offset_spec(p) for tp, p in wanted.items()}
-        futures = self._admin().list_offsets(specs, isolation_level=self._isolation, request_timeout=timeout_s)
         found: dict[TopicPartition, int] = {}
         failed: dict[TopicPartition, ZKafkaError] = {}
-        for place, future in futures.items():
-            tp = TopicPartition(place.topic, place.partition)
+        for tp, future in self._list_offsets(wanted, timeout_s).items():
             try:
-                offset = self._wait(f"listing the offsets of {tp}", future).offset
+                offset = self._offset(tp, future)
             except ZKafkaError as error:
                 failed[tp] = error
                 continue
@@ -202,6 +207,24 @@ class KafkaAdmin:
             else:
                 found[tp] = offset
         return found, failed
+
+    def _list_offsets(
+        self, wanted: Mapping[TopicPartition, Position], timeout_s: float
+    ) -> dict[TopicPartition, Future[Any]]:
+        """Ask, for all at the same time; what librdkafka does with one request's partitions takes the square of their number."""
+        specs = {position: _offset_spec(position) for position in set(wanted.values())}
+        options = {"isolation_level": self._isolation, "request_timeout": timeout_s}
+        asked: dict[TopicPartition, Future[Any]] = {}
+        for some in _pieces(list(wanted), _MAX_PER_REQUEST):
+            places = {KafkaTopicPartition(*tp): tp for tp in some}
+            futures = self._admin().list_offsets({place: specs[wanted[tp]] for place, tp in places.items()}, **options)
+            asked.update((places[place], future) for place, future in futures.items())
+        return asked
+
+    def _offset(self, partition: TopicPartition, future: Future[Any]) -> int:
+        if future.done() and future.exception() is None:
+            return int(future.result().offset)
+        return int(self._wait(f"listing the offsets of {partition}", future).offset)
 
     def _silent(self, partitions: str, timeout_s: float) -> BrokersUnavailable:
         return BrokersUnavailable(
@@ -288,6 +311,24 @@ class KafkaAdmin:
     def _broker(self, node: Any) -> Broker:
         protocol = str(self._config.get("security.protocol", "PLAINTEXT")).upper()
         return Broker(node.id, (Endpoint(protocol, protocol, node.host, node.port),), node.rack)
+
+
+_idle: ClientPool[KafkaAdmin] = ClientPool()
+
+
+def lease_admin(bootstrap_servers: str, properties: Mapping[str, Any]) -> AbstractContextManager[KafkaAdmin]:
+    """An open `KafkaAdmin` for the time of a ``with`` block: one that was in use some seconds ago, or a new one.
+
+    It has its connections already; what it is asked for, it asks the brokers for. See `ClientPool`.
+    """
+    shared = shared_properties(properties)
+    key = frozenset(bootstrap_servers.split(",")), frozenset(shared.items())
+    return _idle.lease(key, lambda: KafkaAdmin(bootstrap_servers, shared))
+
+
+def _pieces(partitions: Sequence[TopicPartition], most: int) -> Iterator[Sequence[TopicPartition]]:
+    for start in range(0, len(partitions), most):
+        yield partitions[start : start + most]
 
 
 def _offset_spec(position: Position) -> OffsetSpec:

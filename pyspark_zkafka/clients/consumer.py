@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
+import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
@@ -14,9 +16,20 @@ from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, Reports, fr
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
 from pyspark_zkafka.options import Connection
 from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.records import build_batch
 
-__all__ = ["PartitionConsumer", "Poll", "consumer_properties"]
+__all__ = [
+    "MessageBatch",
+    "MessageConsumer",
+    "PartitionConsumer",
+    "PartitionEvents",
+    "Poll",
+    "consumer_properties",
+    "log_range_of",
+]
 
+_FIRST_POLL_RECORDS = 256
+_MOST_POLL_RECORDS = 10_000
 
 _DEFAULTS: dict[str, Any] = {
     "client.id": "zkafka",
@@ -59,38 +72,166 @@ def consumer_properties(connection: Connection, bootstrap_servers: str, group: s
 class Poll:
     """What one poll brought, in the order in which it must be looked at.
 
-    `messages` are records in offset order. `end` is the offset of the log's end if it was reached after them.
-    `out_of_range` says that the position lies outside the log, `gone` that the brokers do not know the partition, and
-    `error` is the last passing error, for the text of a time-out.
+    `records` were added to the batch that is being gathered, `size_bytes` is about their size. `first` and `last` are
+    offsets of what came, None if nothing did; `last` may lie behind the end of the range. `ordered` says that offsets
+    rose. `end` is the offset of the log's end if it was reached after them. `out_of_range` says that the position lies
+    outside the log, `gone` that the brokers do not know the partition, and `error` is the last passing error, for the text
+    of a time-out.
     """
 
-    messages: list[Message] = field(default_factory=list)
+    records: int = 0
+    size_bytes: int = 0
+    first: int | None = None
+    last: int | None = None
+    ordered: bool = True
     end: int | None = None
     out_of_range: bool = False
     gone: bool = False
     error: str | None = None
 
 
-class PartitionConsumer:
-    """Fetches one partition from an offset on. Not thread-safe, not pickle-safe: make it where it is used, after any fork.
+class PartitionConsumer(Protocol):
+    """Fetches one partition from an offset on, and gathers Arrow batches of a schema. Not thread-safe, not pickle-safe.
+
+    There are two: `MessageConsumer`, and the compiled path's `pyspark_zkafka.native.consumer.ArrowConsumer`.
+    """
+
+    def seek(self, offset: int) -> None:
+        """Fetch from `offset` on; what was fetched and not gathered is dropped. Does not block."""
+
+    def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
+        """Add the next records before offset `until` to the batch: at most so many, and about so many bytes.
+
+        Returns when they are there, or when an event comes, or after `timeout_s` with those that came.
+
+        Raises
+        ------
+        ClusterStateError
+            For an error that waiting does not mend: refused, corrupt, unsupported.
+        """
+
+    def take(self) -> pa.RecordBatch:
+        """The batch gathered so far, of at least one record; another one is begun.
+
+        Raises
+        ------
+        ZKafkaError
+            As `pyspark_zkafka.protocol.records.build_batch`.
+        """
+
+    def log_range(self, timeout_s: float) -> tuple[int, int]:
+        """The log's earliest offset and its end, asked from the leader."""
+
+
+class PartitionEvents:
+    """What librdkafka says of a partition beside its records, and which of it is an error."""
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self._partition = partition
+        self._reports = Reports()
+        self._gone = False
+
+    def note(self, error: KafkaError) -> None:
+        """An error of the client as a whole; librdkafka goes on by itself."""
+        self._reports(error)
+        self._gone = self._gone or error.code() in UNKNOWN_TOPIC_CODES
+
+    def take(self, error: KafkaError, offset: int, poll: Poll) -> None:
+        """An event that came in place of a record; raises what waiting does not mend."""
+        if error.code() == KafkaError._PARTITION_EOF:
+            poll.end = offset
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            poll.out_of_range = True
+        elif error.code() in UNKNOWN_TOPIC_CODES:
+            poll.gone = True
+        elif error.retriable() or error.code() in _PASSING:
+            self.note(error)
+        else:
+            raise from_kafka(error, f"reading {self._partition}")
+
+    def finish(self, poll: Poll) -> Poll:
+        """The poll with what was noted meanwhile; raises a refusal where nothing came."""
+        poll.gone, self._gone = poll.gone or self._gone, False
+        poll.error = self._reports.last
+        if poll.first is None and (refusal := self._reports.refusal(f"reading {self._partition}")) is not None:
+            raise refusal
+        return poll
+
+
+class MessageBatch:
+    """Messages gathered for one batch, and how many to ask for next, so that large records do not fill memory."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._messages: list[Message] = []
+        self._next_records = _FIRST_POLL_RECORDS
+        self._mean_bytes = 0
+
+    def wanted(self, most_records: int, most_bytes: int) -> int:
+        """How many messages to ask for."""
+        room = max(most_bytes // self._mean_bytes, 1) if self._mean_bytes else _FIRST_POLL_RECORDS
+        return min(self._next_records, room, most_records)
+
+    def add(self, messages: Sequence[Message], until: int) -> Poll:
+        """Add those before offset `until`."""
+        if not messages:
+            return Poll()
+        first, last = messages[0].offset(), messages[-1].offset()
+        visible = messages if last < until else [m for m in messages if m.offset() < until]
+        self._messages += visible
+        size = _size(visible)
+        self._learn(len(visible), size)
+        return Poll(len(visible), size, first, last, _ascending(messages, last - first))
+
+    def take(self) -> pa.RecordBatch:
+        """The batch of what was added; another one is begun."""
+        messages, self._messages = self._messages, []
+        return build_batch(messages, self._schema)
+
+    def _learn(self, records: int, size_bytes: int) -> None:
+        if records:
+            self._mean_bytes = max(size_bytes // records, 1)
+            self._next_records = min(4 * self._next_records, _MOST_POLL_RECORDS)
+
+
+def _size(messages: Sequence[Message]) -> int:
+    """Bytes of keys and values."""
+    keys = map(type(messages[0]).key, messages) if messages else ()
+    return sum(map(len, messages)) + sum(map(len, filter(None, keys)))
+
+
+def _ascending(messages: Sequence[Message], span: int) -> bool:
+    """Whether offsets rise from each message to the next; without gaps, the span tells."""
+    if span == len(messages) - 1:
+        return True
+    offsets = [m.offset() for m in messages]
+    return all(a < b for a, b in pairwise(offsets))
+
+
+class MessageConsumer:
+    """The `PartitionConsumer` in pure Python: confluent-kafka's messages, turned into columns.
+
+    Make it where it is used, after any fork.
 
     Parameters
     ----------
     properties : mapping
         As `consumer_properties` makes them.
     partition : TopicPartition
+    schema : pyarrow.Schema
+        The columns to build.
     """
 
-    def __init__(self, properties: Mapping[str, Any], partition: TopicPartition) -> None:
+    def __init__(self, properties: Mapping[str, Any], partition: TopicPartition, schema: pa.Schema) -> None:
         self._properties = dict(properties)
         self._partition = partition
         self._consumer: Consumer | None = None
-        self._reports = Reports()
-        self._gone = False
+        self._events = PartitionEvents(partition)
+        self._batch = MessageBatch(schema)
 
-    def __enter__(self) -> PartitionConsumer:
+    def __enter__(self) -> MessageConsumer:
         try:
-            self._consumer = Consumer({**self._properties, "error_cb": self._note}, logger=librdkafka_logger())
+            self._consumer = Consumer({**self._properties, "error_cb": self._events.note}, logger=librdkafka_logger())
         except KafkaException as error:
             raise from_exception(error, "making a consumer") from error
         return self
@@ -101,60 +242,43 @@ class PartitionConsumer:
             self._consumer = None
 
     def seek(self, offset: int) -> None:
-        """Fetch from `offset` on; what was fetched before is dropped. Does not block."""
+        """See `PartitionConsumer`."""
         tp = self._partition
         self._handle().assign([KafkaTopicPartition(tp.topic, tp.partition, offset)])
 
-    def poll(self, max_messages: int, timeout_s: float) -> Poll:
-        """The next messages: returns when there are `max_messages`, or after `timeout_s` with those that came.
+    def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
+        """See `PartitionConsumer`; the bytes may be exceeded by what the last poll brought."""
+        found = self._handle().consume(self._batch.wanted(most_records, most_bytes), timeout_s)
+        if not any(map(Message.error, found)):
+            return self._events.finish(self._batch.add(found, until))
+        poll = self._batch.add([m for m in found if m.error() is None], until)
+        for message in found:
+            if (error := message.error()) is not None:
+                self._events.take(error, message.offset(), poll)
+        return self._events.finish(poll)
 
-        Raises
-        ------
-        ClusterStateError
-            For an error that waiting does not mend: refused, corrupt, unsupported.
-        """
-        found = self._handle().consume(max_messages, timeout_s)
-        poll = Poll(found, gone=self._gone)
-        self._gone = False
-        if any(map(Message.error, found)):
-            poll.messages = [m for m in found if m.error() is None]
-            for message in found:
-                if (error := message.error()) is not None:
-                    self._take_event(error, message, poll)
-        poll.error = self._reports.last
-        if not found and (refusal := self._reports.refusal(f"reading {self._partition}")) is not None:
-            raise refusal
-        return poll
+    def take(self) -> pa.RecordBatch:
+        """See `PartitionConsumer`."""
+        return self._batch.take()
 
     def log_range(self, timeout_s: float) -> tuple[int, int]:
-        """The log's earliest offset and its end, asked from the leader."""
+        """See `PartitionConsumer`."""
         tp = KafkaTopicPartition(self._partition.topic, self._partition.partition)
         try:
             low, high = self._handle().get_watermark_offsets(tp, timeout=timeout_s, cached=False)
         except KafkaException as error:
-            raise from_exception(error, f"asking the leader of {self._partition} for the ends of its log") from error
+            raise from_exception(error, log_range_of(self._partition)) from error
         return low, high
 
     def _handle(self) -> Consumer:
         if self._consumer is None:
-            raise RuntimeError("PartitionConsumer is used outside of its with block")
+            raise RuntimeError("MessageConsumer is used outside of its with block")
         return self._consumer
 
-    def _note(self, error: KafkaError) -> None:
-        self._reports(error)
-        self._gone = self._gone or error.code() in UNKNOWN_TOPIC_CODES
 
-    def _take_event(self, error: KafkaError, message: Message, poll: Poll) -> None:
-        if error.code() == KafkaError._PARTITION_EOF:
-            poll.end = message.offset()
-        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-            poll.out_of_range = True
-        elif error.code() in UNKNOWN_TOPIC_CODES:
-            poll.gone = True
-        elif error.retriable() or error.code() in _PASSING:
-            self._note(error)
-        else:
-            raise from_kafka(error, f"reading {self._partition}")
+def log_range_of(partition: TopicPartition) -> str:
+    """What is being done when the ends of a log are asked for, for the text of an error."""
+    return f"asking the leader of {partition} for the ends of its log"
 
 
 _PASSING = frozenset(

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, Reports, from_exception
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
 from pyspark_zkafka.errors import DeliveryFailed, NoLeader, UnknownTopic
 from pyspark_zkafka.options import Connection
+from pyspark_zkafka.protocol.rows import OutgoingBatch, slices_by_size
 
-__all__ = ["CountingProducer", "producer_properties"]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["CountingProducer", "Counts", "Failure", "MessageSender", "QueueLimits", "Sender", "producer_properties"]
 
 
 _DEFAULTS: dict[str, Any] = {
@@ -31,8 +39,12 @@ _DEFAULTS: dict[str, Any] = {
     # As Java's producer, which creates a missing topic where the brokers allow it.
     "allow.auto.create.topics": True,
 }
+_UNLIMITED = {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 2_000_000_000}
 _MAX_QUEUED_RECORDS = 200_000
 _MAX_QUEUED_BYTES = 64 * 1024 * 1024
+_SLICE_ROWS = 5_000
+_SLICE_BYTES = 4 * 1024 * 1024
+_ADVANCE_S = 0.01
 _METADATA_TIMEOUT_S = 30.0
 _CREATION_S = 10.0
 _HASTEN_S = 1.0
@@ -40,8 +52,90 @@ _HASTEN_S = 1.0
 
 def producer_properties(connection: Connection, bootstrap_servers: str) -> dict[str, Any]:
     """librdkafka's properties for writing: tuned defaults, then the user's."""
-    properties = {**_DEFAULTS, **connection.kafka}
-    return properties | {"bootstrap.servers": bootstrap_servers, "delivery.report.only.error": True}
+    return {**_DEFAULTS, **connection.kafka, "bootstrap.servers": bootstrap_servers}
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLimits:
+    """How much may wait for the brokers at a time.
+
+    It is kept to here: librdkafka's own queue is never let run full, since a record that it refuses could be overtaken by
+    the next.
+    """
+
+    records: int = _MAX_QUEUED_RECORDS
+    size_bytes: int = _MAX_QUEUED_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What has become of the records so far."""
+
+    handed_over: int
+    acknowledged: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The first record that could not be delivered: ``topic-partition``, and why."""
+
+    partition: str
+    cause: str
+
+
+class Sender(Protocol):
+    """What hands records to librdkafka, and knows what becomes of them. Not thread-safe, not pickle-safe.
+
+    There are two: `MessageSender`, and the compiled path's `pyspark_zkafka.native.producer.ArrowSender`.
+    """
+
+    def __enter__(self) -> Sender: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
+        """Take rows, each with its partition of the `partition_count` that the topic has; nothing is sent yet."""
+
+    def advance(self, timeout_s: float) -> bool:
+        """Hand over what was added as far as the limits allow, those of a partition in order; True once all is.
+
+        Waits for room up to `timeout_s`; stops at a failure.
+        """
+
+    def poll(self, timeout_s: float) -> None:
+        """Look at delivery reports and errors; wait for one."""
+
+    def flush(self, timeout_s: float) -> None:
+        """Send at once, whatever linger.ms, and wait for all reports up to `timeout_s`."""
+
+    def purge(self, *, in_flight: bool) -> None:
+        """Give up what is queued, and perhaps what is on its way."""
+
+    @property
+    def queued(self) -> int:
+        """How many records wait for their reports, and other events to be looked at."""
+
+    @property
+    def counts(self) -> Counts:
+        """What has become of the records so far."""
+
+    @property
+    def failure(self) -> Failure | None:
+        """The first failure."""
+
+    def delivered(self, topic: str) -> dict[int, int]:
+        """Acknowledged records by partition, those without any left out; to be asked after a flush."""
+
+    def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
+        """The brokers' error for a topic, and the leader of each of its partitions, -1 for none.
+
+        Raises
+        ------
+        KafkaException
+            They cannot be asked.
+        """
 
 
 class CountingProducer:
@@ -52,29 +146,32 @@ class CountingProducer:
     Parameters
     ----------
     properties : mapping
-        As `producer_properties` makes them. Its queue limits bound memory here: librdkafka's own queue is never let run
-        full, since a record that it refuses could be overtaken by the next.
+        As `producer_properties` makes them; its queue limits become the sender's.
+    make_sender : callable
+        Makes a `Sender` of librdkafka's properties, the limits, and what to tell errors of the client as a whole.
+    clock : callable
+        Monotonic seconds.
     """
 
-    def __init__(self, properties: Mapping[str, Any], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        make_sender: Callable[[Mapping[str, Any], QueueLimits, Reports], Sender],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._properties = dict(properties)
-        self._max_records = int(self._properties.pop("queue.buffering.max.messages", _MAX_QUEUED_RECORDS))
+        records = int(self._properties.pop("queue.buffering.max.messages", _MAX_QUEUED_RECORDS))
         kilobytes = self._properties.pop("queue.buffering.max.kbytes", _MAX_QUEUED_BYTES // 1024)
-        self._max_bytes = int(kilobytes) * 1024
+        self._limits = QueueLimits(records, int(kilobytes) * 1024)
+        self._make_sender = make_sender
         self._clock = clock
-        self._producer: Producer | None = None
-        self._handed_over = 0
-        self._failed = 0
-        self._first_failure: tuple[str, str] | None = None
         self._reports = Reports()
-        self._mean_bytes = 0.0
+        self._open: Sender | None = None
 
     def __enter__(self) -> CountingProducer:
-        unlimited = {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 2_000_000_000}
+        sender = self._make_sender({**self._properties, **_UNLIMITED}, self._limits, self._reports)
         try:
-            self._producer = Producer(
-                {**self._properties, **unlimited, "error_cb": self._reports}, logger=librdkafka_logger()
-            )
+            self._open = sender.__enter__()
         except KafkaException as error:
             raise from_exception(error, "making a producer") from error
         return self
@@ -85,40 +182,43 @@ class CountingProducer:
                 self.flush()
         finally:
             self._drop_queued()
-            self._producer = None
+            self._sender.__exit__(kind, error, trace)
+            self._open = None
 
     @property
     def acknowledged(self) -> int:
         """How many records the brokers have acknowledged so far."""
-        return self._handed_over - self._failed - len(self._handle())
+        return self._sender.counts.acknowledged
 
-    def send(self, topic: str, partition: int, rows: Sequence[dict[str, Any]], size_bytes: int, *, plain: bool) -> None:
-        """Hand rows over to one partition, in order; blocks while too much is queued.
+    def delivered(self, topic: str) -> dict[int, int]:
+        """Acknowledged records of a topic by partition; to be asked after a flush."""
+        return self._sender.delivered(topic)
+
+    def send(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
+        """Hand rows over, those of one partition in order; blocks while too much is queued.
 
         Parameters
         ----------
-        rows : sequence of dict
-            ``value`` and ``key`` (bytes or None) and, unless they are plain, ``timestamp`` (ms) and ``headers``.
-        size_bytes : int
-            About how large they are together.
-        plain : bool
-            Whether all rows have key and value alone: the fast way.
+        rows : OutgoingBatch
+        partitions : numpy.ndarray of int32
+            The partition of each row, in ``[0, partition_count)``.
+        partition_count : int
+            How many partitions the topic has.
 
         Raises
         ------
         DeliveryFailed
             A record handed over before, or one of these, cannot be delivered.
         """
-        first = self._handed_over == 0
-        self._make_room(len(rows), size_bytes)
-        if plain:
-            self._send_together(topic, partition, rows)
-        else:
-            self._send_one_by_one(topic, partition, rows)
-        if first and self._is_on("enable.idempotence"):
-            self._hasten(topic)
-        self._handle().poll(0)
-        self._raise_failure()
+        is_first = self._sender.counts.handed_over == 0
+        self._sender.add(rows, partitions, partition_count)
+        done = False
+        while not done:
+            done = self._sender.advance(_ADVANCE_S)
+            if is_first and self._is_on("enable.idempotence"):
+                self._hasten(rows.topic)
+                is_first = False
+            self._raise_failure()
 
     def flush(self) -> None:
         """Wait until every record handed over is acknowledged; librdkafka gives one up after message.timeout.ms.
@@ -127,8 +227,8 @@ class CountingProducer:
         ------
         DeliveryFailed
         """
-        while len(self._handle()) > 0:
-            self._handle().flush(0.5)
+        while self._sender.queued > 0:
+            self._sender.flush(0.5)
             self._raise_failure()
         self._raise_failure()
 
@@ -146,18 +246,18 @@ class CountingProducer:
         """
         deadline = self._clock() + _CREATION_S
         while True:
-            metadata = self._metadata(topic)
-            led = tuple(sorted(p.id for p in metadata.partitions.values() if p.leader >= 0))
+            error, leaders = self._leaders(topic)
+            led = tuple(sorted(partition for partition, leader in leaders.items() if leader >= 0))
             late = self._clock() > deadline
-            if led and (late or len(led) == len(metadata.partitions)):
-                return len(metadata.partitions), led
-            if late and metadata.partitions:
+            if led and (late or len(led) == len(leaders)):
+                return len(leaders), led
+            if late and leaders:
                 raise NoLeader(
                     "NO_LEADER", f"No partition of {topic} has a leader; start a broker that has a replica of it"
                 )
-            if late or self._is_hopeless(metadata.error):
+            if late or self._is_hopeless(error):
                 raise _unknown(topic)
-            self._handle().poll(0.2)
+            self._sender.poll(0.2)
 
     def _is_hopeless(self, error: KafkaError | None) -> bool:
         """Whether a topic is missing and nobody may create it."""
@@ -166,26 +266,19 @@ class CountingProducer:
     def _is_on(self, name: str) -> bool:
         return str(self._properties.get(name)).lower() == "true"
 
-    def _metadata(self, topic: str) -> Any:
+    def _leaders(self, topic: str) -> tuple[KafkaError | None, dict[int, int]]:
         try:
-            return self._handle().list_topics(topic, timeout=_METADATA_TIMEOUT_S).topics[topic]
+            return self._sender.leaders(topic, _METADATA_TIMEOUT_S)
         except KafkaException as error:
-            self._handle().poll(0)
+            self._sender.poll(0)
             doing = f"asking for the partitions of {topic}"
             raise self._reports.refusal(doing) or from_exception(error, doing) from error
 
-    def _handle(self) -> Producer:
-        if self._producer is None:
+    @property
+    def _sender(self) -> Sender:
+        if self._open is None:
             raise RuntimeError("CountingProducer is used outside of its with block")
-        return self._producer
-
-    def _make_room(self, records: int, size_bytes: int) -> None:
-        self._mean_bytes = max(size_bytes / max(records, 1), self._mean_bytes * 0.9)
-        while (queued := len(self._handle())) > 0:
-            if queued + records <= self._max_records and (queued + records) * self._mean_bytes <= self._max_bytes:
-                return
-            self._handle().poll(0.01)
-            self._raise_failure()
+        return self._open
 
     def _hasten(self, topic: str) -> None:
         """Let the first records go at once: an idempotent producer of librdkafka may wait 500 ms for its producer id.
@@ -195,61 +288,198 @@ class CountingProducer:
         """
         with suppress(KafkaException):  # what is wrong shows when the records are not delivered
             for _ in range(2):
-                self._handle().list_topics(topic, timeout=_HASTEN_S)
-
-    def _send_together(self, topic: str, partition: int, rows: Sequence[dict[str, Any]]) -> None:
-        # Of a row, produce_batch heeds key and value alone: a partition or timestamp there is ignored without a word.
-        taken = self._handle().produce_batch(topic, list(rows), partition=partition, on_delivery=self._on_failure)
-        self._handed_over += taken
-        if taken < len(rows):
-            refused = next(row for row in rows if "_error" in row)
-            self._note_failure(f"{topic}-{partition}", str(refused["_error"]))
-
-    def _send_one_by_one(self, topic: str, partition: int, rows: Sequence[dict[str, Any]]) -> None:
-        producer = self._handle()
-        for row in rows:
-            try:
-                producer.produce(topic, partition=partition, on_delivery=self._on_failure, **row)
-            except (KafkaException, BufferError) as error:
-                self._note_failure(f"{topic}-{partition}", str(error))
-                return
-            self._handed_over += 1
-
-    def _on_failure(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self._failed += 1
-            self._note_failure(f"{message.topic()}-{message.partition()}", f"{error.name()}: {error.str()}")
-
-    def _note_failure(self, partition: str, cause: str) -> None:
-        self._first_failure = self._first_failure or (partition, cause)
+                self._sender.leaders(topic, _HASTEN_S)
 
     def _raise_failure(self) -> None:
-        if (refusal := self._reports.refusal("writing")) is not None:
-            self._note_failure("the brokers refuse", refusal.message)
-        if self._first_failure is None:
+        failure = self._failure()
+        if failure is None:
             return
-        partition, cause = self._first_failure
         self._drop_queued()
-        acknowledged = self.acknowledged
-        failed = self._handed_over - acknowledged
+        counts = self._sender.counts
+        failed = counts.handed_over - counts.acknowledged
         raise DeliveryFailed(
             "DELIVERY_FAILED",
-            f"{partition}: {cause}; of {self._handed_over} records handed over by this task {acknowledged} were "
-            f"acknowledged and {failed} were not (last error of the connection: {self._reports.last or 'none'}); "
-            "mend the cause and write again: rows that were acknowledged will be there twice",
-            acknowledged=acknowledged,
+            f"{failure.partition}: {failure.cause}; of {counts.handed_over} records handed over by this task "
+            f"{counts.acknowledged} were acknowledged and {failed} were not (last error of the connection: "
+            f"{self._reports.last or 'none'}); mend the cause and write again: rows that were acknowledged will be there "
+            "twice",
+            acknowledged=counts.acknowledged,
             failed=failed,
         )
 
+    def _failure(self) -> Failure | None:
+        if self._sender.failure is not None:
+            return self._sender.failure
+        refusal = self._reports.refusal("writing")
+        return None if refusal is None else Failure("the brokers refuse", refusal.message)
+
     def _drop_queued(self) -> None:
         """Give up what is not sent yet, and wait shortly for the fate of what is in flight."""
-        producer = self._handle()
-        if len(producer) > 0:
-            producer.purge(in_queue=True, in_flight=False, blocking=True)
-            producer.flush(5)
-        if len(producer) > 0:
-            producer.purge(in_queue=True, in_flight=True, blocking=True)
-            producer.flush(1)
+        sender = self._sender
+        if sender.queued > 0:
+            sender.purge(in_flight=False)
+            sender.flush(5)
+        if sender.queued > 0:
+            sender.purge(in_flight=True)
+            sender.flush(1)
+
+
+class MessageSender:
+    """The `Sender` in pure Python: rows as dicts, handed to confluent-kafka a few thousand at a time.
+
+    Parameters
+    ----------
+    properties : mapping
+        librdkafka's.
+    limits : QueueLimits
+    note : callable
+        Told of errors of the client as a whole.
+    """
+
+    def __init__(self, properties: Mapping[str, Any], limits: QueueLimits, note: Callable[[KafkaError], None]) -> None:
+        self._properties = {**properties, "delivery.report.only.error": True}
+        self._limits = limits
+        self._note = note
+        self._open: Producer | None = None
+        self._slices: Iterator[_Slice] = iter(())
+        self._mean_bytes = 0.0
+        self._handed_over: Counter[tuple[str, int]] = Counter()
+        self._failed: Counter[tuple[str, int]] = Counter()
+        self._first_failure: Failure | None = None
+
+    def __enter__(self) -> MessageSender:
+        self._open = Producer({**self._properties, "error_cb": self._note}, logger=librdkafka_logger())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._open = None  # what is queued was dropped; its destructor ends the threads
+
+    def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
+        """See `Sender`."""
+        self._slices = chain(self._slices, _slices(rows, partitions))
+
+    def advance(self, timeout_s: float) -> bool:
+        """See `Sender`."""
+        for piece in self._slices:
+            if not self._has_room(piece, timeout_s):
+                self._slices = chain([piece], self._slices)
+                return False
+            self._send(piece)
+            self._producer.poll(0)
+            if self._first_failure is not None:
+                return False
+        return True
+
+    def poll(self, timeout_s: float) -> None:
+        """See `Sender`."""
+        self._producer.poll(timeout_s)
+
+    def flush(self, timeout_s: float) -> None:
+        """See `Sender`."""
+        self._producer.flush(timeout_s)
+
+    def purge(self, *, in_flight: bool) -> None:
+        """See `Sender`."""
+        self._producer.purge(in_queue=True, in_flight=in_flight, blocking=True)
+
+    @property
+    def queued(self) -> int:
+        """See `Sender`."""
+        return len(self._producer)
+
+    @property
+    def counts(self) -> Counts:
+        """See `Sender`."""
+        handed_over = self._handed_over.total()
+        return Counts(handed_over, handed_over - self._failed.total() - self.queued)
+
+    @property
+    def failure(self) -> Failure | None:
+        """See `Sender`."""
+        return self._first_failure
+
+    def delivered(self, topic: str) -> dict[int, int]:
+        """See `Sender`."""
+        delivered = self._handed_over - self._failed
+        return {partition: count for (name, partition), count in delivered.items() if name == topic}
+
+    def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
+        """See `Sender`."""
+        found = self._producer.list_topics(topic, timeout=timeout_s).topics[topic]
+        return found.error, {partition.id: partition.leader for partition in found.partitions.values()}
+
+    @property
+    def _producer(self) -> Producer:
+        if self._open is None:
+            raise RuntimeError("MessageSender is used outside of its with block")
+        return self._open
+
+    def _has_room(self, piece: _Slice, timeout_s: float) -> bool:
+        self._mean_bytes = max(piece.size_bytes / len(piece.rows), self._mean_bytes * 0.9)
+        if not self._fits(len(piece.rows)):
+            self._producer.poll(timeout_s)
+        return self._fits(len(piece.rows))
+
+    def _fits(self, records: int) -> bool:
+        queued, limits = self.queued, self._limits
+        within = queued + records <= limits.records and (queued + records) * self._mean_bytes <= limits.size_bytes
+        return within or queued == 0
+
+    def _send(self, piece: _Slice) -> None:
+        if piece.plain:
+            self._send_together(piece)
+        else:
+            self._send_one_by_one(piece)
+
+    def _send_together(self, piece: _Slice) -> None:
+        # Of a row, produce_batch heeds key and value alone: a partition or timestamp there is ignored without a word.
+        rows = piece.rows
+        taken = self._producer.produce_batch(piece.topic, rows, partition=piece.partition, on_delivery=self._on_failure)
+        self._handed_over[piece.topic, piece.partition] += taken
+        if taken < len(rows):
+            refused = next(row for row in rows if "_error" in row)
+            self._note_failure(piece.topic, piece.partition, str(refused["_error"]))
+
+    def _send_one_by_one(self, piece: _Slice) -> None:
+        producer = self._producer
+        for row in piece.rows:
+            try:
+                producer.produce(piece.topic, partition=piece.partition, on_delivery=self._on_failure, **row)
+            except (KafkaException, BufferError) as error:
+                self._note_failure(piece.topic, piece.partition, str(error))
+                return
+            self._handed_over[piece.topic, piece.partition] += 1
+
+    def _on_failure(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failed[message.topic(), message.partition()] += 1
+            self._note_failure(message.topic(), message.partition(), f"{error.name()}: {error.str()}")
+
+    def _note_failure(self, topic: str, partition: int, cause: str) -> None:
+        self._first_failure = self._first_failure or Failure(f"{topic}-{partition}", cause)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """Rows of one partition, as confluent-kafka takes them, and about how large they are together."""
+
+    topic: str
+    partition: int
+    rows: list[dict[str, Any]]
+    size_bytes: int
+    plain: bool
+
+
+def _slices(rows: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> Iterator[_Slice]:
+    """The rows, partition by partition, in the order of the frame."""
+    by_partition = rows.take(np.argsort(partitions, kind="stable"))
+    begin = 0
+    for partition, count in zip(*(a.tolist() for a in np.unique(partitions, return_counts=True)), strict=True):
+        values = by_partition.value[begin : begin + count]
+        for start, stop, size_bytes in slices_by_size(values, _SLICE_ROWS, _SLICE_BYTES):
+            dicts = by_partition.rows(begin + start, begin + stop)
+            yield _Slice(rows.topic, partition, dicts, size_bytes, rows.plain)
+        begin += count
 
 
 def _unknown(topic: str) -> UnknownTopic:

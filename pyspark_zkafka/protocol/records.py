@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_zkafka.errors import OptionError, ZKafkaError
+from pyspark_zkafka.protocol.model import TopicPartition
 
 __all__ = [
     "COLUMNS",
@@ -19,6 +20,8 @@ __all__ = [
     "Message",
     "build_batch",
     "check_projection",
+    "malformed_timestamp",
+    "malformed_utf8",
     "require_projection",
     "schema_ddl",
 ]
@@ -137,14 +140,16 @@ def _bytes_column(
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:
-        raise _malformed_utf8(name, read, messages) from None
+        bad = next(m for m in messages if not _is_utf8(read(m)))
+        raise malformed_utf8(name, _partition_of(bad), bad.offset()) from None
 
 
-def _malformed_utf8(name: str, read: Callable[[Any], bytes | None], messages: Sequence[Message]) -> ZKafkaError:
-    bad = next(m for m in messages if not _is_utf8(read(m)))
+def malformed_utf8(column: str, partition: TopicPartition, offset: int) -> ZKafkaError:
+    """The error for a record whose key or value is declared a string, and is none."""
     return ZKafkaError(
         "MALFORMED_UTF8",
-        f"The {name} of {_where(bad)} is not UTF-8; declare {name} as binary in the schema and decode it there",
+        f"The {column} of {partition} at offset {offset} is not UTF-8; declare {column} as binary in the schema and decode "
+        "it there",
     )
 
 
@@ -156,8 +161,8 @@ def _is_utf8(data: bytes | None) -> bool:
     return True
 
 
-def _where(message: Message) -> str:
-    return f"{message.topic()}-{message.partition()} at offset {message.offset()}"
+def _partition_of(message: Message) -> TopicPartition:
+    return TopicPartition(message.topic(), message.partition())
 
 
 def _topic(messages: Sequence[Message], kind: pa.DataType) -> pa.Array:
@@ -190,7 +195,8 @@ def _timestamp(messages: Sequence[Message], kind: pa.DataType) -> pa.Array:
     # Where the log has no timestamps (message format 0) librdkafka says 0, Java and so Spark's own source -1.
     milliseconds = np.where(found[:, 0] == 0, -1, found[:, 1])
     if _beyond_spark(milliseconds).any():
-        raise _malformed_timestamp(messages, milliseconds)
+        bad = int(np.argmax(_beyond_spark(milliseconds)))
+        raise malformed_timestamp(_partition_of(messages[bad]), messages[bad].offset(), milliseconds[bad])
     return pc.cast(pa.array(milliseconds * 1000), kind)
 
 
@@ -199,11 +205,11 @@ def _beyond_spark(milliseconds: Any) -> Any:
     return (milliseconds > _MAX_TIMESTAMP_MS) | (milliseconds < -_MAX_TIMESTAMP_MS)
 
 
-def _malformed_timestamp(messages: Sequence[Message], milliseconds: Any) -> ZKafkaError:
-    index = int(np.argmax(_beyond_spark(milliseconds)))
+def malformed_timestamp(partition: TopicPartition, offset: int, timestamp_ms: int) -> ZKafkaError:
+    """The error for a record whose timestamp does not fit Spark's microseconds."""
     return ZKafkaError(
         "MALFORMED_TIMESTAMP",
-        f"The timestamp of {_where(messages[index])} is {milliseconds[index]} ms, beyond what Spark can hold; "
+        f"The timestamp of {partition} at offset {offset} is {timestamp_ms} ms, beyond what Spark can hold; "
         "leave the column timestamp out of the schema to read the record",
     )
 

@@ -48,6 +48,11 @@ class MetadataWatch:
     def __len__(self) -> int:
         return len(self._clients)
 
+    def close(self) -> None:
+        """Ends the clients on this thread: a collector that does it on a client's own would abort the process."""
+        for client in self._clients.values():
+            client.__exit__(None, None, None)
+
     def views(self) -> dict[int, BrokerView | None]:
         """What each broker says now."""
         return {broker: self.view(broker) for broker in self._clients}

@@ -6,7 +6,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -201,9 +201,9 @@ class Servers:
         """librdkafka's configuration for this package's own clients of the running brokers."""
         return self._settings(self.running or list(range(self.spec.brokers)))
 
-    def metadata(self) -> MetadataWatch:
-        """A watch of what each running broker says."""
-        return MetadataWatch({b: self._settings([b]) for b in self.running})
+    def metadata(self) -> closing[MetadataWatch]:
+        """A watch of what each running broker says, for the time of a ``with`` block."""
+        return closing(MetadataWatch({b: self._settings([b]) for b in self.running}))
 
     @contextmanager
     def zookeeper(self, timeout_s: float = _CONNECT_TIMEOUT_S, chroot: str | None = None) -> Iterator[KazooClient]:
@@ -232,12 +232,12 @@ class Servers:
         with self.zookeeper(deadline.left_s) as client:
             self._await_all(wanted, lambda: wanted - _registered(client), "have no znode", deadline)
             told = self._told_of_brokers(client)
-        watch = self.metadata()
+        with self.metadata() as watch:
 
-        def silent() -> set[int]:
-            return {b for b, view in watch.views().items() if view is None or (told and not wanted <= view.brokers)}
+            def silent() -> set[int]:
+                return {b for b, view in watch.views().items() if view is None or (told and not wanted <= view.brokers)}
 
-        self._await_all(wanted, silent, "do not answer, or do not know all others yet", deadline)
+            self._await_all(wanted, silent, "do not answer, or do not know all others yet", deadline)
 
     def _told_of_brokers(self, client: KazooClient) -> bool:
         """Whether brokers are told of each other: in 0.8, that happens with the first topic."""

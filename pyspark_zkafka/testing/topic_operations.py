@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
@@ -144,7 +144,8 @@ class TopicOperations:
     @contextmanager
     def _topics(self) -> Iterator[Topics]:
         if version_tuple(self._servers.spec.kafka_version) >= (0, 10, 2):
-            yield AdminTopics(self._servers.client_settings())
+            with closing(AdminTopics(self._servers.client_settings())) as topics:
+                yield topics
         else:
             with self._servers.zookeeper() as client:
                 yield ZnodeTopics(client)
@@ -160,16 +161,16 @@ class TopicOperations:
         self, lack: str, agreed: Callable[[list[BrokerView]], bool], timeout_s: float = _SETTLE_TIMEOUT_S
     ) -> list[BrokerView]:
         """What the running brokers tell, once all answer and it is as wanted."""
-        watch = self._servers.metadata()
+        with self._servers.metadata() as watch:
 
-        def look() -> list[BrokerView] | None:
-            views = [view for view in watch.views().values() if view is not None]
-            return views if len(views) == len(watch) and agreed(views) else None
+            def look() -> list[BrokerView] | None:
+                views = [view for view in watch.views().values() if view is not None]
+                return views if len(views) == len(watch) and agreed(views) else None
 
-        found = Deadline(timeout_s).until(look)
-        if found is None:
-            raise _unsettled(f"{lack}, after {timeout_s:.0f} s; the brokers tell {watch.views()}")
-        return found
+            found = Deadline(timeout_s).until(look)
+            if found is None:
+                raise _unsettled(f"{lack}, after {timeout_s:.0f} s; the brokers tell {watch.views()}")
+            return found
 
 
 def _in_sync(client: KazooClient, topic: str, partition: int) -> set[int]:

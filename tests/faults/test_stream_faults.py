@@ -252,10 +252,10 @@ def test_partitions_without_leader(stream: NewStream, zkafka_cluster: LocalClust
 
 def create_without_waiting(cluster: LocalCluster, topic: str, replicas: list[list[int]]) -> None:
     """A topic of which some partitions have no live replica; returns when the others have a leader."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    made = admin.create_topics([NewTopic(topic, len(replicas), replica_assignment=replicas)], operation_timeout=0)
-    with suppress(KafkaException):  # that it does not wait for all leaders
-        made[topic].result(30)
+    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        made = admin.create_topics([NewTopic(topic, len(replicas), replica_assignment=replicas)], operation_timeout=0)
+        with suppress(KafkaException):  # that it does not wait for all leaders
+            made[topic].result(30)
     cluster.wait_for_leader(topic, 0)
 
 

@@ -174,9 +174,9 @@ def _broker_config(pem: dict[str, str]) -> Options:
 
 def _add_scram_user(cluster: LocalCluster) -> None:
     kind = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     change = UserScramCredentialUpsertion("alice", kind, SECRET.encode())
-    admin.alter_user_scram_credentials([change])["alice"].result(30)
+    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        admin.alter_user_scram_credentials([change])["alice"].result(30)
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ import gc
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, cast
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.clients.consumer import PartitionConsumer, Poll
+from pyspark_zkafka.clients.consumer import MessageBatch, Poll
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DataLoss
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Split
@@ -40,16 +40,27 @@ class FakeMessage:
     def offset(self) -> int:
         return self.at
 
+    def key(self) -> bytes | None:
+        return None
+
     def __len__(self) -> int:
         return self.size
 
 
-Step = Callable[["FakeConsumer"], "Poll | None"]
+@dataclass(frozen=True)
+class Brought:
+    """What one poll brings: messages, and events by the names of `Poll`."""
+
+    messages: Sequence[Any] = ()
+    events: dict[str, Any] = field(default_factory=dict)
+
+
+Step = Callable[["FakeConsumer"], "Brought | None"]
 
 
 @dataclass
 class FakeConsumer:
-    """Plays a log `[low, high)` as PartitionConsumer shows it.
+    """Plays a log `[low, high)` as a PartitionConsumer shows it.
 
     The offsets of `records` are visible, in `high - low` there may be others. `script` holds what happens just before the
     poll of a number: a step that changes the log, or that returns what the poll brings instead. An empty poll takes its
@@ -66,6 +77,7 @@ class FakeConsumer:
     end_told: int | None = None
     seeks: list[int] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
+    batch: MessageBatch = field(default_factory=lambda: MessageBatch(OFFSETS))
 
     def __post_init__(self) -> None:
         self.high = self.high or max(self.records, default=-1) + 1
@@ -74,20 +86,24 @@ class FakeConsumer:
         self.position, self.end_told = offset, None
         self.seeks.append(offset)
 
-    def poll(self, max_messages: int, timeout_s: float) -> Poll:
-        self.asked.append(max_messages)
+    def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
+        wanted = self.batch.wanted(most_records, most_bytes)
+        self.asked.append(wanted)
         step = self.script.get(len(self.asked) - 1)
-        poll = (step(self) if step is not None else None) or self._fetch(max_messages)
-        if not poll.messages:
+        brought = (step(self) if step is not None else None) or self._fetch(wanted)
+        if not brought.messages:
             self.clock.now += timeout_s
-        return poll
+        return replace(self.batch.add(brought.messages, until), **brought.events)
 
-    def _fetch(self, max_messages: int) -> Poll:
+    def take(self) -> pa.RecordBatch:
+        return self.batch.take()
+
+    def _fetch(self, max_messages: int) -> Brought:
         if self.position is None:
-            return Poll()
+            return Brought()
         if not self.low <= self.position <= self.high:
             self.position = None  # librdkafka says it once and stops
-            return Poll(out_of_range=True)
+            return Brought(events={"out_of_range": True})
         visible = [o for o in self.records if max(self.low, self.position) <= o < self.high]
         found = visible[:max_messages]
         if found:
@@ -96,7 +112,7 @@ class FakeConsumer:
         if at_end:
             self.position = self.end_told = self.high
         messages = [FakeMessage(o, self.sizes(o)) for o in found]
-        return Poll(cast(Any, messages), end=self.high if at_end else None)
+        return Brought(messages, {"end": self.high} if at_end else {})
 
     def log_range(self, timeout_s: float) -> tuple[int, int]:
         assert timeout_s > 0
@@ -123,8 +139,7 @@ class World:
         self.consumer = FakeConsumer(self.clock, self.records, self.low, self.high, self.script, self.sizes)
         self._identities = iter(self.identities)
         split = Split(TopicPartition("t", 2), self.start, self.until, 1, 0, (1, 3), ("k1:9092", "k3:9092"))
-        consumer = cast(PartitionConsumer, self.consumer)
-        self.reader = SplitReader(split, consumer, self.policy, self.identity, self.clock)
+        self.reader = SplitReader(split, self.consumer, self.policy, self.identity, self.clock)
 
     def identity(self) -> Identity:
         """What was scripted, one after the other; the last one stays; "same" if nothing was."""
@@ -133,7 +148,7 @@ class World:
         return self._last
 
     def batches(self) -> list[list[int]]:
-        return [batch.column(0).to_pylist() for batch in self.reader.batches(OFFSETS)]
+        return [batch.column(0).to_pylist() for batch in self.reader.batches()]
 
     def read(self) -> list[int]:
         return [offset for batch in self.batches() for offset in batch]
@@ -141,7 +156,7 @@ class World:
 
 def brings(*offsets: int, **events: Any) -> Step:
     """A step: the poll brings these messages and events, whatever the log holds."""
-    return lambda consumer: Poll(cast(Any, [FakeMessage(o) for o in offsets]), **events)
+    return lambda consumer: Brought([FakeMessage(o) for o in offsets], events)
 
 
 def becomes(low: int | None = None, high: int | None = None, records: Sequence[int] | None = None) -> Step:
@@ -230,7 +245,7 @@ def test_growth_sets_the_wait_back() -> None:
 def test_the_time_that_spark_takes_does_not_count() -> None:
     """The time between batches is not the brokers': they have the whole time-out after it."""
     world = World(range(20), 0, 20, ReadPolicy(poll_timeout_ms=1000, max_records=10))
-    batches = world.reader.batches(OFFSETS)
+    batches = world.reader.batches()
     next(batches)
     world.clock.now += 3600
     world.consumer.script[len(world.consumer.asked)] = brings()

@@ -1,0 +1,166 @@
+"""Idle clients, kept for a short while for the next one who wants just such a client."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+__all__ = ["ClientPool"]
+
+C = TypeVar("C")
+
+
+@dataclass(slots=True)
+class _Opened(Generic[C]):
+    """A client, what closes it, the process that opened it, and since when it has been idle."""
+
+    key: Hashable
+    client: C
+    closing: ExitStack
+    process: int
+    idle_since: float = 0.0
+
+
+def _later(delay_s: float, call: Callable[[], None]) -> None:
+    timer = threading.Timer(delay_s, call)
+    timer.daemon = True
+    timer.start()
+
+
+class ClientPool(Generic[C]):
+    """Lends open clients, and keeps those that come back, for `max_idle_s` seconds.
+
+    A worker of Spark runs task after task: what they all need for a moment need not be connected for each. A client is
+    lent to one at a time, only for the very same configuration, only in the process that opened it, and never after an error
+    was raised while it was lent. Safe for threads.
+
+    Parameters
+    ----------
+    max_idle_s : float
+        How long a client may be idle before it is closed, on a thread of the pool's own.
+    most : int
+        How many may be idle; beyond that, those that have been idle for the longest are closed.
+    clock : callable
+        Monotonic seconds.
+    later : callable
+        Has a function called in so many seconds, if the process still runs then.
+
+    Examples
+    --------
+    >>> pool = ClientPool(max_idle_s=0.1)
+    >>> with pool.lease(("localhost:9092", "some properties"), lambda: open("/dev/null")) as first:
+    ...     pass
+    >>> with pool.lease(("localhost:9092", "some properties"), lambda: open("/dev/null")) as second:
+    ...     second is first
+    True
+    """
+
+    def __init__(
+        self,
+        max_idle_s: float = 10.0,
+        most: int = 8,
+        clock: Callable[[], float] = time.monotonic,
+        later: Callable[[float, Callable[[], None]], None] = _later,
+    ) -> None:
+        self._max_idle_s = max_idle_s
+        self._most = most
+        self._clock = clock
+        self._later = later
+        self._lock = threading.Lock()
+        self._idle: list[_Opened[C]] = []
+        self._is_due = False
+        self._is_used = False
+
+    @contextmanager
+    def lease(self, key: Hashable, make: Callable[[], AbstractContextManager[C]]) -> Iterator[C]:
+        """A client, idle or new, for the time of a ``with`` block.
+
+        Parameters
+        ----------
+        key : hashable
+            All of the client's configuration: an idle client is lent again only for an equal key.
+        make : callable
+            Makes a client that is not open yet; the pool enters it, and exits it when it is not needed any more.
+        """
+        opened = self._take(key) or self._open(key, make)
+        try:
+            yield opened.client
+        except BaseException:
+            self._close([opened])
+            raise
+        self._give_back(opened)
+
+    def close_idle(self) -> None:
+        """Close the clients that are idle now, however short."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        self._close(idle)
+
+    def _take(self, key: Hashable) -> _Opened[C] | None:
+        with self._lock:
+            found = next((one for one in reversed(self._idle) if one.key == key), None)
+            if found is not None:
+                self._idle.remove(found)
+        return found
+
+    def _open(self, key: Hashable, make: Callable[[], AbstractContextManager[C]]) -> _Opened[C]:
+        if not self._is_used:
+            self._is_used = True
+            os.register_at_fork(after_in_child=self._forget)
+            atexit.register(self.close_idle)
+        closing = ExitStack()
+        return _Opened(key, closing.enter_context(make()), closing, os.getpid())
+
+    def _give_back(self, opened: _Opened[C]) -> None:
+        if opened.process != os.getpid():
+            _leave(opened)
+            return
+        with self._lock:
+            opened.idle_since = self._clock()
+            self._idle.append(opened)
+            surplus = self._idle[: -self._most]
+            del self._idle[: -self._most]
+            is_due, self._is_due = self._is_due, True
+        self._close(surplus)
+        if not is_due:
+            self._later(self._max_idle_s, self._close_old)
+
+    def _close_old(self) -> None:
+        with self._lock:
+            oldest = self._clock() - self._max_idle_s
+            old = [one for one in self._idle if one.idle_since <= oldest]
+            self._idle = [one for one in self._idle if one.idle_since > oldest]
+            left_s = min((one.idle_since for one in self._idle), default=oldest) - oldest
+            self._is_due = left_s > 0
+        self._close(old)
+        if left_s > 0:
+            self._later(left_s, self._close_old)
+
+    def _close(self, clients: list[_Opened[C]]) -> None:
+        for one in clients:
+            if one.process == os.getpid():
+                one.closing.close()
+            else:
+                _leave(one)
+
+    def _forget(self) -> None:
+        """In a child of a fork: without the parent's clients, and without its lock, which its threads may have held."""
+        for one in self._idle:
+            _leave(one)
+        self._lock, self._idle, self._is_due = threading.Lock(), [], False
+
+
+def _leave(opened: object) -> None:
+    """Keep a client of the parent process to the end of this one, and beyond Python's own end.
+
+    Its threads are not here: whatever closed it would wait for them for ever.
+    """
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(opened))

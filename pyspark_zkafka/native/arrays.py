@@ -1,0 +1,55 @@
+"""Arrow arrays on their way to C and back, by the Arrow C data interface."""
+
+from __future__ import annotations
+
+from ctypes import addressof, create_string_buffer
+from typing import Any
+
+import pyarrow as pa
+
+__all__ = ["CArray"]
+
+_ARRAY_BYTES = 80  # sizeof(struct ArrowArray)
+_SCHEMA_BYTES = 72  # sizeof(struct ArrowSchema)
+
+
+class CArray:
+    """A place for a ``struct ArrowArray``: empty for C to fill, or with an array that C may take over.
+
+    What C has not taken over is released with it.
+    """
+
+    def __init__(self) -> None:
+        self._buffer: Any = create_string_buffer(_ARRAY_BYTES)
+        self._filled: pa.DataType | None = None
+
+    @classmethod
+    def of(cls, array: pa.Array | None) -> CArray:
+        """An array to hand over; of None, the null pointer."""
+        place = cls()
+        if array is None:
+            place._buffer = None
+        else:
+            array._export_to_c(addressof(place._buffer))
+            place._filled = array.type
+        return place
+
+    @property
+    def address(self) -> int | None:
+        """Where C finds it; None is the null pointer."""
+        return None if self._buffer is None else addressof(self._buffer)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its offsets have 64 bits."""
+        return self._filled is not None and bool(
+            pa.types.is_large_binary(self._filled) or pa.types.is_large_string(self._filled)
+        )
+
+    def batch(self, schema: pa.Schema) -> pa.RecordBatch:
+        """The batch that C has filled in."""
+        return pa.RecordBatch._import_from_c(self.address, schema)
+
+    def __del__(self) -> None:
+        if self._filled is not None and any(self._buffer.raw[64:72]):  # its release callback: nobody has taken it over
+            pa.Array._import_from_c(self.address, self._filled)

@@ -1,0 +1,126 @@
+"""Reads one partition straight into Arrow columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ctypes import byref, c_int32, c_int64
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException
+
+from pyspark_zkafka.clients.consumer import PartitionEvents, Poll, log_range_of
+from pyspark_zkafka.clients.kafka_errors import from_exception
+from pyspark_zkafka.native.arrays import CArray
+from pyspark_zkafka.native.library import Flaws, PollResult, require
+from pyspark_zkafka.native.reports import events, open_client
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.records import COLUMNS, malformed_timestamp, malformed_utf8
+
+__all__ = ["ArrowConsumer"]
+
+_NUMBERS = {name: number for number, name in enumerate(COLUMNS)}
+
+
+class ArrowConsumer:
+    """The `PartitionConsumer` that copies librdkafka's messages into Arrow buffers, without a Python object a message.
+
+    Make it where it is used, after any fork.
+
+    Parameters
+    ----------
+    properties : mapping
+        As `consumer_properties` makes them.
+    partition : TopicPartition
+    schema : pyarrow.Schema
+        The columns to build; others are never copied.
+    """
+
+    def __init__(self, properties: Mapping[str, Any], partition: TopicPartition, schema: pa.Schema) -> None:
+        self._properties = dict(properties)
+        self._partition = partition
+        self._schema = schema
+        self._events = PartitionEvents(partition)
+        self._native = require()
+        self._open: int | None = None
+
+    def __enter__(self) -> ArrowConsumer:
+        try:
+            self._open = open_client(self._native.consumer_new, self._properties)
+        except KafkaException as error:
+            raise from_exception(error, "making a consumer") from error
+        self._project()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._open is not None:
+            self._native.consumer_close(self._open)
+            self._open = None
+
+    def seek(self, offset: int) -> None:
+        """See `PartitionConsumer`."""
+        tp = self._partition
+        code = self._native.consumer_assign(self._handle, tp.topic.encode(), tp.partition, offset)
+        if code:
+            raise from_exception(KafkaException(KafkaError(code)), f"assigning {tp}")
+
+    def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
+        """See `PartitionConsumer`; the bytes may be exceeded by one record."""
+        found = PollResult()
+        timeout_ms = int(timeout_s * 1000)
+        if not self._native.consumer_poll(self._handle, most_records, most_bytes, until, timeout_ms, byref(found)):
+            raise MemoryError(f"no memory for a batch of {self._partition}")
+        poll = Poll(found.records, found.bytes)
+        if found.first >= 0:
+            poll.first, poll.last, poll.ordered = found.first, found.last, not found.unordered
+        for error, offset in events(self._native.consumer_report, self._handle, self._events.note):
+            self._events.take(error, offset, poll)
+        return self._events.finish(poll)
+
+    def take(self) -> pa.RecordBatch:
+        """See `PartitionConsumer`."""
+        array, flaws = CArray(), Flaws()
+        if not self._native.consumer_take(self._handle, array.address, byref(flaws)):
+            raise MemoryError(f"no memory for a batch of {self._partition}")
+        batch = array.batch(self._schema)
+        self._check(flaws)
+        return batch
+
+    def log_range(self, timeout_s: float) -> tuple[int, int]:
+        """See `PartitionConsumer`."""
+        tp, low, high = self._partition, c_int64(), c_int64()
+        code = self._native.consumer_log_range(
+            self._handle, tp.topic.encode(), tp.partition, int(timeout_s * 1000), byref(low), byref(high)
+        )
+        if code:
+            raise from_exception(KafkaException(KafkaError(code)), log_range_of(tp))
+        return low.value, high.value
+
+    def _project(self) -> None:
+        count = len(self._schema)
+        numbers = (c_int32 * count)(*(_NUMBERS[field.name] for field in self._schema))
+        texts = (c_int32 * count)(*(field.type == pa.string() for field in self._schema))
+        self._native.consumer_project(self._handle, numbers, texts, count)
+
+    @property
+    def _handle(self) -> int:
+        if self._open is None:
+            raise RuntimeError("ArrowConsumer is used outside of its with block")
+        return self._open
+
+    def _check(self, flaws: Flaws) -> None:
+        """Raise for the first column, in the schema's order, that holds what Spark cannot."""
+        for field in self._schema:
+            if field.name == "timestamp" and flaws.timestamp_too_large >= 0:
+                raise malformed_timestamp(self._partition, flaws.timestamp_too_large, flaws.timestamp_ms)
+            offset = _UTF8_FLAWS[field.name](flaws) if field.name in _UTF8_FLAWS else -1
+            if offset >= 0:
+                raise malformed_utf8(field.name, self._partition, offset)
+
+
+_UTF8_FLAWS = {
+    "key": lambda flaws: flaws.key_not_utf8,
+    "value": lambda flaws: flaws.value_not_utf8,
+    "headers": lambda flaws: flaws.header_not_utf8,
+}

@@ -1,0 +1,180 @@
+"""Finds the compiled path and binds it to the librdkafka that confluent-kafka brings."""
+
+from __future__ import annotations
+
+import ctypes
+import sysconfig
+from ctypes import POINTER, Structure, c_bool, c_char, c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_p
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from pyspark_zkafka.errors import OptionError
+
+__all__ = ["Counts", "Failure", "Flaws", "PollResult", "Report", "describe", "library", "require", "settings_array"]
+
+_INTERFACE = 1
+_OLDEST = (1, 6)
+_TOO_NEW = (3, 0)
+_WHY_BYTES = 512
+
+
+class Report(Structure):
+    """`zkafka_report`: what librdkafka tells beside records."""
+
+    _fields_ = (("kind", c_int32), ("code", c_int32), ("fatal", c_int32), ("offset", c_int64), ("text", c_char * 512))
+
+
+class PollResult(Structure):
+    """`zkafka_poll`: what one poll appended."""
+
+    _fields_ = (("records", c_int64), ("bytes", c_int64), ("first", c_int64), ("last", c_int64), ("unordered", c_int32))
+
+
+class Flaws(Structure):
+    """`zkafka_flaws`: offsets of records that Spark cannot hold, -1 for none."""
+
+    _fields_ = tuple(
+        (name, c_int64)
+        for name in ("key_not_utf8", "value_not_utf8", "timestamp_too_large", "timestamp_ms", "header_not_utf8")
+    )
+
+
+class Counts(Structure):
+    """`zkafka_counts`: what has become of the records sent."""
+
+    _fields_ = tuple((name, c_int64) for name in ("handed_over", "acknowledged", "failed", "queued_bytes"))
+
+
+class Failure(Structure):
+    """`zkafka_failure`: the first record that could not be delivered."""
+
+    _fields_ = (("code", c_int32), ("partition", c_int32), ("refused", c_int32), ("topic", c_char * 256))
+
+
+_WHY = (POINTER(c_int), c_char_p, c_size_t)
+_SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "interface": (c_int, ()),
+    "bind": (c_bool, (c_char_p, c_char_p, c_size_t)),
+    "librdkafka_version": (c_char_p, ()),
+    "consumer_new": (c_void_p, (POINTER(c_char_p), *_WHY)),
+    "consumer_close": (None, (c_void_p,)),
+    "consumer_assign": (c_int, (c_void_p, c_char_p, c_int32, c_int64)),
+    "consumer_unassign": (c_int, (c_void_p,)),
+    "consumer_project": (c_bool, (c_void_p, POINTER(c_int32), POINTER(c_int32), c_int32)),
+    "consumer_poll": (c_bool, (c_void_p, c_int64, c_int64, c_int64, c_int, POINTER(PollResult))),
+    "consumer_take": (c_bool, (c_void_p, c_void_p, POINTER(Flaws))),
+    "consumer_log_range": (c_int, (c_void_p, c_char_p, c_int32, c_int, POINTER(c_int64), POINTER(c_int64))),
+    "consumer_report": (c_bool, (c_void_p, POINTER(Report))),
+    "producer_new": (c_void_p, (POINTER(c_char_p), c_int64, c_int64, *_WHY)),
+    "producer_close": (None, (c_void_p,)),
+    "producer_add": (
+        c_bool,
+        (c_void_p, c_char_p, c_void_p, c_int32, c_void_p, c_int32, c_void_p, c_int32, c_void_p, c_void_p),
+    ),
+    "producer_send": (c_bool, (c_void_p, c_int)),
+    "producer_poll": (None, (c_void_p, c_int)),
+    "producer_flush": (None, (c_void_p, c_int)),
+    "producer_queued": (c_int, (c_void_p,)),
+    "producer_purge": (None, (c_void_p, c_int32)),
+    "producer_counts": (None, (c_void_p, POINTER(Counts))),
+    "producer_failure": (None, (c_void_p, POINTER(Failure))),
+    "producer_acknowledged": (c_int32, (c_void_p, c_char_p, POINTER(c_int64), c_int32)),
+    "producer_leaders": (c_int32, (c_void_p, c_char_p, c_int, POINTER(c_int32), c_int32, POINTER(c_int))),
+    "producer_report": (c_bool, (c_void_p, POINTER(Report))),
+    "hash": (c_bool, (c_int32, c_void_p, c_int32, c_void_p)),
+}
+
+
+def library() -> Any | None:
+    """The compiled path's functions, by their names without ``zkafka_``; None where it cannot be used (see `describe`).
+
+    Each of them lets go of the GIL while it runs.
+    """
+    return _load()[0]
+
+
+def describe() -> str:
+    """Which path is used, and why: one line."""
+    return _load()[1]
+
+
+def require() -> Any:
+    """The functions of `library`.
+
+    Raises
+    ------
+    OptionError
+        NO_NATIVE_PATH, with what is missing.
+    """
+    found, text = _load()
+    if found is None:
+        raise OptionError(
+            "NO_NATIVE_PATH",
+            f"nativePath is on, but {text}; install from a wheel or with a C compiler on the driver and every executor, "
+            "or leave nativePath at auto",
+        )
+    return found
+
+
+@cache
+def _load() -> tuple[Any | None, str]:
+    path = _built()
+    if path is None:
+        return None, "the compiled path was not built when the package was installed: pure Python is used"
+    try:
+        functions: Any = _Functions(ctypes.CDLL(str(path)))
+    except (OSError, AttributeError) as error:
+        return None, f"the compiled path cannot be loaded ({error}): pure Python is used"
+    if functions.interface() != _INTERFACE:
+        return None, f"{path.name} belongs to another version of this package: pure Python is used; install it again"
+    why = _bind(functions)
+    if why is not None:
+        return None, f"the compiled path cannot use confluent-kafka's librdkafka ({why}): pure Python is used"
+    return functions, f"the compiled path is used, with librdkafka {functions.librdkafka_version().decode()}"
+
+
+class _Functions:
+    """The functions with their types; they are attributes."""
+
+    def __init__(self, dll: ctypes.CDLL) -> None:
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(dll, f"zkafka_{name}")
+            function.restype, function.argtypes = result, arguments
+            setattr(self, name, function)
+
+
+def _built() -> Path | None:
+    folder = Path(__file__).parent
+    suffixes = (".abi3.so", sysconfig.get_config_var("EXT_SUFFIX") or ".so", ".so")
+    return next((path for s in suffixes if (path := folder / f"_arrow_path{s}").is_file()), None)
+
+
+def _bind(functions: Any) -> str | None:
+    """Look up librdkafka's functions in confluent-kafka's own module: whatever that is linked to is what it uses."""
+    spec = find_spec("confluent_kafka.cimpl")
+    if spec is None or spec.origin is None:
+        return "confluent-kafka has no compiled module"
+    why = ctypes.create_string_buffer(_WHY_BYTES)
+    if not functions.bind(spec.origin.encode(), why, _WHY_BYTES):
+        return str(why.value.decode(errors="replace"))
+    version = functions.librdkafka_version().decode()
+    if not _OLDEST <= _numbers(version) < _TOO_NEW:
+        return f"its version {version} is not from {_shown(_OLDEST)} to before {_shown(_TOO_NEW)}"
+    return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
+
+
+def _shown(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def settings_array(properties: dict[str, Any]) -> Any:
+    """librdkafka's properties as C takes them: name, value, ..., null."""
+    flat = [str(part).encode() for pair in properties.items() for part in pair]
+    return (c_char_p * (len(flat) + 1))(*flat, None)

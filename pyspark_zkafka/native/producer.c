@@ -1,0 +1,381 @@
+/* Sends the rows of Arrow arrays to given partitions, and counts what becomes of each. */
+#include "client.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Records handed to librdkafka at a time; between two such calls delivery reports are looked at. */
+enum { SLICE_RECORDS = 1000 };
+
+/* A binary column of the rows to send. */
+struct cells {
+    struct ArrowArray array;
+    bool is_large;
+};
+
+struct topic {
+    char *name;
+    rk_topic *handle;
+    int32_t partition_count;
+    int64_t *acknowledged; /* by partition */
+    struct topic *next;
+};
+
+/* Rows that were added together. Their arrays stay until each row's fate is known: librdkafka does not copy the values. */
+struct lot {
+    struct topic *topic;
+    struct cells value, key;
+    struct ArrowArray timestamps, headers;
+    int32_t *partitions; /* by row */
+    int32_t *order;      /* the rows in the order of sending: by partition */
+    int64_t rows, sent;
+    int64_t awaited; /* reports that are to come */
+    struct lot *next;
+};
+
+struct zkafka_producer {
+    struct client client;
+    struct topic *topics;
+    struct lot *first, *last; /* lots that were not sent yet, or not reported yet, oldest first */
+    struct zkafka_counts counts;
+    struct zkafka_failure failure;
+    int64_t most_records, most_bytes;
+};
+
+/* --- Arrow cells --------------------------------------------------------------------------------------------------- */
+
+static const void *cell(const struct cells *cells, int64_t row, size_t *size) {
+    const struct ArrowArray *array = &cells->array;
+    *size = 0;
+    if (!array->release || !arrow_is_valid(array, row)) return NULL;
+    int64_t at = row + array->offset, begin, end;
+    if (cells->is_large) {
+        const int64_t *offsets = array->buffers[1];
+        begin = offsets[at], end = offsets[at + 1];
+    } else {
+        const int32_t *offsets = array->buffers[1];
+        begin = offsets[at], end = offsets[at + 1];
+    }
+    *size = (size_t)(end - begin);
+    /* An empty value is none the less a value; Arrow may have no buffer for it. */
+    return array->buffers[2] ? (const char *)array->buffers[2] + begin : "";
+}
+
+static int64_t timestamp_ms(const struct lot *lot, int64_t row) {
+    const struct ArrowArray *array = &lot->timestamps;
+    if (!array->release || !arrow_is_valid(array, row)) return 0; /* now */
+    return ((const int64_t *)array->buffers[1])[row + array->offset];
+}
+
+static rk_headers *headers_of(const struct lot *lot, int64_t row) {
+    const struct ArrowArray *lists = &lot->headers;
+    if (!lists->release || !arrow_is_valid(lists, row)) return NULL;
+    const int32_t *offsets = lists->buffers[1];
+    int64_t begin = offsets[row + lists->offset], end = offsets[row + lists->offset + 1];
+    if (begin == end) return NULL;
+    const struct ArrowArray *entries = lists->children[0];
+    struct cells keys = {.array = *entries->children[0]}, values = {.array = *entries->children[1]};
+    rk_headers *headers = rk.headers_new((size_t)(end - begin));
+    for (int64_t i = begin; i < end; i++) {
+        size_t key_size, value_size;
+        const char *key = cell(&keys, i + entries->offset, &key_size);
+        const void *value = cell(&values, i + entries->offset, &value_size);
+        rk.header_add(headers, key, (ptrdiff_t)key_size, value, (ptrdiff_t)value_size);
+    }
+    return headers;
+}
+
+/* --- What becomes of records --------------------------------------------------------------------------------------- */
+
+static void lot_free(struct lot *lot) {
+    arrow_release(&lot->value.array);
+    arrow_release(&lot->key.array);
+    arrow_release(&lot->timestamps);
+    arrow_release(&lot->headers);
+    free(lot->partitions);
+    free(lot->order);
+    free(lot);
+}
+
+static void note_failure(zkafka_producer *producer, const struct lot *lot, int32_t partition, int code, bool refused) {
+    struct zkafka_failure *failure = &producer->failure;
+    if (failure->code) return;
+    failure->code = code;
+    failure->partition = partition;
+    failure->refused = refused;
+    snprintf(failure->topic, sizeof failure->topic, "%s", lot->topic->name);
+}
+
+static void on_delivery(rk_handle *handle, const struct rk_message *message, void *opaque) {
+    zkafka_producer *producer = opaque;
+    struct lot *lot = message->opaque;
+    (void)handle;
+    lot->awaited--;
+    producer->counts.queued_bytes -= (int64_t)(message->payload_bytes + message->key_bytes);
+    if (message->err) {
+        producer->counts.failed++;
+        note_failure(producer, lot, message->partition, message->err, false);
+        return;
+    }
+    producer->counts.acknowledged++;
+    lot->topic->acknowledged[message->partition]++;
+}
+
+static void free_finished(zkafka_producer *producer) {
+    struct lot **link = &producer->first;
+    producer->last = NULL;
+    while (*link) {
+        struct lot *lot = *link;
+        if (lot->sent == lot->rows && lot->awaited == 0) {
+            *link = lot->next;
+            lot_free(lot);
+        } else {
+            producer->last = lot;
+            link = &lot->next;
+        }
+    }
+}
+
+/* --- A producer ---------------------------------------------------------------------------------------------------- */
+
+ZKAFKA_EXPORT zkafka_producer *zkafka_producer_new(const char *const *settings, int64_t most_records, int64_t most_bytes, int *code,
+                                                   char *why, size_t why_bytes) {
+    zkafka_producer *producer = calloc(1, sizeof *producer);
+    if (!producer || !client_open(&producer->client, RK_PRODUCER, settings, on_delivery, code, why, why_bytes)) {
+        free(producer);
+        return NULL;
+    }
+    producer->most_records = most_records;
+    producer->most_bytes = most_bytes;
+    return producer;
+}
+
+ZKAFKA_EXPORT void zkafka_producer_close(zkafka_producer *producer) {
+    for (struct topic *topic = producer->topics; topic; topic = topic->next) rk.topic_destroy(topic->handle);
+    rk.destroy(producer->client.handle);
+    /* Only now nobody reads the values any more. */
+    while (producer->first) {
+        struct lot *next = producer->first->next;
+        lot_free(producer->first);
+        producer->first = next;
+    }
+    while (producer->topics) {
+        struct topic *next = producer->topics->next;
+        free(producer->topics->acknowledged);
+        free(producer->topics->name);
+        free(producer->topics);
+        producer->topics = next;
+    }
+    free(producer);
+}
+
+static struct topic *find_topic(const zkafka_producer *producer, const char *name) {
+    struct topic *topic = producer->topics;
+    while (topic && strcmp(topic->name, name) != 0) topic = topic->next;
+    return topic;
+}
+
+static struct topic *topic_of(zkafka_producer *producer, const char *name, int32_t partition_count) {
+    struct topic *topic = find_topic(producer, name);
+    if (topic) return topic;
+    topic = calloc(1, sizeof *topic);
+    if (!topic) return NULL;
+    topic->name = strdup(name);
+    topic->handle = rk.topic_new(producer->client.handle, name, NULL);
+    topic->partition_count = partition_count;
+    topic->acknowledged = calloc((size_t)partition_count, sizeof *topic->acknowledged);
+    topic->next = producer->topics;
+    producer->topics = topic;
+    return topic;
+}
+
+/* The rows, those of one partition together, in their order: a counting sort. False also for a partition that is not there. */
+static bool put_in_order(struct lot *lot) {
+    int32_t partitions = lot->topic->partition_count;
+    int64_t *begins = calloc((size_t)partitions + 1, sizeof *begins);
+    lot->order = malloc((size_t)lot->rows * sizeof *lot->order + 1);
+    if (!begins || !lot->order) {
+        free(begins);
+        return false;
+    }
+    for (int64_t row = 0; row < lot->rows; row++) {
+        int32_t partition = lot->partitions[row];
+        if (partition < 0 || partition >= partitions) {
+            free(begins);
+            return false;
+        }
+        begins[partition + 1]++;
+    }
+    for (int32_t i = 0; i < partitions; i++) begins[i + 1] += begins[i];
+    for (int64_t row = 0; row < lot->rows; row++) lot->order[begins[lot->partitions[row]]++] = (int32_t)row;
+    free(begins);
+    return true;
+}
+
+static void move_array(struct ArrowArray *from, struct ArrowArray *to) {
+    if (!from) return;
+    *to = *from;
+    from->release = NULL;
+}
+
+ZKAFKA_EXPORT bool zkafka_producer_add(zkafka_producer *producer, const char *topic, const int32_t *partitions, int32_t partition_count,
+                                       struct ArrowArray *value, int32_t value_is_large, struct ArrowArray *key, int32_t key_is_large,
+                                       struct ArrowArray *timestamps, struct ArrowArray *headers) {
+    struct lot *lot = calloc(1, sizeof *lot);
+    if (!lot || !(lot->topic = topic_of(producer, topic, partition_count))) {
+        free(lot);
+        return false;
+    }
+    move_array(value, &lot->value.array);
+    move_array(key, &lot->key.array);
+    move_array(timestamps, &lot->timestamps);
+    move_array(headers, &lot->headers);
+    lot->value.is_large = value_is_large;
+    lot->key.is_large = key_is_large;
+    lot->rows = lot->value.array.length;
+    size_t size = (size_t)lot->rows * sizeof *partitions;
+    lot->partitions = malloc(size + 1);
+    if (lot->partitions) memcpy(lot->partitions, partitions, size);
+    if (!lot->partitions || !put_in_order(lot)) {
+        lot_free(lot);
+        return false;
+    }
+    *(producer->last ? &producer->last->next : &producer->first) = lot;
+    producer->last = lot;
+    return true;
+}
+
+static struct rk_message message_of(const struct lot *lot, int64_t row) {
+    struct rk_message message = {.partition = lot->partitions[row], .opaque = (void *)lot};
+    message.payload = (void *)cell(&lot->value, row, &message.payload_bytes);
+    message.key = (void *)cell(&lot->key, row, &message.key_bytes);
+    return message;
+}
+
+static void count_sent(zkafka_producer *producer, struct lot *lot, const struct rk_message *message) {
+    if (message->err) {
+        note_failure(producer, lot, message->partition, message->err, true);
+        return;
+    }
+    lot->awaited++;
+    producer->counts.handed_over++;
+    producer->counts.queued_bytes += (int64_t)(message->payload_bytes + message->key_bytes);
+}
+
+static void send_with_headers(zkafka_producer *producer, struct lot *lot, struct rk_message *message, int64_t row) {
+    rk_headers *headers = headers_of(lot, row);
+    message->err = rk.producev(producer->client.handle, RK_V_RKT, lot->topic->handle, RK_V_PARTITION, message->partition, RK_V_FLAGS, 0,
+                               RK_V_VALUE, message->payload, message->payload_bytes, RK_V_KEY, message->key, message->key_bytes,
+                               RK_V_TIMESTAMP, timestamp_ms(lot, row), RK_V_OPAQUE, message->opaque, RK_V_HEADERS, headers, RK_V_END);
+    if (message->err && headers) rk.headers_destroy(headers); /* else they are librdkafka's */
+    count_sent(producer, lot, message);
+}
+
+static void send_slice(zkafka_producer *producer, struct lot *lot, int64_t until) {
+    struct rk_message messages[SLICE_RECORDS];
+    int count = 0;
+    bool plain = !lot->timestamps.release && !lot->headers.release;
+    for (; lot->sent < until; lot->sent++) {
+        int64_t row = lot->order[lot->sent];
+        messages[count] = message_of(lot, row);
+        if (plain)
+            count++;
+        else
+            send_with_headers(producer, lot, &messages[0], row);
+    }
+    if (count == 0) return;
+    /* Counted before their reports can come in: those are looked at by this thread alone. */
+    rk.produce_batch(lot->topic->handle, 0, RK_MSG_BY_PARTITION, messages, count);
+    for (int i = 0; i < count; i++) count_sent(producer, lot, &messages[i]);
+}
+
+static bool has_room(const zkafka_producer *producer) {
+    const struct zkafka_counts *counts = &producer->counts;
+    int64_t queued = counts->handed_over - counts->acknowledged - counts->failed;
+    return queued < producer->most_records && counts->queued_bytes < producer->most_bytes;
+}
+
+static struct lot *next_to_send(const zkafka_producer *producer) {
+    struct lot *lot = producer->first;
+    while (lot && lot->sent == lot->rows) lot = lot->next;
+    return lot;
+}
+
+/* Where the next slice of a lot ends: at so many records, or at what there is room for. */
+static int64_t slice_end(const zkafka_producer *producer, const struct lot *lot) {
+    int64_t room = producer->most_bytes - producer->counts.queued_bytes, end = lot->sent;
+    while (end < lot->rows && end < lot->sent + SLICE_RECORDS && room > 0) {
+        struct rk_message message = message_of(lot, lot->order[end++]);
+        room -= (int64_t)(message.payload_bytes + message.key_bytes);
+    }
+    return end;
+}
+
+ZKAFKA_EXPORT bool zkafka_producer_send(zkafka_producer *producer, int timeout_ms) {
+    struct lot *lot;
+    while ((lot = next_to_send(producer)) && !producer->failure.code) {
+        rk.poll(producer->client.handle, 0);
+        if (!has_room(producer)) rk.poll(producer->client.handle, timeout_ms);
+        if (!has_room(producer)) break;
+        send_slice(producer, lot, slice_end(producer, lot));
+    }
+    free_finished(producer);
+    return lot == NULL;
+}
+
+ZKAFKA_EXPORT void zkafka_producer_poll(zkafka_producer *producer, int timeout_ms) {
+    rk.poll(producer->client.handle, timeout_ms);
+    free_finished(producer);
+}
+
+ZKAFKA_EXPORT void zkafka_producer_flush(zkafka_producer *producer, int timeout_ms) {
+    rk.flush(producer->client.handle, timeout_ms);
+    free_finished(producer);
+}
+
+ZKAFKA_EXPORT int zkafka_producer_queued(zkafka_producer *producer) { return rk.outq_len(producer->client.handle); }
+
+ZKAFKA_EXPORT void zkafka_producer_purge(zkafka_producer *producer, int32_t in_flight) {
+    rk.purge(producer->client.handle, in_flight ? RK_PURGE_QUEUE | RK_PURGE_IN_FLIGHT : RK_PURGE_QUEUE);
+}
+
+ZKAFKA_EXPORT void zkafka_producer_counts(const zkafka_producer *producer, struct zkafka_counts *counts) { *counts = producer->counts; }
+
+ZKAFKA_EXPORT void zkafka_producer_failure(const zkafka_producer *producer, struct zkafka_failure *failure) {
+    *failure = producer->failure;
+}
+
+ZKAFKA_EXPORT int32_t zkafka_producer_acknowledged(const zkafka_producer *producer, const char *topic, int64_t *counts, int32_t room) {
+    const struct topic *found = find_topic(producer, topic);
+    int32_t count = found ? found->partition_count : 0;
+    for (int32_t i = 0; i < count && i < room; i++) counts[i] = found->acknowledged[i];
+    return count;
+}
+
+static int32_t copy_leaders(const struct rk_metadata_topic *topic, int32_t *leaders, int32_t room) {
+    for (int i = 0; i < topic->partition_count; i++) {
+        const struct rk_metadata_partition *partition = &topic->partitions[i];
+        if (partition->id >= 0 && partition->id < room) leaders[partition->id] = partition->leader;
+    }
+    return topic->partition_count;
+}
+
+ZKAFKA_EXPORT int32_t zkafka_producer_leaders(zkafka_producer *producer, const char *topic, int timeout_ms, int32_t *leaders, int32_t room,
+                                              int *code) {
+    const struct rk_metadata *metadata = NULL;
+    rk_topic *handle = rk.topic_new(producer->client.handle, topic, NULL);
+    int32_t count = -1;
+    *code = rk.metadata(producer->client.handle, 0, handle, &metadata, timeout_ms);
+    if (*code == 0 && metadata->topic_count > 0) {
+        *code = metadata->topics[0].err;
+        count = copy_leaders(&metadata->topics[0], leaders, room);
+    }
+    if (metadata) rk.metadata_destroy(metadata);
+    rk.topic_destroy(handle);
+    return count;
+}
+
+ZKAFKA_EXPORT bool zkafka_producer_report(zkafka_producer *producer, struct zkafka_report *report) {
+    return client_next_report(&producer->client, report);
+}

@@ -1,0 +1,151 @@
+"""Sends the rows of Arrow arrays without a Python object a record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from ctypes import byref, c_int, c_int32, c_int64
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException
+
+from pyspark_zkafka.clients.producer import Counts, Failure, QueueLimits
+from pyspark_zkafka.native.arrays import CArray
+from pyspark_zkafka.native.library import Counts as CCounts
+from pyspark_zkafka.native.library import Failure as CFailure
+from pyspark_zkafka.native.library import require
+from pyspark_zkafka.native.reports import events, open_client
+from pyspark_zkafka.protocol.rows import OutgoingBatch
+
+__all__ = ["ArrowSender"]
+
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_MOST_PARTITIONS = 100_000
+
+
+class ArrowSender:
+    """The `Sender` that hands librdkafka the rows of Arrow arrays; values are not copied, but kept until they are reported.
+
+    Parameters
+    ----------
+    properties : mapping
+        librdkafka's.
+    limits : QueueLimits
+    note : callable
+        Told of errors of the client as a whole.
+    """
+
+    def __init__(self, properties: Mapping[str, Any], limits: QueueLimits, note: Callable[[KafkaError], None]) -> None:
+        # Each report is counted, by partition.
+        self._properties = {**properties, "delivery.report.only.error": False}
+        self._limits = limits
+        self._note = note
+        self._native = require()
+        self._open: int | None = None
+        self._partition_counts: dict[str, int] = {}
+
+    def __enter__(self) -> ArrowSender:
+        limits = self._limits
+        self._open = open_client(self._native.producer_new, self._properties, limits.records, limits.size_bytes)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._open is not None:
+            self._native.producer_close(self._open)
+            self._open = None
+
+    def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
+        """See `Sender`."""
+        self._partition_counts.setdefault(rows.topic, partition_count)
+        routed = np.ascontiguousarray(partitions, dtype=np.int32)
+        headers = rows.headers if rows.headers is None or rows.headers.type == _HEADERS else rows.headers.cast(_HEADERS)
+        value, key, timestamps, heads = (CArray.of(a) for a in (rows.value, rows.key, rows.timestamp_ms, headers))
+        added = self._native.producer_add(
+            self._handle,
+            rows.topic.encode(),
+            routed.ctypes.data,
+            partition_count,
+            value.address,
+            value.is_large,
+            key.address,
+            key.is_large,
+            timestamps.address,
+            heads.address,
+        )
+        if not added:
+            raise MemoryError(f"no memory for the rows of {rows.topic}")
+
+    def advance(self, timeout_s: float) -> bool:
+        """See `Sender`."""
+        done = self._native.producer_send(self._handle, int(timeout_s * 1000))
+        self._take_reports()
+        return bool(done)
+
+    def poll(self, timeout_s: float) -> None:
+        """See `Sender`."""
+        self._native.producer_poll(self._handle, int(timeout_s * 1000))
+        self._take_reports()
+
+    def flush(self, timeout_s: float) -> None:
+        """See `Sender`."""
+        self._native.producer_flush(self._handle, int(timeout_s * 1000))
+        self._take_reports()
+
+    def purge(self, *, in_flight: bool) -> None:
+        """See `Sender`."""
+        self._native.producer_purge(self._handle, in_flight)
+
+    @property
+    def queued(self) -> int:
+        """See `Sender`."""
+        return int(self._native.producer_queued(self._handle))
+
+    @property
+    def counts(self) -> Counts:
+        """See `Sender`."""
+        found = CCounts()
+        self._native.producer_counts(self._handle, byref(found))
+        return Counts(found.handed_over, found.acknowledged)
+
+    @property
+    def failure(self) -> Failure | None:
+        """See `Sender`."""
+        found = CFailure()
+        self._native.producer_failure(self._handle, byref(found))
+        if not found.code:
+            return None
+        error = KafkaError(found.code)
+        cause = str(error) if found.refused else f"{error.name()}: {error.str()}"
+        return Failure(f"{found.topic.decode()}-{found.partition}", cause)
+
+    def delivered(self, topic: str) -> dict[int, int]:
+        """See `Sender`."""
+        room = self._partition_counts.get(topic, 0)
+        counts = (c_int64 * room)()
+        self._native.producer_acknowledged(self._handle, topic.encode(), counts, room)
+        return {partition: count for partition, count in enumerate(counts) if count}
+
+    def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
+        """See `Sender`."""
+        leaders, code = (c_int32 * _MOST_PARTITIONS)(), c_int()
+        timeout_ms = int(timeout_s * 1000)
+        count = self._native.producer_leaders(
+            self._handle, topic.encode(), timeout_ms, leaders, _MOST_PARTITIONS, byref(code)
+        )
+        error = KafkaError(code.value) if code.value else None
+        if count < 0:
+            raise KafkaException(error)
+        return error, dict(enumerate(leaders[:count]))
+
+    @property
+    def _handle(self) -> int:
+        if self._open is None:
+            raise RuntimeError("ArrowSender is used outside of its with block")
+        return self._open
+
+    def _take_reports(self) -> None:
+        for error, _ in events(self._native.producer_report, self._handle, self._note):
+            self._note(error)

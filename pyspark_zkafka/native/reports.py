@@ -1,0 +1,53 @@
+"""What the compiled path's clients report, as confluent-kafka's errors and as lines of the log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from ctypes import byref, c_int, create_string_buffer
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
+from pyspark_zkafka.native.library import Report, settings_array
+
+__all__ = ["events", "open_client"]
+
+_EVENT, _LOG = 0, 2
+_WHY_BYTES = 512
+# Syslog's levels, by which librdkafka's log goes.
+_LEVELS = (logging.CRITICAL,) * 3 + (logging.ERROR, logging.WARNING, logging.INFO, logging.INFO, logging.DEBUG)
+
+
+def open_client(new: Callable[..., int | None], properties: Mapping[str, Any], *arguments: int) -> int:
+    """A client's handle, of `new` with librdkafka's properties and what else it takes.
+
+    Raises
+    ------
+    KafkaException
+        librdkafka refuses the properties.
+    """
+    code, why = c_int(), create_string_buffer(_WHY_BYTES)
+    settings = settings_array({**properties, "log.queue": True})
+    handle = new(settings, *arguments, byref(code), why, _WHY_BYTES)
+    if not handle:
+        raise KafkaException(KafkaError(code.value, why.value.decode(errors="replace")))
+    return handle
+
+
+def events(
+    next_report: Callable[..., bool], handle: int, note: Callable[[KafkaError], None]
+) -> Iterator[tuple[KafkaError, int]]:
+    """The events that came in place of records, each with its offset; errors go to `note`, lines to librdkafka's logger."""
+    report = Report()
+    while next_report(handle, byref(report)):
+        text = report.text.decode(errors="replace")
+        if report.kind == _LOG:
+            librdkafka_logger().log(_LEVELS[min(report.code, len(_LEVELS) - 1)], "%s", text)
+            continue
+        error = KafkaError(report.code, text, fatal=bool(report.fatal))
+        if report.kind == _EVENT:
+            yield error, report.offset
+        else:
+            note(error)

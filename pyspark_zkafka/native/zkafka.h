@@ -1,0 +1,134 @@
+/* What Python calls, through ctypes, which lets go of the GIL for as long as a call takes.
+ *
+ * Nothing here knows of Python. No function keeps a pointer that it was given after it returns, but for Arrow arrays, which
+ * it takes over. A handle belongs to the process that made it, and to one thread at a time.
+ */
+#ifndef ZKAFKA_H
+#define ZKAFKA_H
+
+#include "arrow_abi.h"
+#include <stddef.h>
+
+#define ZKAFKA_INTERFACE 1
+#define ZKAFKA_EXPORT __attribute__((visibility("default")))
+
+/* What librdkafka tells beside records: an event in place of a record, an error of the connection, a line of its log. */
+enum { REPORT_EVENT = 0, REPORT_ERROR = 1, REPORT_LOG = 2 };
+
+struct zkafka_report {
+    int32_t kind;
+    int32_t code;  /* librdkafka's error; of a log line, syslog's level */
+    int32_t fatal;
+    int64_t offset; /* of an event */
+    char text[512];
+};
+
+ZKAFKA_EXPORT int zkafka_interface(void);
+/* Finds librdkafka's functions in a library, or in what it depends on; false, with the reason in `why`, if it cannot. */
+ZKAFKA_EXPORT bool zkafka_bind(const char *path, char *why, size_t why_bytes);
+ZKAFKA_EXPORT const char *zkafka_librdkafka_version(void);
+
+/* --- Reading ------------------------------------------------------------------------------------------------------- */
+
+/* Columns, in the order of the enum in Python. */
+enum {
+    COLUMN_KEY,
+    COLUMN_VALUE,
+    COLUMN_TOPIC,
+    COLUMN_PARTITION,
+    COLUMN_OFFSET,
+    COLUMN_TIMESTAMP,
+    COLUMN_TIMESTAMP_TYPE,
+    COLUMN_HEADERS,
+    COLUMNS
+};
+
+struct zkafka_poll {
+    int64_t records;   /* appended by this call */
+    int64_t bytes;     /* of their keys, values and headers */
+    int64_t first;     /* offset of the first record that came, -1 for none */
+    int64_t last;      /* of the last one, also if it was beyond `until` */
+    int32_t unordered; /* an offset did not rise */
+};
+
+/* What cannot be shown to Spark: offset of the first such record of a batch for each column, or -1. */
+struct zkafka_flaws {
+    int64_t key_not_utf8;
+    int64_t value_not_utf8;
+    int64_t timestamp_too_large;
+    int64_t timestamp_ms; /* that timestamp */
+    int64_t header_not_utf8;
+};
+
+typedef struct zkafka_consumer zkafka_consumer;
+
+/* `settings` are name, value, name, value, ..., null. `columns` are `column_count` values of the enum, `texts` says of each
+ * whether it must be UTF-8. Null, with the reason and librdkafka's code, if librdkafka refuses. */
+ZKAFKA_EXPORT zkafka_consumer *zkafka_consumer_new(const char *const *settings, int *code, char *why, size_t why_bytes);
+ZKAFKA_EXPORT void zkafka_consumer_close(zkafka_consumer *);
+/* From now on fetch `partition` of `topic` from `offset`; drops all that was fetched or gathered before. */
+ZKAFKA_EXPORT int zkafka_consumer_assign(zkafka_consumer *, const char *topic, int32_t partition, int64_t offset);
+/* Fetch nothing. */
+ZKAFKA_EXPORT int zkafka_consumer_unassign(zkafka_consumer *);
+ZKAFKA_EXPORT bool zkafka_consumer_project(zkafka_consumer *, const int32_t *columns, const int32_t *texts, int32_t count);
+/* Appends records to the batch being gathered, up to `most_records`, until their bytes reach `most_bytes`, or until offset
+ * `until`; waits `timeout_ms` at the most for the next ones, and returns early at an event. */
+ZKAFKA_EXPORT bool zkafka_consumer_poll(zkafka_consumer *, int64_t most_records, int64_t most_bytes, int64_t until, int timeout_ms,
+                                        struct zkafka_poll *);
+/* Hands the gathered batch over as a struct array, and begins another. False: out of memory. */
+ZKAFKA_EXPORT bool zkafka_consumer_take(zkafka_consumer *, struct ArrowArray *out, struct zkafka_flaws *);
+ZKAFKA_EXPORT int zkafka_consumer_log_range(zkafka_consumer *, const char *topic, int32_t partition, int timeout_ms, int64_t *low,
+                                            int64_t *high);
+ZKAFKA_EXPORT bool zkafka_consumer_report(zkafka_consumer *, struct zkafka_report *);
+
+/* --- Writing ------------------------------------------------------------------------------------------------------- */
+
+typedef struct zkafka_producer zkafka_producer;
+
+struct zkafka_counts {
+    int64_t handed_over;
+    int64_t acknowledged;
+    int64_t failed;
+    int64_t queued_bytes;
+};
+
+struct zkafka_failure {
+    int32_t code; /* 0: none so far */
+    int32_t partition;
+    int32_t refused; /* by librdkafka itself, before it was sent */
+    char topic[256];
+};
+
+ZKAFKA_EXPORT zkafka_producer *zkafka_producer_new(const char *const *settings, int64_t most_records, int64_t most_bytes, int *code,
+                                                   char *why, size_t why_bytes);
+/* Drops what is still queued. */
+ZKAFKA_EXPORT void zkafka_producer_close(zkafka_producer *);
+/* Takes the arrays over: `value` and `key` binary (int64 offsets if the flag says so), `timestamps` int64 in ms, `headers`
+ * list<struct<string, binary>>; each but `value` may be null. Rows go to their partition, rows of one partition in order.
+ * Nothing is sent yet. False: out of memory, or a row's partition is not in `[0, partition_count)`. */
+ZKAFKA_EXPORT bool zkafka_producer_add(zkafka_producer *, const char *topic, const int32_t *partitions, int32_t partition_count,
+                                       struct ArrowArray *value, int32_t value_is_large, struct ArrowArray *key, int32_t key_is_large,
+                                       struct ArrowArray *timestamps, struct ArrowArray *headers);
+/* Sends what was added, as far as the limits allow; waits for room up to `timeout_ms`. True once all is handed over. */
+ZKAFKA_EXPORT bool zkafka_producer_send(zkafka_producer *, int timeout_ms);
+ZKAFKA_EXPORT void zkafka_producer_poll(zkafka_producer *, int timeout_ms);
+ZKAFKA_EXPORT void zkafka_producer_flush(zkafka_producer *, int timeout_ms);
+ZKAFKA_EXPORT int zkafka_producer_queued(zkafka_producer *);
+ZKAFKA_EXPORT void zkafka_producer_purge(zkafka_producer *, int32_t in_flight);
+ZKAFKA_EXPORT void zkafka_producer_counts(const zkafka_producer *, struct zkafka_counts *);
+ZKAFKA_EXPORT void zkafka_producer_failure(const zkafka_producer *, struct zkafka_failure *);
+/* How many records of a topic were acknowledged, by partition; how many partitions it fills in. */
+ZKAFKA_EXPORT int32_t zkafka_producer_acknowledged(const zkafka_producer *, const char *topic, int64_t *counts, int32_t room);
+/* The leader of each partition that the brokers tell of (-1: none), in the order of their numbers; how many there are, or a
+ * negative number if they could not be asked. `code` is the error of the call, or else of the topic. */
+ZKAFKA_EXPORT int32_t zkafka_producer_leaders(zkafka_producer *, const char *topic, int timeout_ms, int32_t *leaders, int32_t room,
+                                              int *code);
+ZKAFKA_EXPORT bool zkafka_producer_report(zkafka_producer *, struct zkafka_report *);
+
+/* --- Routing ------------------------------------------------------------------------------------------------------- */
+
+/* Hashes of a binary column's rows, 0 for null: Kafka's murmur2, murmur3 (x86, 32 bits, seed 0), CRC-32, FNV-1a. */
+enum { HASH_MURMUR2, HASH_MURMUR3, HASH_CRC32, HASH_FNV1A };
+ZKAFKA_EXPORT bool zkafka_hash(int32_t kind, const struct ArrowArray *keys, int32_t is_large, uint32_t *hashes);
+
+#endif
