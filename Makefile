@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BENCH_READY := $(VENV)/.ready-bench
 # Test files run in so many processes, each with a Spark and a cluster of its own: they mostly wait.
 TEST_PROCESSES ?= 2
 
@@ -11,13 +12,17 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_CONF_DIR := $(abspath spark-conf)
 
-.PHONY: demo test check docs format clean
+.PHONY: demo test bench check docs format clean
 
 demo: $(READY)
 	$(BIN)/zkafka demo
 
 test: $(READY)
 	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+
+# Some 30 minutes on an idle machine; BENCH_ARGS=--quick for a few. docs/benchmarks/ holds what it draws.
+bench: $(BENCH_READY)
+	$(BIN)/python -m benchmarks all $(BENCH_ARGS)
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -35,8 +40,12 @@ format: $(READY)
 clean:
 	rm -rf $(VENV) build dist *.egg-info spark-warehouse artifacts
 
-$(READY): setup.cfg pyproject.toml
+$(READY): setup.cfg pyproject.toml setup.py $(wildcard pyspark_zkafka/native/*.[ch])
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[test,check,connect]'
 	touch $(READY)
+
+$(BENCH_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	touch $(BENCH_READY)

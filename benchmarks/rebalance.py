@@ -109,10 +109,10 @@ def until(condition: Callable[[], bool]) -> float:
     return time.monotonic()
 
 
-def rounds(group: Group, members: list[Member]) -> Iterator[dict[str, float]]:
+def rounds(group: Group, members: list[Member], count: int = ROUNDS) -> Iterator[dict[str, float]]:
     """The times of each round, in which another member leaves, arrives and dies, in seconds."""
-    for number in range(ROUNDS):
-        member = members[number * len(members) // ROUNDS]
+    for number in range(count):
+        member = members[number * len(members) // count]
         others = [m for m in members if m is not member]
         times = {}
         begin = time.monotonic()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from pyspark_zkafka.clients.admin import KafkaAdmin
 from pyspark_zkafka.clients.cluster import ClusterSource, bootstrap_servers, open_cluster
 from pyspark_zkafka.clients.retries import Retry
 from pyspark_zkafka.errors import DataLoss, OptionError
-from pyspark_zkafka.options import ReadOptions
+from pyspark_zkafka.option_values import ReadOptions
 from pyspark_zkafka.protocol.model import ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.protocol.offsets import AtTimestamp, Position, Resolution, resolve
 from pyspark_zkafka.protocol.planning import (
@@ -67,7 +68,7 @@ def plan_batch(
         servers = bootstrap_servers(options.connection, snapshot)
         if not partitions:
             return BatchPlan((), snapshot, servers)
-        with _admin(options, servers) as admin:
+        with _admin(options, servers, cluster) as admin:
             bounds = _Bounds(options, admin, cluster, servers)
             ranges = retry(lambda: _ranges(options, partitions, subscribed, bounds, narrowing))
     pieces = divide(ranges, options.min_partitions, options.max_records)
@@ -100,7 +101,9 @@ class _Bounds:
             return {tp: stored.offset for tp, stored in offsets.committed(partitions).items()}
 
 
-def _admin(options: ReadOptions, servers: str) -> KafkaAdmin:
+def _admin(options: ReadOptions, servers: str, cluster: ClusterSource) -> AbstractContextManager[KafkaAdmin]:
+    if isinstance(cluster, KafkaAdmin):
+        return nullcontext(cluster)
     return KafkaAdmin(servers, options.connection.kafka, read_committed=options.connection.read_committed)
 
 

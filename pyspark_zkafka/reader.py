@@ -58,7 +58,9 @@ class ZKafkaReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """The splits, in the order in which Spark runs them; empty for an empty plan. Blocks for a few round trips."""
         from pyspark_zkafka.batch_plan import plan_batch
+        from pyspark_zkafka.native.choice import uses_native
 
+        uses_native(self._options.connection)  # what is missing is said here, not by each task
         plan = plan_batch(self._options, self._narrowing)
         return split_partitions(plan.splits, plan.bootstrap_servers)
 
@@ -75,9 +77,11 @@ class ZKafkaReader(DataSourceReader):
 
         options = self._options
         policy = ReadPolicy(options.fail_on_data_loss, options.poll_timeout_ms)
-        properties = consumer_properties(options.connection, partition.bootstrap_servers, options.client_group)
         split = partition.split
-        with open_consumer(options.connection, properties, split.partition, self._schema) as consumer, collector_paused():
+        properties = consumer_properties(
+            options.connection, partition.bootstrap_servers, options.client_group, split.until - split.start
+        )
+        with open_consumer(options.connection, properties, split, self._schema) as consumer, collector_paused():
             reader = SplitReader(split, consumer, policy, lambda: self._identity(partition))
             yield from reader.batches()
 

@@ -93,8 +93,10 @@ class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _plan(self) -> StreamPlanner:
         if self._planner is None:
+            from pyspark_zkafka.native.choice import uses_native
             from pyspark_zkafka.stream_plan import StreamPlanner
 
+            uses_native(self._options.read.connection)  # what is missing is said here, not by each task
             _leave_on_sigterm()
             self._planner = StreamPlanner(self._options)
             atexit.register(self.stop)  # for a SIGTERM that comes when `stop` is called, and has done nothing yet

@@ -22,6 +22,7 @@ from pyspark_zkafka.protocol.planning import (
     subscribed_partitions,
 )
 from pyspark_zkafka.protocol.stream_offsets import StreamOffset, TopicMark
+from pyspark_zkafka.split_reader import collector_paused
 from pyspark_zkafka.stream_limits import StreamLimits
 from pyspark_zkafka.stream_progress import StreamProgress
 from pyspark_zkafka.stream_reports import StreamReports, shown
@@ -68,6 +69,7 @@ class StreamPlanner:
         self._limits = StreamLimits(options, self._session, clock)
         self._at: dict[str, Any] | None = None
         self._planned: dict[str, Any] | None = None
+        self._parsed: tuple[dict[str, Any], StreamOffset] | None = None
         self._refusal: ZKafkaError | None = None
         self._accepted: dict[str, TopicMark] = {}
         self._bounds: dict[TopicPartition, int] | None = None
@@ -131,13 +133,14 @@ class StreamPlanner:
         waiting = set(offline)
         return [tp for tp in partitions if tp not in waiting]
 
+    @collector_paused()  # or it would look through tens of thousands of values that all stay
     def latest(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         """The end of the next micro-batch; `start` itself where nothing is to be read.
 
         Also commits what `start` says is done, and gives away and claims partitions.
         """
         self._open()
-        finished = StreamOffset.from_json(start)
+        finished = self._parse(start)
         self._note_finished(start, finished)
         self.commit()
         snapshot = self._session.snapshot(expected=finished.topics)
@@ -157,11 +160,12 @@ class StreamPlanner:
         self._planned = self._end(finished, ranges, owned, snapshot).to_json()
         return self._planned
 
+    @collector_paused()
     def splits(self, end: dict[str, Any]) -> tuple[list[Split], str]:
         """What the tasks of the micro-batch that ends there read, and the brokers to begin with; whoever owns it now."""
         self._open()
-        planned = StreamOffset.from_json(end)
-        ranges = [OffsetRange(tp, span.start, span.until) for tp, span in sorted(planned.spans.items()) if span.size]
+        planned = self._parse(end)
+        ranges = [OffsetRange(tp, *span[:2]) for tp, span in sorted(planned.spans.items()) if span.size]
         snapshot = self._session.snapshot()
         if any(snapshot.leader(r.partition) is None for r in ranges):
             snapshot = self._session.snapshot(anew=True)
@@ -172,7 +176,7 @@ class StreamPlanner:
         self._tell_member(r.partition for r in there)
         pieces = divide(there, self._read.min_partitions, self._read.max_records)
         rack, listener = self._read.connection.client_rack, self._read.connection.listener
-        splits = [_as_planned(split, planned) for split in make_splits(pieces, snapshot, rack, listener)]
+        splits = make_splits(pieces, _as_planned(snapshot, planned), rack, listener)
         return spread_over_leaders(splits), self._session.servers(snapshot)
 
     def commit(self) -> None:
@@ -192,6 +196,12 @@ class StreamPlanner:
         if not self._opened:
             self._session.__enter__()
             self._opened = True
+
+    def _parse(self, offset: dict[str, Any]) -> StreamOffset:
+        """What an offset says; the end of a micro-batch is asked for twice, when it begins and when it is done."""
+        if self._parsed is None or self._parsed[0] != offset:
+            self._parsed = offset, StreamOffset.from_json(offset)
+        return self._parsed[1]
 
     @property
     def _settling_s(self) -> float:
@@ -320,7 +330,7 @@ class StreamPlanner:
             known = len(topic.partitions)
             if before is not None:
                 first_new = before.get(name, TopicMark()).known
-                new = [tp for tp in snapshot.partitions(name) if tp.partition >= first_new]
+                new = [TopicPartition(name, number) for number in topic.partitions if number >= first_new]
                 known = min([known, *(tp.partition for tp in new if tp in owned and tp not in self._progress.held)])
             marks[name] = TopicMark(topic.topic_id, topic.czxid, known)
         return marks
@@ -357,9 +367,10 @@ class StreamPlanner:
             self._reports.lose("PARTITIONS_GONE", f"{shown(gone)} no longer exist: the topic was deleted")
         for name in {tp.topic for tp in gone}:
             self._accept(name, TopicMark())
+        read = {tp.topic for tp in finished.spans}
         for name, mark in finished.topics.items():
             topic = snapshot.topics.get(name)
-            if topic is None or not any(tp.topic == name for tp in finished.spans) or name in self._accepted:
+            if topic is None or name not in read or name in self._accepted:
                 continue
             if mark.is_other(topic.topic_id, topic.czxid):
                 self._reports.lose(
@@ -373,7 +384,8 @@ class StreamPlanner:
         self._progress.drop(topic)
 
 
-def _as_planned(split: Split, planned: StreamOffset) -> Split:
-    """The split with the identity that its topic had when the micro-batch was planned."""
-    mark = planned.topics.get(split.partition.topic, TopicMark())
-    return replace(split, topic_id=mark.topic_id, czxid=mark.czxid)
+def _as_planned(snapshot: ClusterSnapshot, planned: StreamOffset) -> ClusterSnapshot:
+    """The cluster with the identities that its topics had when the micro-batch was planned."""
+    marks = {name: planned.topics.get(name, TopicMark()) for name in snapshot.topics}
+    topics = {n: replace(t, topic_id=marks[n].topic_id, czxid=marks[n].czxid) for n, t in snapshot.topics.items()}
+    return replace(snapshot, topics=topics)

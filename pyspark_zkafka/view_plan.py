@@ -11,7 +11,7 @@ from pyspark_zkafka.clients.admin import KafkaAdmin
 from pyspark_zkafka.clients.cluster import ClusterSource, bootstrap_servers
 from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.errors import OptionError, ZKafkaError
-from pyspark_zkafka.options import ReadOptions
+from pyspark_zkafka.option_values import ReadOptions
 from pyspark_zkafka.protocol import broker_znodes, cluster_rows, group_rows, znodes
 from pyspark_zkafka.protocol.admin_znodes import TOPIC_CONFIGS
 from pyspark_zkafka.protocol.group_znodes import offsets_path, owners_path

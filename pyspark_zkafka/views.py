@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_zkafka.options import ReadOptions
+from pyspark_zkafka.option_values import ReadOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,6 +11,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_zkafka.errors import DeliveryFailed
 from pyspark_zkafka.options import WriteOptions
+from pyspark_zkafka.protocol.key_hashes import HashKeys
 from pyspark_zkafka.protocol.partitioners import Router
 from pyspark_zkafka.protocol.rows import OutgoingBatch, outgoing
 
@@ -43,8 +44,9 @@ def plan_write(options: WriteOptions) -> WritePlan:
     """
     from pyspark_zkafka.clients.cluster import bootstrap_servers, open_cluster
     from pyspark_zkafka.clients.producer import producer_properties
-    from pyspark_zkafka.native.choice import open_producer
+    from pyspark_zkafka.native.choice import open_producer, uses_native
 
+    uses_native(options.connection)  # what is missing is said here, not by each task
     with open_cluster(options.connection) as cluster:
         snapshot = cluster.snapshot(None if options.topic is None else [options.topic])
     servers = bootstrap_servers(options.connection, snapshot)
@@ -81,7 +83,7 @@ def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.Reco
     from pyspark.taskcontext import TaskContext
 
     from pyspark_zkafka.clients.producer import producer_properties
-    from pyspark_zkafka.native.choice import open_producer
+    from pyspark_zkafka.native.choice import hash_function, open_producer
 
     first = next((batch for batch in batches if batch.num_rows > 0), None)
     if first is None:
@@ -89,7 +91,7 @@ def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.Reco
     first_turn = _first_turn(TaskContext.get())
     properties = producer_properties(options.connection, plan.bootstrap_servers)
     with open_producer(options.connection, properties) as producer:
-        task = _WriteTask(options, plan.routers, producer, first_turn)
+        task = _WriteTask(options, plan.routers, producer, first_turn, hash_function(options.connection))
         for batch in chain([first], batches):
             task.send(batch)
         producer.flush()
@@ -107,12 +109,18 @@ class _WriteTask:
     """Routes and sends batches, and counts rows."""
 
     def __init__(
-        self, options: WriteOptions, routers: Mapping[str, Router], producer: CountingProducer, first_turn: int
+        self,
+        options: WriteOptions,
+        routers: Mapping[str, Router],
+        producer: CountingProducer,
+        first_turn: int,
+        hash_keys: HashKeys,
     ) -> None:
         self._options = options
         self._routers = dict(routers)
         self._producer = producer
         self._first_turn = first_turn
+        self._hash_keys = hash_keys
         self._turns: dict[str, int] = {}
         self._sent = 0
 
@@ -141,5 +149,5 @@ class _WriteTask:
             found = self._producer.partitions_of(part.topic)
             router = self._routers[part.topic] = Router(part.topic, *found, self._options.partitioner)
         turn = self._turns.get(part.topic, self._first_turn)
-        partitions, self._turns[part.topic] = router.route(len(part.value), part.key, part.partition, turn)
+        partitions, self._turns[part.topic] = router.route(len(part.value), part.key, part.partition, turn, self._hash_keys)
         return partitions

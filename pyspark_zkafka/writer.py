@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from pyspark_zkafka.options import WriteOptions
+from pyspark_zkafka.option_values import WriteOptions
 from pyspark_zkafka.write_task import WritePlan, Written, count_rows, write_rows
 
 if TYPE_CHECKING:

@@ -19,7 +19,9 @@ app.add_typer(cluster_app, name="cluster")
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"zkafka {__version__}")
+        from pyspark_zkafka.native.library import describe
+
+        typer.echo(f"zkafka {__version__}: {describe()}")
         raise typer.Exit
 
 

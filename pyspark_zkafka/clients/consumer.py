@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import TracebackType
@@ -20,6 +20,7 @@ from pyspark_zkafka.protocol.records import build_batch
 
 __all__ = [
     "MessageBatch",
+    "MessageClient",
     "MessageConsumer",
     "PartitionConsumer",
     "PartitionEvents",
@@ -40,13 +41,17 @@ _DEFAULTS: dict[str, Any] = {
     "check.crcs": True,
     # A planned topic exists: what the brokers do not know for so long is gone (the reader makes sure of that).
     "topic.metadata.propagation.max.ms": 3000,
-    # Large fetches and a short pause between them leave brokers and reader less to do for a record.
-    "fetch.message.max.bytes": 8 * 1024 * 1024,
+    # Fetches larger than librdkafka's leave brokers less to do for a record; still larger ones leave the processor's cache.
     "fetch.max.bytes": 64 * 1024 * 1024,
     "fetch.wait.max.ms": 100,
     "fetch.queue.backoff.ms": 10,
-    "queued.max.messages.kbytes": 64 * 1024,
+    # librdkafka takes about 1 KB for a message beside its bytes: what is fetched in advance is bounded by both numbers.
+    "queued.min.messages": 50_000,
+    "queued.max.messages.kbytes": 32 * 1024,
 }
+_LARGE_FETCH_BYTES = 2 * 1024 * 1024
+_SMALL_FETCH_BYTES = 128 * 1024
+_FEW_RECORDS = 1_000
 _FORCED: dict[str, Any] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -58,9 +63,15 @@ _FORCED: dict[str, Any] = {
 _RESPONSE_OVERHEAD_BYTES = 512
 
 
-def consumer_properties(connection: Connection, bootstrap_servers: str, group: str) -> dict[str, Any]:
-    """librdkafka's properties for reading: tuned defaults, then the user's, then what the proof of a range needs."""
-    properties = {**_DEFAULTS, **connection.kafka, **_FORCED}
+def consumer_properties(
+    connection: Connection, bootstrap_servers: str, group: str, records: int | None = None
+) -> dict[str, Any]:
+    """librdkafka's properties for reading: tuned defaults, then the user's, then what the proof of a range needs.
+
+    `records` is how many are to be read, if that is known: few are not fetched with thousands of others.
+    """
+    fetch_bytes = _SMALL_FETCH_BYTES if records is not None and records <= _FEW_RECORDS else _LARGE_FETCH_BYTES
+    properties = {**_DEFAULTS, "fetch.message.max.bytes": fetch_bytes, **connection.kafka, **_FORCED}
     properties |= {"bootstrap.servers": bootstrap_servers, "group.id": group}
     # librdkafka wants room for a whole response; its default suits fetches of up to 95 MiB.
     room = int(properties["fetch.max.bytes"]) + _RESPONSE_OVERHEAD_BYTES
@@ -208,8 +219,8 @@ def _ascending(messages: Sequence[Message], span: int) -> bool:
     return all(a < b for a, b in pairwise(offsets))
 
 
-class MessageConsumer:
-    """The `PartitionConsumer` in pure Python: confluent-kafka's messages, turned into columns.
+class MessageClient:
+    """confluent-kafka's consumer, open for the time of a ``with`` block; it serves one `MessageConsumer` after the other.
 
     Make it where it is used, after any fork.
 
@@ -217,29 +228,66 @@ class MessageConsumer:
     ----------
     properties : mapping
         As `consumer_properties` makes them.
-    partition : TopicPartition
-    schema : pyarrow.Schema
-        The columns to build.
     """
 
-    def __init__(self, properties: Mapping[str, Any], partition: TopicPartition, schema: pa.Schema) -> None:
+    def __init__(self, properties: Mapping[str, Any]) -> None:
         self._properties = dict(properties)
-        self._partition = partition
-        self._consumer: Consumer | None = None
-        self._events = PartitionEvents(partition)
-        self._batch = MessageBatch(schema)
+        self._open: Consumer | None = None
+        self.note: Callable[[KafkaError], None] = _ignore
 
-    def __enter__(self) -> MessageConsumer:
+    def __enter__(self) -> MessageClient:
+        settings = {**self._properties, "error_cb": lambda error: self.note(error)}
         try:
-            self._consumer = Consumer({**self._properties, "error_cb": self._events.note}, logger=librdkafka_logger())
+            self._open = Consumer(settings, logger=librdkafka_logger())
         except KafkaException as error:
             raise from_exception(error, "making a consumer") from error
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    @property
+    def consumer(self) -> Consumer:
+        """The consumer itself."""
+        if self._open is None:
+            raise RuntimeError("MessageClient is used outside of its with block")
+        return self._open
+
+
+def _ignore(error: KafkaError) -> None:
+    """An error of a client that nobody uses now: the next one to use it finds out by itself."""
+
+
+class MessageConsumer:
+    """The `PartitionConsumer` in pure Python: confluent-kafka's messages, turned into columns.
+
+    Parameters
+    ----------
+    client : MessageClient
+        Open; it is this consumer's alone for the time of the ``with`` block, and fetches nothing after it.
+    partition : TopicPartition
+    schema : pyarrow.Schema
+        The columns to build.
+    """
+
+    def __init__(self, client: MessageClient, partition: TopicPartition, schema: pa.Schema) -> None:
+        self._client = client
+        self._partition = partition
+        self._events = PartitionEvents(partition)
+        self._batch = MessageBatch(schema)
+
+    def __enter__(self) -> MessageConsumer:
+        self._client.note = self._events.note
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._client.note = _ignore
+        self._handle().unassign()
+        # What was fetched stays in librdkafka's queue, outdated, until it is looked at.
+        while self._handle().consume(_MOST_POLL_RECORDS, 0):
+            pass
 
     def seek(self, offset: int) -> None:
         """See `PartitionConsumer`."""
@@ -271,9 +319,7 @@ class MessageConsumer:
         return low, high
 
     def _handle(self) -> Consumer:
-        if self._consumer is None:
-            raise RuntimeError("MessageConsumer is used outside of its with block")
-        return self._consumer
+        return self._client.consumer
 
 
 def log_range_of(partition: TopicPartition) -> str:

@@ -37,8 +37,8 @@ class ClientPool(Generic[C]):
     """Lends open clients, and keeps those that come back, for `max_idle_s` seconds.
 
     A worker of Spark runs task after task: what they all need for a moment need not be connected for each. A client is
-    lent to one at a time, only for the very same configuration, only in the process that opened it, and never after an error
-    was raised while it was lent. Safe for threads.
+    lent to one at a time, only for the very same configuration, only in the process that opened it, and not after an
+    error was raised while it was lent. Safe for threads.
 
     Parameters
     ----------

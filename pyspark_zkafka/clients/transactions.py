@@ -10,7 +10,7 @@ from kazoo import exceptions as kazoo
 from kazoo.protocol import serialization as wire
 from kazoo.security import OPEN_ACL_UNSAFE
 
-__all__ = ["Check", "Conflict", "Create", "Delete", "Operation", "Reason", "SetData", "request_bytes"]
+__all__ = ["Check", "Conflict", "Create", "Delete", "Operation", "Outcome", "Reason", "SetData", "request_bytes"]
 
 _ANY_VERSION = -1
 _EPHEMERAL = 1
@@ -72,6 +72,18 @@ class Conflict:
 
     operation: Operation
     reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a transaction: nothing, where there is a conflict.
+
+    `zxid` is its id, which is the `mzxid` of each znode that it wrote; None where it did nothing, or only created and
+    deleted znodes: ZooKeeper does not tell it then.
+    """
+
+    conflict: Conflict | None = None
+    zxid: int | None = None
 
 
 REASONS: dict[type[object], Reason] = {

@@ -16,9 +16,9 @@ from kazoo.client import KazooClient
 
 from pyspark_zkafka.clients import zookeeper_errors as errors
 from pyspark_zkafka.clients.kazoo_parts import BoundedHandler, ConnectionLog
-from pyspark_zkafka.clients.transactions import REASONS, Conflict, Operation, to_wire
+from pyspark_zkafka.clients.transactions import REASONS, Conflict, Operation, Outcome, to_wire
 from pyspark_zkafka.clients.zookeeper_tls import tls_context
-from pyspark_zkafka.options import ZooKeeperConfig
+from pyspark_zkafka.option_values import ZooKeeperConfig
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -191,7 +191,11 @@ class ZooKeeperConnection:
         return answers
 
     def transaction(self, operations: Sequence[Operation]) -> Conflict | None:
-        """Do all operations, or none; None when they are done, else which one stood in the way, and why.
+        """Do all operations, or none; None when they are done, else which one stood in the way, and why; see `transact`."""
+        return self.transact(operations).conflict
+
+    def transact(self, operations: Sequence[Operation]) -> Outcome:
+        """Do all operations, or none. Blocks for one round trip.
 
         Raises
         ------
@@ -201,7 +205,7 @@ class ZooKeeperConnection:
             An ACL forbids one of the operations; nothing happened.
         """
         if not operations:
-            return None
+            return Outcome()
         transaction = self._client().transaction()
         transaction.operations.extend(to_wire(operation, self.config.chroot) for operation in operations)
         doing = f"A transaction at {self._full(operations[0].path)} ({len(operations)} operations)"
@@ -209,7 +213,9 @@ class ZooKeeperConnection:
             results = transaction.commit_async().get(timeout=self._timeout_s)
         except errors.KAZOO_ERRORS as error:
             raise errors.translate(error, doing, self.config) from error
-        return self._conflict(operations, results)
+        conflict = self._conflict(operations, results)
+        written = () if conflict is not None else (r.mzxid for r in results if hasattr(r, "mzxid"))
+        return Outcome(conflict, next(iter(written), None))
 
     def _conflict(self, operations: Sequence[Operation], results: Sequence[object]) -> Conflict | None:
         for operation, result in zip(operations, results, strict=False):

@@ -6,7 +6,7 @@ from kazoo import exceptions as kazoo
 from kazoo.handlers.threading import KazooTimeoutError
 
 from pyspark_zkafka.errors import ZKafkaError, ZooKeeperError, ZooKeeperRefused
-from pyspark_zkafka.options import ZooKeeperConfig
+from pyspark_zkafka.option_values import ZooKeeperConfig
 
 __all__ = [
     "CLOSING_ERRORS",

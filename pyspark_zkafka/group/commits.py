@@ -28,13 +28,14 @@ class CommitResult:
     """What became of each partition's offset.
 
     `written`; or `kept`, with the stored one, which is as high or higher; or `lost`, as the member does not own it. `marks`
-    tell the offsets that were written from later ones of the same value: see `StoredOffset`.
+    tell the offsets that were written from later ones of the same value: see `StoredOffset`. Those of which ZooKeeper did
+    not tell, as they are the first ones of their partitions, are not in it.
     """
 
     written: Mapping[TopicPartition, int] = field(default_factory=dict)
     kept: Mapping[TopicPartition, int] = field(default_factory=dict)
     lost: Collection[TopicPartition] = frozenset()
-    marks: Mapping[TopicPartition, int] = field(default_factory=dict)
+    marks: Mapping[TopicPartition, int] = field(default_factory=dict, compare=False)
 
 
 def commit_offsets(
@@ -57,8 +58,8 @@ def commit_offsets(
     with null data, as the old consumer does it.
 
     More partitions than fit into a request (some 1,500; ZooKeeper's ``jute.maxbuffer`` is 1 MB by default) go in several
-    transactions. All partitions are then checked for owners before the first, but should a later one fail, the earlier ones
-    stay committed; that is safe to repeat.
+    transactions. Without an owner, all partitions are then checked before the first. Should a later one fail, the earlier
+    ones stay committed; that is safe to repeat.
 
     Parameters
     ----------
@@ -107,11 +108,11 @@ def commit_offsets(
     proof = NoOwner(group, client) if owner is None else OwnedBy(group, owner)
     commit = _Commit(client, group, offsets, proof, frozenset(resets), attempts, sleep, jitter)
     chunks = list(_chunks(commit, sorted(offsets), max_transaction_bytes))
-    if len(chunks) > 1:
+    if len(chunks) > 1 and owner is None:
         commit.look_at_owners(sorted(offsets))
     for chunk in chunks:
         commit.run(chunk)
-    return CommitResult(commit.written, commit.kept, frozenset(commit.lost))
+    return CommitResult(commit.written, commit.kept, frozenset(commit.lost), commit.marks)
 
 
 @dataclass(slots=True)
@@ -135,6 +136,7 @@ class _Commit:
     written: dict[TopicPartition, int] = field(default_factory=dict)
     kept: dict[TopicPartition, int] = field(default_factory=dict)
     lost: set[TopicPartition] = field(default_factory=set)
+    marks: dict[TopicPartition, int] = field(default_factory=dict)
 
     def run(self, partitions: Sequence[TopicPartition]) -> None:
         """Commit some partitions in one transaction, trying again while others interfere or the connection is lost."""
@@ -181,14 +183,16 @@ class _Commit:
         operations = self.operations(ours, found)
         moved = {tp for tp in ours if not self._is_kept(tp, found)}
         try:
-            conflict = self.client.transaction(operations)
+            outcome = self.client.transact(operations)
         except ZooKeeperError:
             lost.partitions |= moved
             raise
-        if conflict is None:
+        if outcome.conflict is None:
             self._report(ours, found, moved, lost.partitions)
+            if outcome.zxid is not None:
+                self.marks.update(dict.fromkeys(moved, outcome.zxid))
             self.lost.update(not_ours)
-        return conflict
+        return outcome.conflict
 
     def _report(
         self,

@@ -101,8 +101,7 @@ class GroupOffsets:
             return {tp: StoredOffset(offset) for tp, offset in self._kafka.committed(partitions).items()}
         paths = {group_znodes.offset_path(self._group, tp): tp for tp in partitions}
         nodes = self._client().get_many(paths).items()
-        # What writes to Kafka, too, says nothing by what it writes here.
-        marked = self._stores == ("zookeeper",)
+        marked = self._are_marked
         found = {
             paths[path]: StoredOffset(group_znodes.decode_offset(path, node.data), node.stat.mzxid if marked else None)
             for path, node in nodes
@@ -118,15 +117,24 @@ class GroupOffsets:
     ) -> CommitResult:
         if store == "zookeeper":
             done = commit_offsets(self._client(), self._group, offsets, owner=owner, resets=resets)
-            stored = self._read(store, done.written)
-            ours = {tp: s.mark for tp, s in stored.items() if s.offset == done.written[tp] and s.mark is not None}
-            return replace(done, marks=ours)
+            return replace(done, marks=self._marks(done) if self._are_marked else {})
         lost = self._lost(sorted(offsets), owner)
         there = self._kafka.committed(offsets)
         higher = {tp: there[tp] for tp, offset in offsets.items() if tp not in resets and there.get(tp, -1) >= offset}
         written = {tp: offset for tp, offset in offsets.items() if tp not in lost and tp not in higher}
         self._kafka.commit(written)
         return CommitResult(written, {tp: offset for tp, offset in higher.items() if tp not in lost}, lost)
+
+    @property
+    def _are_marked(self) -> bool:
+        """What writes to Kafka, too, says nothing by what it writes to ZooKeeper."""
+        return self._stores == ("zookeeper",)
+
+    def _marks(self, done: CommitResult) -> dict[TopicPartition, int]:
+        """The transactions that wrote the offsets; read where the commit was not told, and the offset is still that."""
+        read = self._read("zookeeper", done.written.keys() - done.marks.keys())
+        late = {tp: s.mark for tp, s in read.items() if s.offset == done.written[tp] and s.mark is not None}
+        return {**done.marks, **late}
 
     def _lost(self, partitions: list[TopicPartition], owner: ClaimOwner | None) -> set[TopicPartition]:
         if self._zookeeper is None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import pyarrow as pa
 
-from pyspark_zkafka.clients.consumer import PartitionConsumer
+from pyspark_zkafka.clients.consumer import MessageClient, MessageConsumer, PartitionConsumer
+from pyspark_zkafka.clients.pooled import ClientPool
 from pyspark_zkafka.clients.producer import CountingProducer, MessageSender
 from pyspark_zkafka.native.library import describe, library, require
 from pyspark_zkafka.option_values import Connection
+from pyspark_zkafka.protocol.key_hashes import HashKeys, hash_keys
 from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.planning import Split
 
-__all__ = ["open_consumer", "open_producer", "uses_native"]
+__all__ = ["hash_function", "open_consumer", "open_producer", "uses_native"]
 
 _log = logging.getLogger(__name__)
 
@@ -38,16 +41,54 @@ def uses_native(connection: Connection) -> bool:
 
 
 def open_consumer(
-    connection: Connection, properties: Mapping[str, Any], partition: TopicPartition, schema: pa.Schema
+    connection: Connection, properties: Mapping[str, Any], split: Split, schema: pa.Schema
 ) -> AbstractContextManager[PartitionConsumer]:
-    """A consumer for the time of a ``with`` block, with librdkafka's properties, that builds the schema's columns."""
+    """A consumer of a split's partition for the time of a ``with`` block, that builds the schema's columns.
+
+    librdkafka's consumer in it may be one that read another split some seconds ago, in this process, by the same
+    properties and of the very same topic (by its id or its znode's czxid, not only by its name: librdkafka would take a
+    topic created again for an old state of the one that it knows).
+    """
     if uses_native(connection):
-        from pyspark_zkafka.native.consumer import ArrowConsumer
+        from pyspark_zkafka.native.consumer import ArrowClient, ArrowConsumer
 
-        return ArrowConsumer(properties, partition, schema)
-    from pyspark_zkafka.clients.consumer import MessageConsumer
+        return _borrowed(ArrowClient, ArrowConsumer, properties, split, schema)
+    return _borrowed(MessageClient, MessageConsumer, properties, split, schema)
 
-    return MessageConsumer(properties, partition, schema)
+
+_idle_consumers: ClientPool[Any] = ClientPool()
+
+
+@contextmanager
+def _borrowed(
+    make_client: Callable[[Mapping[str, Any]], Any],
+    make_consumer: Callable[[Any, TopicPartition, pa.Schema], AbstractContextManager[PartitionConsumer]],
+    properties: Mapping[str, Any],
+    split: Split,
+    schema: pa.Schema,
+) -> Iterator[PartitionConsumer]:
+    with ExitStack() as stack:
+        if split.topic_id is None and split.czxid is None:
+            client = stack.enter_context(make_client(properties))
+        else:
+            key = make_client, split.partition.topic, split.topic_id, split.czxid, _configuration(properties)
+            client = stack.enter_context(_idle_consumers.lease(key, lambda: make_client(properties)))
+        yield stack.enter_context(make_consumer(client, split.partition, schema))
+
+
+def _configuration(properties: Mapping[str, Any]) -> Hashable:
+    """Properties as a key: in whatever order they and the brokers to begin with are."""
+    servers = frozenset(str(properties["bootstrap.servers"]).split(","))
+    return servers, frozenset(item for item in properties.items() if item[0] != "bootstrap.servers")
+
+
+def hash_function(connection: Connection) -> HashKeys:
+    """What hashes keys for routing: the same numbers, whichever way."""
+    if uses_native(connection):
+        from pyspark_zkafka.native.hashes import hash_keys as compiled
+
+        return compiled
+    return hash_keys
 
 
 def open_producer(connection: Connection, properties: Mapping[str, Any]) -> CountingProducer:

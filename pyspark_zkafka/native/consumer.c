@@ -31,14 +31,14 @@ ZKAFKA_EXPORT zkafka_consumer *zkafka_consumer_new(const char *const *settings, 
     return consumer;
 }
 
-static void drop_gathered(zkafka_consumer *consumer) {
+/* Lets go of what was fetched and not appended. The batch stays: it may be taken after a seek. */
+static void drop_pending(zkafka_consumer *consumer) {
     while (consumer->pending_from < consumer->pending_until) rk.message_destroy(consumer->pending[consumer->pending_from++]);
-    columns_clear(&consumer->columns);
-    consumer->batch_bytes = consumer->mean_bytes = 0;
 }
 
 ZKAFKA_EXPORT void zkafka_consumer_close(zkafka_consumer *consumer) {
-    drop_gathered(consumer);
+    drop_pending(consumer);
+    columns_clear(&consumer->columns);
     rk.queue_destroy(consumer->queue);
     rk.consumer_close(consumer->client.handle);
     rk.destroy(consumer->client.handle);
@@ -46,8 +46,19 @@ ZKAFKA_EXPORT void zkafka_consumer_close(zkafka_consumer *consumer) {
     free(consumer);
 }
 
+/* Fills `pending` with as many records as may still go into the batch; false when none came in time. */
+static bool fetch(zkafka_consumer *consumer, int64_t most_records, int64_t most_bytes, int timeout_ms) {
+    int64_t fitting = consumer->mean_bytes ? most_bytes / consumer->mean_bytes + 1 : FIRST_PENDING;
+    int64_t wanted = most_records < fitting ? most_records : fitting;
+    if (wanted > MOST_PENDING) wanted = MOST_PENDING;
+    ptrdiff_t came = rk.consume_batch_queue(consumer->queue, timeout_ms, consumer->pending, (size_t)wanted);
+    consumer->pending_from = 0;
+    consumer->pending_until = came > 0 ? came : 0;
+    return came > 0;
+}
+
 ZKAFKA_EXPORT int zkafka_consumer_assign(zkafka_consumer *consumer, const char *topic, int32_t partition, int64_t offset) {
-    drop_gathered(consumer);
+    drop_pending(consumer);
     free(consumer->columns.topic);
     consumer->columns.topic = strdup(topic);
     consumer->columns.partition = partition;
@@ -60,8 +71,13 @@ ZKAFKA_EXPORT int zkafka_consumer_assign(zkafka_consumer *consumer, const char *
 }
 
 ZKAFKA_EXPORT int zkafka_consumer_unassign(zkafka_consumer *consumer) {
-    drop_gathered(consumer);
-    return rk.assign(consumer->client.handle, NULL);
+    drop_pending(consumer);
+    columns_clear(&consumer->columns);
+    consumer->batch_bytes = consumer->mean_bytes = 0;
+    int code = rk.assign(consumer->client.handle, NULL);
+    /* What was fetched stays in the queue, outdated, until it is looked at. */
+    while (fetch(consumer, MOST_PENDING, INT64_MAX, 0)) drop_pending(consumer);
+    return code;
 }
 
 ZKAFKA_EXPORT bool zkafka_consumer_project(zkafka_consumer *consumer, const int32_t *columns, const int32_t *texts, int32_t count) {
@@ -77,17 +93,6 @@ ZKAFKA_EXPORT bool zkafka_consumer_project(zkafka_consumer *consumer, const int3
         if (columns[i] == COLUMN_VALUE) wanted->value.utf8 = texts[i];
     }
     return true;
-}
-
-/* Fills `pending` with as many records as may still go into the batch; false when none came in time. */
-static bool fetch(zkafka_consumer *consumer, int64_t most_records, int64_t most_bytes, int timeout_ms) {
-    int64_t fitting = consumer->mean_bytes ? most_bytes / consumer->mean_bytes + 1 : FIRST_PENDING;
-    int64_t wanted = most_records < fitting ? most_records : fitting;
-    if (wanted > MOST_PENDING) wanted = MOST_PENDING;
-    ptrdiff_t came = rk.consume_batch_queue(consumer->queue, timeout_ms, consumer->pending, (size_t)wanted);
-    consumer->pending_from = 0;
-    consumer->pending_until = came > 0 ? came : 0;
-    return came > 0;
 }
 
 /* Takes one record or event; false at an event, or for want of memory. */

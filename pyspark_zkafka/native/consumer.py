@@ -18,13 +18,13 @@ from pyspark_zkafka.native.reports import events, open_client
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.records import COLUMNS, malformed_timestamp, malformed_utf8
 
-__all__ = ["ArrowConsumer"]
+__all__ = ["ArrowClient", "ArrowConsumer"]
 
 _NUMBERS = {name: number for number, name in enumerate(COLUMNS)}
 
 
-class ArrowConsumer:
-    """The `PartitionConsumer` that copies librdkafka's messages into Arrow buffers, without a Python object a message.
+class ArrowClient:
+    """librdkafka's consumer, open for the time of a ``with`` block; it serves one `ArrowConsumer` after the other.
 
     Make it where it is used, after any fork.
 
@@ -32,31 +32,61 @@ class ArrowConsumer:
     ----------
     properties : mapping
         As `consumer_properties` makes them.
+    """
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        self._properties = dict(properties)
+        self._open: int | None = None
+        self.native = require()
+
+    def __enter__(self) -> ArrowClient:
+        try:
+            self._open = open_client(self.native.consumer_new, self._properties)
+        except KafkaException as error:
+            raise from_exception(error, "making a consumer") from error
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._open is not None:
+            self.native.consumer_close(self._open)
+            self._open = None
+
+    @property
+    def handle(self) -> int:
+        """The C code's handle."""
+        if self._open is None:
+            raise RuntimeError("ArrowClient is used outside of its with block")
+        return self._open
+
+
+class ArrowConsumer:
+    """The `PartitionConsumer` that copies librdkafka's messages into Arrow buffers, without a Python object a message.
+
+    Parameters
+    ----------
+    client : ArrowClient
+        Open; it is this consumer's alone for the time of the ``with`` block, and fetches nothing after it.
     partition : TopicPartition
     schema : pyarrow.Schema
         The columns to build; others are never copied.
     """
 
-    def __init__(self, properties: Mapping[str, Any], partition: TopicPartition, schema: pa.Schema) -> None:
-        self._properties = dict(properties)
+    def __init__(self, client: ArrowClient, partition: TopicPartition, schema: pa.Schema) -> None:
+        self._client = client
+        self._native = client.native
         self._partition = partition
         self._schema = schema
         self._events = PartitionEvents(partition)
-        self._native = require()
-        self._open: int | None = None
 
     def __enter__(self) -> ArrowConsumer:
-        try:
-            self._open = open_client(self._native.consumer_new, self._properties)
-        except KafkaException as error:
-            raise from_exception(error, "making a consumer") from error
-        self._project()
+        count = len(self._schema)
+        numbers = (c_int32 * count)(*(_NUMBERS[field.name] for field in self._schema))
+        texts = (c_int32 * count)(*(field.type == pa.string() for field in self._schema))
+        self._native.consumer_project(self._handle, numbers, texts, count)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._open is not None:
-            self._native.consumer_close(self._open)
-            self._open = None
+        self._native.consumer_unassign(self._handle)
 
     def seek(self, offset: int) -> None:
         """See `PartitionConsumer`."""
@@ -97,17 +127,9 @@ class ArrowConsumer:
             raise from_exception(KafkaException(KafkaError(code)), log_range_of(tp))
         return low.value, high.value
 
-    def _project(self) -> None:
-        count = len(self._schema)
-        numbers = (c_int32 * count)(*(_NUMBERS[field.name] for field in self._schema))
-        texts = (c_int32 * count)(*(field.type == pa.string() for field in self._schema))
-        self._native.consumer_project(self._handle, numbers, texts, count)
-
     @property
     def _handle(self) -> int:
-        if self._open is None:
-            raise RuntimeError("ArrowConsumer is used outside of its with block")
-        return self._open
+        return self._client.handle
 
     def _check(self, flaws: Flaws) -> None:
         """Raise for the first column, in the schema's order, that holds what Spark cannot."""

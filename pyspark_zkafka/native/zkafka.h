@@ -66,9 +66,9 @@ typedef struct zkafka_consumer zkafka_consumer;
  * whether it must be UTF-8. Null, with the reason and librdkafka's code, if librdkafka refuses. */
 ZKAFKA_EXPORT zkafka_consumer *zkafka_consumer_new(const char *const *settings, int *code, char *why, size_t why_bytes);
 ZKAFKA_EXPORT void zkafka_consumer_close(zkafka_consumer *);
-/* From now on fetch `partition` of `topic` from `offset`; drops all that was fetched or gathered before. */
+/* From now on fetch `partition` of `topic` from `offset`; drops what was fetched before, but not what was gathered. */
 ZKAFKA_EXPORT int zkafka_consumer_assign(zkafka_consumer *, const char *topic, int32_t partition, int64_t offset);
-/* Fetch nothing. */
+/* Fetch nothing; drops what was fetched and gathered. */
 ZKAFKA_EXPORT int zkafka_consumer_unassign(zkafka_consumer *);
 ZKAFKA_EXPORT bool zkafka_consumer_project(zkafka_consumer *, const int32_t *columns, const int32_t *texts, int32_t count);
 /* Appends records to the batch being gathered, up to `most_records`, until their bytes reach `most_bytes`, or until offset

@@ -11,17 +11,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import mmh3
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_zkafka.errors import OptionError
 
-__all__ = ["Column", "Hashes", "crc32", "fnv1a", "murmur2", "murmur3", "nulls", "to_positive"]
+__all__ = [
+    "Column",
+    "HashKeys",
+    "Hashes",
+    "check_keys",
+    "crc32",
+    "fnv1a",
+    "hash_keys",
+    "murmur2",
+    "murmur3",
+    "nulls",
+    "to_positive",
+]
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 Hashes: TypeAlias = "npt.NDArray[np.int32]"
+HashKeys: TypeAlias = "Callable[[str, Column], Hashes]"
+"""Hashes keys by a hash's name (murmur2, murmur3, crc32, fnv1a): 32 bits, signed, 0 in the place of a null."""
 _Positions: TypeAlias = "npt.NDArray[np.int64]"
 _Words: TypeAlias = "npt.NDArray[np.uint32]"
 
@@ -35,6 +48,18 @@ _MURMUR2_M = 0x5BD1E995
 _FNV_OFFSET = 0x811C9DC5
 _FNV_PRIME = 0x01000193
 _UINT32 = 0xFFFFFFFF
+
+
+def hash_keys(name: str, keys: Column) -> Hashes:
+    """The hash of that name of each key, 32 bits, signed; 0 in the place of a null. In Python and numpy.
+
+    Raises
+    ------
+    OptionError
+        ``BAD_KEY_TYPE``, for keys that are neither binary nor string.
+    """
+    hashes: Hashes = _BY_NAME[name](keys).view(np.int32)
+    return hashes
 
 
 def to_positive(hashes: Hashes) -> Hashes:
@@ -87,6 +112,8 @@ def fnv1a(keys: Column) -> Hashes:
 
 def murmur3(keys: Column) -> Hashes:
     """MurmurHash3_x86_32 with seed 0 of each key, signed; 0 in the place of a null. One call of mmh3 a key."""
+    import mmh3  # here, as few writes hash by it, and every task would load it
+
     return _over_keys(keys, mmh3.hash).view(np.int32)
 
 
@@ -100,6 +127,14 @@ def crc32(keys: Column) -> npt.NDArray[np.uint32]:
     return _over_keys(keys, zlib.crc32)
 
 
+_BY_NAME: dict[str, Callable[[Column], npt.NDArray[np.integer]]] = {
+    "murmur2": murmur2,
+    "murmur3": murmur3,
+    "crc32": crc32,
+    "fnv1a": fnv1a,
+}
+
+
 def nulls(column: Column) -> npt.NDArray[np.bool_]:
     """True where a column is null."""
     if not column.null_count:
@@ -109,10 +144,15 @@ def nulls(column: Column) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _chunks(keys: Column) -> list[pa.Array]:
+def check_keys(keys: Column) -> None:
+    """Raise OptionError, BAD_KEY_TYPE, for keys that are neither binary nor string."""
     if not _is_text(keys.type):
         text = f"A column key of type {keys.type} cannot be hashed; cast it to binary or string"
         raise OptionError("BAD_KEY_TYPE", text, type=str(keys.type))
+
+
+def _chunks(keys: Column) -> list[pa.Array]:
+    check_keys(keys)
     return list(keys.chunks) if isinstance(keys, pa.ChunkedArray) else [keys]
 
 

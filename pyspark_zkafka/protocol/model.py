@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 __all__ = [
     "Broker",
@@ -19,9 +20,10 @@ __all__ = [
 NO_LEADER = -1
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
+class TopicPartition(NamedTuple):
     """A partition of a topic; sorts by topic, then by number.
+
+    A tuple, as plans look up tens of thousands of them: it hashes and compares several times as fast as a dataclass.
 
     >>> str(TopicPartition("orders", 3))
     'orders-3'
@@ -136,13 +138,9 @@ class ClusterSnapshot:
         state = self.states.get(partition)
         return None if state is None else self.brokers.get(state.leader)
 
-    def in_sync(self, partition: TopicPartition) -> list[Broker]:
-        """The live brokers in a partition's ISR, its leader first, then in the ISR's order."""
-        state = self.states.get(partition)
-        if state is None:
-            return []
-        ids = [state.leader, *(b for b in state.isr if b != state.leader)]
-        return [self.brokers[b] for b in ids if b in self.brokers]
+    def in_sync(self, leader: int, isr: Iterable[int]) -> list[Broker]:
+        """The live brokers of an ISR, the leader first, then in the ISR's order."""
+        return [self.brokers[b] for b in dict.fromkeys([leader, *isr]) if b in self.brokers]
 
     def led(self, topic: str) -> list[int]:
         """The numbers of a topic's partitions that have a live leader, in numeric order."""

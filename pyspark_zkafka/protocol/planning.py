@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import zip_longest
+from typing import NamedTuple
 
 from pyspark_zkafka.errors import NoLeader, UnknownTopic
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, OffsetRange, TopicPartition
@@ -61,8 +63,7 @@ class Assign:
 Subscription = Subscribe | SubscribePattern | SubscribeExcept | Assign
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(NamedTuple):
     """All that a task must know to read `[start, until)` of one partition without another look at ZooKeeper.
 
     `endpoints` are ``host:port`` of the leader and the ISR, those in the client's rack first, else the leader first;
@@ -188,7 +189,14 @@ def make_splits(
     ranges: Iterable[OffsetRange], snapshot: ClusterSnapshot, client_rack: str | None, listener: Listener
 ) -> list[Split]:
     """A split for each range, in order, with the identity and the endpoints that a task needs."""
-    return [_split(r, snapshot, client_rack, listener) for r in ranges]
+
+    @cache
+    def endpoints(leader: int, isr: tuple[int, ...]) -> tuple[str, ...]:
+        near = sorted(snapshot.in_sync(leader, isr), key=lambda b: client_rack is not None and b.rack != client_rack)
+        addresses = (listener.address(b) for b in near)
+        return tuple(a for a in addresses if a is not None)
+
+    return [_split(r, snapshot, endpoints) for r in ranges]
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,19 +221,18 @@ class Listener:
         return None if endpoint is None else str(endpoint)
 
 
-def _split(r: OffsetRange, snapshot: ClusterSnapshot, client_rack: str | None, listener: Listener) -> Split:
-    tp = r.partition
-    state, topic = snapshot.states[tp], snapshot.topics[tp.topic]
-    near = sorted(snapshot.in_sync(tp), key=lambda b: client_rack is not None and b.rack != client_rack)
-    addresses = (listener.address(b) for b in near)
+def _split(
+    r: OffsetRange, snapshot: ClusterSnapshot, endpoints: Callable[[int, tuple[int, ...]], tuple[str, ...]]
+) -> Split:
+    state, topic = snapshot.states[r.partition], snapshot.topics[r.partition.topic]
     return Split(
-        partition=tp,
+        partition=r.partition,
         start=r.start,
         until=r.until,
         leader=state.leader,
         leader_epoch=state.leader_epoch,
         isr=state.isr,
-        endpoints=tuple(a for a in addresses if a is not None),
+        endpoints=endpoints(state.leader, state.isr),
         topic_id=topic.topic_id,
         czxid=topic.czxid,
     )

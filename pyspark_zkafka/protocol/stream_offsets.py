@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark_zkafka.errors import CheckpointError
 from pyspark_zkafka.protocol.model import TopicPartition
@@ -29,8 +29,7 @@ __all__ = ["Span", "StreamOffset", "TopicMark"]
 VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """What a micro-batch reads of a partition, ``[start, until)``; `committed` is the group's offset when it was planned.
 
     `committed` is None where there was none, or no group. `mark` is the `StoredOffset.mark` of that offset.
@@ -75,12 +74,11 @@ class StreamOffset:
         >>> StreamOffset({TopicPartition("t", 0): Span(1, 5)}, {"t": TopicMark("id", 7, 1)}).to_json()
         {'version': 1, 'topics': {'t': {'czxid': 7, 'id': 'id', 'known': 1, 'partitions': {'0': [1, 5]}}}}
         """
-        topics: dict[str, Any] = {name: _mark_json(self.topics[name]) for name in sorted(self.topics)}
+        names = sorted({*self.topics, *(tp.topic for tp in self.spans)})
+        topics = {name: _mark_json(self.topics.get(name, TopicMark())) for name in names}
         for tp in sorted(self.spans):
-            topics.setdefault(tp.topic, _mark_json(TopicMark()))["partitions"][str(tp.partition)] = _span_json(
-                self.spans[tp]
-            )
-        return {"version": VERSION, "topics": {name: topics[name] for name in sorted(topics)}}
+            topics[tp.topic]["partitions"][str(tp.partition)] = _span_json(self.spans[tp])
+        return {"version": VERSION, "topics": topics}
 
     @classmethod
     def from_json(cls, found: object) -> StreamOffset:
@@ -106,10 +104,10 @@ class StreamOffset:
 
 
 def _span_json(span: Span) -> list[int]:
-    committed = span.start if span.committed is None else span.committed
-    if span.mark is not None:
-        return [span.start, span.until, committed, span.mark]
-    return [span.start, span.until, *([] if committed == span.start else [committed])]
+    start, until, committed, mark = span
+    if mark is not None:
+        return [start, until, start if committed is None else committed, mark]
+    return [start, until] if committed is None or committed == start else [start, until, committed]
 
 
 def _mark_json(mark: TopicMark) -> dict[str, Any]:
@@ -137,10 +135,9 @@ def _partition(text: str) -> int:
 
 
 def _span(numbers: list[Any]) -> Span:
-    if not 2 <= len(numbers) <= 4 or not all(type(n) is int and n >= 0 for n in numbers) or numbers[1] < numbers[0]:
+    if not 2 <= len(numbers) <= 4 or {*map(type, numbers)} != {int} or min(numbers) < 0 or numbers[1] < numbers[0]:
         raise ValueError("a range of offsets")
-    start, until, *stored = numbers
-    return Span(start, until, *(stored or [start]))
+    return Span(*numbers) if len(numbers) > 2 else Span(numbers[0], numbers[1], numbers[0])
 
 
 def _unreadable(found: object) -> CheckpointError:

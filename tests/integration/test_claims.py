@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from kazoo.client import KazooClient
 
-from pyspark_zkafka.clients.transactions import Conflict, Create, Operation
+from pyspark_zkafka.clients.transactions import Create, Operation, Outcome
 from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.errors import ZooKeeperError
 from pyspark_zkafka.group.claims import Claims
@@ -33,11 +33,11 @@ class Meddled(ZooKeeperClient):
         self.after: Callable[[int], object] = lambda transaction: None
         self.sent: list[Sequence[Operation]] = []
 
-    def transaction(self, operations: Sequence[Operation]) -> Conflict | None:
+    def transact(self, operations: Sequence[Operation]) -> Outcome:
         self.sent.append(operations)
         number = len(self.sent)
         self.before(number)
-        outcome = super().transaction(operations)
+        outcome = super().transact(operations)
         self.after(number)
         return outcome
 

@@ -14,7 +14,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 
-from pyspark_zkafka.clients.transactions import Conflict, Operation
+from pyspark_zkafka.clients.transactions import Operation, Outcome
 from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.errors import CodecError, GroupError, OptionError, PartitionOwned, ZooKeeperError, ZooKeeperRefused
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
@@ -58,11 +58,11 @@ class Meddled(ZooKeeperClient):
         self._before, self._after = before, after
         self.transactions: list[int] = []
 
-    def transaction(self, operations: Sequence[Operation]) -> Conflict | None:
+    def transact(self, operations: Sequence[Operation]) -> Outcome:
         self.transactions.append(len(operations))
         if self._before is not None:
             self._before(len(self.transactions))
-        outcome = super().transaction(operations)
+        outcome = super().transact(operations)
         if self._after is not None:
             self._after(len(self.transactions))
         return outcome
@@ -93,6 +93,17 @@ def test_an_offset_only_rises(chroot: Chroot) -> None:
         chroot.other.set("/consumers/g/offsets/peer-a/1", b"-1")
         assert commit_offsets(client, "g", {P1: 0}) == CommitResult({P1: 0}, {})
     assert chroot.other.get("/consumers/g/offsets/peer-a/0")[1].version == 1
+
+
+def test_the_transaction_that_wrote_an_offset_is_known(chroot: Chroot) -> None:
+    """Of all offsets that a transaction wrote, its first ones too, if it wrote over one; else it must be asked for."""
+    with ZooKeeperClient(chroot.config) as client:
+        assert commit_offsets(client, "g", {P0: 1}).marks == {}
+        done = commit_offsets(client, "g", {P0: 2, P1: 2})
+        again = commit_offsets(client, "g", {P0: 3, P1: 1})
+    stats = [chroot.other.get(f"/consumers/g/offsets/{P0.topic}/{tp.partition}")[1] for tp in (P0, P1)]
+    assert done.marks == {P0: stats[1].mzxid, P1: stats[1].czxid}
+    assert again.marks == {P0: stats[0].mzxid}
 
 
 def test_nothing_to_commit_creates_nothing(chroot: Chroot) -> None:

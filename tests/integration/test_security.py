@@ -41,7 +41,7 @@ from cryptography.hazmat.primitives.serialization import (
 from kazoo.security import ACL, make_acl, make_digest_acl
 
 from pyspark_zkafka.batch_plan import plan_batch
-from pyspark_zkafka.clients.kazoo_parts import BoundedHandler
+from pyspark_zkafka.clients.kazoo_parts import BoundedHandler, ReadAhead
 from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.clients.zookeeper_connection import ZooKeeperConnection
 from pyspark_zkafka.clients.zookeeper_tls import tls_context
@@ -560,9 +560,10 @@ class TestZooKeeperTls:
             client = tls_context(ZooKeeperTls(pem["authority"])).wrap_socket(ours, server_hostname="127.0.0.1")
             with client, accepted.result(10) as peer:
                 peer.sendall(b"first second")
-                assert client.recv(6) == b"first "
-                assert BoundedHandler(time.monotonic).select([client], [], [], 5) == ([client], [], [])
-                assert client.pending() == len("second")
+                ahead = ReadAhead(client)
+                assert ahead.recv(6) == b"first "
+                assert BoundedHandler(time.monotonic).select([ahead], [], [], 5) == ([ahead], [], [])
+                assert ahead.pending() == len("second")
 
     @pytest.mark.parametrize(
         ("change", "match"),

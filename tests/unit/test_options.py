@@ -150,6 +150,7 @@ def test_names_are_case_insensitive(spell: Callable[[str], str]) -> None:
 
 
 SENSIBLE: dict[str, str] = {
+    "nativePath": "off",
     "zookeeper.connect": "zk1,zk2:2182/kafka",
     "zookeeper.session.timeout.ms": "9000",
     "zookeeper.connection.timeout.ms": "4000",

@@ -14,7 +14,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.serialization import Auth, Transaction
 
 from pyspark_zkafka.clients import zookeeper_errors as errors
-from pyspark_zkafka.clients.kazoo_parts import BoundedHandler, ConnectionLog
+from pyspark_zkafka.clients.kazoo_parts import BoundedHandler, ConnectionLog, ReadAhead
 from pyspark_zkafka.clients.transactions import Check, Create, Delete, SetData, request_bytes, to_wire
 from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.errors import ZKafkaError, ZooKeeperError, ZooKeeperRefused
@@ -82,6 +82,35 @@ def test_waits_end_at_the_deadline() -> None:
         handler.deadline = math.inf
         theirs.send(b"x")
         assert handler.select([ours], [ours], [], None) == ([ours], [ours], [])
+
+
+def test_what_was_received_ahead_is_read_first() -> None:
+    """A socket hands out in pieces what came at once, is ready as long as some of it is left, and then ends as it does."""
+    handler = BoundedHandler(time.monotonic)
+    ours, theirs = socket.socketpair()
+    ahead = ReadAhead(ours)
+    with ours, theirs:
+        theirs.sendall(b"0123456789")
+        assert handler.select([ahead], [], [], 10) == ([ahead], [], [])
+        assert (ahead.recv(4), ahead.pending()) == (b"0123", 6)
+        theirs.sendall(b"abc")
+        theirs.shutdown(socket.SHUT_WR)
+        assert handler.select([ahead], [], [], 10) == ([ahead], [], [])
+        assert (ahead.recv(100), ahead.pending()) == (b"456789", 0)
+        assert [ahead.recv(2), ahead.recv(2), ahead.recv(2)] == [b"ab", b"c", b""]
+
+
+def test_what_was_received_ahead_hides_nothing_else() -> None:
+    """Another socket that is ready is told of at the same time, and one that is not is not waited for."""
+    handler = BoundedHandler(time.monotonic)
+    (ours, theirs), (wake, waker) = socket.socketpair(), socket.socketpair()
+    ahead = ReadAhead(ours)
+    with ours, theirs, wake, waker:
+        theirs.sendall(b"01")
+        ahead.recv(1)
+        assert handler.select([ahead, wake], [], [], None) == ([ahead], [], [])
+        waker.sendall(b"x")
+        assert handler.select([ahead, wake], [], [], None) == ([ahead, wake], [], [])
 
 
 def test_a_request_is_never_larger_than_reckoned() -> None:

@@ -1,0 +1,7 @@
+"""``python -m benchmarks``: measures, and shows what was measured."""
+
+from __future__ import annotations
+
+from benchmarks.cli import app
+
+app(prog_name="benchmarks")

@@ -1,0 +1,108 @@
+"""A Python data source without Kafka: how fast Spark moves Arrow batches of the same shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+
+from benchmarks.cluster import Topic
+from benchmarks.shapes import SHAPES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_BATCH = 10_000
+_HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
+_TYPES = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestampType": pa.int32(),
+    "headers": pa.list_(_HEADER),
+}
+_COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+_WITH_HEADERS = f"{_COLUMNS}, headers array<struct<key: string, value: binary>>"
+
+
+def read(spark: SparkSession, topic: Topic, *, value_only: bool) -> DataFrame:
+    """As many records as the topic has, of its shape, made up."""
+    spark.dataSource.register(MadeUp)
+    columns = "value binary" if value_only else _WITH_HEADERS if topic.has_headers else _COLUMNS
+    ends = ",".join(map(str, topic.ends))
+    return spark.read.format("made_up").schema(columns).options(shape=topic.shape, ends=ends, columns=columns).load()
+
+
+def write(frame: DataFrame) -> None:
+    """Take all rows as Arrow batches, and throw them away."""
+    frame.sparkSession.dataSource.register(MadeUp)
+    frame.write.format("made_up").mode("append").save()
+
+
+class MadeUp(DataSource):
+    """Makes batches up, and throws batches away."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "made_up"
+
+    def schema(self) -> str:
+        return str(self.options["columns"])
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return _Reader(self.options["shape"], [int(end) for end in self.options["ends"].split(",")], schema.fieldNames())
+
+    def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
+        return _Writer()
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, shape: str, ends: Sequence[int], columns: Sequence[str]) -> None:
+        self._shape = shape
+        self._ends = ends
+        self._columns = columns
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(end) for end in self._ends]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        batch = _made_up(self._shape, tuple(self._columns))
+        left = partition.value
+        while left > 0:
+            yield batch.slice(0, min(left, _BATCH))
+            left -= _BATCH
+
+
+class _Writer(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+
+@lru_cache(maxsize=4)
+def _made_up(shape: str, columns: tuple[str, ...]) -> pa.RecordBatch:
+    pool = SHAPES[shape].pool()
+    values: dict[str, Any] = {
+        "key": [record.key for record in pool],
+        "value": [record.value for record in pool],
+        "topic": [shape] * len(pool),
+        "partition": [0] * len(pool),
+        "offset": range(len(pool)),
+        "timestamp": [1_700_000_000_000_000] * len(pool),
+        "timestampType": [0] * len(pool),
+        "headers": [[{"key": name, "value": value} for name, value in record.headers or ()] for record in pool],
+    }
+    return pa.RecordBatch.from_pydict({name: pa.array(values[name], _TYPES[name]) for name in columns})

@@ -1,0 +1,163 @@
+"""The engines: each reads a topic into a frame and writes a frame to a topic, as far as it can."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from benchmarks import arrow_path, plain
+from benchmarks.cluster import Topic
+from benchmarks.consumers import Consumers
+from benchmarks.session import Bench
+from pyspark_zkafka.option_table import BY_NAME
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+READS = frozenset({"read", "value", "group"})
+WRITES = frozenset({"write", "write-nokey"})
+STREAMS = frozenset({"stream20", "stream200"})
+
+JVM_READ = {
+    "kafka.max.partition.fetch.bytes": str(8 * 1024**2),
+    "kafka.fetch.max.bytes": str(64 * 1024**2),
+    "kafka.receive.buffer.bytes": str(1024**2),
+    "kafka.max.poll.records": "10000",
+    "kafka.fetch.min.bytes": str(1024**2),
+    "kafka.fetch.max.wait.ms": "50",
+}
+JVM_WRITE = {
+    "kafka.linger.ms": "20",
+    "kafka.batch.size": "1000000",
+    "kafka.buffer.memory": str(256 * 1024**2),
+    "kafka.send.buffer.bytes": str(1024**2),
+    "kafka.enable.idempotence": "false",
+}
+# To be dropped when the source has the option.
+PURE_PYTHON = {"nativePath": "off"} if "nativepath" in BY_NAME else {}
+
+
+class Engine:
+    """What can be measured; an engine offers what is in `works`."""
+
+    name: str
+    label: str
+    works: frozenset[str]
+    makes_frames = True
+    reads_topic = True
+    """Whether what it reads is what the topic holds."""
+
+    def frame(self, bench: Bench, topic: Topic, *, value_only: bool = False) -> DataFrame:
+        """All records of a topic."""
+        raise NotImplementedError
+
+    def stream(self, bench: Bench, topic: Topic, per_trigger: int, start: str = "earliest") -> DataFrame:
+        """The same as a stream, of so many records in a micro-batch."""
+        raise NotImplementedError
+
+    def write(self, bench: Bench, frame: DataFrame, topic: str) -> None:
+        """Write a frame's rows to a topic; returns when all are acknowledged."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class SourceEngine(Engine):
+    """A data source of Spark."""
+
+    name: str
+    label: str
+    format: str
+    works: frozenset[str] = READS | WRITES | STREAMS
+    read_options: Mapping[str, str] = field(default_factory=dict)
+    write_options: Mapping[str, str] = field(default_factory=dict)
+
+    def frame(self, bench: Bench, topic: Topic, *, value_only: bool = False) -> DataFrame:
+        reader = bench.spark.read.format(self.format).options(**self._reading(bench, topic))
+        if value_only and self.format == "zkafka":
+            return reader.schema("value binary").load()
+        return reader.load().select("value") if value_only else reader.load()
+
+    def stream(self, bench: Bench, topic: Topic, per_trigger: int, start: str = "earliest") -> DataFrame:
+        options = {"startingOffsets": start, "maxOffsetsPerTrigger": str(per_trigger)}
+        return bench.spark.readStream.format(self.format).options(**self._reading(bench, topic), **options).load()
+
+    def write(self, bench: Bench, frame: DataFrame, topic: str) -> None:
+        options = {**self._connection(bench), **self.write_options, "topic": topic}
+        frame.write.format(self.format).options(**options).mode("append").save()
+
+    def _reading(self, bench: Bench, topic: Topic) -> dict[str, str]:
+        headers = str(topic.has_headers).lower()
+        return {**self._connection(bench), **self.read_options, "subscribe": topic.name, "includeHeaders": headers}
+
+    def _connection(self, bench: Bench) -> dict[str, str]:
+        if self.format == "zkafka":
+            return {"zookeeper.connect": bench.cluster.zookeeper_connect}
+        return {"kafka.bootstrap.servers": bench.cluster.bootstrap_servers}
+
+
+class PlainEngine(Engine):
+    """What a user writes who has confluent-kafka and mapInArrow."""
+
+    name, label = "mapinarrow", "confluent-kafka in mapInArrow"
+    works = frozenset({"read", "write"})
+
+    def frame(self, bench: Bench, topic: Topic, *, value_only: bool = False) -> DataFrame:
+        return plain.read(bench.spark, bench.cluster.bootstrap_servers, topic.name, headers=topic.has_headers)
+
+    def write(self, bench: Bench, frame: DataFrame, topic: str) -> None:
+        plain.write(frame, bench.cluster.bootstrap_servers, topic)
+
+
+class ArrowEngine(Engine):
+    """A limit: a Python data source without Kafka, which makes batches up and throws batches away."""
+
+    name, label = "arrow", "limit: Arrow path of Spark"
+    works = frozenset({"read", "value", "write", "write-nokey"})
+    reads_topic = False
+
+    def frame(self, bench: Bench, topic: Topic, *, value_only: bool = False) -> DataFrame:
+        return arrow_path.read(bench.spark, topic, value_only=value_only)
+
+    def write(self, bench: Bench, frame: DataFrame, topic: str) -> None:
+        arrow_path.write(frame)
+
+
+class LibrdkafkaEngine(Engine):
+    """A limit: one process for each core, outside Spark, that consumes and throws messages away."""
+
+    name, label = "librdkafka", "limit: consume() outside Spark"
+    works = frozenset({"read"})
+    makes_frames = False
+
+    def __init__(self) -> None:
+        self._consumers: Consumers | None = None
+
+    def consume(self, bench: Bench, topic: Topic) -> tuple[int, int]:
+        """How many records were consumed, and their values' bytes."""
+        if self._consumers is None:
+            self._consumers = Consumers(bench.cores, bench.cluster.bootstrap_servers)
+        return self._consumers.consume(topic.name, topic.ends)
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._consumers is not None:
+            self._consumers.close()
+
+
+def _all() -> tuple[Engine, ...]:
+    no_crc, no_idempotence = {"kafka.check.crcs": "false"}, {"kafka.enable.idempotence": "false"}
+    return (
+        SourceEngine("ours", "zkafka", "zkafka"),
+        SourceEngine("python", "zkafka, pure Python", "zkafka", read_options=PURE_PYTHON, write_options=PURE_PYTHON),
+        SourceEngine("ours-nocrc", "zkafka, check.crcs=false", "zkafka", READS | STREAMS, read_options=no_crc),
+        SourceEngine("ours-noidem", "zkafka, enable.idempotence=false", "zkafka", WRITES, write_options=no_idempotence),
+        SourceEngine("jvm", "JVM connector, defaults", "kafka"),
+        SourceEngine("jvm-tuned", "JVM connector, tuned", "kafka", read_options=JVM_READ, write_options=JVM_WRITE),
+        PlainEngine(),
+        LibrdkafkaEngine(),
+        ArrowEngine(),
+    )
+
+
+ENGINES: dict[str, Engine] = {engine.name: engine for engine in _all()}

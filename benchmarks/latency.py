@@ -1,0 +1,109 @@
+"""How old records are when a micro-batch has them: from the producer's time stamp to the end of foreachBatch's query."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.checks import require
+from benchmarks.cluster import Topic
+from benchmarks.engines import ENGINES
+from benchmarks.session import Bench
+from benchmarks.shapes import Facts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
+
+ENGINE_NAMES = ("ours", "jvm")
+RATES = (1_000, 50_000)
+_WARM_UP_S = 4.0
+_PERCENTILES = {"p50 ms": 0.5, "p99 ms": 0.99, "max ms": 1.0}
+_TIMEOUT_S = 60.0
+
+
+@dataclass
+class Ages:
+    """Counts of records by age in milliseconds, of those produced since `since_ms`."""
+
+    since_ms: int = 2**62
+    counts: dict[int, int] = field(default_factory=dict)
+    records: int = 0
+    batches: int = 0
+
+    def take(self, frame: DataFrame, number: int) -> None:
+        """A micro-batch: for foreachBatch."""
+        rows = frame.selectExpr("unix_millis(timestamp) AS t").groupBy("t").count().collect()
+        now_ms = int(time.time() * 1000)
+        self.records += sum(row["count"] for row in rows)
+        self.batches += any(row["t"] >= self.since_ms for row in rows)
+        for row in rows:
+            if row["t"] >= self.since_ms:
+                age_ms = now_ms - row["t"]
+                self.counts[age_ms] = self.counts.get(age_ms, 0) + row["count"]
+
+    def percentile(self, share: float) -> float:
+        """The age that so large a share of the records does not exceed."""
+        wanted = share * sum(self.counts.values())
+        for age_ms in sorted(self.counts):
+            wanted -= self.counts[age_ms]
+            if wanted <= 0:
+                return float(age_ms)
+        return float("nan")
+
+
+def latencies(bench: Bench, seconds: float, rates: Iterable[int] = RATES) -> list[dict[str, Any]]:
+    """A row for each engine and rate."""
+    bench.spark.conf.set("spark.sql.shuffle.partitions", "1")
+    try:
+        return [_latency(bench, name, rate, seconds) for rate in rates for name in ENGINE_NAMES]
+    finally:
+        bench.spark.conf.unset("spark.sql.shuffle.partitions")
+
+
+def _latency(bench: Bench, engine: str, rate: int, seconds: float) -> dict[str, Any]:
+    topic = f"bench-latency-{secrets.token_hex(3)}"
+    bench.cluster.create_topic(topic)
+    ages = Ages()
+    query = _start(bench, engine, topic, ages)
+    try:
+        # Whoever starts processes for its first micro-batch is not measured by that.
+        produced = _produce(bench, topic, rate, 1)
+        _wait(query, ages, produced)
+        ages.since_ms = int((time.time() + _WARM_UP_S) * 1000)
+        produced += _produce(bench, topic, rate, _WARM_UP_S + seconds)
+        _wait(query, ages, produced)
+    finally:
+        query.stop()
+        bench.cluster.delete_topic(topic)
+    require(ages.records, produced, f"{engine}: records at {rate} records/s")
+    percentiles = {name: ages.percentile(share) for name, share in _PERCENTILES.items()}
+    return {"engine": ENGINES[engine].label, "records/s": rate, **percentiles, "micro-batches": ages.batches}
+
+
+def _start(bench: Bench, engine: str, topic: str, ages: Ages) -> StreamingQuery:
+    nothing = Topic(topic, "small", Facts(0, 0, 0, 0, 0, 0, 0), [])
+    checkpoint: Path = bench.folder / topic
+    stream = ENGINES[engine].stream(bench, nothing, 10_000_000)
+    return stream.writeStream.foreachBatch(ages.take).option("checkpointLocation", str(checkpoint)).start()
+
+
+def _produce(bench: Bench, topic: str, rate: int, seconds: float) -> int:
+    """How many records another process has produced."""
+    arguments = [bench.cluster.bootstrap_servers, topic, str(rate), str(seconds)]
+    command = [sys.executable, "-m", "benchmarks.steady_producer", *arguments]
+    return int(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
+def _wait(query: StreamingQuery, ages: Ages, records: int) -> None:
+    end = time.monotonic() + _TIMEOUT_S
+    while ages.records < records:
+        if time.monotonic() > end or query.exception() is not None:
+            raise TimeoutError(f"{ages.records} of {records} records came; {query.exception()}")
+        time.sleep(0.05)

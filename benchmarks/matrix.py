@@ -1,0 +1,62 @@
+"""What ``make bench`` measures, by default and quickly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.job import TINY_RECORDS, Case, Job
+from benchmarks.session import STANDALONE
+from benchmarks.shapes import POOL, SHAPES
+
+COMPARED = ["ours", "python", "jvm", "jvm-tuned"]
+EVERYTHING = ["ours", "python", "ours-nocrc", "ours-noidem", "jvm", "jvm-tuned", "mapinarrow", "librdkafka", "arrow"]
+MAIN = ["ours", "jvm", "jvm-tuned"]
+_TWO = ("small", "big")
+
+
+@dataclass(frozen=True)
+class Extras:
+    """How much is measured beside throughput."""
+
+    latency_s: float = 20.0
+    start_rounds: int = 3
+    idle_s: float = 10.0
+    plan_sizes: tuple[int, ...] = (8, 1_000, 10_000)
+    plan_rounds: int = 3
+    group_sizes: tuple[int, ...] = (2, 5, 20)
+    group_rounds: int = 3
+
+
+FULL = Extras()
+QUICK = Extras(2.0, 1, 2.0, (8, 1_000), 1, (2,), 1)
+
+
+def full(scale: float, rounds: int, *, unix_sockets: bool) -> list[Job]:
+    """Everything at local[2]; reads and keyed writes of small and big records at the other masters."""
+    local = [Case("read", shape, scale, EVERYTHING, rounds) for shape in _TWO]
+    local += [Case("read", shape, scale, COMPARED, rounds) for shape in ("events-lz4", "events-zstd")]
+    local += [Case(work, shape, scale, COMPARED, rounds) for work in ("value", "group") for shape in _TWO]
+    local += [Case("stream20", shape, scale, COMPARED, rounds) for shape in _TWO]
+    local += [tiny(200, MAIN, min(rounds, 2))]
+    local += [Case("write", shape, scale, EVERYTHING, rounds) for shape in _TWO]
+    local += [Case("write-nokey", shape, scale, MAIN, rounds) for shape in _TWO]
+    others = [Case(work, shape, scale, MAIN, rounds) for work in ("read", "write") for shape in _TWO]
+    masters = ("local[1]", "local[4]", STANDALONE)
+    return [Job("local[2]", local, unix_sockets), *(Job(master, others, unix_sockets) for master in masters)]
+
+
+def quick(scale: float, rounds: int, *, unix_sockets: bool) -> list[Job]:
+    """A little of everything, at local[2]: to see that it works."""
+    cases = [Case("read", "small", scale, EVERYTHING, rounds), Case("read", "big", scale, MAIN, rounds)]
+    cases += [Case("read", shape, scale, ["ours", "python"], rounds) for shape in ("events-lz4", "events-zstd")]
+    cases += [Case(work, "small", scale, ["ours", "jvm-tuned"], rounds) for work in ("value", "group", "stream20")]
+    cases += [tiny(20, ["ours", "jvm"], rounds)]
+    cases += [Case("write", "small", scale, EVERYTHING, rounds), Case("write", "big", scale, MAIN, rounds)]
+    cases += [Case("write-nokey", "small", scale, ["ours", "jvm"], rounds)]
+    return [Job("local[2]", cases, unix_sockets)]
+
+
+def tiny(batches: int, engines: list[str], rounds: int) -> Case:
+    """So many micro-batches of a few records each; of a topic of their own."""
+    records = max(batches * TINY_RECORDS, POOL)
+    return Case("stream200", "small", records / SHAPES["small"].full_records, engines, rounds)

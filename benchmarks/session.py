@@ -1,0 +1,86 @@
+"""The one Spark session that all engines of a master share."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from benchmarks.cluster import BenchCluster
+from benchmarks.standalone import standalone
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parent.parent
+STANDALONE = "standalone"
+CONNECTOR_VERSION = "4.2.0"
+CONNECTOR = (
+    f"org.apache.spark:spark-sql-kafka-0-10_2.13:{CONNECTOR_VERSION}",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.1",
+    "org.apache.commons:commons-pool2:2.12.1",
+)
+"""Spark's own connector, the same as in the parity tests."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a measurement works with; `folder` is for checkpoints, `cores` how many tasks run at a time."""
+
+    spark: SparkSession
+    cluster: BenchCluster
+    cores: int
+    folder: Path
+
+
+def prepare_environment() -> None:
+    """Let this process's Spark and its workers find the settings, the Python and these modules."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_CONF_DIR"] = str(ROOT / "spark-conf")
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYTHONPATH"] = str(ROOT)
+
+
+@contextmanager
+def opened(master: str, cluster: BenchCluster, *, unix_sockets: bool) -> Iterator[Bench]:
+    """A session on a master: ``local[n]``, or ``standalone`` for a cluster of two workers with one core each."""
+    prepare_environment()
+    with ExitStack() as stack:
+        url = stack.enter_context(standalone()) if master == STANDALONE else master
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="zkafka-bench-", ignore_cleanup_errors=True)))
+        spark = _session(url, folder, unix_sockets=unix_sockets)
+        stack.callback(spark.stop)
+        spark.sparkContext.setLogLevel("ERROR")
+        yield Bench(spark, cluster, _cores(master), folder)
+
+
+def _session(master: str, folder: Path, *, unix_sockets: bool) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    from pyspark_zkafka.testing import fetch_jars
+
+    builder = SparkSession.builder.master(master).appName("bench")
+    for name, value in {
+        "spark.jars": ",".join(map(str, fetch_jars(*CONNECTOR, transitive=False))),
+        "spark.driver.memory": "4g",
+        "spark.executor.memory": "2g",
+        "spark.executor.cores": "1",
+        "spark.python.unix.domain.socket.enabled": str(unix_sockets).lower(),
+        "spark.sql.streaming.numRecentProgressUpdates": "1000",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        # Begin when both workers have given their executor.
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
+    }.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _cores(master: str) -> int:
+    return 2 if master == STANDALONE else int(master.removeprefix("local[").removesuffix("]"))

@@ -1,0 +1,105 @@
+"""How long a query needs to start, and what it costs while nothing comes."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.cluster import Topic
+from benchmarks.engines import ENGINES
+from benchmarks.session import Bench
+from benchmarks.shapes import Facts
+from benchmarks.topics import PRODUCER
+from benchmarks.usage import Process, cpu_s, processes, tree
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+ENGINE_NAMES = ("ours", "jvm")
+_IDLE = "Waiting for data to arrive"
+_TIMEOUT_S = 60.0
+
+
+def starts(bench: Bench, rounds: int, idle_s: float) -> list[dict[str, Any]]:
+    """A row for each engine: medians of the seconds until idle, and until a first record is done; CPU while idle."""
+    topic = f"bench-idle-{secrets.token_hex(3)}"
+    bench.cluster.create_topic(topic)
+    try:
+        for name in ENGINE_NAMES:
+            _first_record(bench, name, topic)  # warms up
+        found = {name: [_start(bench, name, topic, idle_s) for _ in range(rounds)] for name in ENGINE_NAMES}
+    finally:
+        bench.cluster.delete_topic(topic)
+    return [
+        {"engine": ENGINES[name].label, **{key: median(one[key] for one in rows) for key in rows[0]}}
+        for name, rows in found.items()
+    ]
+
+
+def _start(bench: Bench, engine: str, topic: str, idle_s: float) -> dict[str, float]:
+    until_idle, percent = _idle(bench, engine, topic, idle_s)
+    until_done = _first_record(bench, engine, topic)
+    return {
+        "start to idle s": until_idle,
+        "start to first record s": until_done,
+        "idle CPU %": percent,
+    }
+
+
+def _idle(bench: Bench, engine: str, topic: str, idle_s: float) -> tuple[float, float]:
+    """Seconds from the start to waiting for data; then the CPU of the JVM and its children, in percent of a core."""
+    begin = time.perf_counter()
+    query = _query(bench, engine, topic, "latest")
+    try:
+        _until(query, lambda: query.status["message"] == _IDLE)
+        seconds = time.perf_counter() - begin
+        before = _family_cpu_s()
+        time.sleep(idle_s)
+        return seconds, (_family_cpu_s() - before) / idle_s * 100
+    finally:
+        query.stop()
+
+
+def _first_record(bench: Bench, engine: str, topic: str) -> float:
+    """Seconds from the start to the end of the micro-batch with the records that wait for it."""
+    _produce_one(bench, topic)
+    begin = time.perf_counter()
+    query = _query(bench, engine, topic, "earliest")
+    try:
+        _until(query, lambda: any(p["numInputRows"] for p in query.recentProgress))
+        return time.perf_counter() - begin
+    finally:
+        query.stop()
+
+
+def _query(bench: Bench, engine: str, topic: str, start: str) -> StreamingQuery:
+    nothing = Topic(topic, "small", Facts(0, 0, 0, 0, 0, 0, 0), [])
+    stream = ENGINES[engine].stream(bench, nothing, 10_000_000, start=start)
+    checkpoint = bench.folder / f"start-{secrets.token_hex(4)}"
+    return stream.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).start()
+
+
+def _until(query: StreamingQuery, condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + _TIMEOUT_S
+    while not condition():
+        if time.monotonic() > end or query.exception() is not None:
+            raise TimeoutError(f"the query does not come so far: {query.status}, {query.exception()}")
+        time.sleep(0.005)
+
+
+def _produce_one(bench: Bench, topic: str) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer({**PRODUCER, "bootstrap.servers": bench.cluster.bootstrap_servers})
+    producer.produce(topic, b"1", b"1")
+    if producer.flush(30):
+        raise TimeoutError("a record was not acknowledged")
+
+
+def _family_cpu_s() -> float:
+    found: dict[int, Process] = processes()
+    return cpu_s(p for p in tree(os.getpid(), found) if p.pid != os.getpid())

@@ -1,0 +1,79 @@
+"""Fills topics, and tells where they end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from benchmarks.cluster import BenchCluster, Topic
+from benchmarks.shapes import PARTITIONS, POOL, SHAPES, Record, Shape, facts
+
+PRODUCER = {
+    "partitioner": "murmur2_random",
+    "linger.ms": 20,
+    "batch.size": 1_000_000,
+    "acks": "all",
+    "queue.buffering.max.messages": 1_000_000,
+    "queue.buffering.max.kbytes": 512 * 1024,
+}
+_QUEUED_RECORDS = 100_000
+
+
+def filled(cluster: BenchCluster, shape: str, scale: float) -> Topic:
+    """The topic of a shape at a scale; filled if it is not there yet."""
+    kind = SHAPES[shape]
+    records = kind.records(scale)
+    name = f"bench-{shape}-{records}"
+    return cluster.filled(name) or _fill(cluster, name, kind, records)
+
+
+def target(cluster: BenchCluster, shape: str) -> str:
+    """The topic that a shape's records are written to; it keeps the last 2 GiB or so."""
+    name = f"bench-target-{shape}"
+    if not cluster.has_topic(name):
+        cluster.create_topic(name, retention_bytes=str(256 * 1024**2), segment_bytes=str(64 * 1024**2))
+    return name
+
+
+def ends(cluster: BenchCluster, topic: str, partitions: int = PARTITIONS) -> list[int]:
+    """Where each partition ends."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "bench"})
+    try:
+        return [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in range(partitions)]
+    finally:
+        consumer.close()
+
+
+def _fill(cluster: BenchCluster, name: str, shape: Shape, records: int) -> Topic:
+    cluster.create_topic(name, retention_ms="-1")
+    pool, times = shape.pool(), records // POOL
+    producer = Producer({**PRODUCER, "bootstrap.servers": cluster.bootstrap_servers, "compression.type": shape.codec})
+    send = _send_one_by_one if shape.has_headers else _send_together
+    messages = [_message(record) for record in pool]
+    for _ in range(times):
+        send(producer, name, messages)
+        while len(producer) > _QUEUED_RECORDS:
+            producer.poll(0.01)
+    if producer.flush(120):
+        raise TimeoutError(f"{name} is not filled after 120 s")
+    topic = Topic(name, shape.name, facts(pool, times), ends(cluster, name))
+    if sum(topic.ends) != records:
+        raise ValueError(f"{name} holds {sum(topic.ends)} records, not {records}")
+    cluster.note_filled(topic)
+    return topic
+
+
+def _message(record: Record) -> dict[str, Any]:
+    message = {"key": record.key, "value": record.value}
+    return message if record.headers is None else {**message, "headers": record.headers}
+
+
+def _send_together(producer: Producer, topic: str, messages: Sequence[dict[str, Any]]) -> None:
+    producer.produce_batch(topic, messages)
+
+
+def _send_one_by_one(producer: Producer, topic: str, messages: Sequence[dict[str, Any]]) -> None:
+    for message in messages:
+        producer.produce(topic, **message)

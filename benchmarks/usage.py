@@ -1,0 +1,142 @@
+"""CPU time and memory of process trees, from /proc (Linux)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_WORKED_TICKS = 10  # an idle worker, too, has something to do now and then
+_PROC = Path("/proc")
+_GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process: its CPU time, and that of its children that have ended, in clock ticks."""
+
+    pid: int
+    parent: int
+    own_ticks: int
+    reaped_ticks: int
+
+
+def processes() -> dict[int, Process]:
+    """All processes, by id."""
+    return {found.pid: found for pid in _PROC.iterdir() if pid.name.isdigit() and (found := _process(int(pid.name)))}
+
+
+def tree(root: int, everything: dict[int, Process]) -> list[Process]:
+    """A process and its descendants."""
+    children: dict[int, list[int]] = {}
+    for process in everything.values():
+        children.setdefault(process.parent, []).append(process.pid)
+    return [everything[pid] for pid in _descend(root, children) if pid in everything]
+
+
+def cpu_s(family: Iterable[Process]) -> float:
+    """The CPU time of processes and of their children that have ended, in seconds."""
+    return sum(p.own_ticks + p.reaped_ticks for p in family) / _TICKS
+
+
+def command(pid: int) -> list[str]:
+    """A process's program, without its folder, and arguments; nothing when it is gone."""
+    with suppress(*_GONE):
+        program, *arguments = (_PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        return [program.rpartition("/")[2], *arguments]
+    return []
+
+
+def peak_mb(pid: int) -> float:
+    """A process's peak of resident memory since it was reset, in MiB."""
+    with suppress(*_GONE):
+        for line in (_PROC / str(pid) / "status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def reset_peak(pid: int) -> None:
+    """Count a process's peak from now on, where that is permitted."""
+    with suppress(*_GONE):
+        (_PROC / str(pid) / "clear_refs").write_text("5")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What was used meanwhile.
+
+    `spark_cpu_s` is of all processes that this one has started, itself apart. Peaks are resident memory: of the JVM that is
+    largest, of the Python worker that is largest among those that worked, and of all of these together.
+    """
+
+    spark_cpu_s: float
+    broker_cpu_s: float
+    jvm_peak_mb: float
+    worker_peak_mb: float
+    workers_peak_mb: float
+
+
+class Meter:
+    """Measures what is used between `start` and `stop`.
+
+    Parameters
+    ----------
+    cluster_pid : int
+        The process that the brokers descend from.
+    """
+
+    def __init__(self, cluster_pid: int) -> None:
+        self._cluster_pid = cluster_pid
+        self._before: dict[int, Process] = {}
+
+    def start(self) -> None:
+        """Begin."""
+        self._before = processes()
+        for process in tree(os.getpid(), self._before):
+            reset_peak(process.pid)
+
+    def stop(self) -> Usage:
+        """What was used since the beginning."""
+        now = processes()
+        family = tree(os.getpid(), now)
+        jvms = [peak_mb(p.pid) for p in family if command(p.pid)[:1] == ["java"]]
+        workers = [peak_mb(p.pid) for p in family if self._worked(p) and _is_worker(command(p.pid))]
+        return Usage(
+            spark_cpu_s=self._ours(now) - self._ours(self._before),
+            broker_cpu_s=self._brokers(now) - self._brokers(self._before),
+            jvm_peak_mb=max(jvms, default=0.0),
+            worker_peak_mb=max(workers, default=0.0),
+            workers_peak_mb=sum(workers),
+        )
+
+    def _worked(self, process: Process) -> bool:
+        before = self._before.get(process.pid)
+        return process.own_ticks - (0 if before is None else before.own_ticks) >= _WORKED_TICKS
+
+    def _ours(self, everything: dict[int, Process]) -> float:
+        return cpu_s(tree(os.getpid(), everything)) - everything[os.getpid()].own_ticks / _TICKS
+
+    def _brokers(self, everything: dict[int, Process]) -> float:
+        return cpu_s(p for p in tree(self._cluster_pid, everything) if "kafka.Kafka" in command(p.pid))
+
+
+def _process(pid: int) -> Process | None:
+    with suppress(*_GONE):
+        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        own, reaped = int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
+        return Process(pid, int(fields[1]), own, reaped)
+    return None
+
+
+def _is_worker(arguments: list[str]) -> bool:
+    return arguments[:1] != ["java"] and any(argument.startswith("pyspark.") for argument in arguments)
+
+
+def _descend(root: int, children: dict[int, list[int]]) -> Iterator[int]:
+    yield root
+    for child in children.get(root, ()):
+        yield from _descend(child, children)

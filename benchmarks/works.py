@@ -1,0 +1,144 @@
+"""What is done with a topic: each work has a timed action, and checks outside of the time."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.checks import check_read, check_values, require, rows_drained
+from benchmarks.cluster import Topic
+from benchmarks.engines import Engine
+from benchmarks.session import Bench
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass
+class Work:
+    """One topic, and what the engines do with it."""
+
+    bench: Bench
+    topic: Topic
+    seen: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def records(self) -> int:
+        """How many records the action moves."""
+        return self.topic.facts.records
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of the columns that it moves, Kafka's own apart."""
+        return self.topic.facts.payload_bytes
+
+    def open(self) -> None:
+        """Prepare what all engines need."""
+
+    def close(self) -> None:
+        """Drop it."""
+
+    def check(self, engine: Engine) -> None:
+        """Do the work once, and compare all that can be compared."""
+
+    def begin(self) -> None:
+        """Take down what `verify` compares with."""
+
+    def act(self, engine: Engine) -> Any:
+        """The action that is timed."""
+        raise NotImplementedError
+
+    def verify(self, engine: Engine, found: Any) -> dict[str, Any]:
+        """Check what the timed action did, as far as that costs it nothing; what else there is to record."""
+        return {}
+
+    def agree(self, what: str, found: Any, engine: Engine) -> None:
+        """Fail unless all engines that come here find the same."""
+        require(
+            found, self.seen.setdefault(what, found), f"{engine.label}: {what} of {self.topic.name}, unlike the others'"
+        )
+
+
+class Read(Work):
+    """All columns to the noop sink."""
+
+    def check(self, engine: Engine) -> None:
+        if engine.makes_frames and engine.reads_topic:
+            found = check_read(engine.frame(self.bench, self.topic), self.topic, engine.label)
+            self.agree("timestamps", found, engine)
+
+    def act(self, engine: Engine) -> Any:
+        if not engine.makes_frames:
+            return engine.consume(self.bench, self.topic)
+        return _drain(engine.frame(self.bench, self.topic))
+
+    def verify(self, engine: Engine, found: Any) -> dict[str, Any]:
+        records = rows_drained(self.bench.spark) if engine.makes_frames else found[0]
+        require(records, self.records, f"{engine.label} read {self.topic.name}")
+        return {}
+
+
+class ReadValues(Work):
+    """The values alone to the noop sink."""
+
+    @property
+    def payload_bytes(self) -> int:
+        return self.topic.facts.value_bytes
+
+    def check(self, engine: Engine) -> None:
+        if engine.reads_topic:
+            check_values(engine.frame(self.bench, self.topic, value_only=True), self.topic, engine.label)
+
+    def act(self, engine: Engine) -> Any:
+        return _drain(engine.frame(self.bench, self.topic, value_only=True))
+
+    def verify(self, engine: Engine, found: Any) -> dict[str, Any]:
+        require(rows_drained(self.bench.spark), self.records, f"{engine.label} read the values of {self.topic.name}")
+        return {}
+
+
+class ReadGroups(Work):
+    """A grouping query: count and length by partition and the key's last digit."""
+
+    def act(self, engine: Engine) -> Any:
+        frame = engine.frame(self.bench, self.topic).selectExpr(
+            "partition", "substr(key, -1) AS k", "length(value) AS size"
+        )
+        return frame.groupBy("partition", "k").agg({"*": "count", "size": "sum"}).collect()
+
+    def verify(self, engine: Engine, found: Any) -> dict[str, Any]:
+        groups = sorted((row[0], bytes(row[1]), *row[2:]) for row in found)
+        require(sum(group[2] for group in groups), self.topic.facts.value_bytes, f"{engine.label}: sum of lengths")
+        require(sum(group[3] for group in groups), self.records, f"{engine.label}: count")
+        self.agree("groups", groups, engine)
+        return {}
+
+
+@dataclass
+class Stream(Work):
+    """Trigger.AvailableNow to the noop sink, in micro-batches of so many records."""
+
+    per_trigger: int = 0
+
+    def act(self, engine: Engine) -> Any:
+        checkpoint = self.bench.folder / f"checkpoint-{secrets.token_hex(4)}"
+        stream = engine.stream(self.bench, self.topic, self.per_trigger)
+        writer = stream.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+        query = writer.start()
+        query.awaitTermination()
+        shutil.rmtree(checkpoint)
+        return query
+
+    def verify(self, engine: Engine, found: Any) -> dict[str, Any]:
+        progress = [p for p in found.recentProgress if p["numInputRows"] > 0]
+        require(sum(p["numInputRows"] for p in progress), self.records, f"{engine.label} streamed {self.topic.name}")
+        durations = [p["durationMs"] for p in progress[1:]]
+        parts = sorted({name for one in durations for name in one})
+        middle = {name: sorted(one.get(name, 0) for one in durations)[len(durations) // 2] for name in parts}
+        return {"micro_batches": len(progress), "median_ms": middle}
+
+
+def _drain(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()

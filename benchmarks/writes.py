@@ -1,0 +1,77 @@
+"""Writing: rows that lie in memory, to a topic that forgets them soon."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import topics
+from benchmarks.checks import check_written, require
+from benchmarks.engines import Engine
+from benchmarks.works import Work
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_QUICK = {"kafka.max.partition.fetch.bytes": str(8 * 1024**2), "kafka.fetch.max.wait.ms": "20"}
+
+
+@dataclass
+class Write(Work):
+    """Keys and values, or values alone, from memory to a topic."""
+
+    keys: bool = True
+
+    @property
+    def payload_bytes(self) -> int:
+        return self.topic.facts.value_bytes + (self.topic.facts.key_bytes if self.keys else 0)
+
+    def open(self) -> None:
+        from pyspark import StorageLevel
+
+        self._target = topics.target(self.bench.cluster, self.topic.shape)
+        rows = self._read(self.topic.name).select("key", "value")
+        # Spread: else each task would hold the keys of a single partition.
+        self._cached = rows.repartition(len(self.topic.ends)).persist(StorageLevel.MEMORY_ONLY)
+        require(self._cached.count(), self.records, "rows in memory")
+        stored = self.bench.spark.sparkContext._jsc.sc().getRDDStorageInfo()
+        require([one.numCachedPartitions() for one in stored], [len(self.topic.ends)], "partitions in memory")
+        self._frame = self._cached if self.keys else self._cached.select("value")
+
+    def close(self) -> None:
+        self._cached.unpersist(blocking=True)
+
+    def check(self, engine: Engine) -> None:
+        self.begin()
+        self.act(engine)
+        self.verify(engine, None)
+        if engine.reads_topic:
+            after = topics.ends(self.bench.cluster, self._target)
+            check_written(self._read(self._target, self._before, after), self.topic, engine.label, keys=self.keys)
+
+    def begin(self) -> None:
+        self._before = topics.ends(self.bench.cluster, self._target)
+
+    def act(self, engine: Engine) -> Any:
+        engine.write(self.bench, self._frame, self._target)
+
+    def verify(self, engine: Engine, found: Any) -> dict[str, Any]:
+        after = topics.ends(self.bench.cluster, self._target)
+        written = [end - begin for begin, end in zip(self._before, after, strict=True)]
+        require(sum(written), self.records if engine.reads_topic else 0, f"{engine.label} wrote {self.topic.name}")
+        if self.keys and engine.reads_topic:
+            require(written, self.topic.ends, f"{engine.label}: rows by partition")
+            self.agree("rows by partition", written, engine)
+        return {"by_partition": written}
+
+    def _read(self, topic: str, start: list[int] | None = None, end: list[int] | None = None) -> DataFrame:
+        """Through the JVM connector, whoever wrote it."""
+        options = {"kafka.bootstrap.servers": self.bench.cluster.bootstrap_servers, "subscribe": topic, **_QUICK}
+        if start is not None and end is not None:
+            options |= {"startingOffsets": _offsets(topic, start), "endingOffsets": _offsets(topic, end)}
+        return self.bench.spark.read.format("kafka").options(**options).load()
+
+
+def _offsets(topic: str, offsets: list[int]) -> str:
+    return json.dumps({topic: dict(enumerate(offsets))})

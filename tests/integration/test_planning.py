@@ -1,0 +1,327 @@
+"""What planning asks of ZooKeeper and the brokers: as little for many partitions as for few, and nothing twice."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyspark_zkafka.batch_plan import plan_batch
+from pyspark_zkafka.clients import admin
+from pyspark_zkafka.clients.admin import KafkaAdmin
+from pyspark_zkafka.clients.pooled import ClientPool
+from pyspark_zkafka.clients.transactions import Operation, Outcome
+from pyspark_zkafka.clients.zookeeper_connection import Answers, ZooKeeperConnection
+from pyspark_zkafka.options import parse_read
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST
+from pyspark_zkafka.reader import ZKafkaReader, split_partitions
+from pyspark_zkafka.stream_options import parse_stream
+from pyspark_zkafka.stream_plan import StreamPlanner
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_zkafka.testing import LocalCluster
+
+NewTopic = Callable[..., str]
+BROKERS = 3
+
+
+class Asked:
+    """The rounds of requests to ZooKeeper, and the requests to brokers by their name, since the last look."""
+
+    def __init__(self) -> None:
+        self.rounds: list[str] = []
+        self.requests: Counter[str] = Counter()
+        self.admins: list[KafkaAdmin] = []
+
+    def since(self) -> tuple[list[str], Counter[str]]:
+        for one in self.admins:
+            hear(one)
+        found = self.rounds, self.requests
+        self.rounds, self.requests = [], Counter()
+        return found
+
+
+def hear(client: KafkaAdmin) -> None:
+    """Have librdkafka's log told, which it is when the client is polled."""
+    if client._client is not None:
+        client._client.poll(0.2)
+
+
+class Sent(logging.Handler):
+    """Counts the requests of which librdkafka's log tells."""
+
+    def __init__(self, asked: Asked) -> None:
+        super().__init__(logging.DEBUG)
+        self.asked = asked
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if (found := re.search(r"Sent (\w+?)Request \(", record.getMessage())) is not None:
+            self.asked.requests[found[1]] += 1
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
+    """Counts what this process asks; librdkafka tells it with ``kafka.debug`` alone."""
+    counts = Asked()
+    ask, transact = ZooKeeperConnection.ask, ZooKeeperConnection.transact
+    enter, leave = KafkaAdmin.__enter__, KafkaAdmin.__exit__
+
+    def counted_ask(self: ZooKeeperConnection, *args: Any, **kinds: Any) -> Answers:
+        given = {kind: list(paths) for kind, paths in kinds.items() if kind != "watch"}
+        if any(given.values()):
+            counts.rounds.append("ask")
+        return ask(self, *args, **{**kinds, **given})
+
+    def counted_transact(self: ZooKeeperConnection, operations: list[Operation]) -> Outcome:
+        if operations:
+            counts.rounds.append("transact")
+        return transact(self, operations)
+
+    def counted_enter(self: KafkaAdmin) -> KafkaAdmin:
+        counts.admins.append(self)
+        return enter(self)
+
+    def heard_exit(self: KafkaAdmin, *error: Any) -> None:
+        hear(self)
+        leave(self, *error)
+
+    monkeypatch.setattr(ZooKeeperConnection, "ask", counted_ask)
+    monkeypatch.setattr(ZooKeeperConnection, "transact", counted_transact)
+    monkeypatch.setattr(KafkaAdmin, "__enter__", counted_enter)
+    monkeypatch.setattr(KafkaAdmin, "__exit__", heard_exit)
+    logger, handler = logging.getLogger("pyspark_zkafka.librdkafka"), Sent(counts)
+    logger.addHandler(handler)
+    monkeypatch.setattr(logger, "propagate", False)
+    monkeypatch.setattr(logger, "level", logging.DEBUG)
+    logger.manager._clear_cache()  # type: ignore[attr-defined]
+    yield counts
+    logger.removeHandler(handler)
+    logger.manager._clear_cache()  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def planner(zookeeper: dict[str, str]) -> Iterator[Callable[..., StreamPlanner]]:
+    """Makes planners whose clients tell what they send."""
+    made: list[StreamPlanner] = []
+
+    def make(**options: str) -> StreamPlanner:
+        given = {**zookeeper, "kafka.debug": "protocol", "startingOffsets": "earliest", **options}
+        made.append(StreamPlanner(parse_stream(given)))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def fill(cluster: LocalCluster, topic: str, partitions: int) -> None:
+    """A record in each partition."""
+    cluster.produce(topic, [{"value": b"v", "partition": p} for p in range(partitions)])
+
+
+def as_spark_has_it(offset: dict[str, Any]) -> dict[str, Any]:
+    """The offset, through Spark's checkpoint and back."""
+    found: dict[str, Any] = json.loads(json.dumps(offset))
+    return found
+
+
+def micro_batch(planner: StreamPlanner, start: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """The end of the next micro-batch, and the number of its splits."""
+    end = as_spark_has_it(planner.latest(start, limited=False))
+    splits, _ = planner.splits(end)
+    planner.commit()
+    return end, len(splits)
+
+
+@pytest.mark.parametrize("partitions", [6, 60])
+def test_batch(
+    asked: Asked, zookeeper: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic, partitions: int
+) -> None:
+    """A batch takes one snapshot, and one request to each broker for either end of the logs."""
+    topic = new_topic(partitions=partitions)
+    fill(zkafka_cluster, topic, partitions)
+    plan = plan_batch(parse_read({**zookeeper, "subscribe": topic, "kafka.debug": "protocol"}))
+    assert len(plan.splits) == partitions
+    rounds, requests = asked.since()
+    assert rounds == ["ask"] * 3  # whether Kafka is there; brokers and topics; partitions
+    assert requests["ListOffsets"] == 2 * BROKERS
+    assert len(asked.admins) == 1
+
+
+@pytest.mark.parametrize("partitions", [6, 60])
+def test_stream(
+    asked: Asked,
+    planner: Callable[..., StreamPlanner],
+    zkafka_cluster: LocalCluster,
+    new_topic: NewTopic,
+    partitions: int,
+) -> None:
+    """When nothing has changed, planning asks ZooKeeper nothing, and each broker once, for the ends of the logs."""
+    topic = new_topic(partitions=partitions)
+    fill(zkafka_cluster, topic, partitions)
+    stream = planner(subscribe=topic)
+    end, count = micro_batch(stream, as_spark_has_it(stream.initial()))
+    assert count == partitions
+    asked.since()
+    for _ in range(3):
+        fill(zkafka_cluster, topic, partitions)
+        end, count = micro_batch(stream, end)
+        assert count == partitions
+        assert asked.since() == ([], {"ListOffsets": BROKERS})
+    assert stream.latest(end, limited=False) is end
+    assert asked.since() == ([], {"ListOffsets": BROKERS})
+
+
+@pytest.mark.parametrize("membership", ["join", "none"])
+def test_stream_with_a_group(
+    asked: Asked,
+    planner: Callable[..., StreamPlanner],
+    zkafka_cluster: LocalCluster,
+    new_topic: NewTopic,
+    membership: str,
+) -> None:
+    """A micro-batch's commit takes two rounds: what is stored, by whom it is owned; and the transaction."""
+    topic = new_topic(partitions=6)
+    fill(zkafka_cluster, topic, 6)
+    stream = planner(subscribe=topic, **{"group.id": f"planning-{membership}-{topic}", "groupMembership": membership})
+    end, _ = micro_batch(stream, as_spark_has_it(stream.initial()))
+    if stream._session.member is not None:
+        stream._session.member._sweep_at = float("inf")  # it looks after its claims by itself, every few seconds
+    asked.since()
+    for _ in range(3):
+        fill(zkafka_cluster, topic, 6)
+        end, count = micro_batch(stream, end)
+        assert count == 6
+        assert asked.since() == (["ask", "transact"], {"ListOffsets": BROKERS})
+    assert stream.latest(end, limited=False) == end
+    assert asked.since() == (["ask", "transact"], {"ListOffsets": BROKERS})
+
+
+def test_marks_of_commits(planner: Callable[..., StreamPlanner], zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
+    """The transaction that a checkpoint remembers is the one that wrote the group's offset, from the first commit on."""
+    topic = new_topic(partitions=2)
+    fill(zkafka_cluster, topic, 2)
+    group = f"marks-{topic}"
+    stream = planner(subscribe=topic, **{"group.id": group})
+    end = as_spark_has_it(stream.initial())
+    for _ in range(3):
+        fill(zkafka_cluster, topic, 2)
+        end, _ = micro_batch(stream, end)
+        with zkafka_cluster.zookeeper() as other:
+            stats = [other.get(f"/consumers/{group}/offsets/{topic}/{p}")[1] for p in range(2)]
+        assert [span[3] for span in end["topics"][topic]["partitions"].values()] == [stat.mzxid for stat in stats]
+
+
+def test_more_partitions_than_go_in_a_request(
+    monkeypatch: pytest.MonkeyPatch, zkafka_cluster: LocalCluster, new_topic: NewTopic
+) -> None:
+    """The offsets of many partitions come in several requests, all of them once, each position by its own."""
+    monkeypatch.setattr(admin, "_MAX_PER_REQUEST", 3)
+    topic = new_topic(partitions=8)
+    fill(zkafka_cluster, topic, 8)
+    partitions = [TopicPartition(topic, p) for p in range(8)]
+    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}) as client:
+        wanted = {tp: LATEST if tp.partition % 2 else EARLIEST for tp in partitions}
+        assert client.list_offsets(wanted) == {tp: tp.partition % 2 for tp in partitions}
+        found, failed = client.list_offsets_each({**wanted, TopicPartition(topic, 99): LATEST})
+    assert found == {tp: tp.partition % 2 for tp in partitions}
+    assert list(failed) == [TopicPartition(topic, 99)]
+
+
+class TestIdentity:
+    """A task's last question: whether the topic is the one that was planned."""
+
+    @pytest.fixture(autouse=True)
+    def none_idle(self) -> Iterator[None]:
+        """Clients of other tests are of no use here, nor these to others."""
+        admin._idle.close_idle()
+        yield
+        admin._idle.close_idle()
+
+    @pytest.fixture
+    def schema(self) -> pa.Schema:
+        import pyarrow as pa
+
+        return pa.schema([pa.field("value", pa.binary())])
+
+    def read(self, options: dict[str, str], schema: pa.Schema) -> int:
+        """The number of rows of a batch read, all in this process."""
+        plan, reader = plan_batch(parse_read(options)), ZKafkaReader(parse_read(options), schema)
+        parts = split_partitions(plan.splits, plan.bootstrap_servers)
+        return sum(batch.num_rows for part in parts for batch in reader.read(part))
+
+    def test_one_client_for_many_tasks(
+        self,
+        asked: Asked,
+        zookeeper: dict[str, str],
+        zkafka_cluster: LocalCluster,
+        new_topic: NewTopic,
+        schema: pa.Schema,
+    ) -> None:
+        """Tasks of a process that follow each other ask by the same client; for other settings there is another one."""
+        topic = new_topic(partitions=4)
+        fill(zkafka_cluster, topic, 4)
+        options = {**zookeeper, "subscribe": topic}
+        assert self.read(options, schema) == self.read(options, schema) == 4
+        assert len(asked.admins) == 3  # two to plan by, one for eight tasks
+        assert self.read({**options, "kafka.client.id": "another"}, schema) == 4
+        assert len(asked.admins) == 5
+
+    def test_every_task_asks(
+        self, asked: Asked, zookeeper: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic, schema: pa.Schema
+    ) -> None:
+        """A client that is lent again answers by what the brokers say then."""
+        topic = new_topic(partitions=1)
+        fill(zkafka_cluster, topic, 1)
+        options = {**zookeeper, "subscribe": topic, "failOnDataLoss": "false"}
+        plan, reader = plan_batch(parse_read(options)), ZKafkaReader(parse_read(options), schema)
+        (part,) = split_partitions(plan.splits, plan.bootstrap_servers)
+        assert reader._identity(part) == "same"
+        zkafka_cluster.delete_topic(topic)
+        assert reader._identity(part) == "deleted"
+        zkafka_cluster.create_topic(topic, partitions=1)
+        assert reader._identity(part) == "created again"
+        assert len(asked.admins) == 2  # one to plan by
+
+    def test_idle_clients_end(self, zkafka_cluster: LocalCluster, eventually: Callable[..., bool]) -> None:
+        """A client that nobody wants any more goes with all its threads and connections."""
+        pool: ClientPool[KafkaAdmin] = ClientPool(max_idle_s=0.2)
+        before = len(os.listdir("/proc/self/task"))
+        with pool.lease("a", lambda: KafkaAdmin(zkafka_cluster.bootstrap_servers, {})) as client:
+            assert client.topic_ids(["no-such-topic"]) == {}
+        assert len(os.listdir("/proc/self/task")) > before
+        assert eventually(lambda: len(os.listdir("/proc/self/task")) <= before)
+
+    def test_exit(self, zkafka_cluster: LocalCluster) -> None:
+        """A process with an idle client ends at once, and so does one that it has forked, which has a client of its own."""
+        started = [sys.executable, "-c", EXIT, zkafka_cluster.bootstrap_servers]
+        done = subprocess.run(started, capture_output=True, text=True, timeout=30, check=True)
+        assert (done.stdout.split(), done.stderr) == (["{}", "{}", "0"], "")
+
+
+EXIT = """
+import os, sys
+from pyspark_zkafka.clients.admin import lease_admin
+
+def ask():
+    with lease_admin(sys.argv[1], {}) as client:
+        print(client.topic_ids(["no-such-topic"]), flush=True)
+
+ask()
+child = os.fork()
+if child == 0:
+    ask()
+    sys.exit(0)
+print(os.waitpid(child, 0)[1])
+"""

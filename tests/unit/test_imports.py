@@ -1,0 +1,85 @@
+"""What Spark's worker processes import: each starts anew, and its first task waits for it."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.options import parse_read, parse_write
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.partitioners import Router
+from pyspark_zkafka.protocol.planning import Split
+from pyspark_zkafka.reader import PushdownReader, SplitPartition, ZKafkaReader
+from pyspark_zkafka.stream import ZKafkaStreamReader
+from pyspark_zkafka.stream_options import parse_stream
+from pyspark_zkafka.stream_writer import ZKafkaStreamWriter
+from pyspark_zkafka.write_task import WritePlan
+from pyspark_zkafka.writer import ZKafkaWriter
+
+READ = {"zookeeper.connect": "localhost:2181", "subscribe": "t"}
+WRITE = parse_write({"zookeeper.connect": "localhost:2181", "topic": "t"})
+PLAN = WritePlan("localhost:9092", {"t": Router("t", 3, [0, 1, 2], WRITE.partitioner)})
+SCHEMA = pa.schema([pa.field("value", pa.binary())])
+PARTITION = SplitPartition(Split(TopicPartition("t", 0), 0, 1, 1, 0, (1,), ("localhost:9092",)), "localhost:9092")
+READERS = [
+    ZKafkaReader(parse_read(READ), SCHEMA),
+    PushdownReader(parse_read(READ), SCHEMA),
+    ZKafkaStreamReader(parse_stream({**READ, "group.id": "g"}), SCHEMA),
+]
+WRITERS = [ZKafkaWriter(WRITE, PLAN), ZKafkaStreamWriter(WRITE, PLAN)]
+NO_TASKS = {"kazoo", "mmh3", "rich", "typer", "puresasl"}
+OF_DRIVERS = {"cli", "clients.zookeeper", "group", "stream_plan", "testing", "view_plan", "views"}
+CLIENTS = {"confluent_kafka", "pyspark_zkafka.clients"}
+PARSERS = {"pyspark_zkafka.options", "pyspark_zkafka.option_table", "pyspark_zkafka.given_options", "difflib"}
+
+
+def imported(code: str, *pickles: object) -> set[str]:
+    """The modules of a new process that unpickled some objects and ran some code."""
+    script = f"import pickle, sys; values = pickle.load(sys.stdin.buffer); {code}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], input=pickle.dumps(pickles), capture_output=True, check=True)
+    return set(done.stdout.decode().split())
+
+
+def of(names: set[str], modules: set[str]) -> set[str]:
+    """Those of the modules that have one of the names, or lie below it."""
+    return {module for module in modules for name in names if f"{module}.".startswith(f"{name}.")}
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: type(reader).__name__)
+def test_a_reader_arrives(reader: Any) -> None:
+    """What a task gets brings no client with it, and nothing that parses options."""
+    modules = imported("pass", reader, PARTITION)
+    assert not of(NO_TASKS | CLIENTS | PARSERS | {f"pyspark_zkafka.{name}" for name in OF_DRIVERS}, modules)
+
+
+@pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: type(writer).__name__)
+def test_a_writer_arrives(writer: Any) -> None:
+    """The same of a writer."""
+    modules = imported("pass", writer)
+    assert not of(NO_TASKS | CLIENTS | {f"pyspark_zkafka.{name}" for name in OF_DRIVERS}, modules)
+
+
+def test_a_read_task() -> None:
+    """A task that fails to reach a broker has imported all that it ever needs: neither ZooKeeper's client nor the group."""
+    options = parse_read({**READ, "kafkaConsumer.pollTimeoutMs": "1"})
+    code = (
+        "reader, partition = values\n"
+        "from pyspark_zkafka.errors import BrokersUnavailable\n"
+        "try: list(reader.read(partition))\n"
+        "except BrokersUnavailable: pass\n"
+        "from pyspark_zkafka.clients.admin import lease_admin\n"
+    )
+    modules = imported(f"exec({code!r})", ZKafkaReader(options, SCHEMA), PARTITION)
+    assert "confluent_kafka" in modules
+    assert not of(NO_TASKS | {f"pyspark_zkafka.{name}" for name in OF_DRIVERS}, modules)
+
+
+def test_finding_the_source() -> None:
+    """Spark imports the package in every application that has it installed."""
+    modules = imported("import pyspark_zkafka")
+    assert not of(NO_TASKS | CLIENTS | PARSERS | {f"pyspark_zkafka.{name}" for name in OF_DRIVERS}, modules)
