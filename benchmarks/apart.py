@@ -6,12 +6,11 @@ import json
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
-from benchmarks import cluster, extras, results, topics
+from benchmarks import extras, results
 from benchmarks.job import Job
 from benchmarks.matrix import Extras
 from benchmarks.results import Round
@@ -24,30 +23,23 @@ class MeasurementFailed(Exception):
     """An engine gave a wrong result, or failed; with the last lines of what was said about it."""
 
 
-def measure(jobs: Sequence[Job]) -> list[Round]:
-    """The rounds of all jobs, on the cluster that is up."""
+def measure(job: Job) -> list[Round]:
+    """The rounds of a job, on the cluster that is up."""
     prepare_environment()
-    with cluster.borrowed() as found:
-        for shape, scale in dict.fromkeys((case.shape, case.scale) for job in jobs for case in job.cases):
-            topics.filled(found, shape, scale)
-        return [one for job in jobs for one in _rounds(job)]
-
-
-def measure_extras(names: Sequence[str], size: Extras, *, unix_sockets: bool) -> dict[str, list[dict[str, Any]]]:
-    """The rows of figures of `benchmarks.extras`, by name."""
-    prepare_environment()
-    with cluster.borrowed(), TemporaryDirectory() as folder:
-        output = Path(folder) / "figures"
-        _run("benchmarks.extras", *extras.arguments(names, size, unix_sockets, output))
-        found: dict[str, list[dict[str, Any]]] = json.loads(output.read_text(encoding="utf-8"))
-        return found
-
-
-def _rounds(job: Job) -> list[Round]:
     with TemporaryDirectory() as folder:
         output = Path(folder) / "rounds"
         _run("benchmarks.job", job.to_json(), str(output))
         return [results.parse_round(json.loads(line)) for line in output.read_text(encoding="utf-8").splitlines()]
+
+
+def measure_extra(name: str, size: Extras, *, unix_sockets: bool) -> dict[str, list[dict[str, Any]]]:
+    """The rows of figures of one of `benchmarks.extras`, by its name."""
+    prepare_environment()
+    with TemporaryDirectory() as folder:
+        output = Path(folder) / "figures"
+        _run("benchmarks.extras", *extras.arguments(name, size, unix_sockets, output))
+        found: dict[str, list[dict[str, Any]]] = json.loads(output.read_text(encoding="utf-8"))
+        return found
 
 
 def _run(module: str, *arguments: str) -> None:

@@ -100,18 +100,21 @@ def show(figures: Annotated[Path, typer.Argument(help="What a run has saved.")] 
 
 
 def _measure(jobs: list[Job], others: list[str], size: matrix.Extras, output: Path, **settings: Any) -> None:
-    """Measure, show and save; ends the command when an engine gave a wrong result."""
+    """Measure, save and show; ends the command when an engine gave a wrong result, or failed."""
+    document = {"environment": results.environment(results.command_line(), **settings), "rounds": [], "figures": {}}
     try:
         with cluster.borrowed():
-            rounds = apart.measure(jobs)
-            figures = apart.measure_extras(others, size, unix_sockets=settings["unix_sockets"]) if others else {}
+            for job in jobs:
+                document["rounds"] += apart.measure(job)
+                results.save(output, document)
+            for name in others:
+                document["figures"] |= apart.measure_extra(name, size, unix_sockets=settings["unix_sockets"])
+                results.save(output, document)
     except apart.MeasurementFailed as error:
         typer.echo(error, err=True)
         raise typer.Exit(1) from error
-    environment = results.environment(results.command_line(), **settings)
-    document = {"environment": environment, "rounds": rounds, "figures": figures}
-    results.save(output, document)
-    _show(document)
+    finally:
+        _show(document)
 
 
 def _show(document: dict[str, Any]) -> None:

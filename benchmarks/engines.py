@@ -10,7 +10,6 @@ from benchmarks import arrow_path, plain
 from benchmarks.cluster import Topic
 from benchmarks.consumers import Consumers
 from benchmarks.session import Bench
-from pyspark_zkafka.option_table import BY_NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,8 +33,7 @@ JVM_WRITE = {
     "kafka.send.buffer.bytes": str(1024**2),
     "kafka.enable.idempotence": "false",
 }
-# To be dropped when the source has the option.
-PURE_PYTHON = {"nativePath": "off"} if "nativepath" in BY_NAME else {}
+PURE_PYTHON = {"nativePath": "off"}
 
 
 class Engine:

@@ -31,13 +31,14 @@ console = Console()
 
 @dataclass(frozen=True)
 class Case:
-    """What is compared: a work on a shape at a scale, by engines, in so many rounds."""
+    """What is compared: a work on a shape at a scale, by engines, in so many rounds, after one that is not timed."""
 
     work: str
     shape: str
     scale: float
     engines: list[str]
     rounds: int
+    warm_up: bool = True
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def _rounds(master: str, case: Case, work: Work) -> Iterator[Round]:
     engines = [ENGINES[name] for name in case.engines if case.work in ENGINES[name].works]
     for engine in engines:
         work.check(engine)
-    for engine in engines if case.rounds > 1 else ():
+    for engine in engines if case.warm_up else ():
         _warm_up(engine, work)
     shuffled = random.Random(f"{master} {case}")
     for number in range(case.rounds):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.job import TINY_RECORDS, Case, Job
 from benchmarks.session import STANDALONE
@@ -53,7 +53,7 @@ def quick(scale: float, rounds: int, *, unix_sockets: bool) -> list[Job]:
     cases += [tiny(20, ["ours", "jvm"], rounds)]
     cases += [Case("write", "small", scale, EVERYTHING, rounds), Case("write", "big", scale, MAIN, rounds)]
     cases += [Case("write-nokey", "small", scale, ["ours", "jvm"], rounds)]
-    return [Job("local[2]", cases, unix_sockets)]
+    return [Job("local[2]", [replace(case, warm_up=False) for case in cases], unix_sockets)]
 
 
 def tiny(batches: int, engines: list[str], rounds: int) -> Case:

@@ -122,7 +122,7 @@ def _resources(rounds: list[Round], path: Path, caption: str) -> Path | None:
         _stacked(axis, f"{_TITLES[work]}, {SHAPES[shape].label}", found)
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
-    figure.supxlabel(caption, fontsize=7, color="#555555")
+    figure.supxlabel(f"Spark + brokers; {caption}", fontsize=7, color="#555555")
     figure.savefig(path, metadata={"Date": None})
     return path
 
@@ -136,7 +136,7 @@ def _stacked(axis: Axes, title: str, found: Sequence[Summary]) -> None:
     axis.bar_label(rest, [f"{a:.2f} + {b:.2f}" for a, b in zip(spark, brokers, strict=True)], padding=3, fontsize=8)
     axis.set_yticks(places, [ENGINES[one.engine].label for one in found])
     axis.invert_yaxis()
-    axis.set_title(f"{title} (CPU s per M records: Spark + brokers)", loc="left", fontsize=9, fontweight="bold")
+    axis.set_title(f"{title} (CPU s per M records)", loc="left", fontsize=9, fontweight="bold")
     _strip(axis, max(a + b for a, b in zip(spark, brokers, strict=True)) * 1.35)
 
 
