@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from pyspark_zkafka.collector import collector_paused, freeze_imports
 from pyspark_zkafka.option_values import ReadOptions
 from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.protocol.pushdown import Comparison, Narrowing, Operator, narrow
@@ -73,8 +74,9 @@ class ZKafkaReader(DataSourceReader):
     def _read(self, partition: SplitPartition) -> Iterator[pa.RecordBatch]:
         from pyspark_zkafka.clients.consumer import consumer_properties
         from pyspark_zkafka.native.choice import open_consumer
-        from pyspark_zkafka.split_reader import ReadPolicy, SplitReader, collector_paused
+        from pyspark_zkafka.split_reader import ReadPolicy, SplitReader
 
+        freeze_imports()
         options = self._options
         policy = ReadPolicy(options.fail_on_data_loss, options.poll_timeout_ms)
         split = partition.split

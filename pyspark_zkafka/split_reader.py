@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,7 +14,7 @@ from pyspark_zkafka.clients.consumer import PartitionConsumer, Poll
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DataLoss
 from pyspark_zkafka.protocol.planning import Split
 
-__all__ = ["Identity", "ReadPolicy", "SplitReader", "collector_paused"]
+__all__ = ["Identity", "ReadPolicy", "SplitReader"]
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +31,7 @@ class ReadPolicy:
     fail_on_data_loss: bool = True
     poll_timeout_ms: int = 120_000
     max_records: int = 10_000
-    max_bytes: int = 16 * 1024 * 1024
+    max_bytes: int = 1 * 1024 * 1024
 
 
 class SplitReader:
@@ -198,18 +196,3 @@ class SplitReader:
 
     def _postpone_deadline(self) -> None:
         self._deadline = self._clock() + self._policy.poll_timeout_ms / 1000
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Without Python's cycle collector: it would look through every message again and again, and find nothing.
-
-    The largest single gain of the Python path.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from pyspark_zkafka.collector import collector_paused
 from pyspark_zkafka.errors import UnknownTopic, ZKafkaError
 from pyspark_zkafka.group.claims import Claim
 from pyspark_zkafka.option_values import StreamOptions
@@ -22,7 +23,6 @@ from pyspark_zkafka.protocol.planning import (
     subscribed_partitions,
 )
 from pyspark_zkafka.protocol.stream_offsets import StreamOffset, TopicMark
-from pyspark_zkafka.split_reader import collector_paused
 from pyspark_zkafka.stream_limits import StreamLimits
 from pyspark_zkafka.stream_progress import StreamProgress
 from pyspark_zkafka.stream_reports import StreamReports, shown

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from pyspark_zkafka.collector import freeze_imports
 from pyspark_zkafka.errors import DeliveryFailed
 from pyspark_zkafka.options import WriteOptions
 from pyspark_zkafka.protocol.key_hashes import HashKeys
@@ -90,6 +91,7 @@ def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.Reco
         return Written()
     first_turn = _first_turn(TaskContext.get())
     properties = producer_properties(options.connection, plan.bootstrap_servers)
+    freeze_imports()
     with open_producer(options.connection, properties) as producer:
         task = _WriteTask(options, plan.routers, producer, first_turn, hash_function(options.connection))
         for batch in chain([first], batches):

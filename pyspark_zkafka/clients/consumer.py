@@ -45,13 +45,13 @@ _DEFAULTS: dict[str, Any] = {
     "fetch.max.bytes": 64 * 1024 * 1024,
     "fetch.wait.max.ms": 100,
     "fetch.queue.backoff.ms": 10,
-    # librdkafka takes about 1 KB for a message beside its bytes: what is fetched in advance is bounded by both numbers.
-    "queued.min.messages": 50_000,
+    # librdkafka takes about 1 KB for a message beside its bytes, so that the number is bounded, too (see _IN_ADVANCE).
     "queued.max.messages.kbytes": 32 * 1024,
 }
-_LARGE_FETCH_BYTES = 2 * 1024 * 1024
-_SMALL_FETCH_BYTES = 128 * 1024
-_FEW_RECORDS = 1_000
+# By the records to read: how much to fetch at a time, and how many messages in advance. Few classes, so that a consumer can
+# be used again for a range that is a little longer or shorter.
+_IN_ADVANCE = ((1_000, 128 * 1024, 1_000), (20_000, 2 * 1024 * 1024, 10_000))
+_MOST_IN_ADVANCE = (2 * 1024 * 1024, 50_000)
 _FORCED: dict[str, Any] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -70,13 +70,18 @@ def consumer_properties(
 
     `records` is how many are to be read, if that is known: few are not fetched with thousands of others.
     """
-    fetch_bytes = _SMALL_FETCH_BYTES if records is not None and records <= _FEW_RECORDS else _LARGE_FETCH_BYTES
-    properties = {**_DEFAULTS, "fetch.message.max.bytes": fetch_bytes, **connection.kafka, **_FORCED}
+    properties = {**_DEFAULTS, **_in_advance(records), **connection.kafka, **_FORCED}
     properties |= {"bootstrap.servers": bootstrap_servers, "group.id": group}
     # librdkafka wants room for a whole response; its default suits fetches of up to 95 MiB.
     room = int(properties["fetch.max.bytes"]) + _RESPONSE_OVERHEAD_BYTES
     properties.setdefault("receive.message.max.bytes", max(100_000_000, room))
     return properties
+
+
+def _in_advance(records: int | None) -> dict[str, Any]:
+    classes = [c[1:] for c in _IN_ADVANCE if records is not None and records <= c[0]]
+    fetch_bytes, messages = [*classes, _MOST_IN_ADVANCE][0]
+    return {"fetch.message.max.bytes": fetch_bytes, "queued.min.messages": messages}
 
 
 @dataclass(slots=True)

@@ -256,7 +256,8 @@ static bool take_headers(struct columns *columns, struct ArrowArray *out) {
     if (!array_begin(out, columns->rows, 2, 1)) return false;
     struct ArrowArray *entries = out->children[0];
     if (!array_begin(entries, columns->header_rows, 1, 2)) return false;
-    bool taken = take_strings(&columns->header_key, columns->header_rows, entries->children[0]) &&
+    bool taken = (columns->header_lists.offsets || strings_make_room(&columns->header_lists, 0)) &&
+                 take_strings(&columns->header_key, columns->header_rows, entries->children[0]) &&
                  take_strings(&columns->header_value, columns->header_rows, entries->children[1]);
     if (taken) move_validity(&columns->header_lists, out);
     return taken;

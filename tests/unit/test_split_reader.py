@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +14,7 @@ from pyspark_zkafka.clients.consumer import MessageBatch, Poll
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DataLoss
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Split
-from pyspark_zkafka.split_reader import Identity, ReadPolicy, SplitReader, collector_paused
+from pyspark_zkafka.split_reader import Identity, ReadPolicy, SplitReader
 
 OFFSETS = pa.schema([("offset", pa.int64())])
 FAILING, WARNING = ReadPolicy(poll_timeout_ms=1000), ReadPolicy(fail_on_data_loss=False, poll_timeout_ms=1000)
@@ -468,24 +466,3 @@ def test_records_out_of_order_are_an_error(offsets: tuple[int, ...]) -> None:
 
 
 # --- the collector
-
-
-def paused_and_failed() -> bool:
-    """Whether the collector runs in a block that pauses it and then fails."""
-    inside = True
-    with suppress(KeyError), collector_paused():
-        inside = gc.isenabled()
-        raise KeyError
-    return inside
-
-
-@pytest.mark.parametrize("enabled", [True, False])
-def test_collector_is_paused_and_restored(enabled: bool) -> None:
-    """The cycle collector rests inside, also when the block fails, and is as before afterwards."""
-    before = gc.isenabled()
-    try:
-        (gc.enable if enabled else gc.disable)()
-        inside = paused_and_failed()
-        assert (inside, gc.isenabled()) == (False, enabled)
-    finally:
-        (gc.enable if before else gc.disable)()
