@@ -7,10 +7,14 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import pyspark_zkafka
+from pyspark_zkafka.native.library import describe, library
 
 installed = Path(pyspark_zkafka.__file__).parent
 if "site-packages" not in installed.parts or not (installed / "py.typed").exists():
     sys.exit(f"not the installed wheel, or without py.typed: {installed}")
+if library() is None:
+    sys.exit(f"the wheel was built with a compiler, but {describe()}")
+print(describe())
 if importlib.util.find_spec("pytest") is not None:
     sys.exit("the environment is not empty: it has pytest")
 
