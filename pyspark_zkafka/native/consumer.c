@@ -15,7 +15,6 @@ struct zkafka_consumer {
     struct columns columns;
     struct rk_message *pending[MOST_PENDING]; /* taken from the queue, not yet in a column */
     int64_t pending_from, pending_until;
-    int64_t batch_bytes; /* of the records in the columns */
     int64_t mean_bytes;  /* of the records that came last */
 };
 
@@ -73,7 +72,7 @@ ZKAFKA_EXPORT int zkafka_consumer_assign(zkafka_consumer *consumer, const char *
 ZKAFKA_EXPORT int zkafka_consumer_unassign(zkafka_consumer *consumer) {
     drop_pending(consumer);
     columns_clear(&consumer->columns);
-    consumer->batch_bytes = consumer->mean_bytes = 0;
+    consumer->mean_bytes = 0;
     int code = rk.assign(consumer->client.handle, NULL);
     /* What was fetched stays in the queue, outdated, until it is looked at. */
     while (fetch(consumer, MOST_PENDING, INT64_MAX, 0)) drop_pending(consumer);
@@ -120,10 +119,10 @@ ZKAFKA_EXPORT bool zkafka_consumer_poll(zkafka_consumer *consumer, int64_t most_
     *poll = (struct zkafka_poll){.first = -1, .last = -1};
     bool failed = false;
     int64_t left = most_records;
-    while (left > 0 && consumer->batch_bytes + poll->bytes < most_bytes && poll->last + 1 < until) {
+    while (left > 0 && poll->bytes < most_bytes && poll->last + 1 < until) {
         if (consumer->pending_from == consumer->pending_until) {
             int64_t in_range = poll->last < 0 ? left : until - poll->last - 1;
-            int64_t room = most_bytes - consumer->batch_bytes - poll->bytes;
+            int64_t room = most_bytes - poll->bytes;
             if (!fetch(consumer, in_range < left ? in_range : left, room, timeout_ms)) break;
         }
         struct rk_message *message = consumer->pending[consumer->pending_from++];
@@ -132,13 +131,11 @@ ZKAFKA_EXPORT bool zkafka_consumer_poll(zkafka_consumer *consumer, int64_t most_
         if (!go_on) break;
         left = most_records - poll->records;
     }
-    consumer->batch_bytes += poll->bytes;
     return !failed;
 }
 
 ZKAFKA_EXPORT bool zkafka_consumer_take(zkafka_consumer *consumer, struct ArrowArray *out, struct zkafka_flaws *flaws) {
     *flaws = consumer->columns.flaws;
-    consumer->batch_bytes = 0;
     return columns_take(&consumer->columns, out);
 }
 

@@ -6,9 +6,9 @@ import json
 import logging
 import os
 import re
-import threading
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
