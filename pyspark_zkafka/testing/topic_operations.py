@@ -19,7 +19,7 @@ from pyspark_zkafka.testing.waiting import Deadline
 
 __all__ = ["TopicOperations"]
 
-_SETTLE_TIMEOUT_S = 30.0
+_SETTLE_TIMEOUT_S = 60.0
 
 
 class TopicOperations:
