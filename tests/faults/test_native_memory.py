@@ -1,0 +1,180 @@
+"""The compiled path's memory: no access that is wrong while brokers come and go, and none that is kept."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.clients.consumer import consumer_properties
+from pyspark_zkafka.clients.producer import producer_properties
+from pyspark_zkafka.native import library
+from pyspark_zkafka.native.choice import open_consumer, open_producer
+from pyspark_zkafka.option_values import Connection
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.planning import Listener, Split
+from pyspark_zkafka.protocol.records import COLUMNS
+from pyspark_zkafka.protocol.rows import OutgoingBatch, outgoing
+from pyspark_zkafka.split_reader import ReadPolicy, SplitReader
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+
+NewTopic = Callable[..., str]
+DRIVER = Path(__file__).parent / "drivers" / "native_memory.py"
+SOURCES = Path(library.__file__).parent
+ALL = pa.schema([(name, kinds[0]) for name, kinds in COLUMNS.items()])
+NOISE_BYTES = 50_000
+"""What librdkafka, Arrow and Python keep more or less of from one look to the next."""
+
+
+def compiler() -> str:
+    found = shutil.which("cc") or shutil.which("gcc")
+    assert found is not None, "the tests of the compiled path need a C compiler: cc or gcc"
+    return found
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiled path with AddressSanitizer in it."""
+    out = tmp_path_factory.mktemp("watched") / "_arrow_path.so"
+    flags = ["-shared", "-fPIC", "-std=c11", "-D_GNU_SOURCE", "-g", "-O1", "-fsanitize=address", "-fvisibility=hidden"]
+    subprocess.run([compiler(), *flags, "-o", out, *sorted(SOURCES.glob("*.c")), "-ldl"], check=True)
+    return out
+
+
+@pytest.fixture
+def records(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> str:
+    """A topic of 20,000 records of all kinds, on two brokers."""
+    topic = new_topic(replication=2)
+    made = [
+        {"key": b"%d" % n if n % 3 else None, "value": b"v" * (n % 300), "headers": [("h", b"%d" % n)] * (n % 3)}
+        for n in range(20_000)
+    ]
+    zkafka_cluster.produce(topic, made)
+    return topic
+
+
+@pytest.fixture
+def driver(
+    zkafka_cluster: LocalCluster, new_topic: NewTopic, watched: Path, records: str
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A process under AddressSanitizer that reads and writes, and the topic to delete from under it."""
+    written = new_topic(partitions=2, replication=2, config={"max.message.bytes": "10000"})
+    doomed = new_topic()
+    zkafka_cluster.produce(doomed, [{"value": b"v" * 100}] * 5000)
+    libasan = subprocess.run([compiler(), "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": libasan.strip(),
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "PYTHONMALLOC": "malloc",  # so that Python's own memory is watched as well
+        "ARROW_DEFAULT_MEMORY_POOL": "system",
+    }
+    command = [sys.executable, str(DRIVER), str(watched), zkafka_cluster.bootstrap_servers, records, written, doomed]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment) as process:
+        yield process, doomed
+        process.kill()
+
+
+def test_no_fault_of_memory(zkafka_cluster: LocalCluster, driver: tuple[subprocess.Popen[str], str]) -> None:
+    """Brokers killed, a topic deleted and records refused in the middle of reads and writes lead to no wrong access."""
+    process, doomed = driver
+    time.sleep(3)
+    zkafka_cluster.kill(1)
+    time.sleep(1)
+    zkafka_cluster.restart(1)
+    zkafka_cluster.delete_topic(doomed)
+    time.sleep(2)
+    output, errors = process.communicate("", timeout=90)
+    assert "AddressSanitizer" not in errors, errors
+    assert process.returncode == 0, errors
+    counts = json.loads(output)
+    assert counts.pop("described").startswith("the compiled path is used")
+    assert counts["DELIVERY_FAILED"] > 0
+    assert counts[f"read {doomed}"] > 0
+    assert counts["written 100"] > 0
+    assert max(count for name, count in counts.items() if name.startswith("read ")) >= 20_000
+
+
+# --- Nothing is kept
+
+
+class _Mallinfo2(ctypes.Structure):
+    _names = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
+    _fields_ = tuple((name, ctypes.c_size_t) for name in _names)
+
+
+def bytes_in_use() -> int:
+    """What malloc has given out and not got back."""
+    gc.collect()
+    mallinfo2 = ctypes.CDLL(None).mallinfo2
+    mallinfo2.restype = _Mallinfo2
+    found = mallinfo2()
+    return int(found.uordblks + found.hblkhd)
+
+
+def growth_bytes(act: Callable[[], object], rounds: int) -> int:
+    """How much more is in use after some rounds than after those that warm everything up."""
+    for _ in range(2):
+        act()
+    before = bytes_in_use()
+    for _ in range(rounds):
+        act()
+    return bytes_in_use() - before
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="glibc before 2.33 cannot tell")
+class TestNothingIsKept:
+    """Memory after thousands of batches."""
+
+    @pytest.fixture
+    def connection(self, zkafka_cluster: LocalCluster) -> Connection:
+        return Connection(None, zkafka_cluster.bootstrap_servers, Listener(), {}, True)
+
+    def test_reading(self, connection: Connection, records: str) -> None:
+        """Thousands of batches that were read leave nothing."""
+        servers = str(connection.bootstrap_servers)
+        split = Split(TopicPartition(records, 0), 0, 20_000, 0, 0, (0,), (servers,))
+        properties = consumer_properties(connection, servers, "g")
+
+        def read() -> None:
+            with open_consumer(connection, properties, split, ALL) as consumer:
+                batches = SplitReader(split, consumer, ReadPolicy(max_records=15), lambda: "same").batches()
+                assert sum(batch.num_rows for batch in batches) == 20_000
+
+        assert growth_bytes(read, rounds=3) < NOISE_BYTES
+
+    @pytest.mark.parametrize("columns", [("key", "value"), ("key", "value", "headers")], ids=["plain", "headers"])
+    def test_writing(self, connection: Connection, new_topic: NewTopic, columns: tuple[str, ...]) -> None:
+        """Thousands of batches that were written leave nothing."""
+        topic, partitions = new_topic(partitions=2), np.array([0, 1] * 10, dtype=np.int32)
+        rows = next(outgoing(rows_of_all_kinds().select(columns), topic))
+        assert growth_bytes(lambda: self.write(connection, rows, partitions), rounds=3) < NOISE_BYTES
+
+    def write(self, connection: Connection, rows: OutgoingBatch, partitions: np.ndarray) -> None:
+        properties = producer_properties(connection, str(connection.bootstrap_servers))
+        with open_producer(connection, properties) as producer:
+            for _ in range(1000):
+                producer.send(rows, partitions, 2)
+            producer.flush()
+            assert producer.delivered(rows.topic) == {0: 10_000, 1: 10_000}
+
+
+def rows_of_all_kinds() -> pa.RecordBatch:
+    headers = pa.array([[("h", b"%d" % n)] * (n % 3) or None for n in range(20)], ALL.field("headers").type)
+    data = pa.array([b"%d" % n if n % 3 else None for n in range(20)], pa.binary())
+    return pa.record_batch([data, data, headers], ["key", "value", "headers"])

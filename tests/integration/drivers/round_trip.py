@@ -1,0 +1,44 @@
+"""Writes 100 rows to a topic and reads them, by a given nativePath; prints the counts, or the error.
+
+Arguments: the brokers, the topic, the option nativePath.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import pyarrow as pa
+
+from pyspark_zkafka.batch_plan import plan_batch
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.options import parse_read, parse_write
+from pyspark_zkafka.reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.write_task import plan_write, write_rows
+
+COLUMNS = pa.schema([("key", pa.string()), ("offset", pa.int64())])
+
+
+def write(given: dict[str, str], topic: str) -> int:
+    options = parse_write({**given, "topic": topic})
+    keys = pa.array([b"%d" % n for n in range(100)])
+    batch = pa.record_batch([keys, keys], ["key", "value"])
+    return sum(write_rows(options, plan_write(options), iter([batch])).rows.values())
+
+
+def read(given: dict[str, str], topic: str) -> int:
+    options = parse_read({**given, "subscribe": topic})
+    plan, reader = plan_batch(options), ZKafkaReader(options, COLUMNS)
+    batches = [b for split in plan.splits for b in reader.read(SplitPartition(split, plan.bootstrap_servers))]
+    return len({key for batch in batches for key in batch.column("key").to_pylist()})
+
+
+def main(servers: str, topic: str, path: str) -> str:
+    given = {"kafka.bootstrap.servers": servers, "nativePath": path}
+    try:
+        return f"{write(given, topic)} written, {read(given, topic)} read"
+    except ZKafkaError as error:
+        return str(error)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(main(*sys.argv[1:]) + "\n")

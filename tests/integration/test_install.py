@@ -1,0 +1,148 @@
+"""What is installed: with a C compiler the compiled path, without one the same package in pure Python."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DRIVER = Path(__file__).parent / "drivers" / "round_trip.py"
+Build = Callable[[str], Path]
+
+
+def run(*command: str | Path, **environment: str) -> str:
+    """What a command prints; it must succeed."""
+    everything = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | environment
+    elsewhere = tempfile.gettempdir()  # python -c would find the tree's package in the tree
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, env=everything, cwd=elsewhere, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def setuptools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tools that build a wheel, as pyproject.toml asks for them."""
+    folder = tmp_path_factory.mktemp("setuptools")
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--target", folder, "setuptools>=70.1")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory, setuptools: Path) -> Build:
+    """Builds a wheel of a clean copy of the tree with a C compiler."""
+
+    def make(compiler: str) -> Path:
+        tree, out = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("wheel")
+        ignored = shutil.ignore_patterns("*.so", "__pycache__")
+        shutil.copytree(ROOT / "pyspark_zkafka", tree / "pyspark_zkafka", ignore=ignored)
+        for name in ("setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+            shutil.copy(ROOT / name, tree)
+        pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
+        run(*pip, "--wheel-dir", out, tree, CC=compiler, PYTHONPATH=str(setuptools))
+        [wheel] = out.glob("*.whl")
+        return wheel
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def install(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+    """Installs a wheel into an environment of its own, which shares what the wheel needs; its folder of commands."""
+
+    def make(wheel: Path) -> Path:
+        folder = tmp_path_factory.mktemp("environment")
+        run(sys.executable, "-m", "venv", "--without-pip", folder)
+        commands = folder / "bin"
+        python = commands / "python"
+        run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel)
+        packages = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+        (Path(packages) / "shared.pth").write_text(sysconfig.get_path("purelib"))
+        return commands
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def without_compiler(build: Build) -> Path:
+    """A wheel that was built where there is no compiler."""
+    return build("/bin/false")
+
+
+@pytest.fixture(scope="module")
+def pure(without_compiler: Path, install: Callable[[Path], Path]) -> Path:
+    return install(without_compiler)
+
+
+@pytest.fixture(scope="module")
+def compiled(build: Build, install: Callable[[Path], Path]) -> Path:
+    """The commands of what was installed with a compiler."""
+    wheel = build(shutil.which("cc") or shutil.which("gcc") or "cc")
+    assert is_for_every_python(wheel)
+    [library] = [name for name in files_of(wheel) if name.endswith(".so")]
+    assert library.startswith("pyspark_zkafka/native/_arrow_path.")
+    return install(wheel)
+
+
+def is_for_every_python(wheel: Path) -> bool:
+    """Whether a wheel is for this platform, and any Python 3."""
+    python, abi, platform = wheel.stem.split("-")[-3:]
+    return (python, abi) == ("py3", "none") and platform == sysconfig.get_platform().replace("-", "_").replace(".", "_")
+
+
+def files_of(wheel: Path) -> list[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.namelist()
+
+
+def test_no_compiler_no_library(without_compiler: Path) -> None:
+    """Without a compiler the wheel is built all the same, with the Python code and without a library."""
+    names = files_of(without_compiler)
+    assert {"pyspark_zkafka/native/library.py", "pyspark_zkafka/py.typed"} <= set(names)
+    assert not [name for name in names if name.endswith(".so")]
+
+
+def test_pure_python_is_said(pure: Path) -> None:
+    """The command says that pure Python is used, and why; the package is the one that was installed."""
+    found = run(pure / "zkafka", "--version")
+    assert "the compiled path was not built when the package was installed: pure Python is used" in found
+    place = run(pure / "python", "-c", "import pyspark_zkafka; print(pyspark_zkafka.__file__)")
+    assert Path(place.strip()).is_relative_to(pure.parent)
+
+
+def test_compiled_path_is_said(compiled: Path) -> None:
+    """With a compiler the command says that the compiled path is used."""
+    assert "the compiled path is used, with librdkafka " in run(compiled / "zkafka", "--version")
+
+
+@pytest.mark.parametrize("path", ["auto", "off"])
+def test_pure_python_works(pure: Path, zkafka_cluster: LocalCluster, new_topic: Callable[..., str], path: str) -> None:
+    """What was installed without a compiler writes and reads."""
+    servers = zkafka_cluster.bootstrap_servers
+    assert run(pure / "python", DRIVER, servers, new_topic(partitions=2), path) == "100 written, 100 read\n"
+
+
+def test_compiled_path_works(compiled: Path, zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> None:
+    """What was installed with a compiler writes and reads by the compiled path."""
+    servers = zkafka_cluster.bootstrap_servers
+    assert run(compiled / "python", DRIVER, servers, new_topic(partitions=2), "on") == "100 written, 100 read\n"
+
+
+def test_compiled_path_asked_for_in_vain(pure: Path, zkafka_cluster: LocalCluster) -> None:
+    """Who asks for the compiled path where it is not there is told so."""
+    found = run(pure / "python", DRIVER, zkafka_cluster.bootstrap_servers, "t", "on")
+    assert found.startswith("[NO_NATIVE_PATH] nativePath is on, but the compiled path was not built when the package")
