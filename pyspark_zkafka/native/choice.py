@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_zkafka.clients.consumer import MessageClient, MessageConsumer, PartitionConsumer
+from pyspark_zkafka.clients.message_sender import MessageSender
 from pyspark_zkafka.clients.pooled import ClientPool
-from pyspark_zkafka.clients.producer import CountingProducer, MessageSender
+from pyspark_zkafka.clients.producer import CountingProducer
 from pyspark_zkafka.native.library import describe, library, require
 from pyspark_zkafka.option_values import Connection
 from pyspark_zkafka.protocol.key_hashes import HashKeys, hash_keys

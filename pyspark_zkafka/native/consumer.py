@@ -82,7 +82,8 @@ class ArrowConsumer:
         count = len(self._schema)
         numbers = (c_int32 * count)(*(_NUMBERS[field.name] for field in self._schema))
         texts = (c_int32 * count)(*(field.type == pa.string() for field in self._schema))
-        self._native.consumer_project(self._handle, numbers, texts, count)
+        if not self._native.consumer_project(self._handle, numbers, texts, count):
+            raise ValueError(f"not a projection of Kafka's columns: {self._schema}")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -124,7 +125,8 @@ class ArrowConsumer:
             self._handle, tp.topic.encode(), tp.partition, int(timeout_s * 1000), byref(low), byref(high)
         )
         if code:
-            raise from_exception(KafkaException(KafkaError(code)), log_range_of(tp))
+            error = KafkaError(code, f"Failed to get watermark offsets: {KafkaError(code).str()}")  # as confluent-kafka
+            raise from_exception(KafkaException(error), log_range_of(tp))
         return low.value, high.value
 
     @property

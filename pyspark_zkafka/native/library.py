@@ -50,7 +50,7 @@ class Counts(Structure):
 class Failure(Structure):
     """`zkafka_failure`: the first record that could not be delivered."""
 
-    _fields_ = (("code", c_int32), ("partition", c_int32), ("refused", c_int32), ("topic", c_char * 256))
+    _fields_ = (("code", c_int32), ("partition", c_int32), ("topic", c_char * 256))
 
 
 _WHY = (POINTER(c_int), c_char_p, c_size_t)
@@ -153,7 +153,7 @@ def _built() -> Path | None:
 
 def _bind(functions: Any) -> str | None:
     """Look up librdkafka's functions in confluent-kafka's own module: whatever that is linked to is what it uses."""
-    spec = find_spec("confluent_kafka.cimpl")
+    spec = find_spec("confluent_kafka") and find_spec("confluent_kafka.cimpl")
     if spec is None or spec.origin is None:
         return "confluent-kafka has no compiled module"
     why = ctypes.create_string_buffer(_WHY_BYTES)

@@ -98,12 +98,11 @@ static void lot_free(struct lot *lot) {
     free(lot);
 }
 
-static void note_failure(zkafka_producer *producer, const struct lot *lot, int32_t partition, int code, bool refused) {
+static void note_failure(zkafka_producer *producer, const struct lot *lot, int32_t partition, int code) {
     struct zkafka_failure *failure = &producer->failure;
     if (failure->code) return;
     failure->code = code;
     failure->partition = partition;
-    failure->refused = refused;
     snprintf(failure->topic, sizeof failure->topic, "%s", lot->topic->name);
 }
 
@@ -115,7 +114,7 @@ static void on_delivery(rk_handle *handle, const struct rk_message *message, voi
     producer->counts.queued_bytes -= (int64_t)(message->payload_bytes + message->key_bytes);
     if (message->err) {
         producer->counts.failed++;
-        note_failure(producer, lot, message->partition, message->err, false);
+        note_failure(producer, lot, message->partition, message->err);
         return;
     }
     producer->counts.acknowledged++;
@@ -255,7 +254,7 @@ static struct rk_message message_of(const struct lot *lot, int64_t row) {
 
 static void count_sent(zkafka_producer *producer, struct lot *lot, const struct rk_message *message) {
     if (message->err) {
-        note_failure(producer, lot, message->partition, message->err, true);
+        note_failure(producer, lot, message->partition, message->err);
         return;
     }
     lot->awaited++;
@@ -290,10 +289,12 @@ static void send_slice(zkafka_producer *producer, struct lot *lot, int64_t until
     for (int i = 0; i < count; i++) count_sent(producer, lot, &messages[i]);
 }
 
+static int64_t queued_records(const zkafka_producer *producer) {
+    return producer->counts.handed_over - producer->counts.acknowledged - producer->counts.failed;
+}
+
 static bool has_room(const zkafka_producer *producer) {
-    const struct zkafka_counts *counts = &producer->counts;
-    int64_t queued = counts->handed_over - counts->acknowledged - counts->failed;
-    return queued < producer->most_records && counts->queued_bytes < producer->most_bytes;
+    return queued_records(producer) < producer->most_records && producer->counts.queued_bytes < producer->most_bytes;
 }
 
 static struct lot *next_to_send(const zkafka_producer *producer) {
@@ -305,7 +306,9 @@ static struct lot *next_to_send(const zkafka_producer *producer) {
 /* Where the next slice of a lot ends: at so many records, or at what there is room for. */
 static int64_t slice_end(const zkafka_producer *producer, const struct lot *lot) {
     int64_t room = producer->most_bytes - producer->counts.queued_bytes, end = lot->sent;
-    while (end < lot->rows && end < lot->sent + SLICE_RECORDS && room > 0) {
+    int64_t records = producer->most_records - queued_records(producer);
+    if (records > SLICE_RECORDS) records = SLICE_RECORDS;
+    while (end < lot->rows && end < lot->sent + records && room > 0) {
         struct rk_message message = message_of(lot, lot->order[end++]);
         room -= (int64_t)(message.payload_bytes + message.key_bytes);
     }

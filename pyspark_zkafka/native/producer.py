@@ -117,9 +117,7 @@ class ArrowSender:
         self._native.producer_failure(self._handle, byref(found))
         if not found.code:
             return None
-        error = KafkaError(found.code)
-        cause = str(error) if found.refused else f"{error.name()}: {error.str()}"
-        return Failure(f"{found.topic.decode()}-{found.partition}", cause)
+        return Failure.of(found.topic.decode(), found.partition, found.code)
 
     def delivered(self, topic: str) -> dict[int, int]:
         """See `Sender`."""
@@ -137,7 +135,7 @@ class ArrowSender:
         )
         error = KafkaError(code.value) if code.value else None
         if count < 0:
-            raise KafkaException(error)
+            raise KafkaException(KafkaError(code.value, f"Failed to get metadata: {KafkaError(code.value).str()}"))
         return error, dict(enumerate(leaders[:count]))
 
     @property

@@ -95,7 +95,6 @@ struct zkafka_counts {
 struct zkafka_failure {
     int32_t code; /* 0: none so far */
     int32_t partition;
-    int32_t refused; /* by librdkafka itself, before it was sent */
     char topic[256];
 };
 

@@ -68,7 +68,7 @@ def check_projection(schema: pa.Schema) -> list[str]:
 
     Any subset of the columns in any order, each with its own type; `key` and `value` may be string (UTF-8).
     """
-    problems = []
+    problems = [f"there are several columns {name}" for name in COLUMNS if schema.names.count(name) > 1]
     for column in schema:
         if column.name in ("key", "value", "headers") and not column.nullable:
             problems.append(f"{column.name} cannot be NOT NULL: Kafka has records without one")
@@ -145,7 +145,13 @@ def _bytes_column(
 
 
 def malformed_utf8(column: str, partition: TopicPartition, offset: int) -> ZKafkaError:
-    """The error for a record whose key or value is declared a string, and is none."""
+    """The error for a record whose key or value is declared a string, or which has a header's name, that is none."""
+    if column == "headers":
+        return ZKafkaError(
+            "MALFORMED_UTF8",
+            f"The name of a header of {partition} at offset {offset} is not UTF-8; leave the column headers out of the "
+            "schema to read the record",
+        )
     return ZKafkaError(
         "MALFORMED_UTF8",
         f"The {column} of {partition} at offset {offset} is not UTF-8; declare {column} as binary in the schema and decode "
@@ -220,7 +226,13 @@ def _timestamp_type(messages: Sequence[Message], kind: pa.DataType) -> pa.Array:
 
 
 def _headers(messages: Sequence[Message], kind: pa.DataType) -> pa.Array:
-    return pa.array(list(map(type(messages[0]).headers, messages)), kind)
+    found: list[list[tuple[str, bytes | None]] | None] = []
+    try:
+        found.extend(map(type(messages[0]).headers, messages))
+    except (SystemError, UnicodeDecodeError):  # of confluent-kafka, for a name that is not UTF-8; asked again it may crash
+        bad = messages[len(found)]
+        raise malformed_utf8("headers", _partition_of(bad), bad.offset()) from None
+    return pa.array(found, kind)
 
 
 _BUILDERS: dict[str, Callable[[Sequence[Message], pa.DataType], pa.Array]] = {

@@ -206,7 +206,7 @@ class TestChoice:
 
     def test_producers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Producers and hashes are those of the path."""
-        from pyspark_zkafka.clients.producer import MessageSender
+        from pyspark_zkafka.clients.message_sender import MessageSender
         from pyspark_zkafka.native.hashes import hash_keys as compiled
         from pyspark_zkafka.native.producer import ArrowSender
         from pyspark_zkafka.protocol.key_hashes import hash_keys as python

@@ -175,6 +175,12 @@ def test_projections_that_cannot_be_read(ddl: str, problem: str) -> None:
     assert problems[0].startswith(problem)
 
 
+def test_a_column_can_be_asked_for_once() -> None:
+    """Spark takes a schema with two columns of a name; there is one of each to read."""
+    schema = pa.schema([("offset", pa.int64()), ("key", pa.binary()), ("offset", pa.int64())])
+    assert check_projection(schema) == ["there are several columns offset"]
+
+
 def test_all_problems_of_a_schema_are_in_one_error() -> None:
     """The error lists each bad column, and no good one."""
     with pytest.raises(OptionError) as caught:
