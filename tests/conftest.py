@@ -170,6 +170,12 @@ class Stream:
         """The offsets of one partition, in the order in which they came."""
         return [r.offset for r in self.rows if r.partition == partition and topic in (None, r.topic)]
 
+    def wait_for_start(self, timeout_s: float = 60) -> None:
+        """Return when the query has looked for records once, so that it knows where it starts."""
+        from pyspark_zkafka.testing.waiting import Deadline
+
+        assert Deadline(timeout_s).until(lambda: self._queries[-1].lastProgress), "the query has not begun"
+
     def wait_for(self, records: int, timeout_s: float = 60) -> None:
         """Return when so many records have come; a query that has failed raises its error."""
         from pyspark_zkafka.testing.waiting import Deadline

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
 from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing.waiting import Deadline
 
 __all__ = ["AdminTopics", "Topics", "ZnodeTopics", "spread"]
 
@@ -66,29 +67,35 @@ class AdminTopics(Topics):
     def create(self, name: str, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str]) -> None:
         replicas = [list(assignment[p]) for p in sorted(assignment)]
         topic = NewTopic(name, len(replicas), replica_assignment=replicas, config=dict(config))
-        self._done(f"create topic {name}", self._admin.create_topics([topic], request_timeout=_REQUEST_TIMEOUT_S))
+        self._do(f"create topic {name}", lambda: self._admin.create_topics([topic], request_timeout=_REQUEST_TIMEOUT_S))
 
     def delete(self, name: str) -> None:
-        self._done(f"delete topic {name}", self._admin.delete_topics([name], request_timeout=_REQUEST_TIMEOUT_S))
+        self._do(f"delete topic {name}", lambda: self._admin.delete_topics([name], request_timeout=_REQUEST_TIMEOUT_S))
 
     def extend(self, name: str, assignment: Mapping[int, Sequence[int]]) -> None:
         wanted = NewPartitions(name, max(assignment) + 1, [list(assignment[p]) for p in sorted(assignment)])
-        asked = self._admin.create_partitions([wanted], request_timeout=_REQUEST_TIMEOUT_S)
-        self._done(f"add partitions to {name}", asked)
+        self._do(
+            f"add partitions to {name}",
+            lambda: self._admin.create_partitions([wanted], request_timeout=_REQUEST_TIMEOUT_S),
+        )
 
     def delete_records(self, name: str, before: Mapping[int, int]) -> dict[int, int]:
-        asked = self._admin.delete_records(
-            [TopicPartition(name, p, offset) for p, offset in before.items()], request_timeout=_REQUEST_TIMEOUT_S
+        ends = [TopicPartition(name, p, offset) for p, offset in before.items()]
+        done = self._do(
+            f"delete records of {name}", lambda: self._admin.delete_records(ends, request_timeout=_REQUEST_TIMEOUT_S)
         )
-        done = self._done(f"delete records of {name}", asked)
         return {tp.partition: deleted.low_watermark for tp, deleted in done.items()}
 
-    @staticmethod
-    def _done(what: str, asked: Mapping[Any, Future[_Result]]) -> dict[Any, _Result]:
-        try:
-            return {key: future.result(_REQUEST_TIMEOUT_S + 5) for key, future in asked.items()}
-        except KafkaException as exc:
-            raise _refused(what, exc) from exc
+    def _do(self, what: str, ask: Callable[[], Mapping[Any, Future[_Result]]]) -> dict[Any, _Result]:
+        """The results; asked for again while the controller is just moving: then nothing was done."""
+        deadline = Deadline(_REQUEST_TIMEOUT_S)
+        while True:
+            try:
+                return {key: future.result(_REQUEST_TIMEOUT_S + 5) for key, future in ask().items()}
+            except KafkaException as exc:
+                if exc.args[0].code() != KafkaError.NOT_CONTROLLER or deadline.left_s <= 0:
+                    raise _refused(what, exc) from exc
+            self._admin.poll(0.5)
 
 
 class ZnodeTopics(Topics):

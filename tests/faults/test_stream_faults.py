@@ -227,6 +227,7 @@ def test_partitions_without_leader(stream: NewStream, zkafka_cluster: LocalClust
         one.start()
     for one in (running, asking):
         one.wait_for(10)
+    tail.wait_for_start()
     fill(zkafka_cluster, topic, 1)
     tail.wait_for(1)
     zkafka_cluster.stop(1)

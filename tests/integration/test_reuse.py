@@ -1,0 +1,111 @@
+"""librdkafka's consumers, used by one task after the other of a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.clients.consumer import consumer_properties
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.native import choice
+from pyspark_zkafka.option_values import Connection
+from pyspark_zkafka.options import parse_connection
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.planning import Split
+from pyspark_zkafka.split_reader import ReadPolicy, SplitReader
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+
+NewTopic = Callable[..., str]
+COLUMNS = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("value", pa.binary())])
+
+
+class Reading:
+    """Reads splits of one topic as a worker's tasks do, and remembers which of librdkafka's consumers each had."""
+
+    def __init__(self, cluster: LocalCluster, topic: str, native: str) -> None:
+        options = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "nativePath": native}
+        self.connection: Connection = parse_connection(options)
+        self.servers = cluster.bootstrap_servers
+        self.topic = topic
+        self.clients: list[object] = []
+
+    def read(self, partition: int, start: int, until: int, topic_id: str | None = "one", **kafka: Any) -> list[bytes]:
+        """The values of a range."""
+        tp = TopicPartition(self.topic, partition)
+        split = Split(tp, start, until, 0, 0, (0,), (self.servers,), topic_id=topic_id)
+        properties = consumer_properties(self.connection, self.servers, "reuse") | kafka
+        with choice.open_consumer(self.connection, properties, split, COLUMNS) as consumer:
+            self.clients.append(consumer._client)  # type: ignore[attr-defined]
+            table = pa.Table.from_batches(SplitReader(split, consumer, ReadPolicy(), lambda: "same").batches(), COLUMNS)
+        assert table["partition"].to_pylist() == [partition] * (until - start)
+        assert table["offset"].to_pylist() == list(range(start, until))
+        return list(table["value"].to_pylist())
+
+
+@pytest.fixture(params=["on", "off"])
+def reading(request: pytest.FixtureRequest, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> Iterator[Reading]:
+    """Readers of a topic of two partitions with ten records each."""
+    topic = new_topic(partitions=2)
+    records = [{"value": f"{p}-{n}".encode(), "partition": p} for p in range(2) for n in range(10)]
+    zkafka_cluster.produce(topic, records)
+    yield Reading(zkafka_cluster, topic, request.param)
+    choice._idle_consumers.close_idle()
+
+
+def values(partition: int, start: int, until: int) -> list[bytes]:
+    return [f"{partition}-{n}".encode() for n in range(start, until)]
+
+
+def test_one_after_the_other(reading: Reading) -> None:
+    """Ranges of any partition, forward and back, are read by one consumer, each from its own beginning to its own end."""
+    for partition, start, until in [(0, 0, 4), (1, 2, 9), (0, 4, 10), (0, 0, 10), (1, 9, 10)]:
+        assert reading.read(partition, start, until) == values(partition, start, until)
+    assert len(set(map(id, reading.clients))) == 1
+
+
+@pytest.mark.parametrize(
+    ("second", "kafka"),
+    [
+        pytest.param("another", {}, id="a topic created again"),
+        pytest.param(None, {}, id="a topic of which no id is known"),
+        pytest.param("one", {"client.id": "other"}, id="other settings"),
+    ],
+)
+def test_not_of_another_kind(reading: Reading, second: str | None, kafka: dict[str, Any]) -> None:
+    """A consumer is used again only for the very same topic and settings."""
+    reading.read(0, 0, 10)
+    assert reading.read(0, 0, 10, second, **kafka) == values(0, 0, 10)
+    first, other = reading.clients
+    assert first is not other
+
+
+def test_not_after_an_error(reading: Reading) -> None:
+    """A consumer of a task that failed is closed."""
+    reading.read(0, 0, 4)
+    tp = TopicPartition(reading.topic, 0)
+    split = Split(tp, 0, 10, 0, 0, (0,), (reading.servers,), topic_id="one")
+    properties = consumer_properties(reading.connection, reading.servers, "reuse")
+    with (
+        pytest.raises(OptionError),
+        choice.open_consumer(reading.connection, properties, split, COLUMNS),
+    ):
+        raise OptionError("INVALID_OPTION", "a task that fails")
+    assert reading.read(0, 4, 10) == values(0, 4, 10)
+    first, other = reading.clients
+    assert first is not other
+
+
+def test_the_brokers_order_does_not_matter(reading: Reading) -> None:
+    """Splits name their own leader first; the consumer is the same."""
+    reading.read(0, 0, 4)
+    reading.servers = ",".join(reversed(reading.servers.split(",")))
+    reading.connection = replace(reading.connection, bootstrap_servers=reading.servers)
+    reading.read(1, 0, 4)
+    first, second = reading.clients
+    assert first is second
