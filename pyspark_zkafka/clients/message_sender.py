@@ -43,6 +43,7 @@ class MessageSender:
         self._note = note
         self._open: Producer | None = None
         self._slices: Iterator[_Slice] = iter(())
+        self._next: _Slice | None = None
         self._mean_bytes = 0.0
         self._handed_over: Counter[tuple[str, int]] = Counter()
         self._failed: Counter[tuple[str, int]] = Counter()
@@ -61,10 +62,10 @@ class MessageSender:
 
     def advance(self, timeout_s: float) -> bool:
         """See `Sender`."""
-        for piece in self._slices:
+        while (piece := self._peek()) is not None:
             if not self._has_room(piece, timeout_s):
-                self._slices = chain([piece], self._slices)
                 return False
+            self._next = None
             self._send(piece)
             self._producer.poll(0)
             if self._first_failure is not None:
@@ -115,8 +116,14 @@ class MessageSender:
             raise RuntimeError("MessageSender is used outside of its with block")
         return self._open
 
+    def _peek(self) -> _Slice | None:
+        """The slice to send next; None when all are sent."""
+        if self._next is None and (piece := next(self._slices, None)) is not None:
+            self._next = piece
+            self._mean_bytes = max(piece.size_bytes / len(piece.rows), self._mean_bytes * 0.9)
+        return self._next
+
     def _has_room(self, piece: _Slice, timeout_s: float) -> bool:
-        self._mean_bytes = max(piece.size_bytes / len(piece.rows), self._mean_bytes * 0.9)
         if not self._fits(len(piece.rows)):
             self._producer.poll(timeout_s)
         return self._fits(len(piece.rows))

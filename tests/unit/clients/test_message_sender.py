@@ -1,0 +1,49 @@
+"""Handing rows over in pure Python, to brokers that do not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError
+
+from pyspark_zkafka.clients.message_sender import MessageSender
+from pyspark_zkafka.clients.producer import QueueLimits
+from pyspark_zkafka.protocol.rows import OutgoingBatch
+
+
+def ignore(error: KafkaError) -> None:
+    """That nobody answers is known here."""
+
+
+def add(sender: MessageSender, *values: bytes) -> None:
+    rows = OutgoingBatch("t", pa.array(values, pa.binary()), None, None, None, None)
+    sender.add(rows, np.zeros(len(values), np.int32), 1)
+
+
+@pytest.fixture
+def sender() -> Iterator[MessageSender]:
+    """With room for two megabytes, and a record of almost one megabyte queued."""
+    with MessageSender({"bootstrap.servers": "127.0.0.1:1"}, QueueLimits(1_000, 2_000_000), ignore) as opened:
+        add(opened, b"x" * 900_000)
+        assert opened.advance(0)
+        assert opened.queued == 1
+        yield opened
+        opened.purge(in_flight=True)
+        opened.flush(1)
+
+
+def test_rows_wait_for_room(sender: MessageSender) -> None:
+    """However often there is no room yet, the rows wait, and none is handed over."""
+    add(sender, *[b"y" * 500_000] * 4)
+    assert not any(sender.advance(0) for _ in range(100_000))
+    assert sender.queued == 1
+
+
+def test_waiting_does_not_make_the_queued_records_smaller(sender: MessageSender) -> None:
+    """What is queued keeps its size while small rows wait behind it."""
+    add(sender, *[b"y"] * 10)
+    assert not any(sender.advance(0) for _ in range(1_000))
+    assert sender.queued == 1
