@@ -136,8 +136,8 @@ class _WriteTask:
     def written(self) -> Written:
         """The counts; to be asked after the producer was flushed."""
         rows = {(t, p): n for t in self._routers for p, n in self._producer.delivered(t).items()}
-        acknowledged = sum(rows.values())
-        if acknowledged != self._sent:
+        acknowledged = self._producer.acknowledged
+        if not self._sent == acknowledged == sum(rows.values()):
             raise DeliveryFailed(
                 "DELIVERY_MISCOUNTED",
                 f"{self._sent} rows were sent and {acknowledged} acknowledged, without an error from the brokers; "
