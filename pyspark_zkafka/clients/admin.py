@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, Reports, from_exception
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
-from pyspark_zkafka.clients.pooled import ClientPool
+from pyspark_zkafka.clients.pooled import ClientPool, configuration
 from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, UnknownTopic, ZKafkaError
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
@@ -325,8 +325,7 @@ def lease_admin(bootstrap_servers: str, properties: Mapping[str, Any]) -> Abstra
     It has its connections already; what it is asked for, it asks the brokers for. See `ClientPool`.
     """
     shared = shared_properties(properties)
-    key = frozenset(bootstrap_servers.split(",")), frozenset(shared.items())
-    return _idle.lease(key, lambda: KafkaAdmin(bootstrap_servers, shared))
+    return _idle.lease(configuration(bootstrap_servers, shared), lambda: KafkaAdmin(bootstrap_servers, shared))
 
 
 def _pieces(partitions: Sequence[TopicPartition], most: int) -> Iterator[Sequence[TopicPartition]]:

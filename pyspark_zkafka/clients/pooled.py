@@ -6,12 +6,12 @@ import atexit
 import os
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-__all__ = ["ClientPool"]
+__all__ = ["ClientPool", "configuration"]
 
 C = TypeVar("C")
 
@@ -164,3 +164,8 @@ def _leave(opened: object) -> None:
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(opened))
+
+
+def configuration(bootstrap_servers: str, properties: Mapping[str, Any]) -> Hashable:
+    """A key for a client of librdkafka: its properties, and the brokers to begin with, each in whatever order."""
+    return frozenset(bootstrap_servers.split(",")), frozenset(properties.items())

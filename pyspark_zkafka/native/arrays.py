@@ -10,7 +10,6 @@ import pyarrow as pa
 __all__ = ["CArray"]
 
 _ARRAY_BYTES = 80  # sizeof(struct ArrowArray)
-_SCHEMA_BYTES = 72  # sizeof(struct ArrowSchema)
 
 
 class CArray:

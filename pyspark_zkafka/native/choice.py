@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pyspark_zkafka.clients.consumer import MessageClient, MessageConsumer, PartitionConsumer
 from pyspark_zkafka.clients.message_sender import MessageSender
-from pyspark_zkafka.clients.pooled import ClientPool
+from pyspark_zkafka.clients.pooled import ClientPool, configuration
 from pyspark_zkafka.clients.producer import CountingProducer
 from pyspark_zkafka.native.library import describe, library, require
 from pyspark_zkafka.option_values import Connection
@@ -72,15 +72,11 @@ def _borrowed(
         if split.topic_id is None and split.czxid is None:
             client = stack.enter_context(make_client(properties))
         else:
-            key = make_client, split.partition.topic, split.topic_id, split.czxid, _configuration(properties)
+            others = {name: value for name, value in properties.items() if name != "bootstrap.servers"}
+            configured = configuration(str(properties["bootstrap.servers"]), others)
+            key = make_client, split.partition.topic, split.topic_id, split.czxid, configured
             client = stack.enter_context(_idle_consumers.lease(key, lambda: make_client(properties)))
         yield stack.enter_context(make_consumer(client, split.partition, schema))
-
-
-def _configuration(properties: Mapping[str, Any]) -> Hashable:
-    """Properties as a key: in whatever order they and the brokers to begin with are."""
-    servers = frozenset(str(properties["bootstrap.servers"]).split(","))
-    return servers, frozenset(item for item in properties.items() if item[0] != "bootstrap.servers")
 
 
 def hash_function(connection: Connection) -> HashKeys:

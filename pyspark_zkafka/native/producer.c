@@ -271,13 +271,27 @@ static void send_with_headers(zkafka_producer *producer, struct lot *lot, struct
     count_sent(producer, lot, message);
 }
 
-static void send_slice(zkafka_producer *producer, struct lot *lot, int64_t until) {
+static int64_t queued_records(const zkafka_producer *producer) {
+    return producer->counts.handed_over - producer->counts.acknowledged - producer->counts.failed;
+}
+
+static bool has_room(const zkafka_producer *producer) {
+    return queued_records(producer) < producer->most_records && producer->counts.queued_bytes < producer->most_bytes;
+}
+
+/* Sends the next rows of a lot: a slice of them, or what there is room for. */
+static void send_slice(zkafka_producer *producer, struct lot *lot) {
     struct rk_message messages[SLICE_RECORDS];
     int count = 0;
     bool plain = !lot->timestamps.release && !lot->headers.release;
-    for (; lot->sent < until; lot->sent++) {
+    int64_t room = producer->most_bytes - producer->counts.queued_bytes;
+    int64_t records = producer->most_records - queued_records(producer);
+    int64_t until = lot->sent + (records < SLICE_RECORDS ? records : SLICE_RECORDS);
+    if (until > lot->rows) until = lot->rows;
+    for (; lot->sent < until && room > 0; lot->sent++) {
         int64_t row = lot->order[lot->sent];
         messages[count] = message_of(lot, row);
+        room -= (int64_t)(messages[count].payload_bytes + messages[count].key_bytes);
         if (plain)
             count++;
         else
@@ -289,30 +303,10 @@ static void send_slice(zkafka_producer *producer, struct lot *lot, int64_t until
     for (int i = 0; i < count; i++) count_sent(producer, lot, &messages[i]);
 }
 
-static int64_t queued_records(const zkafka_producer *producer) {
-    return producer->counts.handed_over - producer->counts.acknowledged - producer->counts.failed;
-}
-
-static bool has_room(const zkafka_producer *producer) {
-    return queued_records(producer) < producer->most_records && producer->counts.queued_bytes < producer->most_bytes;
-}
-
 static struct lot *next_to_send(const zkafka_producer *producer) {
     struct lot *lot = producer->first;
     while (lot && lot->sent == lot->rows) lot = lot->next;
     return lot;
-}
-
-/* Where the next slice of a lot ends: at so many records, or at what there is room for. */
-static int64_t slice_end(const zkafka_producer *producer, const struct lot *lot) {
-    int64_t room = producer->most_bytes - producer->counts.queued_bytes, end = lot->sent;
-    int64_t records = producer->most_records - queued_records(producer);
-    if (records > SLICE_RECORDS) records = SLICE_RECORDS;
-    while (end < lot->rows && end < lot->sent + records && room > 0) {
-        struct rk_message message = message_of(lot, lot->order[end++]);
-        room -= (int64_t)(message.payload_bytes + message.key_bytes);
-    }
-    return end;
 }
 
 ZKAFKA_EXPORT bool zkafka_producer_send(zkafka_producer *producer, int timeout_ms) {
@@ -321,7 +315,7 @@ ZKAFKA_EXPORT bool zkafka_producer_send(zkafka_producer *producer, int timeout_m
         rk.poll(producer->client.handle, 0);
         if (!has_room(producer)) rk.poll(producer->client.handle, timeout_ms);
         if (!has_room(producer)) break;
-        send_slice(producer, lot, slice_end(producer, lot));
+        send_slice(producer, lot);
     }
     free_finished(producer);
     return lot == NULL;

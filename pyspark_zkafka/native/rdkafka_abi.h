@@ -17,10 +17,9 @@ typedef struct rk_headers rk_headers;
 typedef struct rk_partition_list rk_partition_list;
 
 enum { RK_PRODUCER = 0, RK_CONSUMER = 1 };
-enum { RK_OK = 0, RK_INVALID = -2 };
 
 /* Error codes that are looked at here; all others are passed on to Python as they are. */
-enum { RK_ERR_QUEUE_FULL = -184, RK_ERR_INVALID_ARG = -186, RK_ERR_FATAL = -150 };
+enum { RK_ERR_INVALID_ARG = -186, RK_ERR_FATAL = -150 };
 
 /* Flags of the produce calls, of purge and of destroy. */
 enum { RK_MSG_BY_PARTITION = 0x8 };
