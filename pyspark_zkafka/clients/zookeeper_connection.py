@@ -105,6 +105,7 @@ class ZooKeeperConnection:
         self._kazoo: Any = None
         self._handler = BoundedHandler(clock)
         self._log = ConnectionLog(_log)
+        self._auth_failed = False
         self._timeout_s = config.connection_timeout_ms / 1000
 
     def __enter__(self) -> Self:
@@ -212,7 +213,7 @@ class ZooKeeperConnection:
         try:
             results = transaction.commit_async().get(timeout=self._timeout_s)
         except errors.KAZOO_ERRORS as error:
-            raise errors.translate(error, doing, self.config) from error
+            raise errors.translate(self._cause(error), doing, self.config) from error
         conflict = self._conflict(operations, results)
         written = () if conflict is not None else (r.mzxid for r in results if hasattr(r, "mzxid"))
         return Outcome(conflict, next(iter(written), None))
@@ -248,7 +249,7 @@ class ZooKeeperConnection:
         except errors.KAZOO_ERRORS as error:
             if errors.is_passing(error) and self._clock() < deadline:
                 return False
-            raise errors.translate(error, f"Reading {self._full(request.path)}", self.config) from error
+            raise errors.translate(self._cause(error), f"Reading {self._full(request.path)}", self.config) from error
         _store(request, answer, answers)
         return True
 
@@ -264,19 +265,29 @@ class ZooKeeperConnection:
         deadline, changed = self._clock() + self._timeout_s, threading.Event()
         tls = None if self.config.tls is None else tls_context(self.config.tls)
         self._handler, self._log = BoundedHandler(self._clock, deadline, tls), ConnectionLog(_log)
-        self._kazoo = _make_client(self.config, self._handler, self._log)
+        self._kazoo = kazoo = _make_client(self.config, self._handler, self._log)
+        self._auth_failed = False
+        self._kazoo.add_listener(lambda state: self._note_refusal(kazoo))
         self._kazoo.add_listener(lambda state: changed.set())
         if self._on_state is not None:
             self._kazoo.add_listener(self._on_state)
         self._kazoo.start_async()
         changed.wait(self._timeout_s)
+        remaining = max(0.0, deadline - self._clock())
         try:
-            self._kazoo.exists_async("/").get(timeout=max(0.0, deadline - self._clock()))
+            self._kazoo.exists_async("/").get(timeout=remaining)
         except errors.KAZOO_ERRORS as error:
             troubles = self._log.troubles
             self.close()
-            raise errors.no_session(error, self.config, troubles) from error
+            raise errors.no_session(self._cause(error), self.config, troubles) from error
         self._handler.deadline, self._log.quiet = math.inf, False
+
+    def _note_refusal(self, kazoo: Any) -> None:
+        """Remember AUTH_FAILED while it lasts: kazoo closes at once, and what is asked of it then fails with no cause."""
+        self._auth_failed = self._auth_failed or errors.is_refusal(kazoo.client_state)
+
+    def _cause(self, error: BaseException) -> BaseException:
+        return errors.refusal(error) if self._auth_failed else error
 
 
 def _make_client(config: ZooKeeperConfig, handler: BoundedHandler, log: ConnectionLog) -> Any:

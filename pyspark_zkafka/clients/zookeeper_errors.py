@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kazoo import exceptions as kazoo
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KeeperState
 
 from pyspark_zkafka.errors import ZKafkaError, ZooKeeperError, ZooKeeperRefused
 from pyspark_zkafka.option_values import ZooKeeperConfig
@@ -14,9 +15,11 @@ __all__ = [
     "NO_NODE",
     "already_open",
     "is_passing",
+    "is_refusal",
     "is_rolled_back",
     "no_session",
     "not_open",
+    "refusal",
     "sasl_missing",
     "translate",
 ]
@@ -39,6 +42,16 @@ _REFUSALS = (
 def is_passing(error: BaseException) -> bool:
     """Whether a read that failed so is worth sending again: connection or session were lost, and kazoo makes new ones."""
     return isinstance(error, _PASSING) and not isinstance(error, kazoo.ConnectionClosedError)
+
+
+def is_refusal(state: object) -> bool:
+    """Whether a client in this state of kazoo's was not let in, and will not try again."""
+    return bool(state == KeeperState.AUTH_FAILED)
+
+
+def refusal(error: BaseException) -> BaseException:
+    """The error of a client that was not let in: what is asked after it has closed only says that it has."""
+    return kazoo.AuthFailedError() if isinstance(error, kazoo.ConnectionClosedError) else error
 
 
 def is_rolled_back(error: BaseException) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -60,3 +62,17 @@ def test_a_wrong_password_is_refused(config: ZooKeeperConfig, caplog: pytest.Log
     with pytest.raises(ZooKeeperRefused, match=r"does not accept the credentials .* check zookeeper\.auth") as error:
         ZooKeeperClient(wrong).__enter__()
     assert "wrong-sesame" not in caplog.text + str(error.value)
+
+
+def test_a_refusal_is_told_to_a_thread_that_asks_late(config: ZooKeeperConfig) -> None:
+    """kazoo has closed by then, and what is asked of it fails without the cause."""
+    wrong = replace(config, auth=("sasl", "DIGEST-MD5:alice:wrong-sesame"))
+    caller = threading.current_thread()
+
+    def slow_clock() -> float:
+        if threading.current_thread() is caller:
+            time.sleep(1)
+        return time.monotonic()
+
+    with pytest.raises(ZooKeeperRefused, match="does not accept the credentials"):
+        ZooKeeperClient(wrong, clock=slow_clock).__enter__()
