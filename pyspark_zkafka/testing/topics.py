@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
@@ -87,7 +89,7 @@ class AdminTopics(Topics):
         return {tp.partition: deleted.low_watermark for tp, deleted in done.items()}
 
     def _do(self, what: str, ask: Callable[[], Mapping[Any, Future[_Result]]]) -> dict[Any, _Result]:
-        """The results; asked for again while the controller is just moving: then nothing was done."""
+        """The results; asked for again of another controller while it moves: nothing was done then."""
         deadline = Deadline(_REQUEST_TIMEOUT_S)
         while True:
             try:
@@ -95,7 +97,9 @@ class AdminTopics(Topics):
             except KafkaException as exc:
                 if exc.args[0].code() != KafkaError.NOT_CONTROLLER or deadline.left_s <= 0:
                     raise _refused(what, exc) from exc
-            self._admin.poll(0.5)
+            time.sleep(0.5)
+            with contextlib.suppress(KafkaException):  # no broker answers, either: the request itself will say so
+                self._admin.list_topics(timeout=_REQUEST_TIMEOUT_S)  # by itself, librdkafka asks who it is every 5 minutes
 
 
 class ZnodeTopics(Topics):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,13 +10,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import NoNodeError
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import LocalCluster, cache_folder
+from pyspark_zkafka.testing.topics import AdminTopics
 
 pytestmark = pytest.mark.server
 
@@ -215,6 +219,24 @@ def test_session_expiry_of_a_broker_is_survived(cluster: LocalCluster) -> None:
     cluster.wait_ready()
     with cluster.zookeeper() as zookeeper:
         assert zookeeper.exists("/brokers/ids/0") is not None
+
+
+def test_topics_when_the_controller_has_moved(cluster: LocalCluster) -> None:
+    """A client that knows the one before asks who it is now, and creates the topic there."""
+    with closing(AdminTopics({"bootstrap.servers": cluster.bootstrap_servers})) as topics, cluster.zookeeper() as zookeeper:
+        topics.create("before-the-move", {0: [0]}, {})
+        before = json.loads(zookeeper.get("/controller")[0])["brokerid"]
+
+        def moved() -> bool:
+            with contextlib.suppress(NoNodeError):
+                if json.loads(zookeeper.get("/controller")[0])["brokerid"] != before:
+                    return True
+                zookeeper.delete("/controller")
+            return False
+
+        assert eventually(moved)
+        topics.create("after-the-move", {0: [0]}, {})
+    assert cluster.wait_for_leader("after-the-move", 0) == 0
 
 
 def test_two_at_once_with_own_settings(cluster: LocalCluster) -> None:
