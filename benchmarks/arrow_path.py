@@ -11,12 +11,15 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamReader,
     InputPartition,
     WriterCommitMessage,
 )
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from benchmarks.cluster import Topic
 from benchmarks.shapes import SHAPES
+from pyspark_zkafka.collector import freeze_imports
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,15 +43,30 @@ _WITH_HEADERS = f"{_COLUMNS}, headers array<struct<key: string, value: binary>>"
 def read(spark: SparkSession, topic: Topic, *, value_only: bool) -> DataFrame:
     """As many records as the topic has, of its shape, made up."""
     spark.dataSource.register(MadeUp)
-    columns = "value binary" if value_only else _WITH_HEADERS if topic.has_headers else _COLUMNS
-    ends = ",".join(map(str, topic.ends))
-    return spark.read.format("made_up").schema(columns).options(shape=topic.shape, ends=ends, columns=columns).load()
+    columns = "value binary" if value_only else _columns(topic)
+    return spark.read.format("made_up").schema(columns).options(**_options(topic, columns)).load()
+
+
+def stream(spark: SparkSession, topic: Topic, per_trigger: int) -> DataFrame:
+    """The same as a stream, of so many records in a micro-batch."""
+    spark.dataSource.register(MadeUp)
+    columns, batches = _columns(topic), max(1, -(-sum(topic.ends) // per_trigger))
+    reader = spark.readStream.format("made_up").schema(columns)
+    return reader.options(**_options(topic, columns), batches=str(batches)).load()
 
 
 def write(frame: DataFrame) -> None:
     """Take all rows as Arrow batches, and throw them away."""
     frame.sparkSession.dataSource.register(MadeUp)
     frame.write.format("made_up").mode("append").save()
+
+
+def _columns(topic: Topic) -> str:
+    return _WITH_HEADERS if topic.has_headers else _COLUMNS
+
+
+def _options(topic: Topic, columns: str) -> dict[str, str]:
+    return {"shape": topic.shape, "ends": ",".join(map(str, topic.ends)), "columns": columns}
 
 
 class MadeUp(DataSource):
@@ -62,10 +80,16 @@ class MadeUp(DataSource):
         return str(self.options["columns"])
 
     def reader(self, schema: Any) -> DataSourceReader:
-        return _Reader(self.options["shape"], [int(end) for end in self.options["ends"].split(",")], schema.fieldNames())
+        return _Reader(self.options["shape"], self._ends(), schema.fieldNames())
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        return _StreamReader(self.options["shape"], self._ends(), schema.fieldNames(), int(self.options["batches"]))
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
         return _Writer()
+
+    def _ends(self) -> list[int]:
+        return [int(end) for end in self.options["ends"].split(",")]
 
 
 class _Reader(DataSourceReader):
@@ -78,11 +102,43 @@ class _Reader(DataSourceReader):
         return [InputPartition(end) for end in self._ends]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        batch = _made_up(self._shape, tuple(self._columns))
-        left = partition.value
-        while left > 0:
-            yield batch.slice(0, min(left, _BATCH))
-            left -= _BATCH
+        return _batches(self._shape, self._columns, partition.value)
+
+
+class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """So many micro-batches, each with its share of every partition; plans without asking anybody."""
+
+    def __init__(self, shape: str, ends: Sequence[int], columns: Sequence[str], batches: int) -> None:
+        self._shape = shape
+        self._ends = ends
+        self._columns = columns
+        self._count = batches
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"batches": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        return {"batches": min(start["batches"] + 1, self._count)}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        pass
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        begin, until = start["batches"], end["batches"]
+        return [InputPartition(e * until // self._count - e * begin // self._count) for e in self._ends]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _batches(self._shape, self._columns, partition.value)
+
+
+def _batches(shape: str, columns: Sequence[str], records: int) -> Iterator[pa.RecordBatch]:
+    freeze_imports()
+    batch = _made_up(shape, tuple(columns))
+    for begin in range(0, records, _BATCH):
+        yield batch.slice(0, min(records - begin, _BATCH))
 
 
 class _Writer(DataSourceArrowWriter):

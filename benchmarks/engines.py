@@ -111,11 +111,14 @@ class ArrowEngine(Engine):
     """A limit: a Python data source without Kafka, which makes batches up and throws batches away."""
 
     name, label = "arrow", "limit: Arrow path of Spark"
-    works = frozenset({"read", "value", "write", "write-nokey"})
+    works = frozenset({"read", "value", "write", "write-nokey"}) | STREAMS
     reads_topic = False
 
     def frame(self, bench: Bench, topic: Topic, *, value_only: bool = False) -> DataFrame:
         return arrow_path.read(bench.spark, topic, value_only=value_only)
+
+    def stream(self, bench: Bench, topic: Topic, per_trigger: int, start: str = "earliest") -> DataFrame:
+        return arrow_path.stream(bench.spark, topic, per_trigger)
 
     def write(self, bench: Bench, frame: DataFrame, topic: str) -> None:
         arrow_path.write(frame)

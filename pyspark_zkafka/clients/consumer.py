@@ -44,14 +44,23 @@ _DEFAULTS: dict[str, Any] = {
     # Fetches larger than librdkafka's leave brokers less to do for a record; still larger ones leave the processor's cache.
     "fetch.max.bytes": 64 * 1024 * 1024,
     "fetch.wait.max.ms": 100,
-    "fetch.queue.backoff.ms": 10,
-    # librdkafka takes about 1 KB for a message beside its bytes, so that the number is bounded, too (see _IN_ADVANCE).
-    "queued.max.messages.kbytes": 32 * 1024,
+    "fetch.queue.backoff.ms": 2,
 }
-# By the records to read: how much to fetch at a time, and how many messages in advance. Few classes, so that a consumer can
-# be used again for a range that is a little longer or shorter.
-_IN_ADVANCE = ((1_000, 128 * 1024, 1_000), (20_000, 2 * 1024 * 1024, 10_000))
-_MOST_IN_ADVANCE = (2 * 1024 * 1024, 50_000)
+
+
+@dataclass(frozen=True, slots=True)
+class _InAdvance:
+    """How much to fetch at a time, and how much in advance: librdkafka takes about 1 KB for a message beside its bytes."""
+
+    fetch_bytes: int
+    messages: int
+    kilobytes: int
+
+
+# By the records to read: what is fetched beyond the end of a range costs as much as the range itself, and is thrown away.
+# Few classes, so that a consumer can be used again for a range that is a little longer or shorter.
+_RANGES = ((1_000, _InAdvance(128 * 1024, 1_000, 4 * 1024)), (100_000, _InAdvance(1024 * 1024, 10_000, 4 * 1024)))
+_LONG_RANGE = _InAdvance(2 * 1024 * 1024, 50_000, 32 * 1024)
 _FORCED: dict[str, Any] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -79,9 +88,13 @@ def consumer_properties(
 
 
 def _in_advance(records: int | None) -> dict[str, Any]:
-    classes = [c[1:] for c in _IN_ADVANCE if records is not None and records <= c[0]]
-    fetch_bytes, messages = [*classes, _MOST_IN_ADVANCE][0]
-    return {"fetch.message.max.bytes": fetch_bytes, "queued.min.messages": messages}
+    fitting = (found for most, found in _RANGES if records is not None and records <= most)
+    found = next(fitting, _LONG_RANGE)
+    return {
+        "max.partition.fetch.bytes": found.fetch_bytes,
+        "queued.min.messages": found.messages,
+        "queued.max.messages.kbytes": found.kilobytes,
+    }
 
 
 @dataclass(slots=True)

@@ -30,7 +30,7 @@ _DEFAULTS: dict[str, Any] = {
     # Java's delivery.timeout.ms
     "message.timeout.ms": 120_000,
     # Large batches leave brokers and writer less to do for a record.
-    "linger.ms": 20,
+    "linger.ms": 100,
     "batch.size": 1_000_000,
     "batch.num.messages": 100_000,
     # As Java's producer, which creates a missing topic where the brokers allow it.

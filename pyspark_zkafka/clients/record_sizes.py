@@ -21,7 +21,7 @@ _SAMPLE_BYTES = 1024 * 1024
 _POLL_S = 0.1
 # Little is wanted, and of many partitions: the defaults would fetch far more than that.
 _FEW: dict[str, Any] = {
-    "fetch.message.max.bytes": _SAMPLE_BYTES,
+    "max.partition.fetch.bytes": _SAMPLE_BYTES,
     "queued.min.messages": _SAMPLE_RECORDS,
     "queued.max.messages.kbytes": _SAMPLE_BYTES // 1024,
 }

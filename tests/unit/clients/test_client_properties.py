@@ -44,6 +44,34 @@ def test_room_for_large_fetches() -> None:
     assert consumer_properties(set_by_user, "k:1", "g")["receive.message.max.bytes"] == "300000000"
 
 
+IN_ADVANCE = ("max.partition.fetch.bytes", "queued.min.messages", "queued.max.messages.kbytes")
+
+
+def in_advance(records: int | None, **properties: str) -> list[int]:
+    found = consumer_properties(connection(**properties), "k:1", "g", records)
+    return [int(found[name]) for name in IN_ADVANCE]
+
+
+@pytest.mark.parametrize(("few", "more"), [(1, 1_001), (1_000, 100_000), (100_000, 100_001)])
+def test_short_ranges_fetch_less(few: int, more: int) -> None:
+    """What is fetched behind the end of a range is thrown away."""
+    assert all(a <= b for a, b in zip(in_advance(few), in_advance(more), strict=True))
+    assert in_advance(few) != in_advance(more)
+
+
+def test_a_range_of_unknown_length_counts_as_long() -> None:
+    """A consumer that samples sizes does not know it."""
+    assert in_advance(None) == in_advance(10**9)
+
+
+@pytest.mark.parametrize("name", ["max.partition.fetch.bytes", "fetch.message.max.bytes"])
+@pytest.mark.parametrize("records", [1, 50_000, None])
+def test_what_the_user_lets_fetch_holds(records: int | None, name: str) -> None:
+    """Whatever the range is, by Java's name and by librdkafka's."""
+    given = {name: "300000", "queued.min.messages": "7", "queued.max.messages.kbytes": "9"}
+    assert in_advance(records, **given) == [300_000, 7, 9]
+
+
 def test_writing_is_safe() -> None:
     """Writes are idempotent, wait for all replicas, and give up when Java's producer does."""
     properties = producer_properties(connection("write"), "k:1")
