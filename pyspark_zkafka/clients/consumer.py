@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from types import TracebackType
@@ -70,6 +71,7 @@ _FORCED: dict[str, Any] = {
     "enable.partition.eof": True,
 }
 _RESPONSE_OVERHEAD_BYTES = 512
+_INTRODUCTION_S = 1.0
 
 
 def consumer_properties(
@@ -251,6 +253,7 @@ class MessageClient:
     def __init__(self, properties: Mapping[str, Any]) -> None:
         self._properties = dict(properties)
         self._open: Consumer | None = None
+        self._introduced = False
         self.note: Callable[[KafkaError], None] = _ignore
 
     def __enter__(self) -> MessageClient:
@@ -265,6 +268,18 @@ class MessageClient:
         if self._open is not None:
             self._open.close()
             self._open = None
+
+    def introduce(self, topic: str) -> None:
+        """Ask the brokers for a topic, once, after it was assigned; blocks for up to a second.
+
+        By itself a new client may find out only at its next look round, a second later: the brokers' first answer replaces
+        the brokers to begin with by the cluster's own, none of them connected, and tells of no topic that was not yet
+        assigned then. What is wrong shows when no records come.
+        """
+        if not self._introduced:
+            self._introduced = True
+            with suppress(KafkaException):
+                self.consumer.list_topics(topic, timeout=_INTRODUCTION_S)
 
     @property
     def consumer(self) -> Consumer:
@@ -311,6 +326,7 @@ class MessageConsumer:
         """See `PartitionConsumer`."""
         tp = self._partition
         self._handle().assign([KafkaTopicPartition(tp.topic, tp.partition, offset)])
+        self._client.introduce(tp.topic)
 
     def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
         """See `PartitionConsumer`; the bytes may be exceeded by what the last poll brought."""

@@ -8,6 +8,8 @@
 /* How many records are taken from librdkafka's queue at a time: what it hands out no longer counts against its own bound on
  * what it has fetched, so that as many bytes again may come. */
 enum { MOST_PENDING = 2048, FIRST_PENDING = 256 };
+/* How long to wait for the brokers' first word on a topic. */
+enum { INTRODUCTION_MS = 1000 };
 
 struct zkafka_consumer {
     struct client client;
@@ -16,6 +18,7 @@ struct zkafka_consumer {
     struct rk_message *pending[MOST_PENDING]; /* taken from the queue, not yet in a column */
     int64_t pending_from, pending_until;
     int64_t mean_bytes;  /* of the records that came last */
+    bool introduced;     /* the brokers were asked for a topic */
 };
 
 ZKAFKA_EXPORT zkafka_consumer *zkafka_consumer_new(const char *const *settings, int *code, char *why, size_t why_bytes) {
@@ -56,6 +59,18 @@ static bool fetch(zkafka_consumer *consumer, int64_t most_records, int64_t most_
     return came > 0;
 }
 
+/* Asks the brokers for a topic. By itself a new client may find out only at its next look round, a second later: their first
+ * answer replaces the brokers to begin with by the cluster's own, none of them connected, and tells of no topic that was not
+ * yet assigned then. What is wrong shows when no records come. */
+static void introduce(zkafka_consumer *consumer, const char *topic) {
+    const struct rk_metadata *metadata = NULL;
+    rk_topic *handle = rk.topic_new(consumer->client.handle, topic, NULL);
+    if (!handle) return;
+    if (rk.metadata(consumer->client.handle, 0, handle, &metadata, INTRODUCTION_MS) == 0) rk.metadata_destroy(metadata);
+    rk.topic_destroy(handle);
+    consumer->introduced = true;
+}
+
 ZKAFKA_EXPORT int zkafka_consumer_assign(zkafka_consumer *consumer, const char *topic, int32_t partition, int64_t offset) {
     drop_pending(consumer);
     free(consumer->columns.topic);
@@ -66,6 +81,7 @@ ZKAFKA_EXPORT int zkafka_consumer_assign(zkafka_consumer *consumer, const char *
     int code = rk.topic_partition_list_set_offset(list, topic, partition, offset);
     if (code == 0) code = rk.assign(consumer->client.handle, list);
     rk.topic_partition_list_destroy(list);
+    if (code == 0 && !consumer->introduced) introduce(consumer, topic);
     return code;
 }
 
