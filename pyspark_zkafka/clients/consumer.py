@@ -46,6 +46,8 @@ _DEFAULTS: dict[str, Any] = {
     "fetch.max.bytes": 64 * 1024 * 1024,
     "fetch.wait.max.ms": 100,
     "fetch.queue.backoff.ms": 2,
+    # Half of it is how long a new client waits after its first try to connect.
+    "reconnect.backoff.ms": 20,
 }
 
 

@@ -33,6 +33,8 @@ _DEFAULTS: dict[str, Any] = {
     "linger.ms": 100,
     "batch.size": 1_000_000,
     "batch.num.messages": 100_000,
+    # Half of it is how long a new client waits after its first try to connect.
+    "reconnect.backoff.ms": 20,
     # As Java's producer, which creates a missing topic where the brokers allow it.
     "allow.auto.create.topics": True,
 }
