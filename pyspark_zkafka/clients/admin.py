@@ -61,6 +61,7 @@ _SILENT = "BROKERS_UNAVAILABLE"
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _LOOK_S = 0.1
 _PATIENCE_S = 5.0
+_INTRODUCTION_S = 1.0
 _MAX_PER_REQUEST = 1_000
 
 
@@ -96,10 +97,12 @@ class KafkaAdmin:
         self._timeout_s = int(properties.get("socket.timeout.ms", 30_000)) / 1000
         self._isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
         self._client: AdminClient | None = None
+        self._introduced = False
         self._reports = Reports()
 
     def __enter__(self) -> KafkaAdmin:
         try:
+            self._introduced = False
             self._client = AdminClient({**self._config, "error_cb": self._reports}, logger=librdkafka_logger())
         except KafkaException as error:
             raise from_exception(error, "making an admin client") from error
@@ -164,6 +167,7 @@ class KafkaAdmin:
         be less than a request may take otherwise.
         """
         timeout_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
+        self._introduce({tp.topic for tp in wanted})
         found, failed = self._ask_leaders(wanted, min(_PATIENCE_S, timeout_s))
         left_s = timeout_s - _PATIENCE_S
         passing = {tp for tp, error in failed.items() if error.retriable or isinstance(error, UnknownTopic)}
@@ -183,10 +187,20 @@ class KafkaAdmin:
         if topics:
             self._learn(*(topics if len(topics) == 1 else ()))
 
-    def _learn(self, *topic: str) -> None:
+    def _introduce(self, topics: Collection[str]) -> None:
+        """Have a new client ask for a topic first, for a second at the most: its first question may go to no broker.
+
+        The brokers' first answer replaces the brokers to begin with by the cluster's own, none of them connected. What was
+        asked of leaders then is asked again one second or three later; what was asked of metadata, at once.
+        """
+        if topics and not self._introduced:
+            self._introduced = True
+            self._learn(min(topics), timeout_s=_INTRODUCTION_S)
+
+    def _learn(self, *topic: str, timeout_s: float = _PATIENCE_S) -> None:
         """Ask any broker for the controller and the leaders, of one topic or of all: librdkafka keeps the answer."""
         try:
-            self._call("asking for metadata", lambda c: c.list_topics(*topic, timeout=min(_PATIENCE_S, self._timeout_s)))
+            self._call("asking for metadata", lambda c: c.list_topics(*topic, timeout=min(timeout_s, self._timeout_s)))
         except ZKafkaError as error:
             _log.info("%s", error)
 
