@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, Reports, from_exception
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
+from pyspark_zkafka.clients.new_clients import INTRODUCTION_S
 from pyspark_zkafka.clients.pooled import ClientPool, configuration
 from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, UnknownTopic, ZKafkaError
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
@@ -61,7 +62,6 @@ _SILENT = "BROKERS_UNAVAILABLE"
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _LOOK_S = 0.1
 _PATIENCE_S = 5.0
-_INTRODUCTION_S = 1.0
 _MAX_PER_REQUEST = 1_000
 
 
@@ -188,14 +188,13 @@ class KafkaAdmin:
             self._learn(*(topics if len(topics) == 1 else ()))
 
     def _introduce(self, topics: Collection[str]) -> None:
-        """Have a new client ask for a topic first, for a second at the most: its first question may go to no broker.
+        """Have a new client ask for a topic first: else its question for leaders may be lost for a second or three.
 
-        The brokers' first answer replaces the brokers to begin with by the cluster's own, none of them connected. What was
-        asked of leaders then is asked again one second or three later; what was asked of metadata, at once.
+        Blocks for a second at the most; see `pyspark_zkafka.clients.new_clients`.
         """
         if topics and not self._introduced:
             self._introduced = True
-            self._learn(min(topics), timeout_s=_INTRODUCTION_S)
+            self._learn(min(topics), timeout_s=INTRODUCTION_S)
 
     def _learn(self, *topic: str, timeout_s: float = _PATIENCE_S) -> None:
         """Ask any broker for the controller and the leaders, of one topic or of all: librdkafka keeps the answer."""

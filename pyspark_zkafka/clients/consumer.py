@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, Reports, from_exception, from_kafka
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
+from pyspark_zkafka.clients.new_clients import CLIENT_DEFAULTS, INTRODUCTION_S
 from pyspark_zkafka.options import Connection
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.records import build_batch
@@ -34,7 +35,7 @@ _FIRST_POLL_RECORDS = 256
 _MOST_POLL_RECORDS = 10_000
 
 _DEFAULTS: dict[str, Any] = {
-    "client.id": "zkafka",
+    **CLIENT_DEFAULTS,
     "allow.auto.create.topics": False,
     # Java's default; librdkafka's own is read_committed.
     "isolation.level": "read_uncommitted",
@@ -46,8 +47,6 @@ _DEFAULTS: dict[str, Any] = {
     "fetch.max.bytes": 64 * 1024 * 1024,
     "fetch.wait.max.ms": 100,
     "fetch.queue.backoff.ms": 2,
-    # Half of it is how long a new client waits after its first try to connect.
-    "reconnect.backoff.ms": 20,
 }
 
 
@@ -73,7 +72,6 @@ _FORCED: dict[str, Any] = {
     "enable.partition.eof": True,
 }
 _RESPONSE_OVERHEAD_BYTES = 512
-_INTRODUCTION_S = 1.0
 
 
 def consumer_properties(
@@ -262,6 +260,7 @@ class MessageClient:
         settings = {**self._properties, "error_cb": lambda error: self.note(error)}
         try:
             self._open = Consumer(settings, logger=librdkafka_logger())
+            self._introduced = False
         except KafkaException as error:
             raise from_exception(error, "making a consumer") from error
         return self
@@ -272,16 +271,14 @@ class MessageClient:
             self._open = None
 
     def introduce(self, topic: str) -> None:
-        """Ask the brokers for a topic, once, after it was assigned; blocks for up to a second.
+        """Ask the brokers for a topic, once, after it was assigned: else a new client may begin a second late.
 
-        By itself a new client may find out only at its next look round, a second later: the brokers' first answer replaces
-        the brokers to begin with by the cluster's own, none of them connected, and tells of no topic that was not yet
-        assigned then. What is wrong shows when no records come.
+        Blocks for up to a second; see `pyspark_zkafka.clients.new_clients`.
         """
         if not self._introduced:
             self._introduced = True
             with suppress(KafkaException):
-                self.consumer.list_topics(topic, timeout=_INTRODUCTION_S)
+                self.consumer.list_topics(topic, timeout=INTRODUCTION_S)
 
     @property
     def consumer(self) -> Consumer:

@@ -13,6 +13,7 @@ import numpy as np
 from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, Reports, from_exception
+from pyspark_zkafka.clients.new_clients import CLIENT_DEFAULTS, INTRODUCTION_S
 from pyspark_zkafka.errors import DeliveryFailed, NoLeader, UnknownTopic
 from pyspark_zkafka.options import Connection
 from pyspark_zkafka.protocol.rows import OutgoingBatch
@@ -24,7 +25,7 @@ __all__ = ["CountingProducer", "Counts", "Failure", "QueueLimits", "Sender", "pr
 
 
 _DEFAULTS: dict[str, Any] = {
-    "client.id": "zkafka",
+    **CLIENT_DEFAULTS,
     "enable.idempotence": True,
     "acks": "all",
     # Java's delivery.timeout.ms
@@ -33,8 +34,6 @@ _DEFAULTS: dict[str, Any] = {
     "linger.ms": 100,
     "batch.size": 1_000_000,
     "batch.num.messages": 100_000,
-    # Half of it is how long a new client waits after its first try to connect.
-    "reconnect.backoff.ms": 20,
     # As Java's producer, which creates a missing topic where the brokers allow it.
     "allow.auto.create.topics": True,
 }
@@ -44,7 +43,6 @@ _MAX_QUEUED_BYTES = 64 * 1024 * 1024
 _ADVANCE_S = 0.01
 _METADATA_TIMEOUT_S = 30.0
 _CREATION_S = 10.0
-_HASTEN_S = 1.0
 
 
 def producer_properties(connection: Connection, bootstrap_servers: str) -> dict[str, Any]:
@@ -291,7 +289,7 @@ class CountingProducer:
         """
         with suppress(KafkaException):  # what is wrong shows when the records are not delivered
             for _ in range(2):
-                self._sender.leaders(topic, _HASTEN_S)
+                self._sender.leaders(topic, INTRODUCTION_S)
 
     def _raise_failure(self) -> None:
         failure = self._failure()

@@ -8,7 +8,7 @@
 /* How many records are taken from librdkafka's queue at a time: what it hands out no longer counts against its own bound on
  * what it has fetched, so that as many bytes again may come. */
 enum { MOST_PENDING = 2048, FIRST_PENDING = 256 };
-/* How long to wait for the brokers' first word on a topic. */
+/* INTRODUCTION_S of clients/new_clients.py. */
 enum { INTRODUCTION_MS = 1000 };
 
 struct zkafka_consumer {
@@ -59,9 +59,7 @@ static bool fetch(zkafka_consumer *consumer, int64_t most_records, int64_t most_
     return came > 0;
 }
 
-/* Asks the brokers for a topic. By itself a new client may find out only at its next look round, a second later: their first
- * answer replaces the brokers to begin with by the cluster's own, none of them connected, and tells of no topic that was not
- * yet assigned then. What is wrong shows when no records come. */
+/* Asks the brokers for a topic: else a new client may begin a second late; see clients/new_clients.py. */
 static void introduce(zkafka_consumer *consumer, const char *topic) {
     const struct rk_metadata *metadata = NULL;
     rk_topic *handle = rk.topic_new(consumer->client.handle, topic, NULL);

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -98,7 +98,7 @@ class AdminTopics(Topics):
                 if exc.args[0].code() != KafkaError.NOT_CONTROLLER or deadline.left_s <= 0:
                     raise _refused(what, exc) from exc
             time.sleep(0.5)
-            with contextlib.suppress(KafkaException):  # no broker answers, either: the request itself will say so
+            with suppress(KafkaException):  # no broker answers, either: the request itself will say so
                 self._admin.list_topics(timeout=_REQUEST_TIMEOUT_S)  # by itself, librdkafka asks who it is every 5 minutes
 
 

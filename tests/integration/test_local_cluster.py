@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -10,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -228,7 +227,7 @@ def test_topics_when_the_controller_has_moved(cluster: LocalCluster) -> None:
         before = json.loads(zookeeper.get("/controller")[0])["brokerid"]
 
         def moved() -> bool:
-            with contextlib.suppress(NoNodeError):
+            with suppress(NoNodeError):
                 if json.loads(zookeeper.get("/controller")[0])["brokerid"] != before:
                     return True
                 zookeeper.delete("/controller")
