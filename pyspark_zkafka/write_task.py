@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from pyspark_zkafka.collector import freeze_imports
 from pyspark_zkafka.errors import DeliveryFailed
 from pyspark_zkafka.options import WriteOptions
 from pyspark_zkafka.protocol.key_hashes import HashKeys
+from pyspark_zkafka.protocol.model import Topic
 from pyspark_zkafka.protocol.partitioners import Router
 from pyspark_zkafka.protocol.rows import OutgoingBatch, outgoing
 
@@ -29,10 +30,14 @@ __all__ = ["WritePlan", "Written", "count_rows", "plan_write", "write_rows"]
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """What every task routes by, read once on the driver: a router for each topic, and the brokers to begin with."""
+    """What every task routes by, read once on the driver: a router for each topic, and the brokers to begin with.
+
+    `generation` tells these topics from others of the same names, and is None where that cannot be told.
+    """
 
     bootstrap_servers: str
     routers: Mapping[str, Router]
+    generation: frozenset[tuple[str, str | int, int]] | None = None
 
 
 def plan_write(options: WriteOptions) -> WritePlan:
@@ -58,7 +63,13 @@ def plan_write(options: WriteOptions) -> WritePlan:
     if options.topic is not None and options.topic not in routers:
         with open_producer(options.connection, producer_properties(options.connection, servers)) as producer:
             routers[options.topic] = Router(options.topic, *producer.partitions_of(options.topic), options.partitioner)
-    return WritePlan(servers, routers)
+        return WritePlan(servers, routers)
+    return WritePlan(servers, routers, _generation(snapshot.topics.values()))
+
+
+def _generation(topics: Iterable[Topic]) -> frozenset[tuple[str, str | int, int]] | None:
+    found = {(topic.name, topic.topic_id or topic.czxid, len(topic.partitions)) for topic in topics}
+    return None if any(identity is None for _, identity, _ in found) else frozenset(found)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -92,7 +103,7 @@ def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.Reco
     first_turn = _first_turn(TaskContext.get())
     properties = producer_properties(options.connection, plan.bootstrap_servers)
     freeze_imports()
-    with open_producer(options.connection, properties) as producer:
+    with open_producer(options.connection, properties, plan.generation) as producer:
         task = _WriteTask(options, plan.routers, producer, first_turn, hash_function(options.connection))
         for batch in chain([first], batches):
             task.send(batch)

@@ -13,7 +13,7 @@ import numpy as np
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
-from pyspark_zkafka.clients.producer import Counts, Failure, QueueLimits
+from pyspark_zkafka.clients.sender import Counts, Failure, QueueLimits
 from pyspark_zkafka.protocol.rows import OutgoingBatch, slices_by_size
 
 if TYPE_CHECKING:
@@ -55,6 +55,12 @@ class MessageSender:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._open = None  # what is queued was dropped; its destructor ends the threads
+
+    def begin(self) -> None:
+        """See `Sender`."""
+        self._handed_over.clear()
+        self._failed.clear()
+        self._first_failure = None
 
     def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
         """See `Sender`."""

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, Reports, from_exception
 from pyspark_zkafka.clients.new_clients import CLIENT_DEFAULTS, INTRODUCTION_S
+from pyspark_zkafka.clients.sender import Failure, QueueLimits, Sender
 from pyspark_zkafka.errors import DeliveryFailed, NoLeader, UnknownTopic
 from pyspark_zkafka.options import Connection
 from pyspark_zkafka.protocol.rows import OutgoingBatch
 
 if TYPE_CHECKING:
+    import numpy as np
     import numpy.typing as npt
 
-__all__ = ["CountingProducer", "Counts", "Failure", "QueueLimits", "Sender", "producer_properties"]
-
+__all__ = ["CountingProducer", "producer_properties"]
 
 _DEFAULTS: dict[str, Any] = {
     **CLIENT_DEFAULTS,
@@ -38,8 +38,6 @@ _DEFAULTS: dict[str, Any] = {
     "allow.auto.create.topics": True,
 }
 _UNLIMITED = {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 2_000_000_000}
-_MAX_QUEUED_RECORDS = 200_000
-_MAX_QUEUED_BYTES = 64 * 1024 * 1024
 _ADVANCE_S = 0.01
 _METADATA_TIMEOUT_S = 30.0
 _CREATION_S = 10.0
@@ -50,99 +48,10 @@ def producer_properties(connection: Connection, bootstrap_servers: str) -> dict[
     return {**_DEFAULTS, **connection.kafka, "bootstrap.servers": bootstrap_servers}
 
 
-@dataclass(frozen=True, slots=True)
-class QueueLimits:
-    """How much may wait for the brokers at a time.
-
-    It is kept to here: librdkafka's own queue is never let run full, since a record that it refuses could be overtaken by
-    the next.
-    """
-
-    records: int = _MAX_QUEUED_RECORDS
-    size_bytes: int = _MAX_QUEUED_BYTES
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """What has become of the records so far."""
-
-    handed_over: int
-    acknowledged: int
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """The first record that could not be delivered: ``topic-partition``, and why."""
-
-    partition: str
-    cause: str
-
-    @classmethod
-    def of(cls, topic: str, partition: int, code: int) -> Failure:
-        """The failure by librdkafka's code alone: which call told of it is no matter of the user's."""
-        error = KafkaError(code)
-        return cls(f"{topic}-{partition}", f"{error.name()}: {error.str()}")
-
-
-class Sender(Protocol):
-    """What hands records to librdkafka, and knows what becomes of them. Not thread-safe, not pickle-safe.
-
-    There are two: `MessageSender`, and the compiled path's `pyspark_zkafka.native.producer.ArrowSender`.
-    """
-
-    def __enter__(self) -> Sender: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
-        """Take rows, each with its partition of the `partition_count` that the topic has; nothing is sent yet."""
-
-    def advance(self, timeout_s: float) -> bool:
-        """Hand over what was added as far as the limits allow, those of a partition in order; True once all is.
-
-        Waits for room up to `timeout_s`; stops at a failure.
-        """
-
-    def poll(self, timeout_s: float) -> None:
-        """Look at delivery reports and errors; wait for one."""
-
-    def flush(self, timeout_s: float) -> None:
-        """Send at once, whatever linger.ms, and wait for all reports up to `timeout_s`."""
-
-    def purge(self, *, in_flight: bool) -> None:
-        """Give up what is queued, and perhaps what is on its way."""
-
-    @property
-    def queued(self) -> int:
-        """How many records wait for their reports, and other events to be looked at."""
-
-    @property
-    def counts(self) -> Counts:
-        """What has become of the records so far."""
-
-    @property
-    def failure(self) -> Failure | None:
-        """The first failure."""
-
-    def delivered(self, topic: str) -> dict[int, int]:
-        """Acknowledged records by partition, those without any left out; to be asked after a flush."""
-
-    def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
-        """The brokers' error for a topic, and the leader of each of its partitions, -1 for none.
-
-        Raises
-        ------
-        KafkaException
-            They cannot be asked.
-        """
-
-
 class CountingProducer:
     """Sends records and accounts for each of them. Not pickle-safe: make it where it is used, after any fork.
 
-    Leaving the ``with`` block normally waits for every record; leaving it by an error drops what is still queued.
+    Its own ``with`` block opens and closes it; within that, one `counting` block after another sends.
 
     Parameters
     ----------
@@ -161,13 +70,15 @@ class CountingProducer:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._properties = dict(properties)
-        records = int(self._properties.pop("queue.buffering.max.messages", _MAX_QUEUED_RECORDS))
-        kilobytes = self._properties.pop("queue.buffering.max.kbytes", _MAX_QUEUED_BYTES // 1024)
+        limits = QueueLimits()
+        records = int(self._properties.pop("queue.buffering.max.messages", limits.records))
+        kilobytes = self._properties.pop("queue.buffering.max.kbytes", limits.size_bytes // 1024)
         self._limits = QueueLimits(records, int(kilobytes) * 1024)
         self._make_sender = make_sender
         self._clock = clock
         self._reports = Reports()
         self._open: Sender | None = None
+        self._told_of: dict[str, int] = {}
 
     def __enter__(self) -> CountingProducer:
         sender = self._make_sender({**self._properties, **_UNLIMITED}, self._limits, self._reports)
@@ -179,16 +90,29 @@ class CountingProducer:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
-            if error is None:
-                self.flush()
-        finally:
             self._drop_queued()
+        finally:
             self._sender.__exit__(kind, error, trace)
             self._open = None
 
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count what is sent within a ``with`` block, from nothing.
+
+        Leaving it normally waits for every record; leaving it by an error drops what is still queued, and the producer is
+        not to be used again.
+        """
+        self._sender.begin()
+        try:
+            yield
+            self.flush()
+        except BaseException:
+            self._drop_queued()
+            raise
+
     @property
     def acknowledged(self) -> int:
-        """How many records the brokers have acknowledged so far."""
+        """How many records of the block the brokers have acknowledged so far."""
         return self._sender.counts.acknowledged
 
     def delivered(self, topic: str) -> dict[int, int]:
@@ -211,7 +135,10 @@ class CountingProducer:
         DeliveryFailed
             A record handed over before, or one of these, cannot be delivered.
         """
-        is_first = self._sender.counts.handed_over == 0
+        is_first = not self._told_of
+        needed = int(partitions.max(initial=-1)) + 1
+        if self._told_of.get(rows.topic, -1) < needed:
+            self._told_of[rows.topic] = max(needed, self._await_partitions(rows.topic, needed))
         self._sender.add(rows, partitions, partition_count)
         done = False
         while not done:
@@ -281,15 +208,27 @@ class CountingProducer:
             raise RuntimeError("CountingProducer is used outside of its with block")
         return self._open
 
+    def _await_partitions(self, topic: str, needed: int) -> int:
+        """How many partitions the brokers tell of, once that is enough, or at last after message.timeout.ms; 0: unknown.
+
+        They may learn of new ones later than ZooKeeper does, and do not tell of one that never had a leader. librdkafka
+        fails a record for such a partition at once, where Java's producer waits.
+        """
+        deadline = self._clock() + (float(self._properties["message.timeout.ms"]) / 1000 or math.inf)
+        told = 0
+        with suppress(KafkaException):  # what is wrong shows when the records are not delivered
+            while 0 < (told := len(self._sender.leaders(topic, INTRODUCTION_S)[1])) < needed and self._clock() < deadline:
+                self._sender.poll(0.2)
+        return told
+
     def _hasten(self, topic: str) -> None:
         """Let the first records go at once: an idempotent producer of librdkafka may wait 500 ms for its producer id.
 
-        It looks for a broker to get the id from when metadata come in, and else when that time is over. The first answer
-        may replace the brokers to begin with by the cluster's own, none of them connected; at the second, one is.
+        It looks for a broker to get the id from when metadata come in, and else when that time is over. The answer before
+        may have replaced the brokers to begin with by the cluster's own, none of them connected; now, one is.
         """
         with suppress(KafkaException):  # what is wrong shows when the records are not delivered
-            for _ in range(2):
-                self._sender.leaders(topic, INTRODUCTION_S)
+            self._sender.leaders(topic, INTRODUCTION_S)
 
     def _raise_failure(self) -> None:
         failure = self._failure()

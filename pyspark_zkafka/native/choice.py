@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
@@ -13,6 +13,7 @@ from pyspark_zkafka.clients.consumer import MessageClient, MessageConsumer, Part
 from pyspark_zkafka.clients.message_sender import MessageSender
 from pyspark_zkafka.clients.pooled import ClientPool, configuration
 from pyspark_zkafka.clients.producer import CountingProducer
+from pyspark_zkafka.clients.sender import Sender
 from pyspark_zkafka.native.library import describe, library, require
 from pyspark_zkafka.option_values import Connection
 from pyspark_zkafka.protocol.key_hashes import HashKeys, hash_keys
@@ -38,7 +39,11 @@ def uses_native(connection: Connection) -> bool:
     if connection.native_path:
         require()
     _log.info("%s", describe())
-    return library() is not None
+    return _is_native(connection)
+
+
+def _is_native(connection: Connection) -> bool:
+    return connection.native_path is not False and library() is not None
 
 
 def open_consumer(
@@ -72,26 +77,57 @@ def _borrowed(
         if split.topic_id is None and split.czxid is None:
             client = stack.enter_context(make_client(properties))
         else:
-            others = {name: value for name, value in properties.items() if name != "bootstrap.servers"}
-            configured = configuration(str(properties["bootstrap.servers"]), others)
-            key = make_client, split.partition.topic, split.topic_id, split.czxid, configured
+            key = make_client, split.partition.topic, split.topic_id, split.czxid, _configured(properties)
             client = stack.enter_context(_idle_consumers.lease(key, lambda: make_client(properties)))
         yield stack.enter_context(make_consumer(client, split.partition, schema))
 
 
 def hash_function(connection: Connection) -> HashKeys:
     """What hashes keys for routing: the same numbers, whichever way."""
-    if uses_native(connection):
+    if _is_native(connection):
         from pyspark_zkafka.native.hashes import hash_keys as compiled
 
         return compiled
     return hash_keys
 
 
-def open_producer(connection: Connection, properties: Mapping[str, Any]) -> CountingProducer:
-    """A producer for the time of a ``with`` block, with librdkafka's properties."""
+_idle_producers: ClientPool[CountingProducer] = ClientPool()
+
+
+@contextmanager
+def open_producer(
+    connection: Connection, properties: Mapping[str, Any], generation: Hashable = None
+) -> Iterator[CountingProducer]:
+    """A producer for the time of a ``with`` block, at the normal end of which all that was sent is acknowledged.
+
+    Parameters
+    ----------
+    properties : mapping
+        librdkafka's, as `producer_properties` makes them.
+    generation : hashable
+        The topics as they are now, by id and number of partitions. If it is given, the producer may be one that wrote some
+        seconds ago, in this process, by the same properties and to the same generation of topics: it has its connections
+        and its producer id already.
+    """
+    make_sender: Callable[..., Sender] = MessageSender
     if uses_native(connection):
         from pyspark_zkafka.native.producer import ArrowSender
 
-        return CountingProducer(properties, ArrowSender)
-    return CountingProducer(properties, MessageSender)
+        make_sender = ArrowSender
+
+    def make() -> CountingProducer:
+        return CountingProducer(properties, make_sender)
+
+    with ExitStack() as stack:
+        if generation is None:
+            producer = stack.enter_context(make())
+        else:
+            key = make_sender, generation, _configured(properties)
+            producer = stack.enter_context(_idle_producers.lease(key, make))
+        stack.enter_context(producer.counting())
+        yield producer
+
+
+def _configured(properties: Mapping[str, Any]) -> Hashable:
+    others = {name: value for name, value in properties.items() if name != "bootstrap.servers"}
+    return configuration(str(properties["bootstrap.servers"]), others)

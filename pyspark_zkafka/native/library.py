@@ -69,6 +69,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "consumer_report": (c_bool, (c_void_p, POINTER(Report))),
     "producer_new": (c_void_p, (POINTER(c_char_p), c_int64, c_int64, *_WHY)),
     "producer_close": (None, (c_void_p,)),
+    "producer_begin": (None, (c_void_p,)),
     "producer_add": (
         c_bool,
         (c_void_p, c_char_p, c_void_p, c_int32, c_void_p, c_int32, c_void_p, c_int32, c_void_p, c_void_p),

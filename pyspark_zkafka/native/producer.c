@@ -150,15 +150,11 @@ ZKAFKA_EXPORT zkafka_producer *zkafka_producer_new(const char *const *settings, 
     return producer;
 }
 
-ZKAFKA_EXPORT void zkafka_producer_close(zkafka_producer *producer) {
+static void destroy_handles(const zkafka_producer *producer) {
     for (struct topic *topic = producer->topics; topic; topic = topic->next) rk.topic_destroy(topic->handle);
-    rk.destroy(producer->client.handle);
-    /* Only now nobody reads the values any more. */
-    while (producer->first) {
-        struct lot *next = producer->first->next;
-        lot_free(producer->first);
-        producer->first = next;
-    }
+}
+
+static void free_topics(zkafka_producer *producer) {
     while (producer->topics) {
         struct topic *next = producer->topics->next;
         free(producer->topics->acknowledged);
@@ -166,6 +162,25 @@ ZKAFKA_EXPORT void zkafka_producer_close(zkafka_producer *producer) {
         free(producer->topics);
         producer->topics = next;
     }
+}
+
+ZKAFKA_EXPORT void zkafka_producer_begin(zkafka_producer *producer) {
+    destroy_handles(producer);
+    free_topics(producer);
+    producer->counts = (struct zkafka_counts){0};
+    producer->failure = (struct zkafka_failure){0};
+}
+
+ZKAFKA_EXPORT void zkafka_producer_close(zkafka_producer *producer) {
+    destroy_handles(producer);
+    rk.destroy(producer->client.handle);
+    /* Only now nobody reads the values any more. */
+    while (producer->first) {
+        struct lot *next = producer->first->next;
+        lot_free(producer->first);
+        producer->first = next;
+    }
+    free_topics(producer);
     free(producer);
 }
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.clients.producer import Counts, Failure, QueueLimits
+from pyspark_zkafka.clients.sender import Counts, Failure, QueueLimits
 from pyspark_zkafka.native.arrays import CArray
 from pyspark_zkafka.native.library import Counts as CCounts
 from pyspark_zkafka.native.library import Failure as CFailure
@@ -56,6 +56,11 @@ class ArrowSender:
         if self._open is not None:
             self._native.producer_close(self._open)
             self._open = None
+
+    def begin(self) -> None:
+        """See `Sender`."""
+        self._native.producer_begin(self._handle)
+        self._partition_counts.clear()
 
     def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
         """See `Sender`."""

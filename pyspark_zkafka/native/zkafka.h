@@ -102,6 +102,8 @@ ZKAFKA_EXPORT zkafka_producer *zkafka_producer_new(const char *const *settings, 
                                                    char *why, size_t why_bytes);
 /* Drops what is still queued. */
 ZKAFKA_EXPORT void zkafka_producer_close(zkafka_producer *);
+/* Counts anew, from nothing; only while nothing is queued. */
+ZKAFKA_EXPORT void zkafka_producer_begin(zkafka_producer *);
 /* Takes the arrays over: `value` and `key` binary (int64 offsets if the flag says so), `timestamps` int64 in ms, `headers`
  * list<struct<string, binary>>; each but `value` may be null. Rows go to their partition, rows of one partition in order.
  * Nothing is sent yet. False: out of memory, or a row's partition is not in `[0, partition_count)`. */

@@ -6,12 +6,10 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.errors import StreamingQueryException
 
 from pyspark_zkafka.clients.admin import KafkaAdmin
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark_zkafka.testing import LocalCluster
 
+Create = Callable[[str, list[list[int]]], None]
 MakeTopic = Callable[..., str]
 NewStream = Callable[..., Any]
 """Makes a `Stream`, see conftest.py."""
@@ -34,13 +33,7 @@ FROM_START = {"startingOffsets": "earliest"}
 LENIENT = {"failOnDataLoss": "false"}
 
 
-@pytest.fixture(autouse=True)
-def all_brokers(zkafka_cluster: LocalCluster) -> Iterator[None]:
-    """Leaves no broker down for the next test, also where a test failed, or a broker did not come up."""
-    yield
-    for broker in zkafka_cluster.broker_ids:
-        if zkafka_cluster.pid(broker) is None:
-            zkafka_cluster.restart(broker)
+pytestmark = pytest.mark.usefixtures("all_brokers")
 
 
 def fill(cluster: LocalCluster, topic: str, records: int, partition: int = 0, value: str = "") -> None:
@@ -210,7 +203,9 @@ def test_truncation(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: 
             zkafka_cluster.restart(broker)
 
 
-def test_partitions_without_leader(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
+def test_partitions_without_leader(
+    stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic, create_without_waiting: Create
+) -> None:
     """A partition without leader waits while the others go on; when it has one again, nothing of it is lost.
 
     Be it one that was read before, one of a query that starts meanwhile, or one of a topic that came meanwhile.
@@ -233,7 +228,7 @@ def test_partitions_without_leader(stream: NewStream, zkafka_cluster: LocalClust
     zkafka_cluster.stop(1)
     try:
         waiting.start()
-        create_without_waiting(zkafka_cluster, f"{topic}-later", [[0], [1]])
+        create_without_waiting(f"{topic}-later", [[0], [1]])
         for name in (topic, f"{topic}-later"):
             fill(zkafka_cluster, name, 5)
         for one, records in ((running, 21), (asking, 21), (waiting, 16), (tail, 11)):
@@ -241,6 +236,7 @@ def test_partitions_without_leader(stream: NewStream, zkafka_cluster: LocalClust
     finally:
         zkafka_cluster.restart(1)
     for name in (topic, f"{topic}-later"):
+        zkafka_cluster.wait_for_leader(name, 1)  # brokers do not tell of a partition that never had one
         fill(zkafka_cluster, name, 5, 1)
     for one, records in ((running, 31), (asking, 31), (waiting, 31), (tail, 21)):
         one.wait_for(records)
@@ -249,15 +245,6 @@ def test_partitions_without_leader(stream: NewStream, zkafka_cluster: LocalClust
     assert (tail.offsets(0, topic), tail.offsets(1, topic)) == (list(range(5, 11)), list(range(5, 10)))
     for one in (running, asking, waiting, tail):
         assert [one.offsets(p, f"{topic}-later") for p in (0, 1)] == [list(range(5))] * 2
-
-
-def create_without_waiting(cluster: LocalCluster, topic: str, replicas: list[list[int]]) -> None:
-    """A topic of which some partitions have no live replica; returns when the others have a leader."""
-    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
-        made = admin.create_topics([NewTopic(topic, len(replicas), replica_assignment=replicas)], operation_timeout=0)
-        with suppress(KafkaException):  # that it does not wait for all leaders
-            made[topic].result(30)
-    cluster.wait_for_leader(topic, 0)
 
 
 class Journal:

@@ -99,6 +99,30 @@ def test_available_partitions(
     assert Counter(p for p, _ in written(zookeeper, topic)) == {0: 50, 2: 50}
 
 
+@pytest.mark.usefixtures("all_brokers")
+def test_partition_that_never_had_a_leader(
+    zkafka_cluster: LocalCluster,
+    new_topic: NewTopic,
+    zookeeper: dict[str, str],
+    options: Callable[..., WriteOptions],
+    create_without_waiting: Callable[[str, list[list[int]]], None],
+) -> None:
+    """Rows for a partition that ZooKeeper has, and the brokers do not tell of yet, wait until they do."""
+    topic = f"{new_topic()}-later"
+    zkafka_cluster.stop(1)
+    create_without_waiting(topic, [[0], [1]])
+    write = options(topic)
+    plan = plan_write(write)
+    restart = threading.Timer(2, zkafka_cluster.restart, [1])
+    restart.start()
+    columns = [pa.array([0, 1, 1], pa.int32()), pa.array([b"0 ", b"1 ", b"2 "], pa.binary())]
+    batch = pa.record_batch(columns, names=["partition", "value"])
+    message = ZKafkaWriter(write, plan).write(iter([batch]))
+    restart.join(60)
+    assert message.rows == {(topic, 0): 1, (topic, 1): 2}
+    assert sorted(written(zookeeper, topic)) == [(0, 0), (1, 1), (1, 2)]
+
+
 def test_topic_is_created(
     zkafka_cluster: LocalCluster, zookeeper: dict[str, str], options: Callable[..., WriteOptions]
 ) -> None:

@@ -759,7 +759,7 @@ class TestFailedWrites:
 
     def test_unknown_partition(self, write: Write) -> None:
         """A partition that the brokers do not have fails the write, though the producer was told of it."""
-        found = write([(frame(value=[b"v"]), [4])], partitions=2, counted=5, **{"message.timeout.ms": 8000})
+        found = write([(frame(value=[b"v"]), [4])], partitions=2, counted=5, **{"message.timeout.ms": 1000})
         assert found[0].condition == "DELIVERY_FAILED"
         assert "-4: " in found[0].message
         assert "UNKNOWN_PARTITION" in found[0].message

@@ -1,22 +1,29 @@
-"""librdkafka's consumers, used by one task after the other of a worker."""
+"""librdkafka's consumers and producers, used by one task after the other of a worker."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from pyspark_zkafka.clients.admin import KafkaAdmin
 from pyspark_zkafka.clients.consumer import consumer_properties
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.clients.producer import producer_properties
+from pyspark_zkafka.errors import DeliveryFailed, OptionError
 from pyspark_zkafka.native import choice
 from pyspark_zkafka.option_values import Connection
-from pyspark_zkafka.options import parse_connection
+from pyspark_zkafka.options import parse_connection, parse_write
 from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.protocol.planning import Split
+from pyspark_zkafka.protocol.rows import outgoing
 from pyspark_zkafka.split_reader import ReadPolicy, SplitReader
+from pyspark_zkafka.write_task import plan_write
+from pyspark_zkafka.writer import ZKafkaWriter
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -109,3 +116,90 @@ def test_the_brokers_order_does_not_matter(reading: Reading) -> None:
     reading.read(1, 0, 4)
     first, second = reading.clients
     assert first is second
+
+
+class Writing:
+    """Writes to one topic as a worker's tasks do, and remembers which of librdkafka's producers each had."""
+
+    def __init__(self, cluster: LocalCluster, topic: str, native: str) -> None:
+        options = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "nativePath": native}
+        self.connection: Connection = parse_connection(options)
+        self.servers = cluster.bootstrap_servers
+        self.topic = topic
+        self.clients: list[object] = []
+
+    def write(
+        self, partitions: Sequence[int], generation: str | None = "one", size_bytes: int = 1, **kafka: Any
+    ) -> dict[int, int]:
+        """What is counted of a task's rows, each for one of the partitions."""
+        values = pa.array([bytes(size_bytes)] * len(partitions), pa.binary())
+        (rows,) = outgoing(pa.record_batch([values], names=["value"]), self.topic)
+        properties = producer_properties(self.connection, self.servers) | kafka
+        with choice.open_producer(self.connection, properties, generation) as producer:
+            self.clients.append(producer)
+            producer.send(rows, np.array(partitions, dtype=np.int32), max(partitions) + 1)
+            producer.flush()
+            assert producer.acknowledged == len(partitions)
+            return producer.delivered(self.topic)
+
+
+@pytest.fixture(params=["on", "off"])
+def writing(request: pytest.FixtureRequest, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> Iterator[Writing]:
+    """Writers of a topic of two partitions."""
+    yield Writing(zkafka_cluster, new_topic(partitions=2), request.param)
+    choice._idle_producers.close_idle()
+
+
+def test_one_write_after_the_other(writing: Writing) -> None:
+    """Tasks write through one producer, and each counts its own rows alone."""
+    assert writing.write([0, 1, 0]) == {0: 2, 1: 1}
+    assert writing.write([1]) == {1: 1}
+    assert writing.write([0]) == {0: 1}
+    assert len(set(map(id, writing.clients))) == 1
+
+
+@pytest.mark.parametrize(
+    ("second", "kafka"),
+    [
+        pytest.param("another", {}, id="topics that have changed"),
+        pytest.param(None, {}, id="topics of which no id is known"),
+        pytest.param("one", {"client.id": "other"}, id="other settings"),
+    ],
+)
+def test_no_producer_of_another_kind(writing: Writing, second: str | None, kafka: dict[str, Any]) -> None:
+    """A producer is used again only for the very same topics and settings."""
+    assert writing.write([0, 1]) == writing.write([0, 1], second, **kafka) == {0: 1, 1: 1}
+    first, other = writing.clients
+    assert first is not other
+
+
+def test_no_producer_after_a_failure(writing: Writing) -> None:
+    """A producer that could not deliver a record is closed, and what it counted is not counted for the next."""
+    with pytest.raises(DeliveryFailed, match=r"1 records handed over by this task 0|MSG_SIZE_TOO_LARGE"):
+        writing.write([0], size_bytes=2_000_000)
+    assert writing.write([1, 1]) == {1: 2}
+    first, other = writing.clients
+    assert first is not other
+
+
+def test_topics_that_grow_or_come_again(
+    zkafka_cluster: LocalCluster, new_topic: NewTopic, zookeeper: dict[str, str]
+) -> None:
+    """A worker's next write goes to the topic as it is now: with more partitions, or created again."""
+    topic = new_topic(partitions=1)
+    options = parse_write({**zookeeper, "topic": topic})
+
+    def write(partitions: Sequence[int]) -> Mapping[tuple[str, int], int]:
+        columns = [pa.array(partitions, pa.int32()), pa.array([b"v"] * len(partitions), pa.binary())]
+        batch = pa.record_batch(columns, names=["partition", "value"])
+        return ZKafkaWriter(options, plan_write(options)).write(iter([batch])).rows
+
+    assert write([0, 0]) == {(topic, 0): 2}
+    zkafka_cluster.add_partitions(topic, 3)
+    assert write([0, 2, 2]) == {(topic, 0): 1, (topic, 2): 2}
+    zkafka_cluster.delete_topic(topic)
+    zkafka_cluster.create_topic(topic, partitions=2)
+    assert write([0, 1, 1]) == {(topic, 0): 1, (topic, 1): 2}
+    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}) as admin:
+        ends = admin.list_offsets({TopicPartition(topic, p): LATEST for p in range(2)})
+    assert [ends[TopicPartition(topic, p)] for p in range(2)] == [1, 2]

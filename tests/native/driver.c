@@ -327,6 +327,23 @@ static void look_at_counts(zkafka_producer *producer) {
     if (counts.handed_over - counts.acknowledged - counts.failed != zkafka_producer_queued(producer)) fail("records unaccounted for");
 }
 
+static int64_t begun;
+
+/* Lets the producer count anew, once nothing is queued; false: not yet. */
+static bool begin_anew(zkafka_producer *producer) {
+    struct zkafka_counts counts;
+    zkafka_producer_counts(producer, &counts);
+    if (counts.failed || !zkafka_producer_send(producer, 1)) return false;
+    zkafka_producer_flush(producer, 1);
+    zkafka_producer_counts(producer, &counts);
+    if (counts.failed || zkafka_producer_queued(producer)) return false;
+    zkafka_producer_begin(producer);
+    zkafka_producer_counts(producer, &counts);
+    if (counts.handed_over || counts.acknowledged) fail("counts that went on");
+    look_at_counts(producer);
+    return true;
+}
+
 static int64_t write_some(int64_t most) {
     const char *settings[] = {"good", "1", NULL};
     char why[512];
@@ -334,7 +351,7 @@ static int64_t write_some(int64_t most) {
     zkafka_producer *producer = zkafka_producer_new(settings, 1 + below(5000), 1 + below(200000), &code, why, sizeof why);
     struct zkafka_counts counts = {0};
     struct zkafka_failure failure = {0};
-    int64_t added = 0;
+    int64_t added = 0, before = 0;
     bool refusing = one_in(4);
     fake_refuse_above(refusing ? 38 : 1 << 30);
     while (counts.handed_over < most && !failure.code) {
@@ -348,6 +365,12 @@ static int64_t write_some(int64_t most) {
         look_at_counts(producer);
         zkafka_producer_failure(producer, &failure);
         zkafka_producer_counts(producer, &counts);
+        if (one_in(10) && !failure.code && begin_anew(producer)) {
+            before += added;
+            added = counts.handed_over = 0;
+            begun++;
+        }
+        if (before > most) break;
     }
     while (one_in(2) && !refusing && !failure.code && !zkafka_producer_send(producer, 1)) zkafka_producer_failure(producer, &failure);
     if (!refusing && !failure.code && zkafka_producer_send(producer, 1)) {
@@ -357,12 +380,13 @@ static int64_t write_some(int64_t most) {
     int32_t leaders[1];
     if (zkafka_producer_leaders(producer, "orders", 1, leaders, 1, &code) != 2 || leaders[0] != -1) fail("wrong leaders");
     zkafka_producer_close(producer); /* some of it is still queued */
-    return counts.handed_over;
+    return before + counts.handed_over;
 }
 
 static int64_t write_all(int64_t messages) {
     int64_t written = 0;
     while (written < messages) written += write_some(below(20000)) + 1;
+    if (messages > 100000 && begun == 0) fail("no producer was used again");
     return written;
 }
 

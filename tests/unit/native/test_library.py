@@ -212,7 +212,8 @@ class TestChoice:
         from pyspark_zkafka.protocol.key_hashes import hash_keys as python
 
         for native, sender, hashes in ((True, ArrowSender, compiled), (False, MessageSender, python)):
-            assert choice.open_producer(connection(native), {})._make_sender is sender
+            with choice.open_producer(connection(native), {"bootstrap.servers": "127.0.0.1:1"}) as producer:
+                assert isinstance(producer._sender, sender)
             assert choice.hash_function(connection(native)) is hashes
 
 
