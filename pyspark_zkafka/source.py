@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from pyspark_zkafka.collector import freeze_imports
+
 if TYPE_CHECKING:
     from types import FrameType
 
@@ -34,6 +36,7 @@ class ZKafkaDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
+        freeze_imports()
 
     @classmethod
     def name(cls) -> str:

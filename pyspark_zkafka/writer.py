@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from pyspark_zkafka.collector import freeze_imports
 from pyspark_zkafka.option_values import WriteOptions
 from pyspark_zkafka.write_task import WritePlan, Written, count_rows, write_rows
 
@@ -50,6 +51,7 @@ class ZKafkaWriter(DataSourceArrowWriter):
         PartitionLost
             The member that commits does not own one of them; the others are committed, the rows stay written.
         """
+        freeze_imports()
         _log.info("wrote %d rows", count_rows(messages))
         commit = self._options.commit
         if commit is None:

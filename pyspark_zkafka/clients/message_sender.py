@@ -96,6 +96,11 @@ class MessageSender:
         return len(self._producer)
 
     @property
+    def queued_bytes(self) -> int:
+        """See `Sender`."""
+        return int(self.queued * self._mean_bytes)
+
+    @property
     def counts(self) -> Counts:
         """See `Sender`."""
         handed_over = self._handed_over.total()

@@ -155,8 +155,12 @@ class CountingProducer:
         ------
         DeliveryFailed
         """
+        full_batches = sum(self._told_of.values()) * int(self._properties["batch.size"])
         while self._sender.queued > 0:
-            self._sender.flush(0.5)
+            if self._sender.queued_bytes > full_batches:
+                self._sender.poll(0.1)
+            else:
+                self._sender.flush(0.5)
             self._raise_failure()
         self._raise_failure()
 

@@ -89,6 +89,10 @@ class Sender(Protocol):
         """How many records wait for their reports, and other events to be looked at."""
 
     @property
+    def queued_bytes(self) -> int:
+        """How large the records are that wait for their reports, or about that."""
+
+    @property
     def counts(self) -> Counts:
         """What has become of the records since `begin`."""
 

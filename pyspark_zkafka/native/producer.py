@@ -109,10 +109,14 @@ class ArrowSender:
         return int(self._native.producer_queued(self._handle))
 
     @property
+    def queued_bytes(self) -> int:
+        """See `Sender`."""
+        return int(self._counts().queued_bytes)
+
+    @property
     def counts(self) -> Counts:
         """See `Sender`."""
-        found = CCounts()
-        self._native.producer_counts(self._handle, byref(found))
+        found = self._counts()
         return Counts(found.handed_over, found.acknowledged)
 
     @property
@@ -148,6 +152,11 @@ class ArrowSender:
         if self._open is None:
             raise RuntimeError("ArrowSender is used outside of its with block")
         return self._open
+
+    def _counts(self) -> CCounts:
+        found = CCounts()
+        self._native.producer_counts(self._handle, byref(found))
+        return found
 
     def _take_reports(self) -> None:
         for error, _ in events(self._native.producer_report, self._handle, self._note):
