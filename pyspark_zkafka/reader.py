@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from pyspark_zkafka.allocator import keep_freed_memory
 from pyspark_zkafka.collector import collector_paused, freeze_imports
 from pyspark_zkafka.option_values import ReadOptions
 from pyspark_zkafka.protocol.planning import Split
@@ -77,6 +78,7 @@ class ZKafkaReader(DataSourceReader):
         from pyspark_zkafka.split_reader import ReadPolicy, SplitReader
 
         freeze_imports()
+        keep_freed_memory()
         options = self._options
         policy = ReadPolicy(options.fail_on_data_loss, options.poll_timeout_ms)
         split = partition.split

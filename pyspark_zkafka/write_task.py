@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from pyspark_zkafka.allocator import keep_freed_memory
 from pyspark_zkafka.collector import freeze_imports
 from pyspark_zkafka.errors import DeliveryFailed
 from pyspark_zkafka.options import WriteOptions
@@ -103,6 +104,7 @@ def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.Reco
     first_turn = _first_turn(TaskContext.get())
     properties = producer_properties(options.connection, plan.bootstrap_servers)
     freeze_imports()
+    keep_freed_memory()
     with open_producer(options.connection, properties, plan.generation) as producer:
         task = _WriteTask(options, plan.routers, producer, first_turn, hash_function(options.connection))
         for batch in chain([first], batches):
