@@ -1,4 +1,4 @@
-"""What is measured beside throughput: latency, starts, planning, rebalances.
+"""What is measured beside throughput: latency, memory, starts, planning, rebalances.
 
 Run as a module, in a process of its own: ``python -m benchmarks.extras NAME SIZE UNIX_SOCKETS OUTPUT``.
 """
@@ -15,11 +15,12 @@ from benchmarks.cluster import BenchCluster, running
 from benchmarks.groups import rebalances
 from benchmarks.latency import latencies
 from benchmarks.matrix import Extras
+from benchmarks.memory import task_memory
 from benchmarks.plan_times import plan_times
 from benchmarks.session import opened
 from benchmarks.starts import starts
 
-NAMES = ("latency", "starts", "planning", "rebalance")
+NAMES = ("latency", "memory", "starts", "planning", "rebalance")
 _MASTER = "local[2]"
 _Rows = list[dict[str, Any]]
 
@@ -28,6 +29,8 @@ def measure(name: str, size: Extras, cluster: BenchCluster, *, unix_sockets: boo
     """Rows of figures."""
     if name == "planning":
         return plan_times(size.plan_sizes, size.plan_rounds)
+    if name == "memory":
+        return task_memory(cluster, size.memory_scale, unix_sockets=unix_sockets)
     if name == "rebalance":
         return rebalances(cluster, size.group_sizes, size.group_rounds)
     with opened(_MASTER, cluster, unix_sockets=unix_sockets) as bench:

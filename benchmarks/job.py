@@ -64,7 +64,7 @@ def run(job: Job, cluster: BenchCluster) -> Iterator[Round]:
     """All rounds of all cases."""
     with opened(job.master, cluster, unix_sockets=job.unix_sockets) as bench:
         for case in job.cases:
-            with _work(bench, case) as work:
+            with opened_work(bench, case) as work:
                 yield from _rounds(job.master, case, work)
 
 
@@ -105,7 +105,8 @@ def _timed(master: str, case: Case, work: Work, engine: Engine, number: int) -> 
 
 
 @contextmanager
-def _work(bench: Bench, case: Case) -> Iterator[Work]:
+def opened_work(bench: Bench, case: Case) -> Iterator[Work]:
+    """The work of a case, with its topic filled and what it needs at hand, for a ``with`` block."""
     topic = topics.filled(bench.cluster, case.shape, case.scale)
     per_trigger = TINY_RECORDS if case.work == "stream200" else -(-topic.facts.records // _STREAM_BATCHES)
     work = {

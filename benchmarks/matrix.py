@@ -20,6 +20,7 @@ class Extras:
     """How much is measured beside throughput."""
 
     latency_s: float = 20.0
+    memory_scale: float = 0.5
     start_rounds: int = 3
     idle_s: float = 10.0
     plan_sizes: tuple[int, ...] = (8, 1_000, 10_000)
@@ -29,7 +30,7 @@ class Extras:
 
 
 FULL = Extras()
-QUICK = Extras(2.0, 1, 2.0, (8, 1_000), 1, (2,), 1)
+QUICK = Extras(2.0, 0.05, 1, 2.0, (8, 1_000), 1, (2,), 1)
 
 
 def full(scale: float, rounds: int, *, unix_sockets: bool) -> list[Job]:

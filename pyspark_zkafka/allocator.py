@@ -10,17 +10,20 @@ __all__ = ["keep_freed_memory"]
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
+_M_ARENA_MAX = -8
 _KEPT_BYTES = 64 * 1024 * 1024
 _LARGEST_KEPT_BYTES = 32 * 1024 * 1024
-_USERS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES")
+_USERS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES")
 
 
 @cache
 def keep_freed_memory() -> bool:
-    """Have glibc keep freed memory, up to 64 MiB of each arena, where it would give it back to the system.
+    """Have glibc keep freed memory, up to 64 MiB, where it would give it back to the system; before any thread is made.
 
     A task frees a batch of some MiB and needs as much for the next: of memory that comes from the system anew, each page
-    is cleared and mapped again, which took a quarter of the CPU of reading and of writing records of 1 KB.
+    is cleared and mapped again, which took a quarter of the CPU of reading and of writing records of 1 KB. All threads
+    take from one arena: else each of librdkafka's would keep as much for itself, and what was read from one broker could
+    not serve what comes from the next.
 
     Returns
     -------
@@ -33,4 +36,5 @@ def keep_freed_memory() -> bool:
         tell = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
-    return bool(tell(_M_MMAP_THRESHOLD, _LARGEST_KEPT_BYTES)) and bool(tell(_M_TRIM_THRESHOLD, _KEPT_BYTES))
+    wanted = ((_M_ARENA_MAX, 1), (_M_MMAP_THRESHOLD, _LARGEST_KEPT_BYTES), (_M_TRIM_THRESHOLD, _KEPT_BYTES))
+    return all([bool(tell(*one)) for one in wanted])

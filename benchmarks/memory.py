@@ -1,0 +1,67 @@
+"""How much memory one task takes: of a worker that has done nothing else, beside one that only passes batches on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.cluster import BenchCluster
+from benchmarks.engines import ENGINES, Engine
+from benchmarks.job import Case, opened_work
+from benchmarks.session import Bench, opened
+from benchmarks.usage import Meter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+
+ENGINE_NAMES = ("ours", "python")
+WORKS = (("read", "small"), ("read", "big"), ("read", "events-zstd"), ("write", "small"), ("write", "big"))
+_MASTER = "local[1]"
+
+
+def task_memory(cluster: BenchCluster, scale: float, *, unix_sockets: bool) -> list[dict[str, Any]]:
+    """A row for each work, shape and engine, all in MiB: a session of its own, and so workers of their own, for each."""
+    rows = []
+    for work, shape in WORKS:
+        for name in ENGINE_NAMES:
+            with opened(_MASTER, cluster, unix_sockets=unix_sockets) as bench:
+                bare = _peak(bench, lambda bench=bench: _pass_on(bench))
+            with opened(_MASTER, cluster, unix_sockets=unix_sockets) as bench:
+                peak = _task(bench, Case(work, shape, scale, [name], 1), ENGINES[name])
+            rows.append(
+                {
+                    "work": f"{work} {shape}",
+                    "engine": ENGINES[name].label,
+                    "worker MiB": round(peak),
+                    "bare worker MiB": round(bare),
+                    "above it MiB": round(peak - bare),
+                }
+            )
+    return rows
+
+
+def _task(bench: Bench, case: Case, engine: Engine) -> float:
+    with opened_work(bench, case) as work:
+
+        def act() -> None:
+            work.begin()
+            work.verify(engine, work.act(engine))
+
+        return _peak(bench, act)
+
+
+def _peak(bench: Bench, act: Callable[[], None]) -> float:
+    meter = Meter(bench.cluster.pid)
+    meter.start()
+    act()
+    return meter.stop().worker_peak_mb
+
+
+def _pass_on(bench: Bench) -> None:
+    def same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import numpy  # noqa: F401  # as every path does
+
+        yield from batches
+
+    bench.spark.range(1_000_000).mapInArrow(same, "id long").write.format("noop").mode("overwrite").save()
