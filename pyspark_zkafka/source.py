@@ -36,7 +36,6 @@ class ZKafkaDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        freeze_imports()
 
     @classmethod
     def name(cls) -> str:
@@ -62,6 +61,7 @@ class ZKafkaDataSource(DataSource):
         from pyspark_zkafka.reader import PushdownReader, ZKafkaReader
         from pyspark_zkafka.views import ViewReader
 
+        freeze_imports()
         options = parse_read(self.options)
         projection = to_arrow_schema(schema, timezone="UTC")
         if options.view is not None:
@@ -102,6 +102,7 @@ class ZKafkaDataSource(DataSource):
             )
         options = parse_write(self.options)
         check_columns(to_arrow_schema(schema, timezone="UTC"), options.topic)
+        freeze_imports()
         return ZKafkaWriter(options, plan_write(options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
@@ -118,6 +119,7 @@ class ZKafkaDataSource(DataSource):
 
         options = parse_stream_write(self.options, overwrite=overwrite)
         check_columns(to_arrow_schema(schema, timezone="UTC"), options.topic)
+        freeze_imports()
         return ZKafkaStreamWriter(options, None if _made_by(_COMMIT_WORKER) else plan_write(options))
 
 

@@ -45,7 +45,8 @@ _DEFAULTS: dict[str, Any] = {
     "topic.metadata.propagation.max.ms": 3000,
     # Fetches larger than librdkafka's leave brokers less to do for a record; still larger ones leave the processor's cache.
     "fetch.max.bytes": 64 * 1024 * 1024,
-    "fetch.wait.max.ms": 100,
+    # What is planned is there: an answer that waits for more than that only holds up the next range on its connection.
+    "fetch.wait.max.ms": 10,
     "fetch.queue.backoff.ms": 2,
 }
 
