@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pyspark_zkafka.clients.producer import producer_properties
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.native import choice, library
 from pyspark_zkafka.option_values import Connection
@@ -212,9 +213,10 @@ class TestChoice:
         from pyspark_zkafka.protocol.key_hashes import hash_keys as python
 
         for native, sender, hashes in ((True, ArrowSender, compiled), (False, MessageSender, python)):
-            with choice.open_producer(connection(native), {"bootstrap.servers": "127.0.0.1:1"}) as producer:
+            how = connection(native)
+            with choice.open_producer(how, producer_properties(how, "127.0.0.1:1")) as producer:
                 assert isinstance(producer._sender, sender)
-            assert choice.hash_function(connection(native)) is hashes
+            assert choice.hash_function(how) is hashes
 
 
 def test_settings() -> None:
