@@ -18,7 +18,10 @@ from typing import Any
 
 from pyspark_zkafka.errors import LocalClusterError
 
-__all__ = ["ServerProcesses"]
+__all__ = ["DATA_VARIABLE", "ServerProcesses"]
+
+DATA_VARIABLE = "ZKAFKA_CLUSTER_DATA"
+"""The environment variable with the folder in which clusters keep their data; by default, that of temporary files."""
 
 _SUPERVISOR = Path(__file__).with_name("_supervisor.py")
 _END_TIMEOUT_S = 30
@@ -52,7 +55,7 @@ class ServerProcesses:
     def open(self) -> None:
         """Start the supervisor."""
         self._owner = os.getpid()
-        self._folder = Path(tempfile.mkdtemp(prefix="zkafka-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="zkafka-", dir=os.environ.get(DATA_VARIABLE)))
         self._supervisor = subprocess.Popen(
             # -I and -S: a test's PYTHONPATH or a site's start-up files are no business of the supervisor.
             [sys.executable, "-I", "-S", str(_SUPERVISOR), str(self._owner), str(self._folder)],

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.processes import ServerProcesses
+from pyspark_zkafka.testing.processes import DATA_VARIABLE, ServerProcesses
 
 
 def eventually(look: Callable[[], bool], timeout_s: float = 20) -> bool:
@@ -80,6 +80,16 @@ def test_close_ends_even_stopped_servers() -> None:
         processes.start("one", ["sleep", "1"], {})
 
 
+def test_folder_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The data lie in the folder that the environment names, and are removed from there."""
+    monkeypatch.setenv(DATA_VARIABLE, str(tmp_path))
+    found = ServerProcesses()
+    found.open()
+    assert found.folder.parent == tmp_path
+    found.close()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_close_in_a_forked_child_does_nothing(processes: ServerProcesses) -> None:
     """A forked child that closes what it inherited does not end its parent's servers."""
     pid = processes.start("one", ["sleep", "100"], {})
@@ -94,7 +104,7 @@ def test_close_in_a_forked_child_does_nothing(processes: ServerProcesses) -> Non
 
 PARENT = """
 import os, signal, subprocess, sys, time
-from pyspark_zkafka.testing.processes import ServerProcesses
+from pyspark_zkafka.testing.processes import DATA_VARIABLE, ServerProcesses
 p = ServerProcesses()
 p.open()
 pids = [p.start(name, ["sleep", "100"], {}) for name in ("one", "two")]
