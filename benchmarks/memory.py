@@ -22,11 +22,11 @@ _MASTER = "local[1]"
 
 def task_memory(cluster: BenchCluster, scale: float, *, unix_sockets: bool) -> list[dict[str, Any]]:
     """A row for each work, shape and engine, all in MiB: a session of its own, and so workers of their own, for each."""
+    with opened(_MASTER, cluster, unix_sockets=unix_sockets) as bench:
+        bare = _peak(bench, lambda: _pass_on(bench))
     rows = []
     for work, shape in WORKS:
         for name in ENGINE_NAMES:
-            with opened(_MASTER, cluster, unix_sockets=unix_sockets) as bench:
-                bare = _peak(bench, lambda bench=bench: _pass_on(bench))
             with opened(_MASTER, cluster, unix_sockets=unix_sockets) as bench:
                 peak = _task(bench, Case(work, shape, scale, [name], 1), ENGINES[name])
             rows.append(

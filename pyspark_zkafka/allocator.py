@@ -21,9 +21,9 @@ def keep_freed_memory() -> bool:
     """Have glibc keep freed memory, up to 64 MiB, where it would give it back to the system; before any thread is made.
 
     A task frees a batch of some MiB and needs as much for the next: of memory that comes from the system anew, each page
-    is cleared and mapped again, which took a quarter of the CPU of reading and of writing records of 1 KB. All threads
-    take from one arena: else each of librdkafka's would keep as much for itself, and what was read from one broker could
-    not serve what comes from the next.
+    is cleared and mapped again, which took a fifth of the CPU of reading records of 1 KB. All threads take from one
+    arena: else each of librdkafka's would keep as much for itself, and what was read from one broker could not serve what
+    comes from the next.
 
     Returns
     -------

@@ -104,7 +104,7 @@ def test_close_in_a_forked_child_does_nothing(processes: ServerProcesses) -> Non
 
 PARENT = """
 import os, signal, subprocess, sys, time
-from pyspark_zkafka.testing.processes import DATA_VARIABLE, ServerProcesses
+from pyspark_zkafka.testing.processes import ServerProcesses
 p = ServerProcesses()
 p.open()
 pids = [p.start(name, ["sleep", "100"], {}) for name in ("one", "two")]
