@@ -30,8 +30,8 @@ _DEFAULTS: dict[str, Any] = {
     "acks": "all",
     # Java's delivery.timeout.ms
     "message.timeout.ms": 120_000,
-    # Large batches leave brokers and writer less to do for a record.
-    "linger.ms": 100,
+    # Large batches leave brokers and writer less to do for a record. A task's last ones are sent at once (`flush`).
+    "linger.ms": 1_000,
     "batch.size": 1_000_000,
     "batch.num.messages": 100_000,
     # As Java's producer, which creates a missing topic where the brokers allow it.
@@ -39,13 +39,17 @@ _DEFAULTS: dict[str, Any] = {
 }
 _UNLIMITED = {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 2_000_000_000}
 _ADVANCE_S = 0.01
+_STALLED_S = 0.1
 _METADATA_TIMEOUT_S = 30.0
 _CREATION_S = 10.0
 
 
 def producer_properties(connection: Connection, bootstrap_servers: str) -> dict[str, Any]:
     """librdkafka's properties for writing: tuned defaults, then the user's."""
-    return {**_DEFAULTS, **connection.kafka, "bootstrap.servers": bootstrap_servers}
+    properties = {**_DEFAULTS, **connection.kafka, "bootstrap.servers": bootstrap_servers}
+    if (timeout_ms := float(properties["message.timeout.ms"])) and "linger.ms" not in connection.kafka:
+        properties["linger.ms"] = min(_DEFAULTS["linger.ms"], int(timeout_ms / 2))
+    return properties
 
 
 class CountingProducer:
@@ -73,7 +77,8 @@ class CountingProducer:
         limits = QueueLimits()
         records = int(self._properties.pop("queue.buffering.max.messages", limits.records))
         kilobytes = self._properties.pop("queue.buffering.max.kbytes", limits.size_bytes // 1024)
-        self._limits = QueueLimits(records, int(kilobytes) * 1024)
+        batch_bytes = self._properties.get("batch.size", limits.batch_bytes)
+        self._limits = QueueLimits(records, int(kilobytes) * 1024, int(batch_bytes))
         self._make_sender = make_sender
         self._clock = clock
         self._reports = Reports()
@@ -140,6 +145,7 @@ class CountingProducer:
         if self._told_of.get(rows.topic, -1) < needed:
             self._told_of[rows.topic] = max(needed, self._await_partitions(rows.topic, needed))
         self._sender.add(rows, partitions, partition_count)
+        stalled = _Stalled(self._clock)
         done = False
         while not done:
             done = self._sender.advance(_ADVANCE_S)
@@ -147,6 +153,9 @@ class CountingProducer:
                 self._hasten(rows.topic)
                 is_first = False
             self._raise_failure()
+            if not done and not self._is_moving(stalled):
+                # The queue is full of batches that are not: let them go, as Java's producer does when its memory is used up.
+                self._sender.flush(_ADVANCE_S)
 
     def flush(self) -> None:
         """Wait until every record handed over is acknowledged; librdkafka gives one up after message.timeout.ms.
@@ -155,14 +164,22 @@ class CountingProducer:
         ------
         DeliveryFailed
         """
-        full_batches = sum(self._told_of.values()) * int(self._properties["batch.size"])
+        stalled = _Stalled(self._clock)
         while self._sender.queued > 0:
-            if self._sender.queued_bytes > full_batches:
-                self._sender.poll(0.1)
+            if self._is_moving(stalled):
+                self._sender.poll(_STALLED_S)
             else:
-                self._sender.flush(0.5)
+                self._sender.flush(_ADVANCE_S)
             self._raise_failure()
         self._raise_failure()
+
+    def _is_moving(self, stalled: _Stalled) -> bool:
+        """Whether reports are to come without a flush.
+
+        While records of its partition are on their way, librdkafka's idempotent producer asks without a pause whether a
+        batch that is flushed may go: so none is, as long as it would have to wait.
+        """
+        return stalled.since(self.acknowledged) < _STALLED_S and self._sender.is_moving
 
     def partitions_of(self, topic: str) -> tuple[int, tuple[int, ...]]:
         """How many partitions a topic has, and which of them have a leader, asked from the brokers.
@@ -266,6 +283,22 @@ class CountingProducer:
         if sender.queued > 0:
             sender.purge(in_flight=True)
             sender.flush(1)
+
+
+class _Stalled:
+    """For how many seconds a count has not changed."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._changed = clock(), -1
+
+    def since(self, count: int) -> float:
+        """Look at the count."""
+        now, (then, before) = self._clock(), self._changed
+        if count == before:
+            return now - then
+        self._changed = now, count
+        return 0.0
 
 
 def _unknown(topic: str) -> UnknownTopic:

@@ -22,11 +22,12 @@ class QueueLimits:
     """How much may wait for the brokers at a time.
 
     It is kept to here: librdkafka's own queue is never let run full, since a record that it refuses could be overtaken by
-    the next.
+    the next. A batch of a partition is full with `batch_bytes`, and then sent by itself.
     """
 
     records: int = 200_000
     size_bytes: int = 64 * 1024 * 1024
+    batch_bytes: int = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Sender(Protocol):
         """Look at delivery reports and errors; wait for one."""
 
     def flush(self, timeout_s: float) -> None:
-        """Send at once, whatever linger.ms, and wait for all reports up to `timeout_s`."""
+        """Send at once, whatever linger.ms, what is not behind records on their way; wait for all reports up to `timeout_s`."""
 
     def purge(self, *, in_flight: bool) -> None:
         """Give up what is queued, and perhaps what is on its way."""
@@ -89,8 +90,8 @@ class Sender(Protocol):
         """How many records wait for their reports, and other events to be looked at."""
 
     @property
-    def queued_bytes(self) -> int:
-        """How large the records are that wait for their reports, or about that."""
+    def is_moving(self) -> bool:
+        """Whether records are on their way that no flush is needed for: in full batches, or sent by the last flush."""
 
     @property
     def counts(self) -> Counts:

@@ -14,7 +14,7 @@ from pyspark_zkafka.errors import OptionError
 
 __all__ = ["Counts", "Failure", "Flaws", "PollResult", "Report", "describe", "library", "require", "settings_array"]
 
-_INTERFACE = 1
+_INTERFACE = 2
 _OLDEST = (1, 6)
 _TOO_NEW = (3, 0)
 _WHY_BYTES = 512
@@ -44,7 +44,9 @@ class Flaws(Structure):
 class Counts(Structure):
     """`zkafka_counts`: what has become of the records sent."""
 
-    _fields_ = tuple((name, c_int64) for name in ("handed_over", "acknowledged", "failed", "queued_bytes"))
+    _fields_ = tuple(
+        (name, c_int64) for name in ("handed_over", "acknowledged", "failed", "queued_bytes", "moving_partitions")
+    )
 
 
 class Failure(Structure):
@@ -67,7 +69,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "consumer_take": (c_bool, (c_void_p, c_void_p, POINTER(Flaws))),
     "consumer_log_range": (c_int, (c_void_p, c_char_p, c_int32, c_int, POINTER(c_int64), POINTER(c_int64))),
     "consumer_report": (c_bool, (c_void_p, POINTER(Report))),
-    "producer_new": (c_void_p, (POINTER(c_char_p), c_int64, c_int64, *_WHY)),
+    "producer_new": (c_void_p, (POINTER(c_char_p), c_int64, c_int64, c_int64, *_WHY)),
     "producer_close": (None, (c_void_p,)),
     "producer_begin": (None, (c_void_p,)),
     "producer_add": (

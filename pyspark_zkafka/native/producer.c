@@ -14,11 +14,17 @@ struct cells {
     bool is_large;
 };
 
+struct partition {
+    int64_t acknowledged;
+    int64_t queued, queued_bytes; /* records handed over, and not reported yet */
+    bool moving;                  /* some of these go without a flush, or are gone already */
+};
+
 struct topic {
     char *name;
     rk_topic *handle;
     int32_t partition_count;
-    int64_t *acknowledged; /* by partition */
+    struct partition *partitions;
     struct topic *next;
 };
 
@@ -40,7 +46,7 @@ struct zkafka_producer {
     struct lot *first, *last; /* lots that were not sent yet, or not reported yet, oldest first */
     struct zkafka_counts counts;
     struct zkafka_failure failure;
-    int64_t most_records, most_bytes;
+    int64_t most_records, most_bytes, batch_bytes;
 };
 
 /* --- Arrow cells --------------------------------------------------------------------------------------------------- */
@@ -106,19 +112,35 @@ static void note_failure(zkafka_producer *producer, const struct lot *lot, int32
     snprintf(failure->topic, sizeof failure->topic, "%s", lot->topic->name);
 }
 
+static void set_moving(zkafka_producer *producer, struct partition *partition, bool moving) {
+    producer->counts.moving_partitions += moving - partition->moving;
+    partition->moving = moving;
+}
+
+/* Counts a record in (1) or out (-1). A full batch goes by itself; what follows it waits until it is reported. */
+static void count_queued(zkafka_producer *producer, struct partition *partition, const struct rk_message *message, int sign) {
+    int64_t size = sign * (int64_t)(message->payload_bytes + message->key_bytes);
+    partition->queued += sign;
+    partition->queued_bytes += size;
+    producer->counts.queued_bytes += size;
+    bool is_full = partition->queued_bytes >= producer->batch_bytes;
+    if (is_full || sign < 0) set_moving(producer, partition, is_full);
+}
+
 static void on_delivery(rk_handle *handle, const struct rk_message *message, void *opaque) {
     zkafka_producer *producer = opaque;
     struct lot *lot = message->opaque;
     (void)handle;
+    struct partition *partition = &lot->topic->partitions[message->partition];
     lot->awaited--;
-    producer->counts.queued_bytes -= (int64_t)(message->payload_bytes + message->key_bytes);
+    count_queued(producer, partition, message, -1);
     if (message->err) {
         producer->counts.failed++;
         note_failure(producer, lot, message->partition, message->err);
         return;
     }
     producer->counts.acknowledged++;
-    lot->topic->acknowledged[message->partition]++;
+    partition->acknowledged++;
 }
 
 static void free_finished(zkafka_producer *producer) {
@@ -138,8 +160,8 @@ static void free_finished(zkafka_producer *producer) {
 
 /* --- A producer ---------------------------------------------------------------------------------------------------- */
 
-ZKAFKA_EXPORT zkafka_producer *zkafka_producer_new(const char *const *settings, int64_t most_records, int64_t most_bytes, int *code,
-                                                   char *why, size_t why_bytes) {
+ZKAFKA_EXPORT zkafka_producer *zkafka_producer_new(const char *const *settings, int64_t most_records, int64_t most_bytes,
+                                                   int64_t batch_bytes, int *code, char *why, size_t why_bytes) {
     zkafka_producer *producer = calloc(1, sizeof *producer);
     if (!producer || !client_open(&producer->client, RK_PRODUCER, settings, on_delivery, code, why, why_bytes)) {
         free(producer);
@@ -147,6 +169,7 @@ ZKAFKA_EXPORT zkafka_producer *zkafka_producer_new(const char *const *settings, 
     }
     producer->most_records = most_records;
     producer->most_bytes = most_bytes;
+    producer->batch_bytes = batch_bytes;
     return producer;
 }
 
@@ -157,7 +180,7 @@ static void destroy_handles(const zkafka_producer *producer) {
 static void free_topics(zkafka_producer *producer) {
     while (producer->topics) {
         struct topic *next = producer->topics->next;
-        free(producer->topics->acknowledged);
+        free(producer->topics->partitions);
         free(producer->topics->name);
         free(producer->topics);
         producer->topics = next;
@@ -196,9 +219,15 @@ static struct topic *topic_of(zkafka_producer *producer, const char *name, int32
     topic = calloc(1, sizeof *topic);
     if (!topic) return NULL;
     topic->name = strdup(name);
+    topic->partitions = calloc((size_t)partition_count + 1, sizeof *topic->partitions);
+    if (!topic->name || !topic->partitions) {
+        free(topic->name);
+        free(topic->partitions);
+        free(topic);
+        return NULL;
+    }
     topic->handle = rk.topic_new(producer->client.handle, name, NULL);
     topic->partition_count = partition_count;
-    topic->acknowledged = calloc((size_t)partition_count, sizeof *topic->acknowledged);
     topic->next = producer->topics;
     producer->topics = topic;
     return topic;
@@ -274,7 +303,7 @@ static void count_sent(zkafka_producer *producer, struct lot *lot, const struct 
     }
     lot->awaited++;
     producer->counts.handed_over++;
-    producer->counts.queued_bytes += (int64_t)(message->payload_bytes + message->key_bytes);
+    count_queued(producer, &lot->topic->partitions[message->partition], message, 1);
 }
 
 static void send_with_headers(zkafka_producer *producer, struct lot *lot, struct rk_message *message, int64_t row) {
@@ -343,6 +372,9 @@ ZKAFKA_EXPORT void zkafka_producer_poll(zkafka_producer *producer, int timeout_m
 
 ZKAFKA_EXPORT void zkafka_producer_flush(zkafka_producer *producer, int timeout_ms) {
     rk.flush(producer->client.handle, timeout_ms);
+    for (struct topic *topic = producer->topics; topic; topic = topic->next)
+        for (int32_t i = 0; i < topic->partition_count; i++)
+            set_moving(producer, &topic->partitions[i], topic->partitions[i].queued > 0);
     free_finished(producer);
 }
 
@@ -361,7 +393,7 @@ ZKAFKA_EXPORT void zkafka_producer_failure(const zkafka_producer *producer, stru
 ZKAFKA_EXPORT int32_t zkafka_producer_acknowledged(const zkafka_producer *producer, const char *topic, int64_t *counts, int32_t room) {
     const struct topic *found = find_topic(producer, topic);
     int32_t count = found ? found->partition_count : 0;
-    for (int32_t i = 0; i < count && i < room; i++) counts[i] = found->acknowledged[i];
+    for (int32_t i = 0; i < count && i < room; i++) counts[i] = found->partitions[i].acknowledged;
     return count;
 }
 

@@ -49,7 +49,8 @@ class ArrowSender:
 
     def __enter__(self) -> ArrowSender:
         limits = self._limits
-        self._open = open_client(self._native.producer_new, self._properties, limits.records, limits.size_bytes)
+        numbers = limits.records, limits.size_bytes, limits.batch_bytes
+        self._open = open_client(self._native.producer_new, self._properties, *numbers)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -109,9 +110,9 @@ class ArrowSender:
         return int(self._native.producer_queued(self._handle))
 
     @property
-    def queued_bytes(self) -> int:
+    def is_moving(self) -> bool:
         """See `Sender`."""
-        return int(self._counts().queued_bytes)
+        return bool(self._counts().moving_partitions)
 
     @property
     def counts(self) -> Counts:

@@ -9,7 +9,7 @@
 #include "arrow_abi.h"
 #include <stddef.h>
 
-#define ZKAFKA_INTERFACE 1
+#define ZKAFKA_INTERFACE 2
 #define ZKAFKA_EXPORT __attribute__((visibility("default")))
 
 /* What librdkafka tells beside records: an event in place of a record, an error of the connection, a line of its log. */
@@ -90,6 +90,7 @@ struct zkafka_counts {
     int64_t acknowledged;
     int64_t failed;
     int64_t queued_bytes;
+    int64_t moving_partitions; /* with records on their way: in full batches, or sent by the last flush */
 };
 
 struct zkafka_failure {
@@ -98,8 +99,9 @@ struct zkafka_failure {
     char topic[256];
 };
 
-ZKAFKA_EXPORT zkafka_producer *zkafka_producer_new(const char *const *settings, int64_t most_records, int64_t most_bytes, int *code,
-                                                   char *why, size_t why_bytes);
+/* Up to `most_records` and `most_bytes` are queued at a time; `batch_bytes` is librdkafka's batch.size. */
+ZKAFKA_EXPORT zkafka_producer *zkafka_producer_new(const char *const *settings, int64_t most_records, int64_t most_bytes,
+                                                   int64_t batch_bytes, int *code, char *why, size_t why_bytes);
 /* Drops what is still queued. */
 ZKAFKA_EXPORT void zkafka_producer_close(zkafka_producer *);
 /* Counts anew, from nothing; only while nothing is queued. */
@@ -113,6 +115,7 @@ ZKAFKA_EXPORT bool zkafka_producer_add(zkafka_producer *, const char *topic, con
 /* Sends what was added, as far as the limits allow; waits for room up to `timeout_ms`. True once all is handed over. */
 ZKAFKA_EXPORT bool zkafka_producer_send(zkafka_producer *, int timeout_ms);
 ZKAFKA_EXPORT void zkafka_producer_poll(zkafka_producer *, int timeout_ms);
+/* Sends also batches that are not full, those behind one that is on its way perhaps not; waits for reports. */
 ZKAFKA_EXPORT void zkafka_producer_flush(zkafka_producer *, int timeout_ms);
 ZKAFKA_EXPORT int zkafka_producer_queued(zkafka_producer *);
 ZKAFKA_EXPORT void zkafka_producer_purge(zkafka_producer *, int32_t in_flight);

@@ -669,6 +669,15 @@ class TestWritten:
         assert delivered == {0: 3000}
         assert [row[1] for row in found[0]] == values
 
+    def test_queue_full_of_small_batches(self, write: Write) -> None:
+        """A queue that is full of batches that are not is sent at once, not when linger.ms is over."""
+        values = [b"%d" % n for n in range(3000)]
+        begin = time.monotonic()
+        limits = {"queue.buffering.max.messages": 500, "linger.ms": 60_000}
+        delivered, _ = write([(frame(value=values), [n % 5 for n in range(3000)])], partitions=5, **limits)
+        assert delivered == dict.fromkeys(range(5), 600)
+        assert time.monotonic() - begin < 60
+
     @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
     def test_codecs(self, write: Write, codec: str) -> None:
         """Rows arrive whatever codec compresses them."""

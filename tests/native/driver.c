@@ -314,6 +314,8 @@ static void add_rows(zkafka_producer *producer, int64_t rows, bool is_good) {
     free(partitions);
 }
 
+static int64_t batch_bytes;
+
 static void look_at_counts(zkafka_producer *producer) {
     struct zkafka_counts counts;
     int64_t by_partition[5] = {0}, sum = 0;
@@ -324,6 +326,9 @@ static void look_at_counts(zkafka_producer *producer) {
         for (int32_t i = 0; i < count; i++) sum += by_partition[i];
     }
     if (sum != counts.acknowledged) fail("partitions that do not add up");
+    /* Of ten partitions, one at least has a full batch. */
+    if (counts.queued_bytes >= 10 * batch_bytes && counts.moving_partitions == 0) fail("full batches that do not move");
+    if (counts.moving_partitions < 0 || (counts.queued_bytes == 0 && counts.moving_partitions)) fail("what moves without being there");
     if (counts.handed_over - counts.acknowledged - counts.failed != zkafka_producer_queued(producer)) fail("records unaccounted for");
 }
 
@@ -348,7 +353,8 @@ static int64_t write_some(int64_t most) {
     const char *settings[] = {"good", "1", NULL};
     char why[512];
     int code;
-    zkafka_producer *producer = zkafka_producer_new(settings, 1 + below(5000), 1 + below(200000), &code, why, sizeof why);
+    batch_bytes = 1 + below(20000);
+    zkafka_producer *producer = zkafka_producer_new(settings, 1 + below(5000), 1 + below(200000), batch_bytes, &code, why, sizeof why);
     struct zkafka_counts counts = {0};
     struct zkafka_failure failure = {0};
     int64_t added = 0, before = 0;
@@ -395,7 +401,7 @@ static void refuse_settings(void) {
     char why[20];
     int code = 0;
     if (zkafka_consumer_new(settings, &code, why, sizeof why) || code != -186) fail("bad settings taken");
-    if (zkafka_producer_new(settings, 1, 1, &code, why, sizeof why)) fail("bad settings taken");
+    if (zkafka_producer_new(settings, 1, 1, 1, &code, why, sizeof why)) fail("bad settings taken");
 }
 
 /* Loses some memory: the sanitizer must say so. */
