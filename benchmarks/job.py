@@ -31,14 +31,14 @@ console = Console()
 
 @dataclass(frozen=True)
 class Case:
-    """What is compared: a work on a shape at a scale, by engines, in so many rounds, after one that is not timed."""
+    """What is compared: a work on a shape at a scale, by engines, in so many rounds, after some that are not timed."""
 
     work: str
     shape: str
     scale: float
     engines: list[str]
     rounds: int
-    warm_up: bool = True
+    warm_up: int = 3
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,11 @@ def _rounds(master: str, case: Case, work: Work) -> Iterator[Round]:
     engines = [ENGINES[name] for name in case.engines if case.work in ENGINES[name].works]
     for engine in engines:
         work.check(engine)
-    for engine in engines if case.warm_up else ():
+    for engine in engines * case.warm_up:
         _warm_up(engine, work)
     shuffled = random.Random(f"{master} {case}")
     for number in range(case.rounds):
-        # Each engine bears what another has left behind; so it must not always be the same one.
+        # What an engine leaves behind, e.g. in the JVMs' heaps, another bears; so it must not always be the same one.
         turns = shuffled.sample(engines, len(engines))
         found = {engine.name: _timed(master, case, work, engine, number) for engine in turns}
         in_order = [found[engine.name] for engine in engines]
@@ -94,6 +94,7 @@ def _warm_up(engine: Engine, work: Work) -> None:
 def _timed(master: str, case: Case, work: Work, engine: Engine, number: int) -> Round:
     meter = Meter(work.bench.cluster.pid)
     work.begin()
+    meter.wait_for_quiet_brokers()
     meter.start()
     begin = time.perf_counter()
     found = work.act(engine)

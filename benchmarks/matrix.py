@@ -58,10 +58,10 @@ def quick(scale: float, rounds: int, *, unix_sockets: bool) -> list[Job]:
     cases += [tiny(20, ["ours", "jvm"], rounds)]
     cases += [Case("write", "small", scale, EVERYTHING, rounds), Case("write", "big", scale, MAIN, rounds)]
     cases += [Case("write-nokey", "small", scale, ["ours", "jvm"], rounds)]
-    return [Job("local[2]", [replace(case, warm_up=False) for case in cases], unix_sockets)]
+    return [Job("local[2]", [replace(case, warm_up=0) for case in cases], unix_sockets)]
 
 
 def tiny(batches: int, engines: list[str], rounds: int) -> Case:
     """So many micro-batches of a few records each; of a topic of their own."""
     records = max(batches * TINY_RECORDS, POOL)
-    return Case("stream200", "small", records / SHAPES["small"].full_records, engines, rounds)
+    return Case("stream200", "small", records / SHAPES["small"].full_records, engines, rounds, warm_up=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,6 +11,9 @@ from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _WORKED_TICKS = 10  # an idle worker, too, has something to do now and then
+_QUIET_S = 0.5
+_QUIET_CPU = 0.1  # of one processor
+_QUIET_TIMEOUT_S = 10.0
 _PROC = Path("/proc")
 _GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
@@ -92,6 +96,14 @@ class Meter:
     def __init__(self, cluster_pid: int) -> None:
         self._cluster_pid = cluster_pid
         self._before: dict[int, Process] = {}
+
+    def wait_for_quiet_brokers(self) -> None:
+        """Wait until the brokers have done what they were left with, e.g. dropped segments; up to some seconds."""
+        deadline = time.monotonic() + _QUIET_TIMEOUT_S
+        before, now = -1.0, self._brokers(processes())
+        while now - before > _QUIET_CPU * _QUIET_S and time.monotonic() < deadline:
+            time.sleep(_QUIET_S)
+            before, now = now, self._brokers(processes())
 
     def start(self) -> None:
         """Begin."""
