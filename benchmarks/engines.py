@@ -69,6 +69,8 @@ class SourceEngine(Engine):
     works: frozenset[str] = READS | WRITES | STREAMS
     read_options: Mapping[str, str] = field(default_factory=dict)
     write_options: Mapping[str, str] = field(default_factory=dict)
+    tasks: int | None = None
+    """How many of them read a micro-batch, if not one for each partition."""
 
     def frame(self, bench: Bench, topic: Topic, *, value_only: bool = False) -> DataFrame:
         reader = bench.spark.read.format(self.format).options(**self._reading(bench, topic))
@@ -78,6 +80,8 @@ class SourceEngine(Engine):
 
     def stream(self, bench: Bench, topic: Topic, per_trigger: int, start: str = "earliest") -> DataFrame:
         options = {"startingOffsets": start, "maxOffsetsPerTrigger": str(per_trigger)}
+        if self.tasks is not None:
+            options["minRecordsPerPartition"] = str(per_trigger // self.tasks)
         return bench.spark.readStream.format(self.format).options(**self._reading(bench, topic), **options).load()
 
     def write(self, bench: Bench, frame: DataFrame, topic: str) -> None:
@@ -152,6 +156,7 @@ def _all() -> tuple[Engine, ...]:
         SourceEngine("ours", "zkafka", "zkafka"),
         SourceEngine("python", "zkafka, pure Python", "zkafka", read_options=PURE_PYTHON, write_options=PURE_PYTHON),
         SourceEngine("ours-nocrc", "zkafka, check.crcs=false", "zkafka", READS | STREAMS, read_options=no_crc),
+        SourceEngine("ours-joined", "zkafka, two tasks by minRecordsPerPartition", "zkafka", STREAMS, tasks=2),
         SourceEngine("ours-noidem", "zkafka, enable.idempotence=false", "zkafka", WRITES, write_options=no_idempotence),
         SourceEngine("jvm", "JVM connector, defaults", "kafka"),
         SourceEngine("jvm-tuned", "JVM connector, tuned", "kafka", read_options=JVM_READ, write_options=JVM_WRITE),

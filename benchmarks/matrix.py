@@ -10,7 +10,7 @@ from benchmarks.shapes import POOL, SHAPES
 
 COMPARED = ["ours", "python", "jvm", "jvm-tuned"]
 EVERYTHING = ["ours", "python", "ours-nocrc", "ours-noidem", "jvm", "jvm-tuned", "mapinarrow", "librdkafka", "arrow"]
-STREAMED = [*COMPARED, "arrow"]
+STREAMED = ["ours", "ours-joined", "python", "jvm", "jvm-tuned", "arrow"]
 MAIN = ["ours", "jvm", "jvm-tuned"]
 _TWO = ("small", "big")
 
@@ -42,7 +42,7 @@ def full(scale: float, rounds: int, *, unix_sockets: bool) -> list[Job]:
     local += [Case("read", shape, scale, COMPARED, rounds) for shape in ("events-lz4", "events-zstd")]
     local += [Case(work, shape, scale, COMPARED, rounds) for work in ("value", "group") for shape in _TWO]
     local += [Case("stream20", shape, 2 * scale, STREAMED, rounds) for shape in _TWO]
-    local += [tiny(200, [*MAIN, "arrow"], min(rounds, 2))]
+    local += [tiny(200, ["ours", "ours-joined", "jvm", "jvm-tuned", "arrow"], min(rounds, 2))]
     local += [Case("write", shape, scale, EVERYTHING, rounds) for shape in _TWO]
     local += [Case("write-nokey", shape, scale, MAIN, rounds) for shape in _TWO]
     others = [Case(work, shape, scale / 2, MAIN, rounds) for work in ("read", "write") for shape in _TWO]

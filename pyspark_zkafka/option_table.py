@@ -211,6 +211,14 @@ TABLE: tuple[Option, ...] = (
     ),
     Option("maxRecordsPerPartition", "integer > 0, records", "", _READS, "At most so many offsets in one Spark partition."),
     Option(
+        "minRecordsPerPartition",
+        "integer > 0, records",
+        "",
+        _READS,
+        "At least so many offsets in one Spark partition, if there are: it reads several Kafka partitions, one after the "
+        "other. For many small ones, or small micro-batches; each task has its cost.",
+    ),
+    Option(
         "includeHeaders",
         "true or false",
         "false",

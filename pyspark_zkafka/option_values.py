@@ -107,6 +107,7 @@ class ReadOptions:
     fail_on_data_loss: bool = True
     min_partitions: int | None = None
     max_records: int | None = None
+    min_records: int | None = None
     include_headers: bool = False
     poll_timeout_ms: int = 120_000
     retries: int = 3

@@ -180,6 +180,7 @@ def read_options(given: Given, start: OffsetSpec, view: str | None = None, end: 
         fail_on_data_loss=given.boolean("failOnDataLoss", True),
         min_partitions=given.integer("minPartitions", 1, None),
         max_records=given.integer("maxRecordsPerPartition", 1, None),
+        min_records=given.integer("minRecordsPerPartition", 1, None),
         include_headers=given.boolean("includeHeaders", False),
         poll_timeout_ms=given.integer("kafkaConsumer.pollTimeoutMs", 1, 120_000),
         retries=given.integer("fetchOffset.numRetries", 0, 3),
@@ -188,7 +189,20 @@ def read_options(given: Given, start: OffsetSpec, view: str | None = None, end: 
         client_group=given.text("kafka.group.id") or prefix,
     )
     _check_committed(given, options)
+    _check_sizes(given, options)
     return options
+
+
+def _check_sizes(given: Given, options: ReadOptions) -> None:
+    if options.min_records is None:
+        return
+    if options.min_partitions is not None:
+        given.problems.append("minRecordsPerPartition joins what minPartitions divides: give one of them")
+    if options.max_records is not None and options.max_records < options.min_records:
+        given.problems.append(
+            f"minRecordsPerPartition is {options.min_records}, more than maxRecordsPerPartition, which is "
+            f"{options.max_records}: give a smaller one"
+        )
 
 
 _NO_MATCH: dict[str, Literal["error", "latest"]] = {"error": "error", "latest": "latest"}

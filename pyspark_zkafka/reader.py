@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -22,7 +23,7 @@ from pyspark.sql.datasource import (
 from pyspark_zkafka.allocator import keep_freed_memory
 from pyspark_zkafka.collector import collector_paused, freeze_imports
 from pyspark_zkafka.option_values import ReadOptions
-from pyspark_zkafka.protocol.planning import Split
+from pyspark_zkafka.protocol.planning import Split, combine
 from pyspark_zkafka.protocol.pushdown import Comparison, Narrowing, Operator, narrow
 
 if TYPE_CHECKING:
@@ -34,11 +35,11 @@ __all__ = ["PushdownReader", "SplitPartition", "ZKafkaReader", "split_partitions
 
 
 class SplitPartition(InputPartition):
-    """Spark's input partition: one split, and the brokers to begin with. Pickle-safe."""
+    """Spark's input partition: splits that are read one after the other, and the brokers to begin with. Pickle-safe."""
 
-    def __init__(self, split: Split, bootstrap_servers: str) -> None:
-        super().__init__(split)
-        self.split = split
+    def __init__(self, splits: tuple[Split, ...], bootstrap_servers: str) -> None:
+        super().__init__(splits)
+        self.splits = splits
         self.bootstrap_servers = bootstrap_servers
 
 
@@ -64,10 +65,10 @@ class ZKafkaReader(DataSourceReader):
 
         uses_native(self._options.connection)  # what is missing is said here, not by each task
         plan = plan_batch(self._options, self._narrowing)
-        return split_partitions(plan.splits, plan.bootstrap_servers)
+        return split_partitions(self._options, plan.splits, plan.bootstrap_servers)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of a split as Arrow batches, in offset order; nothing for the partition that Spark makes up."""
+        """The records of each split as Arrow batches, in offset order; nothing for the partition that Spark makes up."""
         if not isinstance(partition, SplitPartition):
             return iter(())
         return self._read(partition)
@@ -81,24 +82,25 @@ class ZKafkaReader(DataSourceReader):
         keep_freed_memory()
         options = self._options
         policy = ReadPolicy(options.fail_on_data_loss, options.poll_timeout_ms)
-        split = partition.split
-        properties = consumer_properties(
-            options.connection, partition.bootstrap_servers, options.client_group, split.until - split.start
-        )
-        with open_consumer(options.connection, properties, split, self._schema) as consumer, collector_paused():
-            reader = SplitReader(split, consumer, policy, lambda: self._identity(partition))
-            yield from reader.batches()
+        servers, largest = partition.bootstrap_servers, max(split.size for split in partition.splits)
+        properties = consumer_properties(options.connection, servers, options.client_group, largest)
+        # What has become of a topic is asked once, when all of it is read.
+        last = {split.partition.topic: split for split in partition.splits}
+        for split in partition.splits:
+            with open_consumer(options.connection, properties, split, self._schema) as consumer, collector_paused():
+                reader = SplitReader(split, consumer, policy, partial(self._identity, split, servers))
+                yield from reader.batches(ask_identity=split is last[split.partition.topic])
 
-    def _identity(self, partition: SplitPartition) -> Identity:
+    def _identity(self, split: Split, bootstrap_servers: str) -> Identity:
         """What has become of the planned topic, by its id, or by its znode where the cluster has no ids.
 
         That it is gone must be said several times: a broker that has just started may know of no topic yet.
         """
         from pyspark_zkafka.clients.admin import lease_admin
 
-        split, topic = partition.split, partition.split.partition.topic
+        topic = split.partition.topic
         if split.topic_id is not None:
-            with lease_admin(partition.bootstrap_servers, self._options.connection.kafka) as admin:
+            with lease_admin(bootstrap_servers, self._options.connection.kafka) as admin:
                 found = admin.topic_ids([topic])
                 for _ in range(0 if topic in found else self._options.retries):
                     time.sleep(self._options.retry_interval_ms / 1000)
@@ -124,14 +126,16 @@ class PushdownReader(ZKafkaReader):
         return filters
 
 
-def split_partitions(splits: Iterable[Split], bootstrap_servers: str) -> list[SplitPartition]:
-    """Spark's input partitions for splits, in order."""
-    return [SplitPartition(split, _servers(split, bootstrap_servers)) for split in splits]
+def split_partitions(options: ReadOptions, splits: Iterable[Split], bootstrap_servers: str) -> list[SplitPartition]:
+    """Spark's input partitions for splits, in order: one for each, or for several of few records."""
+    lots = combine(splits, options.min_records, options.max_records)
+    return [SplitPartition(lot, _servers(lot, bootstrap_servers)) for lot in lots]
 
 
-def _servers(split: Split, bootstrap_servers: str) -> str:
-    """The split's own brokers first, then the rest, each once."""
-    return ",".join(dict.fromkeys([*split.endpoints, *bootstrap_servers.split(",")]))
+def _servers(splits: Iterable[Split], bootstrap_servers: str) -> str:
+    """The splits' own brokers first, then the rest, each once."""
+    own = (endpoint for split in splits for endpoint in split.endpoints)
+    return ",".join(dict.fromkeys([*own, *bootstrap_servers.split(",")]))
 
 
 def _identity(exists: bool, same: bool) -> Identity:

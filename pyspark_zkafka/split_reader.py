@@ -72,8 +72,14 @@ class SplitReader:
         self._log_end: int | None = None
         self._accepted: Identity = "same"
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self, *, ask_identity: bool = True) -> Iterator[pa.RecordBatch]:
         """Batches of the consumer's columns, of at most `max_records` rows and about `max_bytes` of values.
+
+        Parameters
+        ----------
+        ask_identity : bool
+            Whether to ask at the end what has become of the topic. Of several ranges of a topic that are read one after the
+            other, the last one's question is enough.
 
         Raises
         ------
@@ -88,7 +94,7 @@ class SplitReader:
             if self._gather():
                 yield self._consumer.take()
                 self._postpone_deadline()  # the time that Spark took is not the brokers'
-        if self._identity() == "created again":  # one that was deleted after the last record costs nothing
+        if ask_identity and self._identity() == "created again":  # one that was deleted after the last record costs nothing
             self._report_identity("created again")
 
     def _gather(self) -> int:

@@ -73,7 +73,7 @@ class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         splits, servers = self._plan().splits(end)
-        return split_partitions(splits, servers)
+        return split_partitions(self._options.read, splits, servers)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a split as Arrow batches, in offset order."""

@@ -154,7 +154,7 @@ class CountingProducer:
                 is_first = False
             self._raise_failure()
             if not done and not self._is_moving(stalled):
-                # The queue is full of batches that are not: let them go, as Java's producer does when its memory is used up.
+                # The queue is full of batches that are not: let them go, as Java's producer does without memory.
                 self._sender.flush(_ADVANCE_S)
 
     def flush(self) -> None:

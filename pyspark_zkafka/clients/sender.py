@@ -80,7 +80,7 @@ class Sender(Protocol):
         """Look at delivery reports and errors; wait for one."""
 
     def flush(self, timeout_s: float) -> None:
-        """Send at once, whatever linger.ms, what is not behind records on their way; wait for all reports up to `timeout_s`."""
+        """Send at once, whatever linger.ms, what is not behind records on their way; wait for all reports."""
 
     def purge(self, *, in_flight: bool) -> None:
         """Give up what is queued, and perhaps what is on its way."""

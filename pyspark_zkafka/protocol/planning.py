@@ -21,6 +21,7 @@ __all__ = [
     "SubscribeExcept",
     "SubscribePattern",
     "Subscription",
+    "combine",
     "describe_offline",
     "divide",
     "make_splits",
@@ -236,6 +237,25 @@ def _split(
         topic_id=topic.topic_id,
         czxid=topic.czxid,
     )
+
+
+def combine(splits: Iterable[Split], min_records: int | None, max_records: int | None = None) -> list[tuple[Split, ...]]:
+    """The splits, in order, so many at a time that each lot but the last spans at least `min_records` offsets.
+
+    Without `min_records` each is alone. No lot of several spans more than `max_records`.
+    """
+    if min_records is None:
+        return [(split,) for split in splits]
+    lots: list[list[Split]] = []
+    size = 0
+    for split in splits:
+        has_room = size < min_records and (max_records is None or size + split.size <= max_records)
+        if not lots or not has_room:
+            lots.append([])
+            size = 0
+        lots[-1].append(split)
+        size += split.size
+    return [tuple(lot) for lot in lots]
 
 
 def spread_over_leaders(splits: Sequence[Split]) -> list[Split]:

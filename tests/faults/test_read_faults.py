@@ -26,7 +26,7 @@ def read_plan(options: ReadOptions, plan: BatchPlan) -> Iterator[pa.RecordBatch]
     """The batches of all splits of a plan, as tasks read them."""
     reader = ZKafkaReader(options, SCHEMA)
     for split in plan.splits:
-        yield from reader.read(SplitPartition(split, plan.bootstrap_servers))
+        yield from reader.read(SplitPartition((split,), plan.bootstrap_servers))
 
 
 def read_offsets(options: ReadOptions, plan: BatchPlan) -> list[int]:

@@ -41,7 +41,7 @@ def written(zookeeper: dict[str, str], topic: str) -> list[tuple[int, int]]:
     """Partition and number of every record of a topic."""
     options = parse_read({**zookeeper, "subscribe": topic})
     plan, reader = plan_batch(options), ZKafkaReader(options, SCHEMA)
-    found = (batch for split in plan.splits for batch in reader.read(SplitPartition(split, plan.bootstrap_servers)))
+    found = (batch for split in plan.splits for batch in reader.read(SplitPartition((split,), plan.bootstrap_servers)))
     return [(row["partition"], int(row["value"].split(b" ")[0])) for batch in found for row in batch.to_pylist()]
 
 

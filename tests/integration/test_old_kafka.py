@@ -103,4 +103,4 @@ def test_created_again(old_cluster: LocalCluster, records: int) -> None:
     old_cluster.produce(topic, [{"value": b"new"}] * records)
     (split,) = plan.splits
     with pytest.raises(DataLoss, match=f"topic {topic} was created again"):
-        list(reader.read(SplitPartition(split, plan.bootstrap_servers)))
+        list(reader.read(SplitPartition((split,), plan.bootstrap_servers)))

@@ -262,7 +262,7 @@ class TestIdentity:
     def read(self, options: dict[str, str], schema: pa.Schema) -> int:
         """The number of rows of a batch read, all in this process."""
         plan, reader = plan_batch(parse_read(options)), ZKafkaReader(parse_read(options), schema)
-        parts = split_partitions(plan.splits, plan.bootstrap_servers)
+        parts = split_partitions(parse_read(options), plan.splits, plan.bootstrap_servers)
         return sum(batch.num_rows for part in parts for batch in reader.read(part))
 
     def test_one_client_for_many_tasks(
@@ -290,12 +290,12 @@ class TestIdentity:
         fill(zkafka_cluster, topic, 1)
         options = {**zookeeper, "subscribe": topic, "failOnDataLoss": "false"}
         plan, reader = plan_batch(parse_read(options)), ZKafkaReader(parse_read(options), schema)
-        (part,) = split_partitions(plan.splits, plan.bootstrap_servers)
-        assert reader._identity(part) == "same"
+        (split,), servers = plan.splits, plan.bootstrap_servers
+        assert reader._identity(split, servers) == "same"
         zkafka_cluster.delete_topic(topic)
-        assert reader._identity(part) == "deleted"
+        assert reader._identity(split, servers) == "deleted"
         zkafka_cluster.create_topic(topic, partitions=1)
-        assert reader._identity(part) == "created again"
+        assert reader._identity(split, servers) == "created again"
         assert len(asked.admins) == 2  # one to plan by
 
     def test_idle_clients_end(self, zkafka_cluster: LocalCluster, eventually: Callable[..., bool]) -> None:

@@ -172,6 +172,37 @@ def test_splits(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -
         assert sorted(int(r.value) for r in frame.collect()) == list(range(1000))
 
 
+@pytest.mark.parametrize("native", ["on", "off"])
+def test_joined_splits(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic, native: str) -> None:
+    """minRecordsPerPartition makes fewer Spark partitions, of several topics too, and no record more or less."""
+    topics = [new_topic(partitions=5), new_topic(partitions=2)]
+    for topic, partitions in zip(topics, (5, 2), strict=True):
+        numbers = range(100 * partitions)
+        zkafka_cluster.produce(topic, [{"value": b"%d" % n, "partition": n % partitions} for n in numbers])
+    subscribed = {"subscribe": ",".join(topics), "nativePath": native}
+    for least, most, partitions in (("1", None, 7), ("300", None, 3), ("250", "299", 4), ("9999", None, 1)):
+        options = {"minRecordsPerPartition": least, **({} if most is None else {"maxRecordsPerPartition": most})}
+        frame = read({**subscribed, **options}, schema="topic string, value string, partition int, offset long")
+        assert frame.rdd.getNumPartitions() == partitions
+        rows = frame.collect()
+        assert sorted(int(r.value) for r in rows if r.topic == topics[0]) == list(range(500))
+        assert sorted(int(r.value) for r in rows if r.topic == topics[1]) == list(range(200))
+        assert [r.offset for r in rows if (r.topic, r.partition) == (topics[0], 3)] == list(range(100))
+
+
+def test_joined_splits_of_a_topic_created_anew(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
+    """A task that reads several partitions, too, finds out that their topic is another one of the same name."""
+    topic = new_topic(partitions=3)
+    zkafka_cluster.produce(topic, [{"value": b"v", "partition": n % 3} for n in range(30)])
+    frame = read({"subscribe": topic, "minRecordsPerPartition": "30"})
+    assert frame.rdd.getNumPartitions() == 1
+    zkafka_cluster.delete_topic(topic)
+    zkafka_cluster.create_topic(topic, partitions=3)
+    zkafka_cluster.produce(topic, [{"value": b"w", "partition": n % 3} for n in range(30)])
+    with pytest.raises(Exception, match="TOPIC_REPLACED"):
+        frame.rdd.collect()
+
+
 class TestCommitted:
     """startingOffsets=committed."""
 

@@ -198,7 +198,7 @@ def read_values(options: Options) -> list[bytes]:
     """The values of a topic, as tasks read them, sorted."""
     parsed = parse_read({"kafkaConsumer.pollTimeoutMs": "30000", **options})
     plan, reader = plan_batch(parsed), ZKafkaReader(parsed, SCHEMA)
-    batches = (b for split in plan.splits for b in reader.read(SplitPartition(split, plan.bootstrap_servers)))
+    batches = (b for split in plan.splits for b in reader.read(SplitPartition((split,), plan.bootstrap_servers)))
     return sorted(value for batch in batches for value in batch.column("value").to_pylist())
 
 
@@ -299,7 +299,7 @@ class TestLogin:
         """A task of a read whose password has become wrong ends soon, too."""
         plan = plan_batch(parse_read({**brokers, **password_login(), "subscribe": "orders"}))
         options = parse_read({**brokers, **password_login(WRONG), "subscribe": "orders"})
-        split = SplitPartition(plan.splits[0], plan.bootstrap_servers)
+        split = SplitPartition(plan.splits[:1], plan.bootstrap_servers)
         shown(fails_soon(ClusterStateError, "REFUSED_BY_BROKER", lambda: list(ZKafkaReader(options, SCHEMA).read(split))))
 
     def test_wrong_in_a_write(self, brokers: Options, topic: str, shown: Callable[..., None]) -> None:

@@ -332,6 +332,18 @@ class TestLimits:
         assert parts == [4]
         assert found.offsets() == list(range(100))
 
+    def test_joined_splits(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
+        """minRecordsPerPartition makes fewer Spark partitions of a micro-batch, and no record more or less."""
+        topic = new_topic(partitions=4)
+        for partition in range(4):
+            fill(zkafka_cluster, topic, 30, partition)
+        found = stream({"subscribe": topic, "startingOffsets": "earliest", "minRecordsPerPartition": "60"})
+        parts: list[int] = []
+        found.in_batch = lambda frame, number: parts.append(frame.rdd.getNumPartitions())
+        found.run()
+        assert parts == [2]
+        assert [found.offsets(partition) for partition in range(4)] == [list(range(30))] * 4
+
 
 class TestAvailableNow:
     """Trigger.AvailableNow."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
-from pyspark_zkafka.protocol.planning import Split, divide, spread_over_leaders
+from pyspark_zkafka.protocol.planning import Split, combine, divide, spread_over_leaders
 
 LIMITS = st.none() | st.integers(1, 60)
 
@@ -85,3 +85,19 @@ def test_a_leaders_own_splits_keep_their_order(leaders: list[int]) -> None:
     spread = spread_over_leaders(splits)
     for leader in set(leaders):
         assert [s for s in spread if s.leader == leader] == [s for s in splits if s.leader == leader]
+
+
+@given(st.lists(st.integers(1, 50), max_size=40), LIMITS, LIMITS)
+def test_lots_are_large_enough(sizes: list[int], minimum: int | None, maximum: int | None) -> None:
+    """Lots hold every split once, in order; each but the last has enough records, or no room for the next split."""
+    splits = [Split(TopicPartition("t", n), 7, 7 + size, 1, 0, (), ()) for n, size in enumerate(sizes)]
+    lots = combine(splits, minimum, maximum)
+    assert [split for lot in lots for split in lot] == splits
+    totals = [sum(split.size for split in lot) for lot in lots]
+    if minimum is None:
+        assert all(len(lot) == 1 for lot in lots)
+        return
+    for total, (lot, following) in zip(totals, pairwise(lots), strict=False):
+        assert sum(split.size for split in lot[:-1]) < minimum
+        assert total >= minimum or (maximum is not None and total + following[0].size > maximum)
+    assert all(len(lot) == 1 or maximum is None or total <= maximum for lot, total in zip(lots, totals, strict=True))

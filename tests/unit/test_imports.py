@@ -25,7 +25,7 @@ READ = {"zookeeper.connect": "localhost:2181", "subscribe": "t"}
 WRITE = parse_write({"zookeeper.connect": "localhost:2181", "topic": "t"})
 PLAN = WritePlan("localhost:9092", {"t": Router("t", 3, [0, 1, 2], WRITE.partitioner)})
 SCHEMA = pa.schema([pa.field("value", pa.binary())])
-PARTITION = SplitPartition(Split(TopicPartition("t", 0), 0, 1, 1, 0, (1,), ("localhost:9092",)), "localhost:9092")
+PARTITION = SplitPartition((Split(TopicPartition("t", 0), 0, 1, 1, 0, (1,), ("localhost:9092",)),), "localhost:9092")
 READERS = [
     ZKafkaReader(parse_read(READ), SCHEMA),
     PushdownReader(parse_read(READ), SCHEMA),

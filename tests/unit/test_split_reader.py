@@ -220,6 +220,15 @@ def test_identity_is_asked_before_the_last_word() -> None:
         World(range(5), 0, 5, identities=["created again"]).read()
 
 
+def test_identity_is_asked_once_for_ranges_read_together() -> None:
+    """A range that another one of its topic follows leaves the question to that one."""
+    world = World(range(5), 0, 5, identities=["created again"])
+    assert [offset for batch in world.reader.batches(ask_identity=False) for offset in batch.column(0).to_pylist()] == [
+        *range(5)
+    ]
+    assert world.asked_identity == 0
+
+
 def test_slow_brokers_are_waited_for() -> None:
     """Empty polls before the time-out are no end: the range is read to its end, in the batches that came."""
     quiet: dict[int, Step] = {n: brings() for n in range(1, 15)}

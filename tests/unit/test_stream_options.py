@@ -52,7 +52,7 @@ def test_what_batches_have_too() -> None:
     """The options that a stream shares with a batch reach the same fields."""
     given = {
         "failOnDataLoss": "false",
-        "minPartitions": "8",
+        "minRecordsPerPartition": "8",
         "maxRecordsPerPartition": "9",
         "includeHeaders": "true",
         "kafkaConsumer.pollTimeoutMs": "7",

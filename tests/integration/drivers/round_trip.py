@@ -28,7 +28,7 @@ def write(given: dict[str, str], topic: str) -> int:
 def read(given: dict[str, str], topic: str) -> int:
     options = parse_read({**given, "subscribe": topic})
     plan, reader = plan_batch(options), ZKafkaReader(options, COLUMNS)
-    batches = [b for split in plan.splits for b in reader.read(SplitPartition(split, plan.bootstrap_servers))]
+    batches = [b for split in plan.splits for b in reader.read(SplitPartition((split,), plan.bootstrap_servers))]
     return len({key for batch in batches for key in batch.column("key").to_pylist()})
 
 
