@@ -38,7 +38,7 @@ class Case:
     scale: float
     engines: list[str]
     rounds: int
-    warm_up: int = 3
+    warm_up: int = 2
 
 
 @dataclass(frozen=True)

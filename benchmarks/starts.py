@@ -14,7 +14,7 @@ from benchmarks.engines import ENGINES
 from benchmarks.session import Bench
 from benchmarks.shapes import Facts
 from benchmarks.topics import PRODUCER
-from benchmarks.usage import Process, cpu_s, processes, tree
+from benchmarks.usage import Process, processes, tree, used_s
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
@@ -57,9 +57,9 @@ def _idle(bench: Bench, engine: str, topic: str, idle_s: float) -> tuple[float, 
     try:
         _until(query, lambda: query.status["message"] == _IDLE)
         seconds = time.perf_counter() - begin
-        before = _family_cpu_s()
+        before = processes()
         time.sleep(idle_s)
-        return seconds, (_family_cpu_s() - before) / idle_s * 100
+        return seconds, used_s(before, _family()) / idle_s * 100
     finally:
         query.stop()
 
@@ -100,6 +100,5 @@ def _produce_one(bench: Bench, topic: str) -> None:
         raise TimeoutError("a record was not acknowledged")
 
 
-def _family_cpu_s() -> float:
-    found: dict[int, Process] = processes()
-    return cpu_s(p for p in tree(os.getpid(), found) if p.pid != os.getpid())
+def _family() -> list[Process]:
+    return [p for p in tree(os.getpid(), processes()) if p.pid != os.getpid()]

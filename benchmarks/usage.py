@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _WORKED_TICKS = 10  # an idle worker, too, has something to do now and then
-_QUIET_S = 0.5
+_QUIET_S = 0.3
 _QUIET_CPU = 0.1  # of one processor
 _QUIET_TIMEOUT_S = 10.0
 _PROC = Path("/proc")
@@ -41,9 +42,21 @@ def tree(root: int, everything: dict[int, Process]) -> list[Process]:
     return [everything[pid] for pid in _descend(root, children) if pid in everything]
 
 
-def cpu_s(family: Iterable[Process]) -> float:
-    """The CPU time of processes and of their children that have ended, in seconds."""
-    return sum(p.own_ticks + p.reaped_ticks for p in family) / _TICKS
+def used_s(before: Mapping[int, Process], family: Iterable[Process]) -> float:
+    """The CPU time of processes, and of their children that have ended, since there were those of `before`; in seconds."""
+    now = {process.pid: process for process in family}
+    ended: dict[int, int] = {}
+    for old in before.values():
+        if old.pid not in now:
+            ended[old.parent] = ended.get(old.parent, 0) + old.own_ticks + old.reaped_ticks
+    return sum(_used(process, before.get(process.pid), ended.get(process.pid, 0)) for process in now.values()) / _TICKS
+
+
+def _used(process: Process, then: Process | None, ended_ticks: int) -> int:
+    own = process.own_ticks - (0 if then is None else then.own_ticks)
+    # With a child that has ended comes all that it ever used; but not every parent is told of its children's end.
+    reaped = process.reaped_ticks - (0 if then is None else then.reaped_ticks)
+    return own + max(reaped - ended_ticks, 0)
 
 
 def command(pid: int) -> list[str]:
@@ -100,10 +113,11 @@ class Meter:
     def wait_for_quiet_brokers(self) -> None:
         """Wait until the brokers have done what they were left with, e.g. dropped segments; up to some seconds."""
         deadline = time.monotonic() + _QUIET_TIMEOUT_S
-        before, now = -1.0, self._brokers(processes())
-        while now - before > _QUIET_CPU * _QUIET_S and time.monotonic() < deadline:
+        used = math.inf
+        while used > _QUIET_CPU * _QUIET_S and time.monotonic() < deadline:
+            before = processes()
             time.sleep(_QUIET_S)
-            before, now = now, self._brokers(processes())
+            used = used_s(before, self._brokers(processes()))
 
     def start(self) -> None:
         """Begin."""
@@ -113,13 +127,13 @@ class Meter:
 
     def stop(self) -> Usage:
         """What was used since the beginning."""
-        now = processes()
-        family = tree(os.getpid(), now)
+        now, here = processes(), os.getpid()
+        family = tree(here, now)
         jvms = [peak_mb(p.pid) for p in family if command(p.pid)[:1] == ["java"]]
         workers = [peak_mb(p.pid) for p in family if self._worked(p) and _is_worker(command(p.pid))]
         return Usage(
-            spark_cpu_s=self._ours(now) - self._ours(self._before),
-            broker_cpu_s=self._brokers(now) - self._brokers(self._before),
+            spark_cpu_s=used_s(self._before, family) - (now[here].own_ticks - self._before[here].own_ticks) / _TICKS,
+            broker_cpu_s=used_s(self._before, self._brokers(now)),
             jvm_peak_mb=max(jvms, default=0.0),
             worker_peak_mb=max(workers, default=0.0),
             workers_peak_mb=sum(workers),
@@ -129,11 +143,8 @@ class Meter:
         before = self._before.get(process.pid)
         return process.own_ticks - (0 if before is None else before.own_ticks) >= _WORKED_TICKS
 
-    def _ours(self, everything: dict[int, Process]) -> float:
-        return cpu_s(tree(os.getpid(), everything)) - everything[os.getpid()].own_ticks / _TICKS
-
-    def _brokers(self, everything: dict[int, Process]) -> float:
-        return cpu_s(p for p in tree(self._cluster_pid, everything) if "kafka.Kafka" in command(p.pid))
+    def _brokers(self, everything: dict[int, Process]) -> list[Process]:
+        return [p for p in tree(self._cluster_pid, everything) if "kafka.Kafka" in command(p.pid)]
 
 
 def _process(pid: int) -> Process | None:
