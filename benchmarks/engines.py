@@ -156,7 +156,7 @@ def _all() -> tuple[Engine, ...]:
         SourceEngine("ours", "zkafka", "zkafka"),
         SourceEngine("python", "zkafka, pure Python", "zkafka", read_options=PURE_PYTHON, write_options=PURE_PYTHON),
         SourceEngine("ours-nocrc", "zkafka, check.crcs=false", "zkafka", READS | STREAMS, read_options=no_crc),
-        SourceEngine("ours-joined", "zkafka, two tasks by minRecordsPerPartition", "zkafka", STREAMS, tasks=2),
+        SourceEngine("ours-joined", "zkafka, two tasks a micro-batch", "zkafka", STREAMS, tasks=2),
         SourceEngine("ours-noidem", "zkafka, enable.idempotence=false", "zkafka", WRITES, write_options=no_idempotence),
         SourceEngine("jvm", "JVM connector, defaults", "kafka"),
         SourceEngine("jvm-tuned", "JVM connector, tuned", "kafka", read_options=JVM_READ, write_options=JVM_WRITE),

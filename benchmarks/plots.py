@@ -19,6 +19,7 @@ _COLOURS = {
     "ours": "#1b7f5c",
     "python": "#7cc4a8",
     "ours-nocrc": "#4aa383",
+    "ours-joined": "#4aa383",
     "ours-noidem": "#4aa383",
     "jvm": "#b0563a",
     "jvm-tuned": "#dd9b7c",
