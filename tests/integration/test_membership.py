@@ -490,7 +490,7 @@ class TestTopics:
         with new_member("c1", "t", "u") as member:
             chroot.other.delete("/brokers/topics/t")
             assert eventually(lambda: sorted(map(str, member.owned())) == ["u-0", "u-1"], timeout_s=2)
-            assert chroot.owners("g") == {}
+            assert eventually(lambda: chroot.owners("g") == {}, timeout_s=2)
             chroot.topic("t", 1)
             assert eventually(lambda: sorted(map(str, member.owned())) == ["t-0", "u-0", "u-1"], timeout_s=2)
 
