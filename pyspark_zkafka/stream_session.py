@@ -29,7 +29,7 @@ from pyspark_zkafka.protocol.planning import (
     wanted_topics,
 )
 
-__all__ = ["StreamSession"]
+__all__ = ["ANSWER_S", "StreamSession"]
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _WATCHED_AGE_S = 60.0  # ZooKeeper tells when something changes
 _TOLD_AGE_S = 1.0  # brokers must be asked
 _LEADERLESS_AGE_S = 0.5
 _BLIND_AGE_S = 0.5
-_ANSWER_S = 5.0  # who does not tell how far a log goes is asked again later: the others do not wait for longer
+ANSWER_S = 5.0  # who does not tell how far a log goes is asked again later: the others do not wait for longer
 
 
 class StreamSession:
@@ -173,7 +173,7 @@ class StreamSession:
         self, partitions: Iterable[TopicPartition]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
         """Where the logs of partitions end, and why some leaders do not tell; blocks for 5 s or a little more."""
-        return self.brokers.list_offsets_each(dict.fromkeys(partitions, LATEST), _ANSWER_S)
+        return self.brokers.list_offsets_each(dict.fromkeys(partitions, LATEST), ANSWER_S)
 
     def _is_old(self) -> bool:
         age_s = self._clock() - self._looked_at

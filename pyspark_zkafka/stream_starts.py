@@ -13,7 +13,7 @@ from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, OffsetSpec, Position, Resolution, resolve
 from pyspark_zkafka.protocol.progress import StoredOffset, resume
 from pyspark_zkafka.protocol.stream_offsets import StreamOffset
-from pyspark_zkafka.stream_session import StreamSession
+from pyspark_zkafka.stream_session import ANSWER_S, StreamSession
 
 __all__ = ["Gain", "StreamStarts"]
 
@@ -35,9 +35,10 @@ class Gain:
 @dataclass(frozen=True, slots=True)
 class _Bounds:
     admin: KafkaAdmin
+    timeout_s: float | None
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
-        return self.admin.list_offsets(wanted)
+        return self.admin.list_offsets(wanted, self.timeout_s)
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return {}  # what is committed was looked up before
@@ -140,7 +141,8 @@ class StreamStarts:
         return EARLIEST if reset == "earliest" else LATEST
 
     def _resolve(self, positions: Mapping[TopicPartition, Position], first: bool) -> Resolution:
-        read, bounds = self.options.read, _Bounds(self.session.brokers)
+        # Of a query that goes on, other partitions wait meanwhile, and what is gained is tried again.
+        read, bounds = self.options.read, _Bounds(self.session.brokers, None if first else ANSWER_S)
         end = OffsetSpec("endingOffsets", everywhere=LATEST)
         if first and self.options.group is None:
             everything = sorted(self.session.owned(self.session.snapshot()))

@@ -147,15 +147,19 @@ class KafkaAdmin:
         """The ids of those of the topics that exist; None where the brokers are older than topic ids (2.8)."""
         return {name: _topic_id(found) for name, found in self._describe(sorted(topics)).items()}
 
-    def list_offsets(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, Position], timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
         """The offset at each position; -1 where no record is at or after a timestamp.
 
-        One request to each leader, or one for every 1,000 partitions, all of them at the same time.
+        One request to each leader, or one for every 1,000 partitions, all of them at the same time. `timeout_s` can be less
+        than a request may take otherwise.
         """
-        found, failed = self.list_offsets_each(wanted)
+        timeout_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
+        found, failed = self.list_offsets_each(wanted, timeout_s)
         silent = [str(tp) for tp, error in failed.items() if error.condition == _SILENT]
         for error in failed.values():
-            raise error if error.condition != _SILENT else self._silent(", ".join(silent), self._timeout_s)
+            raise error if error.condition != _SILENT else self._silent(", ".join(silent), timeout_s)
         return found
 
     def list_offsets_each(
