@@ -20,7 +20,7 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
-# Some 35 minutes on an idle machine; BENCH_ARGS=--quick for a few. docs/benchmarks/ holds what it draws.
+# Some 45 minutes on an idle machine; BENCH_ARGS=--quick for a few. docs/benchmarks/ holds what it draws.
 bench: $(BENCH_READY)
 	$(BIN)/python -m benchmarks all $(BENCH_ARGS)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from statistics import median
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from confluent_kafka import Producer
 from benchmarks.checks import require
 from pyspark_zkafka.batch_plan import plan_batch
 from pyspark_zkafka.clients.admin import KafkaAdmin
+from pyspark_zkafka.clients.retries import Retry
 from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.options import parse_read
 from pyspark_zkafka.protocol.model import TopicPartition
@@ -110,5 +112,14 @@ def _topic(cluster: LocalCluster, size: int) -> Iterator[str]:
     cluster.create_topic(name, min(size, _STEP))
     for total in range(2 * _STEP, size + 1, _STEP):
         cluster.add_partitions(name, total)
+    _settle(cluster, name, size)
     yield name
     cluster.delete_topic(name)
+
+
+def _settle(cluster: LocalCluster, topic: str, size: int) -> None:
+    """Wait until each broker, asked first, has the leaders tell where all logs end."""
+    wanted = {TopicPartition(topic, p): LATEST for p in range(size)}
+    for server in cluster.bootstrap_servers.split(","):
+        with KafkaAdmin(server, {}) as admin:
+            Retry(60, 0.5, time.sleep)(partial(admin.list_offsets, wanted))
