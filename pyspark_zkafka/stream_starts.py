@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -35,7 +36,7 @@ class Gain:
 @dataclass(frozen=True, slots=True)
 class _Bounds:
     admin: KafkaAdmin
-    timeout_s: float | None
+    timeout_s: float
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
         return self.admin.list_offsets(wanted, self.timeout_s)
@@ -142,7 +143,7 @@ class StreamStarts:
 
     def _resolve(self, positions: Mapping[TopicPartition, Position], first: bool) -> Resolution:
         # Of a query that goes on, other partitions wait meanwhile, and what is gained is tried again.
-        read, bounds = self.options.read, _Bounds(self.session.brokers, None if first else ANSWER_S)
+        read, bounds = self.options.read, _Bounds(self.session.brokers, math.inf if first else ANSWER_S)
         end = OffsetSpec("endingOffsets", everywhere=LATEST)
         if first and self.options.group is None:
             everything = sorted(self.session.owned(self.session.snapshot()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -148,29 +149,28 @@ class KafkaAdmin:
         return {name: _topic_id(found) for name, found in self._describe(sorted(topics)).items()}
 
     def list_offsets(
-        self, wanted: Mapping[TopicPartition, Position], timeout_s: float | None = None
+        self, wanted: Mapping[TopicPartition, Position], timeout_s: float = math.inf
     ) -> dict[TopicPartition, int]:
         """The offset at each position; -1 where no record is at or after a timestamp.
 
         One request to each leader, or one for every 1,000 partitions, all of them at the same time. `timeout_s` can be less
         than a request may take otherwise.
         """
-        timeout_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
         found, failed = self.list_offsets_each(wanted, timeout_s)
         silent = [str(tp) for tp, error in failed.items() if error.condition == _SILENT]
         for error in failed.values():
-            raise error if error.condition != _SILENT else self._silent(", ".join(silent), timeout_s)
+            raise error if error.condition != _SILENT else self._silent(", ".join(silent), min(timeout_s, self._timeout_s))
         return found
 
     def list_offsets_each(
-        self, wanted: Mapping[TopicPartition, Position], timeout_s: float | None = None
+        self, wanted: Mapping[TopicPartition, Position], timeout_s: float = math.inf
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
         """The same, with the partitions whose leader did not tell, and why, beside the others.
 
         Those of which librdkafka may not know the right leader are asked for twice (see `learn_leaders`). `timeout_s` can
         be less than a request may take otherwise.
         """
-        timeout_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
+        timeout_s = min(timeout_s, self._timeout_s)
         self._introduce({tp.topic for tp in wanted})
         found, failed = self._ask_leaders(wanted, min(_PATIENCE_S, timeout_s))
         left_s = timeout_s - _PATIENCE_S

@@ -153,9 +153,9 @@ class CountingProducer:
                 self._hasten(rows.topic)
                 is_first = False
             self._raise_failure()
-            if not done and not self._is_moving(stalled):
-                # The queue is full of batches that are not: let them go, as Java's producer does without memory.
-                self._sender.flush(_ADVANCE_S)
+            if not done:
+                # A queue that is full of batches that are not: let them go, as Java's producer does without memory.
+                self._flush_what_rests(stalled)
 
     def flush(self) -> None:
         """Wait until every record handed over is acknowledged; librdkafka gives one up after message.timeout.ms.
@@ -166,20 +166,22 @@ class CountingProducer:
         """
         stalled = _Stalled(self._clock)
         while self._sender.queued > 0:
-            if self._is_moving(stalled):
+            if not self._flush_what_rests(stalled):
                 self._sender.poll(_STALLED_S)
-            else:
-                self._sender.flush(_ADVANCE_S)
             self._raise_failure()
         self._raise_failure()
 
-    def _is_moving(self, stalled: _Stalled) -> bool:
-        """Whether reports are to come without a flush.
+    def _flush_what_rests(self, stalled: _Stalled) -> bool:
+        """Send batches that are not full, unless reports are to come without that; whether it did.
 
         While records of its partition are on their way, librdkafka's idempotent producer asks without a pause whether a
         batch that is flushed may go: so none is, as long as it would have to wait.
         """
-        return stalled.since(self.acknowledged) < _STALLED_S and self._sender.is_moving
+        if stalled.since(self.acknowledged) < _STALLED_S and self._sender.is_moving:
+            return False
+        self._sender.flush(_ADVANCE_S)
+        stalled.begin_anew()
+        return True
 
     def partitions_of(self, topic: str) -> tuple[int, tuple[int, ...]]:
         """How many partitions a topic has, and which of them have a leader, asked from the brokers.
@@ -290,7 +292,11 @@ class _Stalled:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._changed = clock(), -1
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Count the seconds from now."""
+        self._changed = self._clock(), -1
 
     def since(self, count: int) -> float:
         """Look at the count."""

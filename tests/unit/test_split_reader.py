@@ -223,9 +223,8 @@ def test_identity_is_asked_before_the_last_word() -> None:
 def test_identity_is_asked_once_for_ranges_read_together() -> None:
     """A range that another one of its topic follows leaves the question to that one."""
     world = World(range(5), 0, 5, identities=["created again"])
-    assert [offset for batch in world.reader.batches(ask_identity=False) for offset in batch.column(0).to_pylist()] == [
-        *range(5)
-    ]
+    batches = world.reader.batches(ask_identity=False)
+    assert [offset for batch in batches for offset in batch.column(0).to_pylist()] == list(range(5))
     assert world.asked_identity == 0
 
 

@@ -48,11 +48,12 @@ def test_defaults() -> None:
     assert [getattr(found.read, n) for n in shared] == [getattr(batch, n) for n in shared]
 
 
-def test_what_batches_have_too() -> None:
+@pytest.mark.parametrize("size", [{"minPartitions": "8"}, {"minRecordsPerPartition": "8"}], ids=str)
+def test_what_batches_have_too(size: dict[str, str]) -> None:
     """The options that a stream shares with a batch reach the same fields."""
     given = {
+        **size,
         "failOnDataLoss": "false",
-        "minRecordsPerPartition": "8",
         "maxRecordsPerPartition": "9",
         "includeHeaders": "true",
         "kafkaConsumer.pollTimeoutMs": "7",
