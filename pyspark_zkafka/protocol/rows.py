@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from pyspark_zkafka.errors import OptionError, UnknownTopic, ZKafkaError
 
-__all__ = ["OutgoingBatch", "check_columns", "outgoing", "slices_by_size"]
+__all__ = ["OutgoingBatch", "Rows", "check_columns", "outgoing", "slices_by_size"]
 
 
 def _is_text_or_bytes(kind: pa.DataType) -> bool:
@@ -66,6 +66,19 @@ def check_columns(schema: pa.Schema, topic: str | None) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows as Python's own objects, column by column, each list as long as the others.
+
+    `others` are what a row has beside value and key, by the names that a producer calls them: ``timestamp`` if the row has
+    one, ``headers`` if there is the column. It is None where the frame has neither column.
+    """
+
+    values: list[bytes | None]
+    keys: list[bytes | None]
+    others: list[dict[str, Any]] | None
+
+
+@dataclass(frozen=True, slots=True)
 class OutgoingBatch:
     """The rows of one batch that go to one topic; all arrays are of one length, in the order of the frame.
 
@@ -80,36 +93,33 @@ class OutgoingBatch:
     timestamp_ms: pa.Array | None
     headers: pa.Array | None
 
-    @property
-    def plain(self) -> bool:
-        """Whether rows have nothing but key and value."""
-        return self.timestamp_ms is None and self.headers is None
-
     def take(self, order: npt.NDArray[np.int64]) -> OutgoingBatch:
         """The rows at the given positions, in that order."""
         columns = (self.value, self.key, self.partition, self.timestamp_ms, self.headers)
         return OutgoingBatch(self.topic, *(None if c is None else c.take(pa.array(order)) for c in columns))
 
-    def rows(self, start: int, stop: int) -> list[dict[str, Any]]:
-        """Rows `[start, stop)` as a producer takes them: ``value``, ``key``, and ``timestamp`` and ``headers`` if there."""
+    def rows(self, start: int, stop: int) -> Rows:
+        """Rows `[start, stop)` as a producer takes them."""
         values = self.value[start:stop].to_pylist()
         keys = [None] * len(values) if self.key is None else self.key[start:stop].to_pylist()
-        rows = [{"value": v, "key": k} for v, k in zip(values, keys, strict=True)]
-        self._add_timestamps(rows, start, stop)
-        self._add_headers(rows, start, stop)
-        return rows
+        if self.timestamp_ms is None and self.headers is None:
+            return Rows(values, keys, None)
+        others: list[dict[str, Any]] = [{} for _ in values]
+        self._add_timestamps(others, start, stop)
+        self._add_headers(others, start, stop)
+        return Rows(values, keys, others)
 
-    def _add_timestamps(self, rows: list[dict[str, Any]], start: int, stop: int) -> None:
+    def _add_timestamps(self, others: list[dict[str, Any]], start: int, stop: int) -> None:
         if self.timestamp_ms is None:
             return
-        for row, timestamp_ms in zip(rows, self.timestamp_ms[start:stop].to_pylist(), strict=True):
+        for row, timestamp_ms in zip(others, self.timestamp_ms[start:stop].to_pylist(), strict=True):
             if timestamp_ms is not None:
                 row["timestamp"] = timestamp_ms
 
-    def _add_headers(self, rows: list[dict[str, Any]], start: int, stop: int) -> None:
+    def _add_headers(self, others: list[dict[str, Any]], start: int, stop: int) -> None:
         if self.headers is None:
             return
-        for row, headers in zip(rows, self.headers[start:stop].to_pylist(), strict=True):
+        for row, headers in zip(others, self.headers[start:stop].to_pylist(), strict=True):
             row["headers"] = [(h["key"], h["value"]) for h in headers or ()]
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.errors import OptionError, UnknownTopic, ZKafkaError
-from pyspark_zkafka.protocol.rows import OutgoingBatch, check_columns, outgoing, slices_by_size
+from pyspark_zkafka.protocol.rows import OutgoingBatch, Rows, check_columns, outgoing, slices_by_size
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -237,7 +237,7 @@ def test_headers_outside_of_a_slice_do_not_matter() -> None:
         timestamp=at(-1, 5_000, -1),
     )
     part = only(found.slice(1, 1))
-    assert part.rows(0, 1) == [{"value": b"2", "key": None, "timestamp": 5, "headers": [("a", b"1")]}]
+    assert part.rows(0, 1) == Rows([b"2"], [None], [{"timestamp": 5, "headers": [("a", b"1")]}])
 
 
 # --- rows
@@ -253,21 +253,22 @@ def test_rows_as_a_producer_takes_them() -> None:
             headers=pa.array([None, [("a", b"1"), ("a", None)], []], HEADERS),
         )
     )
-    assert part.rows(0, 3) == [
-        {"value": b"1", "key": None, "timestamp": 7, "headers": []},
-        {"value": None, "key": b"k", "headers": [("a", b"1"), ("a", None)]},
-        {"value": b"3", "key": b"", "timestamp": 9, "headers": []},
+    values_, keys = [b"1", None, b"3"], [None, b"k", b""]
+    others = [
+        {"timestamp": 7, "headers": []},
+        {"headers": [("a", b"1"), ("a", None)]},
+        {"timestamp": 9, "headers": []},
     ]
-    assert part.rows(1, 2) == part.rows(0, 3)[1:2]
+    assert part.rows(0, 3) == Rows(values_, keys, others)
+    assert part.rows(1, 2) == Rows(values_[1:2], keys[1:2], others[1:2])
 
 
 def test_plain_rows_have_key_and_value_only() -> None:
     """Without the columns timestamp and headers, rows have neither."""
     part = only(batch(value=values(b"1"), partition=pa.array([4], pa.int32())))
-    assert part.plain
-    assert part.rows(0, 1) == [{"value": b"1", "key": None}]
-    assert not only(batch(value=values(b"1"), timestamp=at(5_000))).plain
-    assert not only(batch(value=values(b"1"), headers=pa.array([None], HEADERS))).plain
+    assert part.rows(0, 1) == Rows([b"1"], [None], None)
+    assert only(batch(value=values(b"1"), timestamp=at(5_000))).rows(0, 1).others == [{"timestamp": 5}]
+    assert only(batch(value=values(b"1"), headers=pa.array([None], HEADERS))).rows(0, 1).others == [{"headers": []}]
 
 
 def test_take_reorders_every_column() -> None:
@@ -283,7 +284,11 @@ def test_take_reorders_every_column() -> None:
     )
     order = [2, 0, 1]
     taken = part.take(np.array(order))
-    assert taken.rows(0, 3) == [part.rows(0, 3)[n] for n in order]
+    before, after = part.rows(0, 3), taken.rows(0, 3)
+    assert before.others is not None
+    assert after.values == [before.values[n] for n in order]
+    assert after.keys == [before.keys[n] for n in order]
+    assert after.others == [before.others[n] for n in order]
     assert taken.topic == part.topic
     assert taken.partition is not None
     assert taken.partition.to_pylist() == [None, 5, 6]
