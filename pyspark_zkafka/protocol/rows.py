@@ -131,7 +131,8 @@ def outgoing(batch: pa.RecordBatch, topic: str | None) -> Iterator[OutgoingBatch
     UnknownTopic
         NULL_TOPIC: a row has no topic and there is no option; nothing of the batch has been sent then.
     ZKafkaError
-        INVALID_TIMESTAMP, INVALID_HEADERS: a timestamp before 1970-01-01T00:00:00.001Z; a header without key.
+        INVALID_TIMESTAMP, INVALID_HEADERS: a timestamp before 1970-01-01T00:00:00.001Z; a header without key, or with a
+        zero byte in it.
     """
     whole = _columns(batch, topic or "")
     if topic is not None or batch.num_rows == 0:
@@ -192,6 +193,11 @@ def _checked_headers(column: pa.Array) -> pa.Array:
     keys = pc.struct_field(column.flatten(), "key")
     if keys.null_count:
         raise ZKafkaError("INVALID_HEADERS", "A header in the column headers has a null key; Kafka needs a key")
+    if pc.any(pc.match_substring(keys, "\0")).as_py():
+        raise ZKafkaError(
+            "INVALID_HEADERS",
+            "A header in the column headers has a zero byte in its key; librdkafka would end the key there, so take it out",
+        )
     return column
 
 

@@ -229,11 +229,19 @@ def test_headers_need_keys(headers: list[Any]) -> None:
         only(found)
 
 
+@pytest.mark.parametrize("key", ["a\0b", "\0"])
+def test_keys_of_headers_hold_no_zero_byte(key: str) -> None:
+    """A key that librdkafka would cut short is an error."""
+    found = batch(value=values(b"1", b"2"), headers=pa.array([[("a", b"1")], [("b", None), (key, b"x")]], HEADERS))
+    with pytest.raises(ZKafkaError, match=r"\[INVALID_HEADERS\] A header in the column headers has a zero byte in its key"):
+        only(found)
+
+
 def test_headers_outside_of_a_slice_do_not_matter() -> None:
     """Of a sliced batch only its own rows are looked at."""
     found = batch(
         value=values(b"1", b"2", b"3"),
-        headers=pa.array([[(None, b"x")], [("a", b"1")], [(None, b"y")]], HEADERS),
+        headers=pa.array([[(None, b"x")], [("a", b"1")], [("\0", b"y")]], HEADERS),
         timestamp=at(-1, 5_000, -1),
     )
     part = only(found.slice(1, 1))
