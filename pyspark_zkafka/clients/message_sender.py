@@ -190,9 +190,8 @@ class _Slice:
 def _slices(rows: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> Iterator[_Slice]:
     """The rows, partition by partition, in the order of the frame."""
     by_partition = rows.take(np.argsort(partitions, kind="stable"))
-    begin = 0
+    sizes, begin = by_partition.sizes(), 0
     for partition, count in zip(*(a.tolist() for a in np.unique(partitions, return_counts=True)), strict=True):
-        values = by_partition.value[begin : begin + count]
-        for start, stop, size_bytes in slices_by_size(values, _SLICE_ROWS, _SLICE_BYTES):
+        for start, stop, size_bytes in slices_by_size(sizes[begin : begin + count], _SLICE_ROWS, _SLICE_BYTES):
             yield _Slice(rows.topic, partition, by_partition.rows(begin + start, begin + stop), size_bytes)
         begin += count

@@ -36,7 +36,8 @@ struct lot {
     int32_t *partitions; /* by row */
     int32_t *order;      /* the rows in the order of sending: by partition */
     int64_t rows, sent;
-    int64_t awaited; /* reports that are to come */
+    int64_t awaited;      /* reports that are to come */
+    int64_t header_bytes; /* of a row's headers, the mean: a report does not tell which row it is of */
     struct lot *next;
 };
 
@@ -92,6 +93,22 @@ static rk_headers *headers_of(const struct lot *lot, int64_t row) {
     return headers;
 }
 
+static int64_t bytes_between(const struct ArrowArray *array, int64_t begin, int64_t end) {
+    const int32_t *offsets = array->buffers[1];
+    return offsets[end + array->offset] - offsets[begin + array->offset];
+}
+
+/* Bytes of a row's headers, the mean of all rows, rounded up. */
+static int64_t mean_header_bytes(const struct ArrowArray *lists) {
+    if (!lists->release || lists->length == 0) return 0;
+    const int32_t *offsets = lists->buffers[1];
+    const struct ArrowArray *entries = lists->children[0];
+    int64_t begin = offsets[lists->offset] + entries->offset, end = offsets[lists->offset + lists->length] + entries->offset;
+    if (begin == end) return 0;
+    int64_t bytes = bytes_between(entries->children[0], begin, end) + bytes_between(entries->children[1], begin, end);
+    return (bytes + lists->length - 1) / lists->length;
+}
+
 /* --- What becomes of records --------------------------------------------------------------------------------------- */
 
 static void lot_free(struct lot *lot) {
@@ -117,9 +134,14 @@ static void set_moving(zkafka_producer *producer, struct partition *partition, b
     partition->moving = moving;
 }
 
-/* Counts a record in (1) or out (-1). A full batch goes by itself; what follows it waits until it is reported. */
-static void count_queued(zkafka_producer *producer, struct partition *partition, const struct rk_message *message, int sign) {
-    int64_t size = sign * (int64_t)(message->payload_bytes + message->key_bytes);
+static int64_t size_of(const struct lot *lot, const struct rk_message *message) {
+    return (int64_t)(message->payload_bytes + message->key_bytes) + lot->header_bytes;
+}
+
+/* Counts a record of so many bytes in (1) or out (-1). A full batch goes by itself; what follows it waits until it is
+ * reported. */
+static void count_queued(zkafka_producer *producer, struct partition *partition, int64_t bytes, int sign) {
+    int64_t size = sign * bytes;
     partition->queued += sign;
     partition->queued_bytes += size;
     producer->counts.queued_bytes += size;
@@ -133,7 +155,7 @@ static void on_delivery(rk_handle *handle, const struct rk_message *message, voi
     (void)handle;
     struct partition *partition = &lot->topic->partitions[message->partition];
     lot->awaited--;
-    count_queued(producer, partition, message, -1);
+    count_queued(producer, partition, size_of(lot, message), -1);
     if (message->err) {
         producer->counts.failed++;
         note_failure(producer, lot, message->partition, message->err);
@@ -274,6 +296,7 @@ ZKAFKA_EXPORT bool zkafka_producer_add(zkafka_producer *producer, const char *to
     move_array(key, &lot->key.array);
     move_array(timestamps, &lot->timestamps);
     move_array(headers, &lot->headers);
+    lot->header_bytes = mean_header_bytes(&lot->headers);
     lot->value.is_large = value_is_large;
     lot->key.is_large = key_is_large;
     lot->rows = lot->value.array.length;
@@ -303,7 +326,7 @@ static void count_sent(zkafka_producer *producer, struct lot *lot, const struct 
     }
     lot->awaited++;
     producer->counts.handed_over++;
-    count_queued(producer, &lot->topic->partitions[message->partition], message, 1);
+    count_queued(producer, &lot->topic->partitions[message->partition], size_of(lot, message), 1);
 }
 
 static void send_with_headers(zkafka_producer *producer, struct lot *lot, struct rk_message *message, int64_t row) {
@@ -335,7 +358,7 @@ static void send_slice(zkafka_producer *producer, struct lot *lot) {
     for (; lot->sent < until && room > 0; lot->sent++) {
         int64_t row = lot->order[lot->sent];
         messages[count] = message_of(lot, row);
-        room -= (int64_t)(messages[count].payload_bytes + messages[count].key_bytes);
+        room -= size_of(lot, &messages[count]);
         if (plain)
             count++;
         else

@@ -98,6 +98,15 @@ class OutgoingBatch:
         columns = (self.value, self.key, self.partition, self.timestamp_ms, self.headers)
         return OutgoingBatch(self.topic, *(None if c is None else c.take(pa.array(order)) for c in columns))
 
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """Bytes of value, key and headers of each row."""
+        sizes = _lengths(self.value)
+        if self.key is not None:
+            sizes = sizes + _lengths(self.key)
+        if self.headers is not None:
+            sizes = sizes + _header_lengths(self.headers)
+        return sizes
+
     def rows(self, start: int, stop: int) -> Rows:
         """Rows `[start, stop)` as a producer takes them."""
         values = self.value[start:stop].to_pylist()
@@ -201,13 +210,34 @@ def _checked_headers(column: pa.Array) -> pa.Array:
     return column
 
 
-def slices_by_size(column: pa.Array, most_rows: int, most_bytes: int) -> Iterator[tuple[int, int, int]]:
-    """Slices `(start, stop, bytes)` that cover a binary column, each of at most so many rows and about so many bytes."""
-    lengths = pc.fill_null(pc.binary_length(column), 0)
-    ends = np.cumsum(lengths.to_numpy(zero_copy_only=False), dtype=np.int64)
+def slices_by_size(sizes: npt.NDArray[np.int64], most_rows: int, most_bytes: int) -> Iterator[tuple[int, int, int]]:
+    """Slices `(start, stop, bytes)` that cover rows of such sizes, each of at most so many rows and about so many bytes."""
+    ends = np.cumsum(sizes, dtype=np.int64)
     start, before = 0, 0
     while start < len(ends):
         fitting = int(np.searchsorted(ends, before + most_bytes, side="right"))
         stop = min(max(fitting, start + 1), start + most_rows, len(ends))
         yield start, stop, int(ends[stop - 1]) - before
         start, before = stop, int(ends[stop - 1])
+
+
+def _lengths(column: pa.Array) -> npt.NDArray[np.int64]:
+    """Bytes of each cell; nulls have none."""
+    return _as_numbers(pc.binary_length(column))
+
+
+def _header_lengths(column: pa.Array) -> npt.NDArray[np.int64]:
+    """Bytes of the keys and values of each row's headers."""
+    entries = column.flatten()
+    sizes = _lengths(pc.struct_field(entries, "key")) + _lengths(pc.struct_field(entries, "value"))
+    ends = np.append(np.int64(0), np.cumsum(sizes))
+    counts = _as_numbers(pc.list_value_length(column))
+    stops = np.cumsum(counts)
+    found: npt.NDArray[np.int64] = ends[stops] - ends[stops - counts]
+    return found
+
+
+def _as_numbers(column: pa.Array) -> npt.NDArray[np.int64]:
+    """Numbers, 0 for null."""
+    numbers = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+    return np.asarray(numbers, dtype=np.int64)

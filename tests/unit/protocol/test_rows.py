@@ -302,7 +302,30 @@ def test_take_reorders_every_column() -> None:
     assert taken.partition.to_pylist() == [None, 5, 6]
 
 
-# --- slices
+# --- sizes, and slices of them
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()], ids=str)
+def test_sizes_count_all_that_is_sent(kind: pa.DataType) -> None:
+    """A row weighs what its value, key and headers do; nulls weigh nothing; a slice has its own rows' sizes."""
+    heads = [[("a", b"123"), ("bc", None)], None, [], [("\u00e4", b"")], [("d", b"4")]]
+    part = only(
+        batch(
+            value=pa.array([b"v", None, b"", b"xyz", b"x" * 100], kind),
+            key=pa.array([None, b"key", b"", b"k", b"x" * 100], kind),
+            headers=pa.array(heads, HEADERS),
+        ).slice(1, 3)
+    )
+    assert part.sizes().tolist() == [3, 0, 6]
+    assert only(batch(value=values(b"v", None))).sizes().tolist() == [1, 0]
+
+
+def test_sizes_of_many_headers() -> None:
+    """Each row's headers are its own."""
+    heads = [[("k", bytes(n))] * n for n in range(5)]
+    part = only(batch(value=values(*[b"v"] * 5), headers=pa.array([*heads[:2], None, *heads[3:]], HEADERS)))
+    assert part.sizes().tolist() == [1, 3, 1, 13, 21]
+    assert part.take(np.array([4, 0, 2])).sizes().tolist() == [21, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -315,20 +338,10 @@ def test_take_reorders_every_column() -> None:
         ([3, 3, 3, 3], 1, 100, [(0, 1, 3), (1, 2, 3), (2, 3, 3), (3, 4, 3)]),
         ([3, 3, 3, 3, 3], 2, 100, [(0, 2, 6), (2, 4, 6), (4, 5, 3)]),
         ([50, 1, 50, 1, 1], 10, 10, [(0, 1, 50), (1, 2, 1), (2, 3, 50), (3, 5, 2)]),
-        ([None, 0, None, 0], 3, 10, [(0, 3, 0), (3, 4, 0)]),
-        ([10, None, None, 1], 10, 10, [(0, 3, 10), (3, 4, 1)]),
+        ([0, 0, 0, 0], 3, 10, [(0, 3, 0), (3, 4, 0)]),
+        ([10, 0, 0, 1], 10, 10, [(0, 3, 10), (3, 4, 1)]),
     ],
 )
-@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()], ids=str)
-def test_slices_by_size(
-    sizes: list[int | None], most_rows: int, most_bytes: int, expected: list[tuple[int, int, int]], kind: pa.DataType
-) -> None:
-    """Slices end at the row or byte limit; a larger row has a slice of its own; nulls weigh nothing."""
-    column = pa.array([None if size is None else b"x" * size for size in sizes], kind)
-    assert list(slices_by_size(column, most_rows, most_bytes)) == expected
-
-
-def test_slices_of_a_sliced_column() -> None:
-    """Positions and sizes are those of the slice, not of the array behind it."""
-    column = pa.array([b"x" * 100, b"xx", None, b"xxx", b"x" * 100]).slice(1, 3)
-    assert list(slices_by_size(column, 10, 4)) == [(0, 2, 2), (2, 3, 3)]
+def test_slices_by_size(sizes: list[int], most_rows: int, most_bytes: int, expected: list[tuple[int, int, int]]) -> None:
+    """Slices end at the row or byte limit; a larger row has a slice of its own; rows of no size count as rows."""
+    assert list(slices_by_size(np.array(sizes, np.int64), most_rows, most_bytes)) == expected

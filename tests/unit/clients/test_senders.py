@@ -1,8 +1,9 @@
-"""Handing rows over in pure Python, to brokers that do not answer."""
+"""Handing rows over to brokers that do not answer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,13 @@ from confluent_kafka import KafkaError
 
 from pyspark_zkafka.clients.message_sender import MessageSender
 from pyspark_zkafka.clients.producer import QueueLimits
+from pyspark_zkafka.clients.sender import Sender
+from pyspark_zkafka.native.producer import ArrowSender
 from pyspark_zkafka.protocol.rows import OutgoingBatch
+
+HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
+# In pure Python four megabytes go at a time.
+MOST_QUEUED = {ArrowSender: 1_000, MessageSender: 4_195}
 
 
 def ignore(error: KafkaError) -> None:
@@ -47,3 +54,19 @@ def test_waiting_does_not_make_the_queued_records_smaller(sender: MessageSender)
     add(sender, *[b"y"] * 10)
     assert not any(sender.advance(0) for _ in range(1_000))
     assert sender.queued == 1
+
+
+@pytest.mark.parametrize("make", [MessageSender, ArrowSender])
+@pytest.mark.parametrize("column", ["value", "key", "headers"])
+def test_all_that_is_sent_takes_room(make: Callable[..., Sender], column: str) -> None:
+    """Bytes of keys and headers count as those of values do, for room for a megabyte."""
+    many, large = 10_000, [b"x" * 1_000] * 10_000
+    cells: dict[str, Any] = {"key": None, "headers": None, "value": pa.nulls(many, pa.binary())}
+    heads = pa.ListArray.from_arrays(pa.array(range(many + 1), pa.int32()), pa.array([("h", b"x" * 999)] * many, HEADER))
+    cells[column] = heads if column == "headers" else pa.array(large, pa.binary())
+    with make({"bootstrap.servers": "127.0.0.1:1"}, QueueLimits(100_000, 1_000_000), ignore) as sender:
+        sender.add(OutgoingBatch("t", partition=None, timestamp_ms=None, **cells), np.zeros(many, np.int32), 1)
+        assert not sender.advance(0)
+        assert 0 < sender.queued <= MOST_QUEUED[make]
+        sender.purge(in_flight=True)
+        sender.flush(1)
