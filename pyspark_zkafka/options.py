@@ -48,12 +48,6 @@ from pyspark_zkafka.protocol.planning import (
 from pyspark_zkafka.protocol.view_tables import view_problems
 
 __all__ = [
-    "CommitPlan",
-    "Connection",
-    "ReadOptions",
-    "WriteOptions",
-    "ZooKeeperConfig",
-    "ZooKeeperTls",
     "lacks_zookeeper",
     "parse_connection",
     "parse_read",

@@ -74,6 +74,7 @@ class ZKafkaReader(DataSourceReader):
         return self._read(partition)
 
     def _read(self, partition: SplitPartition) -> Iterator[pa.RecordBatch]:
+        freeze_imports()
         from pyspark_zkafka.clients.consumer import consumer_properties
         from pyspark_zkafka.native.choice import open_consumer
         from pyspark_zkafka.split_reader import ReadPolicy, SplitReader

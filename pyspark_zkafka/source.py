@@ -53,6 +53,7 @@ class ZKafkaDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader, of records or of a view, for a projection of the schema."""
+        freeze_imports()
         from pyspark.sql.pandas.types import to_arrow_schema
 
         from pyspark_zkafka.options import parse_read
@@ -73,6 +74,7 @@ class ZKafkaDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A streaming reader for a projection of the schema; connects to nothing before Spark plans with it."""
+        freeze_imports()
         from pyspark.sql.pandas.types import to_arrow_schema
 
         from pyspark_zkafka.protocol.records import require_projection
@@ -86,6 +88,7 @@ class ZKafkaDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch writer; reads the partitions of the topics, once for all tasks."""
+        freeze_imports()
         from pyspark.sql.pandas.types import to_arrow_schema
 
         from pyspark_zkafka.errors import OptionError
@@ -111,6 +114,7 @@ class ZKafkaDataSource(DataSource):
         Spark asks for one to write it, which gets a plan, and for another to commit or abort it, in a module of its own. If
         that module is ever renamed, the other is planned, too, and nothing else changes.
         """
+        freeze_imports()
         from pyspark.sql.pandas.types import to_arrow_schema
 
         from pyspark_zkafka.protocol.rows import check_columns

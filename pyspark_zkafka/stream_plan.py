@@ -10,9 +10,8 @@ from typing import Any
 
 from pyspark_zkafka.collector import collector_paused
 from pyspark_zkafka.errors import UnknownTopic, ZKafkaError
-from pyspark_zkafka.group.claims import Claim
 from pyspark_zkafka.option_values import StreamOptions
-from pyspark_zkafka.protocol.model import ClusterSnapshot, OffsetRange, TopicPartition
+from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.protocol.planning import (
     Split,

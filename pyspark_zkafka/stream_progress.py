@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark_zkafka.errors import PartitionOwned, ZKafkaError
-from pyspark_zkafka.group.claims import Claim
 from pyspark_zkafka.option_values import StreamOptions
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.model import Claim, TopicPartition
 from pyspark_zkafka.protocol.progress import StoredOffset
 from pyspark_zkafka.protocol.stream_offsets import Span
 from pyspark_zkafka.stream_reports import StreamReports, shown

@@ -7,18 +7,15 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from pyspark_zkafka.clients.admin import KafkaAdmin
 from pyspark_zkafka.clients.cluster import bootstrap_servers
 from pyspark_zkafka.clients.retries import Retry
-from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.errors import OptionError, ZKafkaError
-from pyspark_zkafka.group.claims import Claim
-from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.group.stores import GroupOffsets
 from pyspark_zkafka.option_values import StreamOptions
 from pyspark_zkafka.protocol import broker_znodes, znodes
-from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.protocol.planning import (
     Assign,
@@ -28,6 +25,11 @@ from pyspark_zkafka.protocol.planning import (
     Subscription,
     wanted_topics,
 )
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
+    from pyspark_zkafka.group.member import GroupMember
+    from pyspark_zkafka.group.stores import GroupOffsets
 
 __all__ = ["ANSWER_S", "StreamSession"]
 
@@ -103,11 +105,15 @@ class StreamSession:
                 KafkaAdmin(connection.bootstrap_servers or "", connection.kafka, read_committed=connection.read_committed)
             )
         elif self._group is not None and self._group.join:
+            from pyspark_zkafka.group.member import GroupMember
+
             member = GroupMember(connection.zookeeper, self._group, self._subscription)
             self.retry(member.join)
             self._opened.callback(member.leave)
             self.member, self._zookeeper = member, member.client
         else:
+            from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
+
             client = ZooKeeperClient(connection.zookeeper)
             self.retry(client.__enter__)
             self._opened.callback(client.close)
@@ -128,6 +134,8 @@ class StreamSession:
         if self._group is None:
             raise OptionError("INVALID_OPTION", "a group's offsets need group.id")
         if self._offsets is None:
+            from pyspark_zkafka.group.stores import GroupOffsets
+
             servers = self.servers(self.snapshot())
             offsets = GroupOffsets(self._read.connection, servers, self._group.name, self._read.stores, self._zookeeper)
             self._offsets = self._opened.enter_context(offsets)

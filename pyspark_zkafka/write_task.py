@@ -12,7 +12,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark_zkafka.allocator import keep_freed_memory
 from pyspark_zkafka.collector import freeze_imports
 from pyspark_zkafka.errors import DeliveryFailed
-from pyspark_zkafka.options import WriteOptions
+from pyspark_zkafka.option_values import WriteOptions
 from pyspark_zkafka.protocol.key_hashes import HashKeys
 from pyspark_zkafka.protocol.model import Topic
 from pyspark_zkafka.protocol.partitioners import Router
@@ -93,6 +93,7 @@ def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.Reco
     DeliveryFailed
         With the first failure's topic, partition and cause, and the counts.
     """
+    freeze_imports()
     from pyspark.taskcontext import TaskContext
 
     from pyspark_zkafka.clients.producer import producer_properties

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
     from pyspark_zkafka.group.member import GroupMember
-    from pyspark_zkafka.options import ZooKeeperConfig
+    from pyspark_zkafka.option_values import ZooKeeperConfig
     from pyspark_zkafka.protocol.model import TopicPartition
     from pyspark_zkafka.testing import LocalCluster
 
@@ -263,7 +263,7 @@ def chroot(zkafka_cluster: LocalCluster) -> Iterator[Chroot]:
     """A new chroot that holds ``/brokers/ids``, ``/brokers/topics`` and ``/consumers``, removed afterwards."""
     from kazoo.client import KazooClient
 
-    from pyspark_zkafka.options import ZooKeeperConfig
+    from pyspark_zkafka.option_values import ZooKeeperConfig
 
     hosts, path = zkafka_cluster.zookeeper_connect.partition("/")[0], f"/znodes-{secrets.token_hex(4)}"
     other = KazooClient(hosts=hosts, timeout=30)  # outlives a ZooKeeper that halts for some seconds

@@ -16,7 +16,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, Reports, from_exception, from_kafka
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
 from pyspark_zkafka.clients.new_clients import CLIENT_DEFAULTS, INTRODUCTION_S
-from pyspark_zkafka.options import Connection
+from pyspark_zkafka.option_values import Connection
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.records import build_batch
 

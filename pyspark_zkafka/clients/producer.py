@@ -15,12 +15,13 @@ from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, Reports, fr
 from pyspark_zkafka.clients.new_clients import CLIENT_DEFAULTS, INTRODUCTION_S
 from pyspark_zkafka.clients.sender import Failure, QueueLimits, Sender
 from pyspark_zkafka.errors import DeliveryFailed, NoLeader, UnknownTopic
-from pyspark_zkafka.options import Connection
-from pyspark_zkafka.protocol.rows import OutgoingBatch
+from pyspark_zkafka.option_values import Connection
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+    from pyspark_zkafka.protocol.rows import OutgoingBatch
 
 __all__ = ["CountingProducer", "producer_properties"]
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from confluent_kafka import KafkaError
 
-from pyspark_zkafka.protocol.rows import OutgoingBatch
-
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+    from pyspark_zkafka.protocol.rows import OutgoingBatch
 
 __all__ = ["Counts", "Failure", "QueueLimits", "Sender"]
 

@@ -11,20 +11,12 @@ from pyspark_zkafka.clients.zookeeper_connection import Answers, Znode, ZooKeepe
 from pyspark_zkafka.errors import ZooKeeperError
 from pyspark_zkafka.group.proofs import is_claim_of, owner_parents
 from pyspark_zkafka.protocol import group_znodes
-from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
+from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
 
 __all__ = ["Blocker", "Claim", "Claims"]
 
 _PARTITIONS_A_TRANSACTION = 1_000  # some 300 bytes each, and ZooKeeper's jute.maxbuffer is 1 MB by default
 _ATTEMPTS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A partition's claim: the thread that it names, and a number that is new each time the partition is gained."""
-
-    thread: str
-    generation: int
 
 
 @dataclass(frozen=True, slots=True)

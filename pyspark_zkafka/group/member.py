@@ -13,14 +13,14 @@ from types import TracebackType
 from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.clients.zookeeper_connection import SessionState
 from pyspark_zkafka.errors import ConsumerIdTaken, GroupError, ZKafkaError, ZooKeeperError
-from pyspark_zkafka.group.claims import Blocker, Claim, Claims
+from pyspark_zkafka.group.claims import Blocker, Claims
 from pyspark_zkafka.group.holds import Holds
 from pyspark_zkafka.group.registration import Registration, consumer_id_of, registration_of
 from pyspark_zkafka.group.view import GroupView, GroupWatch
 from pyspark_zkafka.option_values import GroupOptions, ZooKeeperConfig
 from pyspark_zkafka.protocol import group_znodes
 from pyspark_zkafka.protocol.assignors import assign
-from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
+from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.planning import Subscription
 
 __all__ = ["GroupMember", "Timing"]

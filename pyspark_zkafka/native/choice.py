@@ -5,20 +5,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from pyspark_zkafka.clients.consumer import MessageClient, MessageConsumer, PartitionConsumer
-from pyspark_zkafka.clients.message_sender import MessageSender
 from pyspark_zkafka.clients.pooled import ClientPool, configuration
-from pyspark_zkafka.clients.producer import CountingProducer
-from pyspark_zkafka.clients.sender import Sender
 from pyspark_zkafka.native.library import describe, library, require
 from pyspark_zkafka.option_values import Connection
-from pyspark_zkafka.protocol.key_hashes import HashKeys, hash_keys
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.planning import Split
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_zkafka.clients.consumer import PartitionConsumer
+    from pyspark_zkafka.clients.producer import CountingProducer
+    from pyspark_zkafka.clients.sender import Sender
+    from pyspark_zkafka.protocol.key_hashes import HashKeys
+    from pyspark_zkafka.protocol.model import TopicPartition
+    from pyspark_zkafka.protocol.planning import Split
 
 __all__ = ["hash_function", "open_consumer", "open_producer", "uses_native"]
 
@@ -59,6 +60,8 @@ def open_consumer(
         from pyspark_zkafka.native.consumer import ArrowClient, ArrowConsumer
 
         return _borrowed(ArrowClient, ArrowConsumer, properties, split, schema)
+    from pyspark_zkafka.clients.consumer import MessageClient, MessageConsumer
+
     return _borrowed(MessageClient, MessageConsumer, properties, split, schema)
 
 
@@ -88,6 +91,8 @@ def hash_function(connection: Connection) -> HashKeys:
         from pyspark_zkafka.native.hashes import hash_keys as compiled
 
         return compiled
+    from pyspark_zkafka.protocol.key_hashes import hash_keys
+
     return hash_keys
 
 
@@ -109,11 +114,17 @@ def open_producer(
         seconds ago, in this process, by the same properties and to the same generation of topics: it has its connections
         and its producer id already.
     """
-    make_sender: Callable[..., Sender] = MessageSender
+    from pyspark_zkafka.clients.producer import CountingProducer
+
+    make_sender: Callable[..., Sender]
     if uses_native(connection):
         from pyspark_zkafka.native.producer import ArrowSender
 
         make_sender = ArrowSender
+    else:
+        from pyspark_zkafka.clients.message_sender import MessageSender
+
+        make_sender = MessageSender
 
     def make() -> CountingProducer:
         return CountingProducer(properties, make_sender)

@@ -23,14 +23,11 @@ _REPLACEMENTS = {
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 _FORM = '<login module> required username="..." password="...";'
 
-_TOKEN = re.compile(
-    r"""(?:\s|//[^\n]*|/\*.*?\*/)+
-      | (?P<quote>["'])(?P<quoted>(?:\\[^\n]|(?!(?P=quote))[^\\\n])*)(?P=quote)
-      | (?P<word>[A-Za-z_$\u00a0-\uffff-][\w$.\u00a0-\uffff-]*)
-      | (?P<sign>[=;])
-      | (?P<other>.)""",
-    re.VERBOSE | re.DOTALL | re.ASCII,
-)
+_TOKEN = r"""(?:\s|//[^\n]*|/\*.*?\*/)+
+    | (?P<quote>["'])(?P<quoted>(?:\\[^\n]|(?!(?P=quote))[^\\\n])*)(?P=quote)
+    | (?P<word>[A-Za-z_$\u00a0-\uffff-][\w$.\u00a0-\uffff-]*)
+    | (?P<sign>[=;])
+    | (?P<other>.)"""
 _ESCAPE = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
 _CONTROLS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
@@ -79,7 +76,7 @@ def parse(text: str) -> tuple[str, dict[str, str]]:
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
     """Each token's kind (w: word, q: quoted, = and ; themselves, ?: anything else) and its value."""
-    for found in _TOKEN.finditer(text):
+    for found in re.finditer(_TOKEN, text, re.VERBOSE | re.DOTALL | re.ASCII):
         if found["quoted"] is not None:
             yield "q", _ESCAPE.sub(lambda m: _unescape(m[1]), found["quoted"])
         elif found["word"] is not None:

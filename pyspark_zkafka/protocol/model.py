@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 __all__ = [
     "Broker",
+    "Claim",
     "ClaimOwner",
     "ClusterSnapshot",
     "Endpoint",
@@ -34,6 +35,14 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A partition's claim: the thread that it names, and a number that is new each time the partition is gained."""
+
+    thread: str
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyspark_zkafka.errors import OptionError, ZKafkaError
 from pyspark_zkafka.protocol.model import TopicPartition
@@ -203,7 +202,7 @@ def _timestamp(messages: Sequence[Message], kind: pa.DataType) -> pa.Array:
     if _beyond_spark(milliseconds).any():
         bad = int(np.argmax(_beyond_spark(milliseconds)))
         raise malformed_timestamp(_partition_of(messages[bad]), messages[bad].offset(), milliseconds[bad])
-    return pc.cast(pa.array(milliseconds * 1000), kind)
+    return pa.array(milliseconds * 1000).cast(kind)
 
 
 def _beyond_spark(milliseconds: Any) -> Any:

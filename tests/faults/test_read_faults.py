@@ -12,7 +12,8 @@ import pytest
 
 from pyspark_zkafka.batch_plan import BatchPlan, plan_batch
 from pyspark_zkafka.errors import BrokersUnavailable, DataLoss, NoLeader
-from pyspark_zkafka.options import ReadOptions, parse_read
+from pyspark_zkafka.option_values import ReadOptions
+from pyspark_zkafka.options import parse_read
 from pyspark_zkafka.reader import SplitPartition, ZKafkaReader
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import pytest
 
 from pyspark_zkafka.batch_plan import plan_batch
 from pyspark_zkafka.errors import DeliveryFailed
-from pyspark_zkafka.options import WriteOptions, parse_read, parse_write
+from pyspark_zkafka.option_values import WriteOptions
+from pyspark_zkafka.options import parse_read, parse_write
 from pyspark_zkafka.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.write_task import plan_write
 from pyspark_zkafka.writer import ZKafkaWriter

@@ -14,7 +14,7 @@ from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.errors import ZooKeeperError
 from pyspark_zkafka.group.claims import Claims
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
-from pyspark_zkafka.options import ZooKeeperConfig
+from pyspark_zkafka.option_values import ZooKeeperConfig
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from pyspark_zkafka.clients.transactions import Operation, Outcome
 from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.errors import CodecError, GroupError, OptionError, PartitionOwned, ZooKeeperError, ZooKeeperRefused
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
-from pyspark_zkafka.options import ZooKeeperConfig
+from pyspark_zkafka.option_values import ZooKeeperConfig
 from pyspark_zkafka.protocol.model import TopicPartition
 
 if TYPE_CHECKING:

@@ -53,7 +53,8 @@ from pyspark_zkafka.errors import (
     ZooKeeperError,
     ZooKeeperRefused,
 )
-from pyspark_zkafka.options import ZooKeeperTls, parse_connection, parse_read, parse_write
+from pyspark_zkafka.option_values import ZooKeeperTls
+from pyspark_zkafka.options import parse_connection, parse_read, parse_write
 from pyspark_zkafka.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.write_task import plan_write

@@ -16,7 +16,7 @@ from pyspark_zkafka.clients.transactions import Check, Conflict, Create, Delete,
 from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.clients.zookeeper_connection import Answers, Watch, ZooKeeperConnection
 from pyspark_zkafka.errors import ChrootMissing, ClusterStateError, CodecError, ZooKeeperError, ZooKeeperRefused
-from pyspark_zkafka.options import ZooKeeperConfig
+from pyspark_zkafka.option_values import ZooKeeperConfig
 from pyspark_zkafka.protocol import broker_znodes, znodes
 from pyspark_zkafka.protocol.admin_znodes import AdminState
 from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration, LegacyPartition

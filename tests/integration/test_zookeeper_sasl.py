@@ -14,7 +14,7 @@ from kazoo.security import make_acl
 
 from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.errors import ZooKeeperRefused
-from pyspark_zkafka.options import ZooKeeperConfig
+from pyspark_zkafka.option_values import ZooKeeperConfig
 from pyspark_zkafka.testing import LocalCluster
 
 pytestmark = pytest.mark.server

@@ -35,6 +35,8 @@ WRITERS = [ZKafkaWriter(WRITE, PLAN), ZKafkaStreamWriter(WRITE, PLAN)]
 NO_TASKS = {"kazoo", "mmh3", "rich", "typer", "puresasl"}
 OF_DRIVERS = {"cli", "clients.zookeeper", "group", "stream_plan", "testing", "view_plan", "views"}
 CLIENTS = {"confluent_kafka", "pyspark_zkafka.clients"}
+OF_WRITERS = {"pyspark_zkafka.clients.producer", "pyspark_zkafka.clients.message_sender", "pyspark_zkafka.protocol.rows"}
+COMPUTE = {"pyarrow.compute"}
 PARSERS = {"pyspark_zkafka.options", "pyspark_zkafka.option_table", "pyspark_zkafka.given_options", "difflib"}
 
 
@@ -61,11 +63,11 @@ def test_a_reader_arrives(reader: Any) -> None:
 def test_a_writer_arrives(writer: Any) -> None:
     """The same of a writer."""
     modules = imported("pass", writer)
-    assert not of(NO_TASKS | CLIENTS | {f"pyspark_zkafka.{name}" for name in OF_DRIVERS}, modules)
+    assert not of(NO_TASKS | CLIENTS | PARSERS | {f"pyspark_zkafka.{name}" for name in OF_DRIVERS}, modules)
 
 
 def test_a_read_task() -> None:
-    """A task that fails to reach a broker has imported all that it ever needs: neither ZooKeeper's client nor the group."""
+    """A task that fails to reach a broker has imported all that it ever needs, and nothing of options, writes, groups."""
     options = parse_read({**READ, "kafkaConsumer.pollTimeoutMs": "1"})
     code = (
         "reader, partition = values\n"
@@ -76,7 +78,27 @@ def test_a_read_task() -> None:
     )
     modules = imported(f"exec({code!r})", ZKafkaReader(options, SCHEMA), PARTITION)
     assert "confluent_kafka" in modules
-    assert not of(NO_TASKS | {f"pyspark_zkafka.{name}" for name in OF_DRIVERS}, modules)
+    unneeded = NO_TASKS | PARSERS | OF_WRITERS | COMPUTE | {f"pyspark_zkafka.{name}" for name in OF_DRIVERS}
+    assert not of(unneeded, modules)
+
+
+def test_a_write_task() -> None:
+    """A task that writes, or would if it had rows, parses no options either, and reads nothing."""
+    code = (
+        "[writer] = values\n"
+        "import pyspark_zkafka.clients.producer, pyspark_zkafka.native.choice, pyspark_zkafka.native.producer\n"
+        "assert not writer.write(iter([])).rows\n"
+    )
+    modules = imported(f"exec({code!r})", WRITERS[0])
+    unneeded = NO_TASKS | PARSERS | {f"pyspark_zkafka.{name}" for name in (*OF_DRIVERS, "split_reader", "clients.consumer")}
+    assert not of(unneeded, modules)
+
+
+def test_a_stream_without_a_group() -> None:
+    """Planning a stream that is in no group loads nothing of groups."""
+    modules = imported("import pyspark_zkafka.stream_plan, pyspark_zkafka.clients.zookeeper")
+    assert "kazoo" in modules
+    assert not of({"pyspark_zkafka.group", "mmh3", *OF_WRITERS, *COMPUTE}, modules)
 
 
 def test_finding_the_source() -> None:

@@ -10,18 +10,16 @@ import pytest
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.option_table import BY_NAME, STREAM, TABLE, VIEWS, table_markdown
-from pyspark_zkafka.option_values import StreamOptions
-from pyspark_zkafka.options import (
+from pyspark_zkafka.option_values import (
     CommitPlan,
     Connection,
     ReadOptions,
+    StreamOptions,
     WriteOptions,
     ZooKeeperConfig,
     ZooKeeperTls,
-    parse_connection,
-    parse_read,
-    parse_write,
 )
+from pyspark_zkafka.options import parse_connection, parse_read, parse_write
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec
 from pyspark_zkafka.protocol.partitioners import PARTITIONERS

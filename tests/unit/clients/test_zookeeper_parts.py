@@ -18,7 +18,7 @@ from pyspark_zkafka.clients.kazoo_parts import BoundedHandler, ConnectionLog, Re
 from pyspark_zkafka.clients.transactions import Check, Create, Delete, SetData, request_bytes, to_wire
 from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.errors import ZKafkaError, ZooKeeperError, ZooKeeperRefused
-from pyspark_zkafka.options import ZooKeeperConfig
+from pyspark_zkafka.option_values import ZooKeeperConfig
 
 CONFIG = ZooKeeperConfig("zk1:2181", "/kafka", auth=("digest", "alice:open-sesame"))
 
