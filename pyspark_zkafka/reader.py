@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import (
     DataSourceReader,
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from pyspark_zkafka.split_reader import Identity
 
 __all__ = ["PushdownReader", "SplitPartition", "ZKafkaReader", "split_partitions"]
+
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 class SplitPartition(InputPartition):
@@ -85,11 +90,17 @@ class ZKafkaReader(DataSourceReader):
         policy = ReadPolicy(options.fail_on_data_loss, options.poll_timeout_ms)
         servers, largest = partition.bootstrap_servers, max(split.size for split in partition.splits)
         properties = consumer_properties(options.connection, servers, options.client_group, largest)
+
+        def begin(split: Split, opened: ExitStack) -> SplitReader:
+            consumer = opened.enter_context(open_consumer(options.connection, properties, split, self._schema))
+            reader = SplitReader(split, consumer, policy, partial(self._identity, split, servers))
+            reader.begin()
+            return reader
+
         # What has become of a topic is asked once, when all of it is read.
         last = {split.partition.topic: split for split in partition.splits}
-        for split in partition.splits:
-            with open_consumer(options.connection, properties, split, self._schema) as consumer, collector_paused():
-                reader = SplitReader(split, consumer, policy, partial(self._identity, split, servers))
+        with collector_paused(), closing(one_ahead(partition.splits, begin)) as readers:
+            for split, reader in readers:
                 yield from reader.batches(ask_identity=split is last[split.partition.topic])
 
     def _identity(self, split: Split, bootstrap_servers: str) -> Identity:
@@ -131,6 +142,24 @@ def split_partitions(options: ReadOptions, splits: Iterable[Split], bootstrap_se
     """Spark's input partitions for splits, in order: one for each, or for several of few records."""
     lots = combine(splits, options.min_records, options.max_records)
     return [SplitPartition(lot, _servers(lot, bootstrap_servers)) for lot in lots]
+
+
+def one_ahead(items: Iterable[A], begin: Callable[[A, ExitStack], B]) -> Generator[tuple[A, B]]:
+    """Each item with what `begin` made of it and opened for it.
+
+    The next one has been begun by then, and no other; each is closed before the next but one is begun.
+    """
+    with ExitStack() as all_begun:
+        waiting: tuple[A, B, ExitStack] | None = None
+        for item in items:
+            opened = all_begun.enter_context(ExitStack())
+            following = item, begin(item, opened), opened
+            if waiting is not None:
+                yield waiting[:2]
+                waiting[2].close()
+            waiting = following
+        if waiting is not None:
+            yield waiting[:2]
 
 
 def _servers(splits: Iterable[Split], bootstrap_servers: str) -> str:

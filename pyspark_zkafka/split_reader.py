@@ -71,6 +71,13 @@ class SplitReader:
         self._deadline = 0.0
         self._log_end: int | None = None
         self._accepted: Identity = "same"
+        self._is_begun = False
+
+    def begin(self) -> None:
+        """Have the consumer fetch in the background, so that the first batch is there sooner. Does not block for it."""
+        if not self._is_begun:
+            self._is_begun = True
+            self._consumer.seek(self._position)
 
     def batches(self, *, ask_identity: bool = True) -> Iterator[pa.RecordBatch]:
         """Batches of the consumer's columns, of at most `max_records` rows and about `max_bytes` of values.
@@ -88,7 +95,7 @@ class SplitReader:
         BrokersUnavailable
             Nothing came for `poll_timeout_ms`.
         """
-        self._consumer.seek(self._position)
+        self.begin()
         self._postpone_deadline()
         while self._position < self._until:
             if self._gather():
