@@ -19,6 +19,7 @@ from pyspark_zkafka.testing.waiting import Deadline
 
 __all__ = ["AdminTopics", "Topics", "ZnodeTopics", "spread"]
 
+_PASSING = (KafkaError.NOT_CONTROLLER, KafkaError.UNKNOWN)
 _REQUEST_TIMEOUT_S = 30
 _Result = TypeVar("_Result")
 
@@ -89,13 +90,16 @@ class AdminTopics(Topics):
         return {tp.partition: deleted.low_watermark for tp, deleted in done.items()}
 
     def _do(self, what: str, ask: Callable[[], Mapping[Any, Future[_Result]]]) -> dict[Any, _Result]:
-        """The results; asked for again of another controller while it moves: nothing was done then."""
+        """The results; asked for again while the controller moves, or fails by itself, as one does that has lost ZooKeeper.
+
+        In the first case nothing was done, in the other it may have been: then the answer is that it is there already.
+        """
         deadline = Deadline(_REQUEST_TIMEOUT_S)
         while True:
             try:
                 return {key: future.result(_REQUEST_TIMEOUT_S + 5) for key, future in ask().items()}
             except KafkaException as exc:
-                if exc.args[0].code() != KafkaError.NOT_CONTROLLER or deadline.left_s <= 0:
+                if exc.args[0].code() not in _PASSING or deadline.left_s <= 0:
                     raise _refused(what, exc) from exc
             time.sleep(0.5)
             with suppress(KafkaException):  # no broker answers, either: the request itself will say so
