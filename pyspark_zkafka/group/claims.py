@@ -13,7 +13,7 @@ from pyspark_zkafka.group.proofs import is_claim_of, owner_parents
 from pyspark_zkafka.protocol import group_znodes
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
 
-__all__ = ["Blocker", "Claim", "Claims"]
+__all__ = ["Blocker", "Claims"]
 
 _PARTITIONS_A_TRANSACTION = 1_000  # some 300 bytes each, and ZooKeeper's jute.maxbuffer is 1 MB by default
 _ATTEMPTS = 10
