@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from benchmarks.cluster import BenchCluster
-from benchmarks.standalone import standalone
+from pyspark_zkafka.testing.spark_standalone import spark_standalone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +52,7 @@ def opened(master: str, cluster: BenchCluster, *, unix_sockets: bool) -> Iterato
     """A session on a master: ``local[n]``, or ``standalone`` for a cluster of two workers with one core each."""
     prepare_environment()
     with ExitStack() as stack:
-        url = stack.enter_context(standalone()) if master == STANDALONE else master
+        url = stack.enter_context(spark_standalone(worker_memory="2g")).master if master == STANDALONE else master
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="zkafka-bench-", ignore_cleanup_errors=True)))
         spark = _session(url, folder, unix_sockets=unix_sockets)
         stack.callback(spark.stop)

@@ -60,6 +60,9 @@ class Supervisor:
         if server is None or server.poll() is not None:
             return False
         server.send_signal(number)
+        if number == signal.SIGSTOP:
+            # The threads of a process halt one by one; whoever asked for a pause wants none of them to go on.
+            os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         return True
 
     def end(self) -> None:

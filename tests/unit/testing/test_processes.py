@@ -80,6 +80,26 @@ def test_close_ends_even_stopped_servers() -> None:
         processes.start("one", ["sleep", "1"], {})
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_halted_when_the_signal_is_sent(processes: ServerProcesses) -> None:
+    """SIGSTOP has halted all threads of a busy process when `send` returns; again, it changes nothing; SIGCONT ends it."""
+    # Compressing lets go of the interpreter's lock: all of them run.
+    spin = "import os, threading, zlib\ndata = os.urandom(1 << 24)\n"
+    spin += "for _ in range(4): threading.Thread(target=lambda: [zlib.compress(data) for _ in iter(int, 1)]).start()"
+    pid = processes.start("busy", [sys.executable, "-c", spin], {})
+    assert eventually(lambda: len(list(Path(f"/proc/{pid}/task").iterdir())) == 5)
+    for _ in range(3):
+        processes.send("busy", signal.SIGSTOP)
+        assert processes.send("busy", signal.SIGSTOP)
+        assert thread_states(pid) == {"T"}
+        processes.send("busy", signal.SIGCONT)
+        assert eventually(lambda: "T" not in thread_states(pid))
+
+
+def thread_states(pid: int) -> set[str]:
+    return {stat.read_text().rpartition(") ")[2][0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")}
+
+
 def test_folder_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The data lie in the folder that the environment names, and are removed from there."""
     monkeypatch.setenv(DATA_VARIABLE, str(tmp_path))

@@ -1,0 +1,85 @@
+"""A Spark standalone cluster on this machine: executors that are other processes than the driver."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import URLError
+
+from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing.ports import LOOPBACK, PortReservations
+from pyspark_zkafka.testing.processes import ServerProcesses
+from pyspark_zkafka.testing.waiting import Deadline
+
+__all__ = ["SparkStandalone", "spark_standalone"]
+
+_PACKAGE = "org.apache.spark.deploy"
+
+
+@dataclass(frozen=True)
+class SparkStandalone:
+    """The master's URL, ``spark://host:port``, and the folder of each worker."""
+
+    master: str
+    workers: list[Path]
+
+
+@contextmanager
+def spark_standalone(
+    workers: int = 2, worker_memory: str = "512m", startup_timeout_s: float = 60
+) -> Iterator[SparkStandalone]:
+    """A master and workers with one core each; they end with the ``with`` block, or with this process, however it ends.
+
+    Parameters
+    ----------
+    workers : int
+    worker_memory : str
+        What a worker gives to executors, as Spark writes sizes.
+    startup_timeout_s : float
+        How long the workers may take to register.
+
+    Raises
+    ------
+    LocalClusterError
+        ``NOT_READY``.
+    """
+    import pyspark
+
+    ports, servers = PortReservations(), ServerProcesses()
+    home = Path(pyspark.__file__).parent
+    environ = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": LOOPBACK, "SPARK_DAEMON_MEMORY": "192m"}
+
+    def start(name: str, main: str, port: int, page: int, *arguments: str) -> None:
+        address = ["--host", LOOPBACK, "--port", str(port), "--webui-port", str(page)]
+        servers.start(name, [str(home / "bin" / "spark-class"), f"{_PACKAGE}.{main}", *address, *arguments], environ)
+
+    with closing(ports), closing(servers):
+        servers.open()
+        port, page = ports.take(), ports.take()
+        found = SparkStandalone(f"spark://{LOOPBACK}:{port}", [servers.folder / f"worker-{n}" for n in range(workers)])
+        start("master", "master.Master", port, page)
+        for folder in found.workers:
+            size = ["--cores", "1", "--memory", worker_memory, "--work-dir", str(folder)]
+            start(folder.name, "worker.Worker", ports.take(), ports.take(), *size, found.master)
+        status_page = f"http://{LOOPBACK}:{page}/json/"
+        if Deadline(startup_timeout_s).until(lambda: _alive(status_page) == workers or None) is None:
+            logs = "\n".join(servers.log_tail(name) for name in ("master", *(folder.name for folder in found.workers)))
+            raise LocalClusterError(
+                "NOT_READY",
+                f"Spark's master has not {workers} workers after {startup_timeout_s:g} s; the logs end with\n{logs}",
+            )
+        yield found
+
+
+def _alive(status_page: str) -> int:
+    """How many workers the master tells of; 0 while it does not answer, or answers with another page as it starts."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(status_page, timeout=5) as answer:
+            return sum(worker["state"] == "ALIVE" for worker in json.load(answer)["workers"])
+    except (URLError, ConnectionError, TimeoutError, json.JSONDecodeError):
+        return 0
