@@ -25,6 +25,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, Reports, from_exception
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
+from pyspark_zkafka.clients.log_bounds import MANY, LogBounds
 from pyspark_zkafka.clients.new_clients import INTRODUCTION_S
 from pyspark_zkafka.clients.pooled import ClientPool, configuration
 from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, UnknownTopic, ZKafkaError
@@ -100,6 +101,8 @@ class KafkaAdmin:
         self._client: AdminClient | None = None
         self._introduced = False
         self._reports = Reports()
+        self._bounds: LogBounds | None = None
+        self._all_told = True
 
     def __enter__(self) -> KafkaAdmin:
         try:
@@ -113,6 +116,9 @@ class KafkaAdmin:
         # Ended here, by this thread: an error's traceback may keep the client in a cycle, and a collector that finds it on
         # the client's own thread would abort the process.
         client, self._client = self._client, None
+        bounds, self._bounds = self._bounds, None
+        if bounds is not None:
+            bounds.__exit__(None, None, None)
         if client is not None:
             client.__exit__(None, None, None)
 
@@ -171,6 +177,24 @@ class KafkaAdmin:
         be less than a request may take otherwise.
         """
         timeout_s = min(timeout_s, self._timeout_s)
+        at_once = self._find_many(wanted, timeout_s)
+        found, failed = (at_once, {}) if at_once is not None else self._find_each(wanted, timeout_s)
+        self._all_told = not failed
+        return found, failed
+
+    def _find_many(self, wanted: Mapping[TopicPartition, Position], timeout_s: float) -> dict[TopicPartition, int] | None:
+        """The ends of thousands of logs in a third of the time, unless a leader does not tell, or did not the last time."""
+        if not self._all_told or len(wanted) < MANY or not {EARLIEST, LATEST}.issuperset(wanted.values()):
+            return None
+        if self._bounds is None:
+            committed = self._isolation == IsolationLevel.READ_COMMITTED
+            bounds = LogBounds(self._servers, shared_properties(self._config), read_committed=committed)
+            self._bounds = bounds.__enter__()
+        return self._bounds.find(wanted, timeout_s)
+
+    def _find_each(
+        self, wanted: Mapping[TopicPartition, Position], timeout_s: float
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
         self._introduce({tp.topic for tp in wanted})
         found, failed = self._ask_leaders(wanted, min(_PATIENCE_S, timeout_s))
         left_s = timeout_s - _PATIENCE_S

@@ -11,9 +11,13 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.batch_plan import BatchPlan, plan_batch
+from pyspark_zkafka.clients import admin
+from pyspark_zkafka.clients.admin import KafkaAdmin
 from pyspark_zkafka.errors import BrokersUnavailable, DataLoss, NoLeader
 from pyspark_zkafka.option_values import ReadOptions
 from pyspark_zkafka.options import parse_read
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.reader import SplitPartition, ZKafkaReader
 
 if TYPE_CHECKING:
@@ -233,6 +237,28 @@ def test_silent_leader_while_planning(
         zkafka_cluster.resume(1)
     zkafka_cluster.wait_for_leader(topic, 1)
     assert len(plan_batch(options(topic)).splits) == 2
+
+
+def test_silent_leader_of_many_logs(
+    zkafka_cluster: LocalCluster, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where thousands of logs are asked for at once, what a silent leader does not tell is not taken for an offset."""
+    monkeypatch.setattr(admin, "MANY", 2)
+    topic = new_topic(assignment={0: [0], 1: [1]})
+    zkafka_cluster.produce(topic, [{"value": b"v", "partition": p} for p in (0, 1)])
+    silent = TopicPartition(topic, 1)
+    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}) as client:
+        wanted = {TopicPartition(topic, p): LATEST for p in (0, 1)}
+        assert client.list_offsets(wanted) == dict.fromkeys(wanted, 1)
+        zkafka_cluster.pause(1)
+        try:
+            found, failed = client.list_offsets_each(wanted, 3)
+        finally:
+            zkafka_cluster.resume(1)
+        assert found == {TopicPartition(topic, 0): 1}
+        assert isinstance(failed[silent], BrokersUnavailable)
+        zkafka_cluster.wait_for_leader(topic, 1)
+        assert client.list_offsets(wanted) == dict.fromkeys(wanted, 1)
 
 
 def test_compaction(zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Callable[..., ReadOptions]) -> None:

@@ -1,0 +1,110 @@
+"""The ends of many logs: the same as when each is asked for by itself, and who does not tell is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Producer
+
+from pyspark_zkafka.clients import admin, log_bounds
+from pyspark_zkafka.clients.admin import KafkaAdmin
+from pyspark_zkafka.clients.log_bounds import LogBounds
+from pyspark_zkafka.errors import NoLeader
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
+from pyspark_zkafka.testing import LocalCluster
+
+NewTopic = Callable[..., str]
+Found = dict[TopicPartition, int] | None
+
+
+@pytest.fixture
+def topic(monkeypatch: pytest.MonkeyPatch, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> str:
+    """Eight partitions, as many records in each as its number says; they are many, and too many for one question."""
+    monkeypatch.setattr(admin, "MANY", 8)
+    monkeypatch.setattr(log_bounds, "_MOST_PER_QUESTION", 3)
+    name = new_topic(partitions=8)
+    zkafka_cluster.produce(name, [{"value": b"v", "partition": p} for p in range(8) for _ in range(p)])
+    return name
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each time that the ends of many logs were asked for at once, whether all were told."""
+    told: list[bool] = []
+    find = LogBounds.find
+
+    def noting(
+        self: LogBounds, wanted: dict[TopicPartition, Position], timeout_s: float
+    ) -> dict[TopicPartition, int] | None:
+        found = find(self, wanted, timeout_s)
+        told.append(found is not None)
+        return found
+
+    monkeypatch.setattr(LogBounds, "find", noting)
+    return told
+
+
+def test_ends_of_many_logs(topic: str, asked: list[bool], zkafka_cluster: LocalCluster) -> None:
+    """Earliest and latest offsets come in a few questions; fewer partitions, and timestamps, are each asked for."""
+    partitions = [TopicPartition(topic, p) for p in range(8)]
+    mixed = {tp: LATEST if tp.partition % 2 else EARLIEST for tp in partitions}
+    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}) as client:
+        assert client.list_offsets(mixed) == {tp: tp.partition * (tp.partition % 2) for tp in partitions}
+        assert client.list_offsets(dict.fromkeys(partitions, LATEST)) == {tp: tp.partition for tp in partitions}
+        assert asked == [True, True]
+        assert client.list_offsets(dict.fromkeys(partitions[:7], LATEST)) == {tp: tp.partition for tp in partitions[:7]}
+        ages = client.list_offsets(dict.fromkeys(partitions, AtTimestamp(0)))
+        assert ages == {tp: 0 if tp.partition else -1 for tp in partitions}
+        assert asked == [True, True]
+
+
+def test_partition_that_is_not_there(topic: str, asked: list[bool], zkafka_cluster: LocalCluster) -> None:
+    """A partition that does not exist is told by name, beside the offsets of the others; until all tell, each is asked."""
+    partitions = [TopicPartition(topic, p) for p in range(8)]
+    wanted = dict.fromkeys([*partitions, TopicPartition(topic, 99)], LATEST)
+    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}) as client:
+        for _ in range(2):
+            found, failed = client.list_offsets_each(wanted)
+            assert found == {tp: tp.partition for tp in partitions}
+            assert [*failed] == [TopicPartition(topic, 99)]
+            assert isinstance(failed[TopicPartition(topic, 99)], NoLeader)
+        assert asked == [False]
+        for _ in range(2):
+            assert client.list_offsets(dict.fromkeys(partitions, LATEST)) == {tp: tp.partition for tp in partitions}
+        assert asked == [False, True]
+
+
+def test_added_partitions(topic: str, asked: list[bool], zkafka_cluster: LocalCluster) -> None:
+    """Partitions that were added since are found."""
+    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}) as client:
+        client.list_offsets({TopicPartition(topic, p): LATEST for p in range(8)})
+        zkafka_cluster.add_partitions(topic, 10)
+        wanted = {TopicPartition(topic, p): LATEST for p in range(10)}
+        assert client.list_offsets(wanted) == {tp: tp.partition if tp.partition < 8 else 0 for tp in wanted}
+    assert asked[0]
+
+
+@contextmanager
+def open_transaction(cluster: LocalCluster, topic: str) -> Iterator[None]:
+    """One record in each partition, neither committed nor aborted."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for partition in range(8):
+        producer.produce(topic, b"open", partition=partition)
+    assert producer.flush(30) == 0
+    yield
+    producer.abort_transaction(30)
+
+
+@pytest.mark.parametrize("read_committed", [False, True])
+def test_open_transaction(topic: str, asked: list[bool], zkafka_cluster: LocalCluster, read_committed: bool) -> None:
+    """The latest offset is the end of the log, or the last stable one, as the isolation level says."""
+    wanted = {TopicPartition(topic, p): LATEST for p in range(8)}
+    client = KafkaAdmin(zkafka_cluster.bootstrap_servers, {}, read_committed=read_committed)
+    with open_transaction(zkafka_cluster, topic), client:
+        assert client.list_offsets(wanted) == {tp: tp.partition + (not read_committed) for tp in wanted}
+    assert asked == [True]
