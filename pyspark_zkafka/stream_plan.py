@@ -156,7 +156,9 @@ class StreamPlanner:
             return self.latest(start, limited=limited) if self._rest() else start
         self._limits.note_batch()
         self._tell_member(tp for tp, r in ranges.items() if r.size)
-        self._planned = self._end(finished, ranges, owned, snapshot).to_json()
+        end = self._end(finished, ranges, owned, snapshot)
+        self._planned = end.to_json()
+        self._parsed = self._planned, end
         return self._planned
 
     @collector_paused()
@@ -197,7 +199,7 @@ class StreamPlanner:
             self._opened = True
 
     def _parse(self, offset: dict[str, Any]) -> StreamOffset:
-        """What an offset says; the end of a micro-batch is asked for twice, when it begins and when it is done."""
+        """What an offset says; that of a micro-batch planned here is known, when it begins and when it is done."""
         if self._parsed is None or self._parsed[0] != offset:
             self._parsed = offset, StreamOffset.from_json(offset)
         return self._parsed[1]
@@ -231,13 +233,14 @@ class StreamPlanner:
 
     def _with_leader(self, owned: Collection[TopicPartition], snapshot: ClusterSnapshot) -> list[TopicPartition]:
         """Those that have a leader, in order; the others wait for theirs."""
-        offline = snapshot.without_leader(sorted(owned))
+        partitions = sorted(owned)
+        offline = snapshot.without_leader(partitions)
         known = [tp for tp in offline if tp in snapshot.states]
         if known:
             found = describe_offline(known, snapshot).message.split(";")[0]
             self._reports.warn(f"{found}: waiting for it, and reading the others")
         waiting = set(offline)
-        return [tp for tp in sorted(owned) if tp not in waiting]
+        return [tp for tp in partitions if tp not in waiting] if waiting else partitions
 
     def _gain(self, owned: Mapping[TopicPartition, Claim], finished: StreamOffset, snapshot: ClusterSnapshot) -> None:
         gained = [tp for tp in self._with_leader(owned, snapshot) if tp not in self._progress.held]

@@ -38,9 +38,10 @@ class Held:
         return self.committed is None or self.committed.offset != self.position
 
     def span(self, until: int) -> Span:
-        """From the position on."""
+        """From the position on, as a checkpoint tells it: where nothing was committed, the position stands for that."""
         stored = self.committed
-        return Span(self.position, until, *((None, None) if stored is None else (stored.offset, stored.mark)))
+        known = (self.position, None) if stored is None else (stored.offset, stored.mark)
+        return Span(self.position, until, *known)
 
 
 class StreamProgress:

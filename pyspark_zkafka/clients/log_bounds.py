@@ -26,7 +26,7 @@ MANY = 1_000
 
 _PATIENCE_S = 2.0
 # librdkafka's work for an answer grows with the square of its partitions; for each question, the brokers are waited for.
-_MOST_PER_QUESTION = 2_000
+_MOST_PER_QUESTION = 1_000
 _TIMESTAMPS: dict[Position, int] = {EARLIEST: OFFSET_BEGINNING, LATEST: OFFSET_END}
 
 

@@ -24,6 +24,7 @@ from pyspark_zkafka.clients.zookeeper_connection import Answers, ZooKeeperConnec
 from pyspark_zkafka.options import parse_read
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST
+from pyspark_zkafka.protocol.stream_offsets import StreamOffset
 from pyspark_zkafka.reader import ZKafkaReader, split_partitions
 from pyspark_zkafka.stream_options import parse_stream
 from pyspark_zkafka.stream_plan import StreamPlanner
@@ -143,8 +144,9 @@ def as_spark_has_it(offset: dict[str, Any]) -> dict[str, Any]:
 
 
 def micro_batch(planner: StreamPlanner, start: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """The end of the next micro-batch, and the number of its splits."""
+    """The end of the next micro-batch, and the number of its splits; what the planner knows of it, its text tells."""
     end = as_spark_has_it(planner.latest(start, limited=False))
+    assert planner._parse(end) == StreamOffset.from_json(end)
     splits, _ = planner.splits(end)
     planner.commit()
     return end, len(splits)
