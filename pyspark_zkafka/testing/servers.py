@@ -38,6 +38,7 @@ __all__ = ["ZOOKEEPER", "ClusterSpec", "Server", "Servers"]
 ZOOKEEPER = "zookeeper"
 # An old broker's own ZooKeeper is a server from before 4-letter-word lists and Netty TLS: this one serves all versions.
 _ZOOKEEPER_FROM = "3.9.1"
+_EXPIRED_AT_START = ("fatal exception during startup", "SessionExpiredException")
 _EXIT_TIMEOUT_S = 60
 _CONNECT_TIMEOUT_S = 10.0
 _ANSWER_TIMEOUT_S = 1.0
@@ -248,6 +249,8 @@ class Servers:
     def _await_all(self, wanted: set[int], missing: Callable[[], set[int]], lack: str, deadline: Deadline) -> None:
         def done() -> bool | None:
             for broker in wanted:
+                if self._expired_at_start(broker):
+                    self._launch(broker)
                 self._raise_if_dead(self.name(broker))
             return None if missing() else True
 
@@ -275,6 +278,11 @@ class Servers:
         with self.zookeeper() as client:
             if deadline.until(lambda: None if broker in _registered(client) else True) is None:
                 raise LocalClusterError("NOT_READY", f"The znode of broker {broker} is still there; is a namesake running?")
+
+    def _expired_at_start(self, broker: Server) -> bool:
+        """Whether ZooKeeper gave a broker's session up as it started, so that it ended: a busy machine stood still."""
+        name = self.name(broker)
+        return self.processes.exit_status(name) is not None and all(said in self._tail(name) for said in _EXPIRED_AT_START)
 
     def _raise_if_dead(self, name: str) -> None:
         status = self.processes.exit_status(name)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -157,6 +159,34 @@ def test_kill(cluster: LocalCluster) -> None:
     assert cluster.wait_for_leader("killed", 0, not_broker=1) == 2
     cluster.restart(1)
     cluster.wait_in_sync("killed")
+
+
+def test_session_that_expires_at_the_start() -> None:
+    """A broker that loses its session while it starts ends by itself, and is started again: the restart succeeds."""
+    with LocalCluster(brokers=1, broker_config={"zookeeper.session.timeout.ms": "1000"}) as cluster:
+        for _ in range(5):
+            cluster.stop(0)
+            restart = threading.Thread(target=cluster.restart, args=(0,))
+            restart.start()
+            assert eventually(lambda: "to=1000," in zookeeper_connections(cluster.port("zookeeper")))
+            pid = cluster.pid(0)
+            assert pid is not None
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(2.5)
+            os.kill(pid, signal.SIGCONT)
+            restart.join()
+            assert cluster.running_broker_ids == [0]
+            if cluster.pid(0) != pid:
+                break
+        else:
+            pytest.fail("the session did not expire")
+
+
+def zookeeper_connections(port: int) -> str:
+    """What ZooKeeper says of its connections: a line for each, with its session's timeout."""
+    with socket.create_connection(("127.0.0.1", port), 5) as asking:
+        asking.sendall(b"cons")
+        return b"".join(iter(lambda: asking.recv(4096), b"")).decode()
 
 
 def test_pause_and_resume(cluster: LocalCluster) -> None:
