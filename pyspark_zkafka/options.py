@@ -330,8 +330,6 @@ def _commit(given: Given, connection: Connection) -> CommitPlan | None:
         given.problems.append("commitOffsets needs group.id")
     if "zookeeper" in stores and lacks_zookeeper(given, connection):
         given.problems.append("commitOffsets writes /consumers/<group>/offsets: it needs zookeeper.connect")
-    spec = given.parsed("commitOffsets", lambda t: parse_offsets("commitOffsets", t, "ending"), None)
+    spec = given.parsed("commitOffsets", lambda t: parse_offsets("commitOffsets", t, "commit"), None)
     offsets = {} if spec is None else {tp: p for tp, p in spec.by_partition.items() if isinstance(p, int)}
-    if spec is not None and (spec.by_topic or not offsets or min(offsets.values()) < 0):
-        given.problems.append('commitOffsets takes offsets of 0 or more by partition: {"topic": {"0": 23}}')
     return CommitPlan(group or "", offsets, stores, owner)

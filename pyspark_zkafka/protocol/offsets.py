@@ -35,7 +35,7 @@ EARLIEST: Literal[-2] = -2
 LATEST: Literal[-1] = -1
 
 ResetPolicy = Literal["earliest", "latest", "error"]
-Bound = Literal["starting", "ending"]
+Bound = Literal["starting", "ending", "commit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class OffsetSpec:
 
 
 def parse_offsets(option: str, text: str, bound: Bound | None) -> OffsetSpec:
-    """An `OffsetSpec` from `startingOffsets` or `endingOffsets` of a batch read.
+    """An `OffsetSpec` from `startingOffsets` or `endingOffsets` of a read, or `commitOffsets` of a write.
 
     Parameters
     ----------
@@ -105,8 +105,9 @@ def parse_offsets(option: str, text: str, bound: Bound | None) -> OffsetSpec:
     text : str
         ``earliest``, ``latest``, ``committed``, or JSON: ``{"topic": {"0": 23, "1": -2}, "other": "earliest"}`` with -2 for
         earliest and -1 for latest.
-    bound : "starting", "ending" or None
-        A batch cannot start at latest, nor end at earliest or at the committed offset; None if it does neither.
+    bound : "starting", "ending", "commit" or None
+        A batch cannot start at latest, nor end at earliest or at the committed offset, and only numbers are committed; None
+        where all is allowed.
 
     Raises
     ------
@@ -122,7 +123,9 @@ def parse_offsets(option: str, text: str, bound: Bound | None) -> OffsetSpec:
         return OffsetSpec(option, everywhere=_allowed(option, _WORDS[word], bound))
     by_topic: dict[str, Position] = {}
     by_partition: dict[TopicPartition, Position] = {}
-    for topic, given in _json_object(option, text, _OFFSETS_FORM).items():
+    words = [word for word, position in _WORDS.items() if (bound, position) not in _REFUSED]
+    form = f"{', '.join(words)}, or JSON: {_OFFSETS_FORM}" if words else _COMMIT_FORM
+    for topic, given in _json_object(option, text, form).items():
         if isinstance(given, str) and given.lower() in ("earliest", "latest"):
             by_topic[topic] = _numeric(_allowed(option, _WORDS[given.lower()], bound))
         else:
@@ -167,6 +170,7 @@ def canonical_json(offsets: Mapping[TopicPartition, int]) -> str:
 
 
 _OFFSETS_FORM = '{"topicA": {"0": 23, "1": -2}, "topicB": "earliest"}, with -2 for earliest and -1 for latest'
+_COMMIT_FORM = 'offsets of 0 or more by partition: {"topicA": {"0": 23}}'
 _TIMESTAMPS_FORM = '{"topicA": {"0": 1700000000000, "1": 1700000000000}}, in milliseconds since the epoch'
 _ASSIGN_FORM = '{"topicA": [0, 1], "topicB": [2]}'
 _WORDS: dict[str, Position | Literal["committed"]] = {
@@ -178,6 +182,7 @@ _REFUSED: dict[tuple[Bound | None, object], str] = {
     ("starting", LATEST): "a batch that starts at latest reads nothing; use earliest, committed or offsets",
     ("ending", EARLIEST): "a batch that ends at earliest reads nothing; use latest or offsets",
     ("ending", "committed"): "a batch cannot end at the committed offset; use latest or offsets",
+    **{("commit", position): f"expected {_COMMIT_FORM}" for position in _WORDS.values()},
 }
 
 

@@ -193,7 +193,7 @@ def test_brokers_alone() -> None:
         ({"commitOffsets": '{"t": {"0": 1}}'}, "commitOffsets is an option of a write, not of a stream"),
         ({"maxOffsetPerTrigger": "5"}, "unknown option maxOffsetPerTrigger; did you mean maxOffsetsPerTrigger?"),
         ({"startingOffsets": "committed"}, "startingOffsets=committed needs group.id"),
-        ({"startingOffsets": "newest"}, "startingOffsets is 'newest'; expected {"),
+        ({"startingOffsets": "newest"}, "startingOffsets is 'newest'; expected earliest, latest, committed, or JSON: {"),
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is '0'; expected a whole number, 1 or more"),
         ({"maxBytesPerTrigger": "1 MiB"}, "maxBytesPerTrigger is '1 MiB'; expected a whole number, 1 or more"),
         ({"minOffsetsPerTrigger": "-1"}, "minOffsetsPerTrigger is '-1'; expected a whole number, 1 or more"),
