@@ -243,7 +243,7 @@ class StreamPlanner:
         return [tp for tp in partitions if tp not in waiting] if waiting else partitions
 
     def _gain(self, owned: Mapping[TopicPartition, Claim], finished: StreamOffset, snapshot: ClusterSnapshot) -> None:
-        gained = [tp for tp in self._with_leader(owned, snapshot) if tp not in self._progress.held]
+        gained = self._with_leader([tp for tp in owned if tp not in self._progress.held], snapshot)
         if not gained:
             return
         try:
@@ -275,8 +275,9 @@ class StreamPlanner:
 
     def _ranges(self) -> dict[TopicPartition, OffsetRange]:
         """From each position to the end of its log."""
-        for tp, end in self._latest.items():
-            self._check_end(tp, end)
+        held, bounds = self._progress.held, self._bounds or {}
+        for tp in [tp for tp, end in self._latest.items() if end < max(held[tp].position, bounds.get(tp, 0))]:
+            self._report_end(tp, self._latest[tp], bounds.get(tp, 0))
         return {tp: self._range(tp, held.position) for tp, held in self._progress.held.items()}
 
     def _range(self, partition: TopicPartition, position: int) -> OffsetRange:
@@ -296,16 +297,15 @@ class StreamPlanner:
             found |= self._session.log_ends(behind)[0]
         return found
 
-    def _check_end(self, partition: TopicPartition, end: int) -> None:
+    def _report_end(self, partition: TopicPartition, end: int, bound: int) -> None:
+        """The log ends before the position, or before the fixed end: go on from where it ends, if that may be."""
         held = self._progress.held[partition]
-        bound = 0 if self._bounds is None else self._bounds.get(partition, 0)
-        if end < max(held.position, bound):
-            self._reports.lose(
-                "OFFSET_WENT_BACK",
-                f"{partition}: the log ends at {end}, and was read or planned up to {max(held.position, bound)}: it was "
-                "truncated, by an unclean election or by hand",
-            )
-            held.position, held.resets = min(end, held.position), True
+        self._reports.lose(
+            "OFFSET_WENT_BACK",
+            f"{partition}: the log ends at {end}, and was read or planned up to {max(held.position, bound)}: it was "
+            "truncated, by an unclean election or by hand",
+        )
+        held.position, held.resets = min(end, held.position), True
 
     def _end(
         self,

@@ -66,6 +66,7 @@ class StreamSession:
         self._opened = ExitStack()
         self._stale = threading.Event()
         self._snapshot: ClusterSnapshot | None = None
+        self._subscribed: tuple[ClusterSnapshot, Mapping[TopicPartition, Claim]] | None = None
         self._blind = False
         self._missed: set[str] = set()
         self._servers: str | None = None
@@ -227,6 +228,11 @@ class StreamSession:
         """What the stream is to read: what its member owns, or, without one, all that it is subscribed to."""
         if self.member is not None:
             return self.member.owned()
+        if self._subscribed is None or self._subscribed[0] is not snapshot:
+            self._subscribed = snapshot, self._all_of(snapshot)
+        return self._subscribed[1]
+
+    def _all_of(self, snapshot: ClusterSnapshot) -> dict[TopicPartition, Claim]:
         if isinstance(self._subscription, Assign):
             return {tp: _ALWAYS for tp in self._subscription.partitions if tp in snapshot.states}
         return {tp: _ALWAYS for topic in snapshot.topics for tp in snapshot.partitions(topic)}

@@ -83,11 +83,13 @@ class LogBounds:
             for start in range(0, len(partitions), _MOST_PER_QUESTION):
                 some = partitions[start : start + _MOST_PER_QUESTION]
                 told = self._ask([KafkaTopicPartition(*tp, _TIMESTAMPS[wanted[tp]]) for tp in some], deadline)
-                found.update((TopicPartition(one.topic, one.partition), one.offset) for one in told)
+                if [(one.topic, one.partition) for one in told] != some:
+                    return None
+                found.update(zip(some, (one.offset for one in told), strict=True))
         except KafkaException as error:
             _log.info("not all logs could be asked for their ends at once: %s", error)
             return None
-        return found if _are_told(found.values()) and found.keys() == wanted.keys() else None
+        return found if _are_told(found.values()) else None
 
     def _ask(self, partitions: Sequence[Any], deadline: float) -> Sequence[Any]:
         told: Sequence[Any] = self._open().offsets_for_times(list(partitions), timeout=max(deadline - time.monotonic(), 0))
