@@ -276,8 +276,9 @@ class StreamPlanner:
     def _ranges(self) -> dict[TopicPartition, OffsetRange]:
         """From each position to the end of its log."""
         held, bounds = self._progress.held, self._bounds or {}
-        for tp in [tp for tp, end in self._latest.items() if end < max(held[tp].position, bounds.get(tp, 0))]:
-            self._report_end(tp, self._latest[tp], bounds.get(tp, 0))
+        for tp, end in self._latest.items():
+            if end < (known := max(held[tp].position, bounds.get(tp, 0))):
+                self._report_end(tp, end, known)
         return {tp: self._range(tp, held.position) for tp, held in self._progress.held.items()}
 
     def _range(self, partition: TopicPartition, position: int) -> OffsetRange:
@@ -297,13 +298,13 @@ class StreamPlanner:
             found |= self._session.log_ends(behind)[0]
         return found
 
-    def _report_end(self, partition: TopicPartition, end: int, bound: int) -> None:
-        """The log ends before the position, or before the fixed end: go on from where it ends, if that may be."""
+    def _report_end(self, partition: TopicPartition, end: int, known: int) -> None:
+        """The log ends before `known`, the position or the fixed end: go on from where it ends, if that may be."""
         held = self._progress.held[partition]
         self._reports.lose(
             "OFFSET_WENT_BACK",
-            f"{partition}: the log ends at {end}, and was read or planned up to {max(held.position, bound)}: it was "
-            "truncated, by an unclean election or by hand",
+            f"{partition}: the log ends at {end}, and was read or planned up to {known}: it was truncated, by an unclean "
+            "election or by hand",
         )
         held.position, held.resets = min(end, held.position), True
 

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import (
     IsolationLevel,
@@ -25,12 +25,14 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, Reports, from_exception
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
-from pyspark_zkafka.clients.log_bounds import MANY, LogBounds
 from pyspark_zkafka.clients.new_clients import INTRODUCTION_S
 from pyspark_zkafka.clients.pooled import ClientPool, configuration
 from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, UnknownTopic, ZKafkaError
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.clients.log_bounds import LogBounds
 
 __all__ = ["KafkaAdmin", "lease_admin", "shared_properties"]
 
@@ -65,6 +67,8 @@ _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _LOOK_S = 0.1
 _PATIENCE_S = 5.0
 _MAX_PER_REQUEST = 1_000
+MANY = 1_000
+"""From so many partitions on, it pays to be connected to the brokers once more."""
 
 
 def shared_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,11 +120,11 @@ class KafkaAdmin:
         # Ended here, by this thread: an error's traceback may keep the client in a cycle, and a collector that finds it on
         # the client's own thread would abort the process.
         client, self._client = self._client, None
+        if client is not None:
+            client.__exit__(None, None, None)
         bounds, self._bounds = self._bounds, None
         if bounds is not None:
             bounds.__exit__(None, None, None)
-        if client is not None:
-            client.__exit__(None, None, None)
 
     def topic_names(self) -> list[str]:
         """The names of all topics, sorted; blocks for two requests."""
@@ -187,9 +191,10 @@ class KafkaAdmin:
         if not self._all_told or len(wanted) < MANY or not {EARLIEST, LATEST}.issuperset(wanted.values()):
             return None
         if self._bounds is None:
+            from pyspark_zkafka.clients.log_bounds import LogBounds
+
             committed = self._isolation == IsolationLevel.READ_COMMITTED
-            bounds = LogBounds(self._servers, shared_properties(self._config), read_committed=committed)
-            self._bounds = bounds.__enter__()
+            self._bounds = LogBounds(self._config, read_committed=committed).__enter__()
         return self._bounds.find(wanted, timeout_s)
 
     def _find_each(

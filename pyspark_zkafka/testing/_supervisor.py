@@ -60,7 +60,7 @@ class Supervisor:
         if server is None or server.poll() is not None:
             return False
         server.send_signal(number)
-        if number == signal.SIGSTOP:
+        if number == signal.SIGSTOP and hasattr(os, "waitid"):  # macOS has it from Python 3.13 on
             # The threads of a process halt one by one; whoever asked for a pause wants none of them to go on.
             os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         return True

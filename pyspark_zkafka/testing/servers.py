@@ -248,10 +248,10 @@ class Servers:
 
     def _await_all(self, wanted: set[int], missing: Callable[[], set[int]], lack: str, deadline: Deadline) -> None:
         def done() -> bool | None:
-            for broker in wanted:
-                if self._expired_at_start(broker):
-                    self._launch(broker)
-                self._raise_if_dead(self.name(broker))
+            for broker in [b for b in wanted if self.processes.exit_status(self.name(b)) is not None]:
+                if not self._expired_at_start(broker):
+                    self._raise_if_dead(self.name(broker))
+                self._launch(broker)
             return None if missing() else True
 
         if deadline.until(done) is None:
@@ -280,9 +280,9 @@ class Servers:
                 raise LocalClusterError("NOT_READY", f"The znode of broker {broker} is still there; is a namesake running?")
 
     def _expired_at_start(self, broker: Server) -> bool:
-        """Whether ZooKeeper gave a broker's session up as it started, so that it ended: a busy machine stood still."""
-        name = self.name(broker)
-        return self.processes.exit_status(name) is not None and all(said in self._tail(name) for said in _EXPIRED_AT_START)
+        """Whether a broker ended as ZooKeeper gave its session up while it started: a busy machine stood still."""
+        log = self._tail(self.name(broker))
+        return all(said in log for said in _EXPIRED_AT_START)
 
     def _raise_if_dead(self, name: str) -> None:
         status = self.processes.exit_status(name)

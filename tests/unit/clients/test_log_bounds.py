@@ -34,8 +34,8 @@ class Told:
 
 
 def find(second: int | Exception | None) -> dict[TopicPartition, int] | None:
-    bounds = LogBounds("host:1", {}, read_committed=False)
-    bounds._client = Told(second)  # type: ignore[assignment]
+    bounds = LogBounds({"bootstrap.servers": "host:1"}, read_committed=False)
+    bounds._client._open = Told(second)  # type: ignore[assignment]
     return bounds.find(WANTED, 2)
 
 
@@ -53,4 +53,4 @@ def test_not_told(second: int | Exception | None) -> None:
 def test_not_open() -> None:
     """Outside of its with block it is refused."""
     with pytest.raises(RuntimeError, match="with block"):
-        LogBounds("host:1", {}, read_committed=False).find(WANTED, 2)
+        LogBounds({"bootstrap.servers": "host:1"}, read_committed=False).find(WANTED, 2)
