@@ -143,15 +143,13 @@ class ConsumerGroup:
         """
         from pyspark_zkafka.protocol.model import OffsetRange
         from pyspark_zkafka.protocol.offsets import LATEST
-        from pyspark_zkafka.protocol.stream_offsets import StreamOffset
         from pyspark_zkafka.stream_starts import StreamStarts
 
         session = self._open()
         owned, owner = self._owned(session)
         snapshot = session.snapshot()
-        offline = set(snapshot.without_leader(owned))
-        ready = [tp for tp in owned if tp not in offline]
-        starts = session.retry(lambda: StreamStarts(self._options, session).find(ready, StreamOffset(), {}, first=True))
+        starts = session.retry(lambda: StreamStarts(self._options, session).begin(owned, snapshot)).gains
+        ready = sorted(starts)
         ends = session.retry(lambda: session.brokers.list_offsets(dict.fromkeys(ready, LATEST))) if ready else {}
         ranges = [OffsetRange(tp, starts[tp].position, max(starts[tp].position, ends[tp])) for tp in ready]
         return GroupBatch(self, spark, tuple(ranges), owner)

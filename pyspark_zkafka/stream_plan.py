@@ -21,7 +21,7 @@ from pyspark_zkafka.protocol.planning import (
     spread_over_leaders,
     subscribed_partitions,
 )
-from pyspark_zkafka.protocol.stream_offsets import StreamOffset, TopicMark
+from pyspark_zkafka.protocol.stream_offsets import Span, StreamOffset, TopicMark, first_mark, mark_after
 from pyspark_zkafka.stream_limits import StreamLimits
 from pyspark_zkafka.stream_progress import StreamProgress
 from pyspark_zkafka.stream_reports import StreamReports, shown
@@ -48,6 +48,8 @@ class StreamPlanner:
     options : StreamOptions
     clock, sleep : callable
         Monotonic seconds; wait for some seconds.
+    session : StreamSession, optional
+        Not open yet; made from the options by default.
     """
 
     def __init__(
@@ -55,12 +57,13 @@ class StreamPlanner:
         options: StreamOptions,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        session: StreamSession | None = None,
     ) -> None:
         self._options = options
         self._read = options.read
         self._clock = clock
         self._sleep = sleep
-        self._session = StreamSession(options, clock, sleep)
+        self._session = session or StreamSession(options, clock, sleep)
         self._opened = False
         self._starts = StreamStarts(options, self._session)
         self._reports = StreamReports(options.read.fail_on_data_loss, clock)
@@ -101,11 +104,13 @@ class StreamPlanner:
         if self._session.member is not None:
             self._session.member.wait_settled(self._settling_s)
         owned = self._own(snapshot)
-        ready = self._with_leader(owned, snapshot)
-        gains = self._session.retry(lambda: self._starts.find(ready, StreamOffset(), {}, first=True))
-        self._progress.hold(owned, gains)
-        spans = {tp: held.span(held.position) for tp, held in self._progress.held.items()}
-        return StreamOffset(spans, self._marks(snapshot, owned, None)).to_json()
+        self._with_leader(owned, snapshot)
+        begun = self._session.retry(lambda: self._starts.begin(owned, snapshot))
+        self._progress.hold(owned, begun.gains)
+        spans = {tp: Span(start, start) for tp, start in begun.others.items()}
+        spans |= {tp: held.span(held.position) for tp, held in self._progress.held.items()}
+        marks = {name: first_mark(topic, snapshot.states, begun.waiting) for name, topic in snapshot.topics.items()}
+        return StreamOffset(spans, marks).to_json()
 
     def fix_bounds(self) -> None:
         """For Trigger.AvailableNow: read up to where the logs end now.
@@ -156,7 +161,7 @@ class StreamPlanner:
             return self.latest(start, limited=limited) if self._rest() else start
         self._limits.note_batch()
         self._tell_member(tp for tp, r in ranges.items() if r.size)
-        end = self._end(finished, ranges, owned, snapshot)
+        end = self._end(finished, ranges, snapshot)
         self._planned = end.to_json()
         self._parsed = self._planned, end
         return self._planned
@@ -312,7 +317,6 @@ class StreamPlanner:
         self,
         finished: StreamOffset,
         ranges: Mapping[TopicPartition, OffsetRange],
-        owned: Collection[TopicPartition],
         snapshot: ClusterSnapshot,
     ) -> StreamOffset:
         """The end of the micro-batch; partitions that are not held are remembered, as far as they still exist."""
@@ -322,21 +326,8 @@ class StreamPlanner:
                 spans[tp] = self._progress.remembered(tp, span)
         before = {name: mark for name, mark in finished.topics.items() if name not in self._accepted}
         self._accepted = {}
-        return StreamOffset(spans, self._marks(snapshot, owned, before))
-
-    def _marks(
-        self, snapshot: ClusterSnapshot, owned: Collection[TopicPartition], before: Mapping[str, TopicMark] | None
-    ) -> dict[str, TopicMark]:
-        """The topics as they are; new partitions that still wait to be read are not known yet, but to a new query."""
-        marks = {}
-        for name, topic in snapshot.topics.items():
-            known = len(topic.partitions)
-            if before is not None:
-                first_new = before.get(name, TopicMark()).known
-                new = [TopicPartition(name, number) for number in topic.partitions if number >= first_new]
-                known = min([known, *(tp.partition for tp in new if tp in owned and tp not in self._progress.held)])
-            marks[name] = TopicMark(topic.topic_id, topic.czxid, known)
-        return marks
+        topics = snapshot.topics.items()
+        return StreamOffset(spans, {n: mark_after(topic, before.get(n, TopicMark()), spans) for n, topic in topics})
 
     def _rest(self) -> bool:
         """Nothing is to be read. A stream that owns nothing waits here, instead of asking again and again.

@@ -24,18 +24,22 @@ _log = logging.getLogger(__name__)
 class Held:
     """A partition that is being read: the next offset, all before it being done, and the group's, None where unknown.
 
-    `resets` says that the group's offset may be higher: it belongs to a log that is no more.
+    `resets` says that the group's offset may be higher: it belongs to a log that is no more. `moved_to` is where somebody
+    else has set the group's offset meanwhile, ahead of the position: that is no commit of ours, though nothing is to be
+    committed until the position is there.
     """
 
     generation: int
     position: int
     committed: StoredOffset | None
     resets: bool = False
+    moved_to: int = -1
 
     @property
     def is_due(self) -> bool:
         """Whether the position is to be committed."""
-        return self.committed is None or self.committed.offset != self.position
+        is_stored = self.committed is not None and self.committed.offset == self.position
+        return not is_stored and (self.resets or self.position >= self.moved_to)
 
     def span(self, until: int) -> Span:
         """From the position on, as a checkpoint tells it: where nothing was committed, the position stands for that."""
@@ -100,10 +104,21 @@ class StreamProgress:
             _log.warning("progress could not be committed, it will be later: %s", error)
             return
         for tp, offset in {**done.kept, **done.written}.items():
-            stored = StoredOffset(max(offset, due[tp]), done.marks.get(tp))
+            if offset != due[tp]:
+                self._note_moved(tp, offset)
+                continue
+            stored = StoredOffset(offset, done.marks.get(tp))
             self.held[tp].committed, self.held[tp].resets = stored, False
             if tp in done.written:
                 self.last_committed[tp] = stored
         if done.lost and member is not None:
             _log.warning("%s: not committed, as it is not mine any more: %s", member.consumer, shown(done.lost))
             member.look_again()
+
+    def _note_moved(self, partition: TopicPartition, offset: int) -> None:
+        held = self.held[partition]
+        held.moved_to = offset
+        self._reports.warn(
+            f"{partition}: somebody else has set the group's offset to {offset}, and this query is at {held.position}; the "
+            "query goes on there when it is started again, or gains the partition anew"
+        )

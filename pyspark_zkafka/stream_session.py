@@ -224,6 +224,17 @@ class StreamSession:
         self._missed = set(missing) - found.topics.keys()
         return found
 
+    def younger(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        """The partitions that came into being after the group subscribed to their topics; none without membership."""
+        if self.member is None or self._zookeeper is None or not partitions:
+            return set()
+        from pyspark_zkafka.group.subscribed import subscribed_since, younger
+
+        by_pattern = not isinstance(self._subscription, Subscribe)
+        topics = sorted({tp.topic for tp in partitions})
+        since = subscribed_since(self._zookeeper, self.member.group, topics, by_pattern=by_pattern)
+        return younger(partitions, self.snapshot(), since)
+
     def owned(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
         """What the stream is to read: what its member owns, or, without one, all that it is subscribed to."""
         if self.member is not None:

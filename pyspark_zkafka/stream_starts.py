@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from pyspark_zkafka.clients.admin import KafkaAdmin
-from pyspark_zkafka.errors import ClusterStateError, DataLoss
+from pyspark_zkafka.clients.consumer import consumer_properties
+from pyspark_zkafka.clients.leader_epochs import first_after_epoch
+from pyspark_zkafka.errors import ClusterStateError, CodecError, DataLoss
 from pyspark_zkafka.option_values import StreamOptions
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, OffsetSpec, Position, Resolution, resolve
+from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec, Position, Resolution, resolve
 from pyspark_zkafka.protocol.progress import StoredOffset, resume
-from pyspark_zkafka.protocol.stream_offsets import StreamOffset
+from pyspark_zkafka.protocol.stream_offsets import StreamOffset, TopicMark, Waiting
 from pyspark_zkafka.stream_session import ANSWER_S, StreamSession
 
-__all__ = ["Gain", "StreamStarts"]
+__all__ = ["Beginning", "Gain", "StreamStarts"]
 
 _log = logging.getLogger(__name__)
 
@@ -46,11 +49,79 @@ class _Bounds:
 
 
 @dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where a new query starts.
+
+    `gains` are the partitions that it owns, `others` the starts of those that it does not own, and which have no committed
+    offset, `waiting` those without a leader.
+    """
+
+    gains: Mapping[TopicPartition, Gain]
+    others: Mapping[TopicPartition, int]
+    waiting: Mapping[TopicPartition, Waiting]
+
+
+@dataclass(frozen=True, slots=True)
 class StreamStarts:
-    """Finds positions: the checkpoint's, the group's, or those that the options name."""
+    """Finds positions: the checkpoint's, the group's, or those that the options name.
+
+    `now` is the time in seconds since the epoch.
+    """
 
     options: StreamOptions
     session: StreamSession
+    now: Callable[[], float] = time.time
+
+    def begin(self, owned: Collection[TopicPartition], snapshot: ClusterSnapshot) -> Beginning:
+        """Where a new query starts, at one moment for all partitions. Blocks for a few requests.
+
+        A member of a group commits at once where the group has no offset, for all that it is subscribed to: what is
+        produced from now on is the group's to read, whichever of its members lives on to read it.
+
+        Raises
+        ------
+        DataLoss, ClusterStateError
+            As `find`.
+        """
+        led = [tp for tp in sorted(owned) if snapshot.leader(tp) is not None]
+        gains = self.find(led, StreamOffset(), {}, first=True)
+        member = self.session.member
+        everything = set(owned) if member is None else {tp for t in snapshot.topics for tp in snapshot.partitions(t)}
+        waiting = self._waiting([tp for tp in sorted(everything) if tp in snapshot.states and snapshot.leader(tp) is None])
+        if member is None:
+            return Beginning(gains, {}, waiting)
+        others = self._others([tp for tp in sorted(everything - set(owned)) if snapshot.leader(tp) is not None])
+        missing = {tp: gain.position for tp, gain in gains.items() if gain.committed is None} | others
+        stored = self.session.offsets.begin(missing)
+        settled = {tp: self._settled(tp, gain, stored.get(tp)) for tp, gain in gains.items()}
+        return Beginning(settled, {tp: start for tp, start in others.items() if tp not in stored}, waiting)
+
+    def _others(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The starts of partitions that others own, where the group has no offset."""
+        try:
+            committed = self.session.offsets.committed(partitions)
+        except CodecError as error:
+            _log.warning("a partition's owner will have to mend it: %s", error)
+            return {}
+        missing = [tp for tp in partitions if tp not in committed]
+        if self.options.read.reset == "error":
+            missing = [tp for tp in missing if self._named(tp) is not None]
+        return {tp: gain.position for tp, gain in self.find(missing, StreamOffset(), {}, first=True).items()}
+
+    def _settled(self, partition: TopicPartition, gain: Gain, stored: StoredOffset | None) -> Gain:
+        """The gain with what the group has decided, unless the options name an offset or a time."""
+        if stored is None:
+            return gain
+        is_exact = self._named(partition) not in (None, EARLIEST, LATEST)
+        return Gain(gain.position if is_exact else stored.offset, stored)
+
+    def _waiting(self, offline: Collection[TopicPartition]) -> dict[TopicPartition, Waiting]:
+        """The partitions without a leader that are to be read from the end of their logs."""
+        reset = LATEST if self.options.read.reset in (None, "latest") else None
+        wanted = [tp for tp in offline if (reset if (named := self._named(tp)) is None else named) == LATEST]
+        committed = self.session.offsets.committed(wanted) if wanted and self.options.group is not None else {}
+        states, at_ms = self.session.snapshot().states, int(self.now() * 1000)
+        return {tp: Waiting(states[tp].leader_epoch, at_ms) for tp in wanted if tp not in committed}
 
     def find(
         self,
@@ -73,7 +144,8 @@ class StreamStarts:
             What this process has committed last.
         first : bool
             Whether the query is new: `startingOffsets` decides. Later it is only for partitions that the stream knew of and
-            had no position in; those that came into being meanwhile start at their beginning.
+            had no position in; those that came into being meanwhile start at their beginning. In a group, so do those that
+            are younger than its subscription, and of which it has no offset.
         replaced : collection of str
             Topics that were created again: whatever is known of them is of no use.
 
@@ -86,14 +158,11 @@ class StreamStarts:
         """
         committed = {} if self.options.group is None else self.session.offsets.committed(gained)
         positions: dict[TopicPartition, Position] = {}
-        unknown: list[TopicPartition] = []
         for tp in gained:
             position = EARLIEST if tp.topic in replaced else self._position(tp, finished, committed, last_committed, first)
-            if position is None:
-                unknown.append(tp)
-            else:
+            if position is not None:
                 positions[tp] = position
-        positions |= dict.fromkeys(unknown, self._reset_position(unknown))
+        positions |= self._without_position([tp for tp in gained if tp not in positions], finished, first)
         resolution = self._resolve(positions, first)
         self._report(resolution)
         outside = {o.partition for o in resolution.outside}
@@ -110,10 +179,8 @@ class StreamStarts:
         last_committed: Mapping[TopicPartition, StoredOffset],
         first: bool,
     ) -> Position | None:
-        """What the options, the checkpoint or the group say; None if none of them says anything."""
-        given = self.options.read.start.of(partition)
-        named = None if given == "committed" else given
-        if first and named is not None:
+        """The position that the options of a new query name, or the checkpoint or the group; None if none of them does."""
+        if first and (named := self._named(partition)) is not None:
             return named
         span, offset = finished.spans.get(partition), committed.get(partition)
         found = resume(span, offset, last_committed.get(partition))
@@ -125,11 +192,37 @@ class StreamStarts:
                 self.options.group.name if self.options.group else "",
                 span.until,
             )
-        if found.position is not None:
-            return found.position
-        mark = finished.topics.get(partition.topic)
-        is_new = not first and (mark is None or partition.partition >= mark.known)
-        return EARLIEST if is_new else named
+        return found.position
+
+    def _without_position(
+        self, partitions: Collection[TopicPartition], finished: StreamOffset, first: bool
+    ) -> dict[TopicPartition, Position]:
+        """The starts of partitions that nobody has read: their beginning if they are new, or else where the options say."""
+        marks = {} if first else {tp: finished.topics.get(tp.topic, TopicMark()) for tp in partitions}
+        new = {tp for tp, mark in marks.items() if tp.partition >= mark.known}
+        new |= self.session.younger([tp for tp in partitions if tp not in new])
+        waiting = {tp: mark.waiting[tp.partition] for tp, mark in marks.items() if tp.partition in mark.waiting}
+        named = {tp: position for tp in partitions if (position := self._named(tp)) is not None}
+        late = {tp: self._late(tp, waiting[tp]) for tp in waiting.keys() - new}
+        unknown = [tp for tp in partitions if tp not in new | named.keys() | late.keys()]
+        return dict.fromkeys(unknown, self._reset_position(unknown)) | named | late | dict.fromkeys(new, EARLIEST)
+
+    def _late(self, partition: TopicPartition, waiting: Waiting) -> Position:
+        """The first record since a moment when the partition had no leader; nothing was produced to it then."""
+        read, brokers = self.options.read, self.session.brokers
+        low, high = (brokers.list_offsets({partition: end}, ANSWER_S)[partition] for end in (EARLIEST, LATEST))
+        properties = consumer_properties(read.connection, self.session.servers(self.session.snapshot()), read.client_group)
+        found = None
+        if waiting.leader_epoch >= 0:
+            found = first_after_epoch(properties, partition, waiting.leader_epoch, range(low, high), ANSWER_S)
+        if found is None:  # brokers tell no epochs, or records of before 0.11 have none
+            found = brokers.list_offsets({partition: AtTimestamp(waiting.at_ms)}, ANSWER_S)[partition]
+        return high if found < 0 else found
+
+    def _named(self, partition: TopicPartition) -> Position | None:
+        """The position that the options name, other than the group's."""
+        given = self.options.read.start.of(partition)
+        return None if given == "committed" else given
 
     def _reset_position(self, unknown: Collection[TopicPartition]) -> Position:
         reset = self.options.read.reset

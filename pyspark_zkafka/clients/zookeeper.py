@@ -238,7 +238,7 @@ def _snapshot(nodes: Mapping[str, Znode], topics: Mapping[str, Topic]) -> Cluste
     return ClusterSnapshot(
         {broker.id: broker for broker in sorted(brokers, key=lambda broker: broker.id)},
         topics,
-        {states[p]: znodes.decode_partition_state(p, node.data) for p, node in nodes.items() if p in states},
+        {states[p]: znodes.decode_partition_state(p, n.data, n.stat.czxid) for p, n in nodes.items() if p in states},
         None if controller is None else znodes.decode_controller(znodes.CONTROLLER, controller.data).broker,
         None if cluster_id is None else znodes.decode_cluster_id(znodes.CLUSTER_ID, cluster_id.data),
     )

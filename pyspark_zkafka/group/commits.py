@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pyspark_zkafka.clients.transactions import Conflict, Create, Operation, SetData, request_bytes
 from pyspark_zkafka.clients.zookeeper_connection import Answers, ZooKeeperConnection
 from pyspark_zkafka.errors import GroupError, OptionError, ZooKeeperError
-from pyspark_zkafka.group.proofs import NoOwner, OwnedBy, OwnerProof
+from pyspark_zkafka.group.proofs import NoJvmOwner, NoOwner, OwnedBy, OwnerProof
 from pyspark_zkafka.protocol import group_znodes
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 
-__all__ = ["CommitResult", "commit_offsets"]
+__all__ = ["CommitResult", "commit_offsets", "commit_starts"]
 
 MAX_TRANSACTION_BYTES = 512 * 1024
 ATTEMPTS = 10
@@ -115,6 +115,25 @@ def commit_offsets(
     return CommitResult(commit.written, commit.kept, frozenset(commit.lost), commit.marks)
 
 
+def commit_starts(client: ZooKeeperConnection, group: str, offsets: Mapping[TopicPartition, int]) -> CommitResult:
+    """Commit where a group begins with partitions of which it has no offset, whoever of its members owns them.
+
+    Members that start at the same time find different ends of a log: the first to commit decides for all of them, so a
+    partition that has an offset keeps it, whatever it is. Partitions that a JVM consumer owns come back as `lost`.
+
+    Raises
+    ------
+    GroupError, CodecError, ZooKeeperError, ZooKeeperRefused
+        As `commit_offsets`.
+    """
+    _require_offsets(offsets)
+    proof = NoJvmOwner(group)
+    commit = _Commit(client, group, offsets, proof, frozenset(), ATTEMPTS, time.sleep, random.random, only_missing=True)
+    for chunk in _chunks(commit, sorted(offsets), MAX_TRANSACTION_BYTES):
+        commit.run(chunk)
+    return CommitResult(commit.written, commit.kept, frozenset(commit.lost), commit.marks)
+
+
 @dataclass(slots=True)
 class _Lost:
     """How many answers got lost, and the partitions that may have been committed without our knowledge."""
@@ -133,6 +152,7 @@ class _Commit:
     attempts: int
     sleep: Callable[[float], None]
     jitter: Callable[[], float]
+    only_missing: bool = False
     written: dict[TopicPartition, int] = field(default_factory=dict)
     kept: dict[TopicPartition, int] = field(default_factory=dict)
     lost: set[TopicPartition] = field(default_factory=set)
@@ -223,9 +243,10 @@ class _Commit:
         return Create(path, data) if node is None else SetData(path, data, node.stat.version)
 
     def _is_kept(self, partition: TopicPartition, found: Answers) -> bool:
-        stored = self._stored(partition, found)
-        may_fall = partition in self.resets
-        return stored is not None and (stored == self.offsets[partition] if may_fall else stored >= self.offsets[partition])
+        stored, offset = self._stored(partition, found), self.offsets[partition]
+        if stored is None or stored == offset:
+            return stored is not None
+        return stored >= 0 if self.only_missing else stored > offset and partition not in self.resets
 
     def _stored(self, partition: TopicPartition, found: Answers) -> int | None:
         path = self._offset_path(partition)

@@ -16,6 +16,7 @@ from pyspark_zkafka.errors import ConsumerIdTaken, GroupError, ZKafkaError, ZooK
 from pyspark_zkafka.group.claims import Blocker, Claims
 from pyspark_zkafka.group.holds import Holds
 from pyspark_zkafka.group.registration import Registration, consumer_id_of, registration_of
+from pyspark_zkafka.group.subscribed import leave_trace
 from pyspark_zkafka.group.view import GroupView, GroupWatch
 from pyspark_zkafka.option_values import GroupOptions, ZooKeeperConfig
 from pyspark_zkafka.protocol import group_znodes
@@ -109,6 +110,11 @@ class GroupMember:
         self._reported: set[str] = set()
 
     @property
+    def group(self) -> str:
+        """The name of the group."""
+        return self._options.name
+
+    @property
     def consumer(self) -> str:
         """The id under which the member is registered."""
         return self._registration.consumer
@@ -151,6 +157,7 @@ class GroupMember:
         try:
             with self._lock:
                 self._register_patiently()
+                leave_trace(self.client, self.group, self._named_topics)
                 self._rebalance()
         except BaseException:
             self.client.close()
@@ -285,6 +292,12 @@ class GroupMember:
         """On kazoo's thread: perhaps the new topic is none that matters."""
         self._topics_flag.set()
         self._wake.set()
+
+    @property
+    def _named_topics(self) -> Collection[str]:
+        """The topics of a subscription that names them."""
+        content = self._registration.content
+        return content.subscription if content.pattern == "static" else ()
 
     # --- registration --------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from pyspark_zkafka.errors import PartitionOwned
 from pyspark_zkafka.protocol import group_znodes
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 
-__all__ = ["NoOwner", "OwnedBy", "OwnerProof", "Questions", "is_claim_of", "owner_parents"]
+__all__ = ["NoJvmOwner", "NoOwner", "OwnedBy", "OwnerProof", "Questions", "is_claim_of", "owner_parents"]
 
 _SHOWN = 3
 _NEVER = 2**31 - 1  # a version that no znode has: what was missing must not have come back meanwhile
@@ -117,6 +117,26 @@ class NoOwner:
         paths = [path for path in owner_parents(self.group, partitions) if path not in found.stats]
         paths += [group_znodes.owner_path(self.group, tp) for tp in partitions]
         return [*(Create(path, b"") for path in paths), *(Delete(path) for path in reversed(paths))]
+
+
+@dataclass(frozen=True, slots=True)
+class NoJvmOwner:
+    """No JVM consumer owns the partitions: it may have read them further than it has committed, or begin elsewhere."""
+
+    group: str
+
+    def questions(self, partitions: Sequence[TopicPartition]) -> Questions:
+        """The claims."""
+        return Questions(get=[group_znodes.owner_path(self.group, tp) for tp in partitions])
+
+    def lost(self, partitions: Sequence[TopicPartition], found: Answers) -> set[TopicPartition]:
+        """The partitions that a JVM consumer has claimed: it writes a claim once, members of this package twice."""
+        claims = {tp: found.nodes.get(group_znodes.owner_path(self.group, tp)) for tp in partitions}
+        return {tp for tp, node in claims.items() if node is not None and node.stat.version == 0}
+
+    def operations(self, partitions: Sequence[TopicPartition], found: Answers) -> list[Operation]:
+        """Nothing: a claim that is made meanwhile does no harm, as its owner reads the offset before or after it."""
+        return []
 
 
 def _owned(group: str, owners: Mapping[TopicPartition, Znode]) -> PartitionOwned:

@@ -10,7 +10,7 @@ from types import TracebackType
 from pyspark_zkafka.clients.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.errors import OptionError, PartitionLost
-from pyspark_zkafka.group.commits import CommitResult, commit_offsets
+from pyspark_zkafka.group.commits import CommitResult, commit_offsets, commit_starts
 from pyspark_zkafka.group.proofs import NoOwner, OwnedBy, OwnerProof
 from pyspark_zkafka.option_values import Connection, OffsetStore
 from pyspark_zkafka.protocol import group_znodes
@@ -95,6 +95,21 @@ class GroupOffsets:
                 {**result.marks, **done.marks},
             )
         return result
+
+    def begin(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, StoredOffset]:
+        """Commit where the group begins, where it has no offset yet; the offsets that are stored then.
+
+        The first of several members that begin at the same time decides; see `commit_starts`. Kafka's own offsets know no
+        such condition: of two members that begin within the same milliseconds, the later one decides.
+        """
+        if not starts:
+            return {}
+        if "zookeeper" in self._stores:
+            commit_starts(self._client(), self._group, starts)
+        else:
+            there = self._kafka.committed(starts)
+            self._kafka.commit({tp: offset for tp, offset in starts.items() if tp not in there})
+        return self.committed(starts)
 
     def _read(self, store: OffsetStore, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
         if store == "kafka":

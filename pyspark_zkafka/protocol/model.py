@@ -115,12 +115,17 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Who leads a partition, and since which epoch; `leader` is -1 when the partition is offline."""
+    """Who leads a partition, and since which epoch; `leader` is -1 when the partition is offline.
+
+    `czxid` is the id of the transaction that created the partition's state in ZooKeeper, before its first record; None
+    where unknown.
+    """
 
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
     controller_epoch: int = -1
+    czxid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,21 +10,25 @@ since. Partitions that the stream has read before and does not read now are reme
      "topics": {"orders": {"czxid": 77, "id": "Lq4...", "known": 8,
                            "partitions": {"0": [10, 25], "1": [7, 7, 3, 901]}}}}
 
-``czxid`` and ``id`` tell a topic from a later one of the same name. ``known`` is how many partitions the topic had: those
-that come later start at their beginning. A third number is the group's committed offset when the micro-batch was planned,
-where it was not ``from``, or where a fourth follows: the ZooKeeper transaction that wrote it.
+``czxid`` and ``id`` tell a topic from a later one of the same name. ``known`` is how many partitions the topic had when the
+query began, and those after them that it has read: others come later, and start at their beginning. A third number is the
+group's committed offset when the micro-batch was planned, where it was not ``from``, or where a fourth follows: the
+ZooKeeper transaction that wrote it. Where a partition had no leader when the query began at the end of its log, the topic
+has ``"waiting": {"3": [17, 1700000000000]}``: the partition's leader epoch then, -1 where unknown, and the time in
+milliseconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, NamedTuple
 
 from pyspark_zkafka.errors import CheckpointError
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.model import Topic, TopicPartition
 
-__all__ = ["Span", "StreamOffset", "TopicMark"]
+__all__ = ["Span", "StreamOffset", "TopicMark", "Waiting", "first_mark", "mark_after"]
 
 VERSION = 1
 
@@ -46,13 +50,27 @@ class Span(NamedTuple):
         return self.until - self.start
 
 
+class Waiting(NamedTuple):
+    """The moment from which on a partition is to be read that had no leader then: its leader epoch, and the time.
+
+    The epoch is -1 where it is unknown.
+    """
+
+    leader_epoch: int
+    at_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class TopicMark:
-    """What tells a topic from another of the same name, and the number of its partitions that the stream knows."""
+    """What tells a topic from another of the same name, and what the stream knows of its partitions.
+
+    Partitions from number `known` on are new to the stream. `waiting` are those without a leader, by number.
+    """
 
     topic_id: str | None = None
     czxid: int | None = None
     known: int = 0
+    waiting: Mapping[int, Waiting] = field(default_factory=dict)
 
     def is_other(self, topic_id: str | None, czxid: int | None) -> bool:
         """Whether that is another topic; what is unknown on either side does not tell."""
@@ -103,6 +121,38 @@ class StreamOffset:
         return cls(spans, topics)
 
 
+def first_mark(topic: Topic, created: Collection[TopicPartition], waiting: Mapping[TopicPartition, Waiting]) -> TopicMark:
+    """The mark of a topic for a new query.
+
+    Parameters
+    ----------
+    created : collection of TopicPartition
+        The partitions that have a state: the others are still being created, and new.
+    waiting : mapping
+        Those that have no leader, and are to be read from this moment on.
+    """
+    known = next(n for n in count() if TopicPartition(topic.name, n) not in created)
+    here = {tp.partition: moment for tp, moment in waiting.items() if tp.topic == topic.name}
+    return TopicMark(topic.topic_id, topic.czxid, known, here)
+
+
+def mark_after(topic: Topic, before: TopicMark, spans: Collection[TopicPartition]) -> TopicMark:
+    """The mark of a topic after one more micro-batch.
+
+    New partitions are known up to the first one without a position: it may be another member's of the group, which may
+    never come to commit where it began.
+
+    >>> spans = {TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 3)}
+    >>> mark_after(Topic("t", dict.fromkeys(range(4), (1,))), TopicMark(known=1), spans).known
+    2
+    """
+    known = before.known
+    while known in topic.partitions and TopicPartition(topic.name, known) in spans:
+        known += 1
+    waiting = {n: w for n, w in before.waiting.items() if TopicPartition(topic.name, n) not in spans}
+    return TopicMark(topic.topic_id, topic.czxid, known, waiting)
+
+
 def _span_json(span: Span) -> list[int]:
     start, until, committed, mark = span
     if mark is not None:
@@ -112,7 +162,10 @@ def _span_json(span: Span) -> list[int]:
 
 def _mark_json(mark: TopicMark) -> dict[str, Any]:
     identity = {"czxid": mark.czxid, "id": mark.topic_id}
-    return {**{k: v for k, v in identity.items() if v is not None}, "known": mark.known, "partitions": {}}
+    found: dict[str, Any] = {**{k: v for k, v in identity.items() if v is not None}, "known": mark.known, "partitions": {}}
+    if mark.waiting:
+        found["waiting"] = {str(number): list(mark.waiting[number]) for number in sorted(mark.waiting)}
+    return found
 
 
 def _is_ours(version: object) -> bool:
@@ -125,7 +178,13 @@ def _mark(given: Mapping[str, Any]) -> TopicMark:
         raise ValueError("a topic's identity")
     if type(known) is not int or known < 0:
         raise ValueError("a number of partitions")
-    return TopicMark(topic_id, czxid, known)
+    return TopicMark(topic_id, czxid, known, {_partition(n): _waiting(w) for n, w in given.get("waiting", {}).items()})
+
+
+def _waiting(numbers: list[Any]) -> Waiting:
+    if len(numbers) != 2 or {*map(type, numbers)} != {int}:
+        raise ValueError("a leader epoch and a time")
+    return Waiting(*numbers)
 
 
 def _partition(text: str) -> int:

@@ -189,7 +189,7 @@ def partition_state_path(partition: TopicPartition) -> str:
     return f"{TOPICS}/{partition.topic}/partitions/{partition.partition}/state"
 
 
-def decode_partition_state(path: str, data: bytes | None) -> PartitionState:
+def decode_partition_state(path: str, data: bytes | None, czxid: int | None = None) -> PartitionState:
     """Leader and ISR of a partition; no leader, a null one, and one being deleted (-2) all are -1."""
     found = ZnodeJson.parse(path, data, _STATE)
     nobody = "leader" in found.fields and found.fields["leader"] is None
@@ -198,6 +198,7 @@ def decode_partition_state(path: str, data: bytes | None) -> PartitionState:
         found.integer("leader_epoch"),
         found.integers("isr"),
         found.integer("controller_epoch"),
+        czxid,
     )
 
 

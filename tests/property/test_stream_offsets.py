@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import CheckpointError
 from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.stream_offsets import Span, StreamOffset, TopicMark
+from pyspark_zkafka.protocol.stream_offsets import Span, StreamOffset, TopicMark, Waiting
 
 NUMBER = st.integers(0, 2**63 - 1)
 NAME = st.text("abcXYZ019._-", min_size=1, max_size=5)
@@ -26,10 +26,12 @@ def spans(draw: st.DrawFn) -> Span:
     return Span(start, until, committed, None if committed is None else draw(st.none() | NUMBER))
 
 
+WAITING = st.dictionaries(st.integers(0, 2**31 - 1), st.builds(Waiting, st.integers(-1, 2**31 - 1), NUMBER), max_size=2)
+MARKS = st.builds(TopicMark, TOPIC_ID, st.none() | NUMBER, st.integers(0, 2**31 - 1), WAITING)
 OFFSETS = st.builds(
     StreamOffset,
     st.dictionaries(st.builds(TopicPartition, NAME, st.integers(0, 2**31 - 1)), spans(), max_size=8),
-    st.dictionaries(NAME, st.builds(TopicMark, TOPIC_ID, st.none() | NUMBER, st.integers(0, 2**31 - 1)), max_size=4),
+    st.dictionaries(NAME, MARKS, max_size=4),
 )
 
 

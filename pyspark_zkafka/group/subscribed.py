@@ -1,0 +1,84 @@
+"""Since when a group has been subscribed to a topic: the traces that its members leave in ZooKeeper.
+
+A partition without a committed offset is either older than the group's subscription, and then `auto.offset.reset` says
+where the group begins with it, or it came into being later, and then all of it is the group's to read. The order of
+ZooKeeper's transactions decides, for every member alike and after any of them has died. The transaction that created the
+partition's state comes before its first record. A member creates ``owners/T`` for each topic that it names when it joins,
+which JVM consumers do with their first claim. A pattern also covers topics that do not exist yet: there, the group's own
+znode counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from pyspark_zkafka.clients.transactions import Create, Reason
+from pyspark_zkafka.clients.zookeeper_connection import ZooKeeperConnection
+from pyspark_zkafka.errors import ZooKeeperError
+from pyspark_zkafka.protocol import group_znodes
+from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
+
+__all__ = ["leave_trace", "subscribed_since", "younger"]
+
+_ATTEMPTS = 20
+_TOPICS_A_TRANSACTION = 500  # some 700 bytes each at the most, and ZooKeeper's jute.maxbuffer is 1 MB by default
+
+
+def leave_trace(client: ZooKeeperConnection, group: str, topics: Collection[str]) -> None:
+    """Create ``owners/T`` of each topic, where it is missing, with null data as JVM consumers do; the group exists.
+
+    Blocks for a round of reads and a transaction.
+    """
+    names = list(dict.fromkeys(topics))
+    for begin in range(0, len(names), _TOPICS_A_TRANSACTION):
+        _create(client, _owners(group, names[begin : begin + _TOPICS_A_TRANSACTION]))
+
+
+def subscribed_since(
+    client: ZooKeeperConnection, group: str, topics: Collection[str], *, by_pattern: bool
+) -> dict[str, int]:
+    """The ZooKeeper transaction from which on the group was subscribed to each topic; those without a trace are absent.
+
+    Parameters
+    ----------
+    by_pattern : bool
+        Whether the subscription is a pattern, which covers topics that came into being after the group.
+    """
+    if by_pattern:
+        path = group_znodes.group_path(group)
+        return {topic: stat.czxid for stat in client.exists_many([path]).values() for topic in topics}
+    parents = (group_znodes.owners_path(group), group_znodes.offsets_path(group))
+    stats = client.exists_many(f"{parent}/{topic}" for parent in parents for topic in topics)
+    traces = {topic: [stats[p].czxid for parent in parents if (p := f"{parent}/{topic}") in stats] for topic in topics}
+    return {topic: min(found) for topic, found in traces.items() if found}
+
+
+def younger(
+    partitions: Iterable[TopicPartition], snapshot: ClusterSnapshot, since: Mapping[str, int]
+) -> set[TopicPartition]:
+    """The partitions that came into being after the group subscribed to their topics.
+
+    >>> from pyspark_zkafka.protocol.model import PartitionState
+    >>> state = PartitionState(1, 0, (1,), czxid=70)
+    >>> t0 = TopicPartition("t", 0)
+    >>> younger([t0], ClusterSnapshot({}, states={t0: state}), {"t": 60})
+    {TopicPartition(topic='t', partition=0)}
+    """
+    created = {tp: snapshot.states[tp].czxid for tp in partitions if tp in snapshot.states}
+    return {tp for tp, czxid in created.items() if czxid is not None and czxid > since.get(tp.topic, czxid)}
+
+
+def _owners(group: str, topics: Iterable[str]) -> list[str]:
+    owners = group_znodes.owners_path(group)
+    return [owners, *(f"{owners}/{topic}" for topic in topics)]
+
+
+def _create(client: ZooKeeperConnection, paths: Collection[str]) -> None:
+    for _ in range(_ATTEMPTS):
+        existing = client.exists_many(paths)
+        conflict = client.transaction([Create(path, None) for path in paths if path not in existing])
+        if conflict is None:
+            return
+        if conflict.reason is not Reason.NODE_EXISTS:
+            break
+    raise ZooKeeperError("GROUP_CONTENDED", f"{next(iter(paths))} or its parent changed all the time; try again")

@@ -1,0 +1,150 @@
+"""Where streams start with partitions that nobody has read yet: nothing is skipped, whichever members come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyspark_zkafka.stream_options import parse_stream
+from pyspark_zkafka.stream_plan import StreamPlanner
+from pyspark_zkafka.testing.waiting import Deadline
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+
+MakeTopic = Callable[..., str]
+NewPlanner = Callable[..., StreamPlanner]
+
+pytestmark = pytest.mark.usefixtures("all_brokers")
+
+
+def fill(cluster: LocalCluster, topic: str, records: int, *partitions: int, timestamp: int | None = None) -> None:
+    """Records in each of the partitions."""
+    when = {} if timestamp is None else {"timestamp": timestamp}
+    cluster.produce(topic, [{"value": str(n), "partition": p, **when} for p in partitions for n in range(records)])
+
+
+def spans(offset: dict[str, Any], topic: str) -> dict[int, tuple[int, int]]:
+    """What a micro-batch reads of each partition, ``[from, until)``."""
+    return {int(number): tuple(span[:2]) for number, span in offset["topics"][topic]["partitions"].items()}
+
+
+def plan_until(planner: StreamPlanner, start: dict[str, Any], topic: str, partitions: set[int]) -> dict[str, Any]:
+    """Plan micro-batches, each of which is done at once, until one has read from all of the partitions."""
+    at = [start]
+
+    def planned() -> dict[str, Any] | None:
+        at.append(planner.latest(at[-1], limited=True))
+        return at[-1] if partitions <= spans(at[-1], topic).keys() else None
+
+    found = Deadline(30).until(planned)
+    assert found is not None, f"no micro-batch has {partitions}: {spans(at[-1], topic)}"
+    return found
+
+
+@pytest.fixture
+def planner(zookeeper: dict[str, str]) -> Iterator[NewPlanner]:
+    """Makes planners, which do what Spark's planning calls ask for: ``planner({"subscribe": topic})``."""
+    made: list[StreamPlanner] = []
+
+    def make(options: dict[str, str], connection: dict[str, str] | None = None) -> StreamPlanner:
+        made.append(StreamPlanner(parse_stream({**(connection or zookeeper), **options})))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+class TestGrowth:
+    """Partitions that come into being while a group reads the topic."""
+
+    def test_claimed_by_a_member_that_leaves(
+        self, planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic
+    ) -> None:
+        """What a member claimed and never planned is read from its beginning by the member that gains it."""
+        topic = new_topic(partitions=2)
+        options = {"subscribe": topic, "group.id": f"{topic}-group", "consumer.threads": "1"}
+        stays, leaves = (planner({**options, "consumer.id": name}) for name in ("c1", "c2"))
+        first, second = stays.initial(), leaves.initial()
+        first = plan_until(stays, first, topic, {0})
+        leaves.latest(second, limited=True)
+        zkafka_cluster.add_partitions(topic, 4)
+        zkafka_cluster.wait_for_leader(topic, 3)
+        fill(zkafka_cluster, topic, 5, 0, 2, 3)
+        finished = plan_until(stays, first, topic, {0, 1})  # of two members, the second has claimed partitions 2 and 3
+        leaves.close()
+        fill(zkafka_cluster, topic, 5, 0)
+        found = plan_until(stays, finished, topic, {0, 1, 2, 3})
+        assert (spans(found, topic)[2], spans(found, topic)[3]) == ((0, 5), (0, 5))
+
+    @pytest.mark.parametrize("subscription", ["subscribe", "subscribePattern"])
+    def test_gained_by_a_new_query(
+        self, planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic, subscription: str
+    ) -> None:
+        """A query that is new to the group begins there with what came into being since the group began."""
+        topic = new_topic(partitions=1)
+        options = {subscription: topic, "group.id": f"{topic}-group"}
+        fill(zkafka_cluster, topic, 3, 0)
+        before = planner(options)
+        assert spans(before.initial(), topic) == {0: (3, 3)}
+        before.close()
+        zkafka_cluster.add_partitions(topic, 2)
+        zkafka_cluster.wait_for_leader(topic, 1)
+        fill(zkafka_cluster, topic, 5, 0, 1)
+        assert spans(planner(options).initial(), topic) == {0: (3, 3), 1: (0, 0)}
+
+    def test_start_of_the_group(self, planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
+        """The first query of a group decides where the group begins: one that comes later does not begin later."""
+        topic = new_topic(partitions=2)
+        options = {"subscribe": topic, "group.id": f"{topic}-group"}
+        fill(zkafka_cluster, topic, 3, 0, 1)
+        before = planner(options)
+        before.initial()
+        before.close()
+        fill(zkafka_cluster, topic, 4, 0, 1)
+        assert spans(planner(options).initial(), topic) == {0: (3, 3), 1: (3, 3)}
+
+
+@pytest.mark.parametrize("way", ["zookeeper", "bootstrap", "group"])
+def test_without_leader(
+    planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic, zookeeper: dict[str, str], way: str
+) -> None:
+    """A query that starts at latest reads all that follows, also of a partition that had no leader when it started.
+
+    With ZooKeeper that holds whatever the timestamps of the records are.
+    """
+    topic = new_topic(assignment={0: [0], 1: [1]}, config={"retention.ms": "-1"})
+    connection = zookeeper if way != "bootstrap" else {"kafka.bootstrap.servers": zkafka_cluster.bootstrap_servers}
+    timestamp = None if way == "bootstrap" else 1000
+    options = {"subscribe": topic, **({"group.id": f"{topic}-group"} if way == "group" else {})}
+    fill(zkafka_cluster, topic, 9, 0, 1, timestamp=timestamp)
+    zkafka_cluster.stop(1)
+    one = planner(options, connection)
+    start = one.initial()
+    assert spans(start, topic) == {0: (9, 9)}
+    assert one.latest(start, limited=True) == start
+    zkafka_cluster.restart(1)
+    zkafka_cluster.wait_for_leader(topic, 1)
+    fill(zkafka_cluster, topic, 5, 1, timestamp=timestamp)
+    found = plan_until(one, start, topic, {0, 1})
+    assert spans(found, topic) == {0: (9, 9), 1: (9, 14)}
+
+
+def test_reset_while_the_query_runs(planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
+    """An operator's forward reset of the group's offset counts when the query is started again."""
+    topic = new_topic(partitions=1)
+    options = {"subscribe": topic, "group.id": f"{topic}-group", "maxOffsetsPerTrigger": "5"}
+    running = planner(options)
+    start = running.initial()
+    fill(zkafka_cluster, topic, 50, 0)
+    first = running.latest(start, limited=True)
+    second = running.latest(first, limited=True)
+    with zkafka_cluster.zookeeper() as client:
+        client.set(f"/consumers/{topic}-group/offsets/{topic}/0", b"40")
+    third = running.latest(second, limited=True)
+    assert spans(third, topic) == {0: (10, 15)}
+    running.close()
+    assert spans(planner(options).latest(third, limited=True), topic) == {0: (40, 45)}

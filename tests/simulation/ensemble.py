@@ -1,0 +1,125 @@
+"""A ZooKeeper of values: znodes with versions, transactions and sessions, as one process sees them one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark_zkafka.clients.transactions import Check, Conflict, Create, Delete, Operation, Outcome, Reason, SetData
+from pyspark_zkafka.clients.zookeeper_connection import Answers, Znode, ZnodeStat
+from pyspark_zkafka.errors import ZooKeeperError
+from pyspark_zkafka.option_values import ZooKeeperConfig
+
+
+class Ensemble:
+    """The znodes, by path, and what to do after each transaction that wrote any: `on_write` is called with their paths."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Znode] = {}
+        self.on_write: Callable[[Sequence[str]], None] = lambda paths: None
+        self._zxid = 0
+        self._sessions = 0
+
+    def connect(self, turn: Callable[[], None], lose_answer: Callable[[], bool]) -> Session:
+        """A new session; it gives others their `turn` before each request, and may lose the answer to a transaction."""
+        self._sessions += 1
+        return Session(self, self._sessions, turn, lose_answer)
+
+    def expire(self, session: int) -> None:
+        """End a session: its ephemeral znodes are gone."""
+        self.nodes = {path: node for path, node in self.nodes.items() if node.stat.ephemeral_owner != session}
+
+    def children(self, path: str) -> list[str]:
+        """The names of a znode's children, sorted."""
+        return sorted(name.rpartition("/")[2] for name in self.nodes if name.rpartition("/")[0] == path)
+
+    def ensure(self, path: str, data: bytes | None = None) -> None:
+        """Let there be a znode, with its parents; an existing one gets the data."""
+        parent = path.rpartition("/")[0]
+        if parent and parent not in self.nodes:
+            self.ensure(parent)
+        self.apply([SetData(path, data) if path in self.nodes else Create(path, data)], 0)
+
+    def apply(self, operations: Sequence[Operation], session: int) -> Outcome:
+        """Do all operations, or none."""
+        before, self._zxid = dict(self.nodes), self._zxid + 1
+        for operation in operations:
+            reason = self._do(operation, session)
+            if reason is not None:
+                self.nodes = before
+                return Outcome(Conflict(operation, reason))
+        written = [o.path for o in operations if isinstance(o, (Create, SetData)) and o.path in self.nodes]
+        self.on_write(written)
+        return Outcome(None, self._zxid if any(isinstance(o, SetData) for o in operations) else None)
+
+    def _do(self, operation: Operation, session: int) -> Reason | None:
+        path, node = operation.path, self.nodes.get(operation.path)
+        if isinstance(operation, Create):
+            if node is not None:
+                return Reason.NODE_EXISTS
+            if path.count("/") > 1 and path.rpartition("/")[0] not in self.nodes:
+                return Reason.NO_NODE
+            owner = session if operation.ephemeral else 0
+            self.nodes[path] = Znode(operation.data, ZnodeStat(self._zxid, 0, 0, owner, 0, self._zxid))
+            return None
+        if node is None:
+            return Reason.NO_NODE
+        return self._change(operation, node)
+
+    def _change(self, operation: SetData | Delete | Check, node: Znode) -> Reason | None:
+        if operation.version not in (-1, node.stat.version):
+            return Reason.BAD_VERSION
+        if isinstance(operation, Delete):
+            if self.children(operation.path):
+                return Reason.NOT_EMPTY
+            del self.nodes[operation.path]
+        elif isinstance(operation, SetData):
+            stat = replace(node.stat, version=node.stat.version + 1, mzxid=self._zxid)
+            self.nodes[operation.path] = Znode(operation.data, stat)
+        return None
+
+
+@dataclass(eq=False)
+class Session:
+    """A session: what `ZooKeeperConnection` is to its users."""
+
+    ensemble: Ensemble
+    session_id: int
+    turn: Callable[[], None]
+    lose_answer: Callable[[], bool]
+    config = ZooKeeperConfig("127.0.0.1:2181")
+
+    def get_many(self, paths: Iterable[str]) -> dict[str, Znode]:
+        return self.ask(get=paths).nodes
+
+    def children_many(self, paths: Iterable[str]) -> dict[str, list[str]]:
+        return self.ask(children=paths).children
+
+    def exists_many(self, paths: Iterable[str]) -> dict[str, ZnodeStat]:
+        return self.ask(exists=paths).stats
+
+    def ask(self, get: Iterable[str] = (), children: Iterable[str] = (), exists: Iterable[str] = ()) -> Answers:
+        """A round of requests, during which others go on: what is read first may be older than what is read last."""
+        nodes = self.ensemble.nodes
+        self.turn()
+        stats = {path: self.ensemble.nodes[path].stat for path in exists if path in self.ensemble.nodes}
+        self.turn()
+        below = {path: self.ensemble.children(path) for path in children if path in self.ensemble.nodes}
+        self.turn()
+        nodes = {path: self.ensemble.nodes[path] for path in get if path in self.ensemble.nodes}
+        return Answers(nodes, below, stats)
+
+    def transaction(self, operations: Sequence[Operation]) -> Conflict | None:
+        return self.transact(operations).conflict
+
+    def transact(self, operations: Sequence[Operation]) -> Outcome:
+        """Do all or none; where the answer is lost, it may have happened or not."""
+        if not operations:
+            return Outcome()
+        self.turn()
+        if self.lose_answer():
+            raise ZooKeeperError("NO_ANSWER", "the connection was lost before the request arrived")
+        outcome = self.ensemble.apply(operations, self.session_id)
+        if self.lose_answer():
+            raise ZooKeeperError("NO_ANSWER", "the connection was lost before the answer arrived")
+        return outcome

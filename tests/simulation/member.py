@@ -1,0 +1,120 @@
+"""A member of a group, whose thread and whose planner act in turns: real claims on an ensemble of values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from pyspark_zkafka.errors import ZooKeeperError
+from pyspark_zkafka.group.claims import Claims
+from pyspark_zkafka.group.subscribed import leave_trace
+from pyspark_zkafka.protocol.assignors import Subscribers, assign
+from pyspark_zkafka.protocol.group_znodes import consumer_of_thread
+from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
+from tests.simulation.cluster import Cluster
+from tests.simulation.ensemble import Session
+
+GROUP = "g"
+IDS = f"/consumers/{GROUP}/ids"
+
+
+class Member:
+    """What `GroupMember` is to a planner, for one session.
+
+    Parameters
+    ----------
+    topics : collection of str
+        Those that the subscription names; empty for a pattern, which all topics match.
+    """
+
+    group = GROUP
+
+    def __init__(self, consumer: str, session: Session, cluster: Cluster, topics: Collection[str]) -> None:
+        self.consumer = consumer
+        self.session = session
+        self._cluster = cluster
+        self._topics = topics
+        self._claims = Claims(session, GROUP)  # type: ignore[arg-type]
+        self._reading: frozenset[TopicPartition] = frozenset()
+        self.settled = False
+
+    @property
+    def by_name(self) -> bool:
+        return bool(self._topics)
+
+    @property
+    def owner(self) -> ClaimOwner:
+        return ClaimOwner(self.consumer, self.session.session_id)
+
+    def join(self) -> None:
+        """Register, and leave a trace of what is subscribed to."""
+        self.session.ensemble.ensure(f"/consumers/{GROUP}")
+        self.session.ensemble.ensure(IDS)
+        self.session.ensemble.ensure(f"/consumers/{GROUP}/owners")
+        self.register()
+        leave_trace(self.session, GROUP, self._topics)  # type: ignore[arg-type]
+
+    def register(self) -> None:
+        """Create the ephemeral znode of the present session."""
+        ensemble, path = self.session.ensemble, f"{IDS}/{self.consumer}"
+        if path not in ensemble.nodes:
+            from pyspark_zkafka.clients.transactions import Create
+
+            ensemble.apply([Create(path, b"", ephemeral=True)], self.session.session_id)
+
+    def lose_session(self, session: Session) -> None:
+        """Go on with another session; the claims of the last one are gone."""
+        self.session.ensemble.expire(self.session.session_id)
+        self._claims.forget()
+        self.session = session
+        self._claims = Claims(session, GROUP)  # type: ignore[arg-type]
+        self.settled = False
+
+    def owned(self) -> Mapping[TopicPartition, Claim]:
+        return self._claims.held
+
+    def read(self, partitions: Collection[TopicPartition]) -> None:
+        self._reading = frozenset(partitions)
+
+    def rebalance(self) -> Mapping[TopicPartition, Claim]:
+        self.read(())
+        self.act()
+        self._reading = frozenset(self.owned())
+        return self.owned()
+
+    def act(self) -> None:
+        """Release and claim, once, as the member's thread does; what ZooKeeper does not answer is left for later."""
+        try:
+            self._act()
+        except ZooKeeperError:
+            self.settled = False
+
+    def _act(self) -> None:
+        self.register()
+        self._claims.verify(self.owner)
+        target = self._target()
+        free = self._claims.held.keys() - target.keys() - self._reading
+        if free:
+            self._claims.release(free, self.owner)
+        missing = {tp: thread for tp, thread in target.items() if tp not in self._claims.held}
+        blockers = self._claims.take(missing, self.owner) if missing else []
+        self.settled = not blockers and self._claims.held.keys() == target.keys()
+
+    def _target(self) -> dict[TopicPartition, str]:
+        members = self.session.ensemble.children(IDS)
+        names = [name for name in self._cluster.announced if not self._topics or name in self._topics]
+        numbers = {name: tuple(range(self._cluster.announced[name])) for name in names}
+        threads = {name: tuple(f"{member}-0" for member in members) for name in names}
+        everyones = assign("range", Subscribers(threads, numbers))
+        return {tp: thread for tp, thread in everyones.items() if consumer_of_thread(thread) == self.consumer}
+
+    def wait_settled(self, timeout_s: float) -> bool:
+        for _ in range(3):
+            self.session.turn()
+            self.act()
+        return self.settled
+
+    def wait(self, timeout_s: float) -> bool:
+        return False
+
+    def look_again(self) -> None:
+        self.settled = False

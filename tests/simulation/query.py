@@ -1,0 +1,138 @@
+"""A streaming query: the real planner, called as Spark calls it, on a cluster and an ensemble of values."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.group.stores import GroupOffsets
+from pyspark_zkafka.group.subscribed import subscribed_since, younger
+from pyspark_zkafka.option_values import StreamOptions
+from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, TopicPartition
+from pyspark_zkafka.protocol.offsets import LATEST
+from pyspark_zkafka.protocol.stream_offsets import StreamOffset
+from pyspark_zkafka.stream_plan import StreamPlanner
+from tests.simulation.cluster import Cluster
+from tests.simulation.member import GROUP, Member
+
+
+class SessionOfValues:
+    """What `StreamSession` is to a planner; its view of the cluster may be a while old."""
+
+    def __init__(self, options: StreamOptions, cluster: Cluster, member: Member, is_stale: Callable[[], bool]) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._is_stale = is_stale
+        self._seen: ClusterSnapshot | None = None
+        self.member = member
+        self.brokers = cluster
+
+    def __enter__(self) -> SessionOfValues:
+        self.retry(self.member.join)
+        return self
+
+    def close(self) -> None:
+        """Nothing: a planner that dies does not close."""
+
+    @property
+    def offsets(self) -> GroupOffsets:
+        connection = self._options.read.connection
+        return GroupOffsets(connection, "", GROUP, ("zookeeper",), self.member.session)  # type: ignore[arg-type]
+
+    def retry(self, call: Callable[[], Any]) -> Any:
+        """Try a few times, as `Retry` does."""
+        for _ in range(5):
+            try:
+                return call()
+            except ZKafkaError as error:
+                if not error.retriable:
+                    raise
+        return call()
+
+    def snapshot(self, *, anew: bool = False, expected: Collection[str] = ()) -> ClusterSnapshot:
+        if self._seen is None or anew or not self._is_stale():
+            self._seen = self._cluster.snapshot()
+        return self._seen
+
+    def is_still(self, snapshot: ClusterSnapshot) -> bool:
+        return True
+
+    def log_ends(
+        self, partitions: Iterable[TopicPartition]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
+        return self._cluster.list_offsets(dict.fromkeys(partitions, LATEST)), {}
+
+    def owned(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
+        return self.member.owned()
+
+    def servers(self, snapshot: ClusterSnapshot) -> str:
+        return "kafka1:9092"
+
+    def younger(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        topics = sorted({tp.topic for tp in partitions})
+        by_pattern = not self.member.by_name
+        since = subscribed_since(self.member.session, GROUP, topics, by_pattern=by_pattern)  # type: ignore[arg-type]
+        return younger(partitions, self.snapshot(), since)
+
+
+class Query:
+    """A checkpoint, and the runs of a query on it, one after the other; each `step` is one of Spark's calls.
+
+    Attributes
+    ----------
+    offsets : list of dict
+        The checkpoint's offset log: the end of each micro-batch that was planned.
+    finished : int
+        How many of them its commit log has.
+    """
+
+    def __init__(self, options: StreamOptions, on_finished: Callable[[StreamOffset], None], on_started: Callable[[], None]):
+        self._options = options
+        self._on_finished = on_finished
+        self._on_started = on_started
+        self.offsets: list[dict[str, Any]] = []
+        self.finished = 0
+        self.member: Member | None = None
+        self._planner: StreamPlanner | None = None
+        self._start: dict[str, Any] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._planner is not None
+
+    def start(self, cluster: Cluster, member: Member, chance: random.Random) -> None:
+        """Begin another run."""
+        session = SessionOfValues(self._options, cluster, member, lambda: chance.random() < 0.3)
+        self.member, self._start = member, None
+        self._planner = StreamPlanner(self._options, lambda: 0.0, lambda s: None, session)  # type: ignore[arg-type]
+
+    def die(self) -> None:
+        """End the run: nothing is closed, the session lives on for a while."""
+        self._planner = self.member = None
+
+    def step(self) -> None:
+        """The next of Spark's calls: initialOffset, latestOffset, or partitions and the tasks of a micro-batch."""
+        if self._planner is None:
+            return
+        if self._start is None:
+            if not self.finished:
+                self._start = self._planner.initial()
+                self._on_started()
+            else:
+                self._start = self.offsets[self.finished - 1]
+        elif len(self.offsets) > self.finished:
+            self._run(self._planner, self.offsets[-1])
+        else:
+            end = self._planner.latest(self._start, limited=True)
+            if end != self._start:
+                self.offsets.append(end)
+
+    def _run(self, planner: StreamPlanner, end: dict[str, Any]) -> None:
+        splits, _ = planner.splits(end)
+        planned = StreamOffset.from_json(end)
+        assert sum(s.until - s.start for s in splits) == sum(span.size for span in planned.spans.values())
+        self.finished = len(self.offsets)
+        self._start = end
+        self._on_finished(planned)
