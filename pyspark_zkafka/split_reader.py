@@ -39,8 +39,8 @@ class SplitReader:
 
     Why a gap is no loss: the consumer asks for each next offset by number, and a broker answers OFFSET_OUT_OF_RANGE for one
     that retention has removed; it goes on behind a gap only where the log has none to give (transaction markers, aborted
-    and compacted records). So loss shows as an offset out of range, a log that ends too early, or another topic of the same
-    name, and each of these is looked for.
+    and compacted records). So loss shows as an offset out of range, a log that ends too early, a log that was truncated and
+    has grown again, or another topic of the same name, and each of these is looked for.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class SplitReader:
 
     def _look_at_events(self, poll: Poll) -> None:
         if poll.out_of_range:
-            self._on_out_of_range()
+            self._on_out_of_range(poll.truncation)
         elif poll.gone:
             self._on_gone()
         elif poll.end is not None:
@@ -142,15 +142,28 @@ class SplitReader:
         if poll.first is None and self._position < self._until and self._clock() > self._deadline:
             self._on_timeout(poll.error)
 
-    def _on_out_of_range(self) -> None:
+    def _on_out_of_range(self, truncation: str | None) -> None:
         low, high = self._consumer.log_range(self._policy.poll_timeout_ms / 1000)
-        self._check_identity()
+        identity = self._check_identity()
         if self._position < low:
             self._lose(min(low, self._until), f"the log now begins at {low}: retention or a delete removed the records")
         elif self._position > high:
             self._lose(self._until, f"the log now ends at {high}: it was truncated")
+        elif truncation is not None and identity == "same":
+            self._report_truncation(truncation)
         if self._position < self._until:
             self._consumer.seek(self._position)
+
+    def _report_truncation(self, report: str) -> None:
+        """Fail, or warn and go on at the position, in a log that is another one up to there."""
+        text = (
+            f"{self._split.partition}: the log was truncated below offset {self._position}, by an unclean election, and "
+            f"has grown again: records before that offset were replaced after they were read; the client found: {report}"
+        )
+        if self._policy.fail_on_data_loss:
+            raise DataLoss("DATA_LOSS", f"{text}; set failOnDataLoss to false to go on in the new log")
+        _log.warning("%s; going on, as failOnDataLoss is false: some records may be lost", text)
+        self._postpone_deadline()
 
     def _on_gone(self) -> None:
         if self._check_identity() == "deleted":

@@ -107,8 +107,9 @@ class Poll:
     `records` were added to the batch that is being gathered, `size_bytes` is about their size. `first` and `last` are
     offsets of what came, None if nothing did; `last` may lie behind the end of the range. `ordered` says that offsets
     rose. `end` is the offset of the log's end if it was reached after them. `out_of_range` says that the position lies
-    outside the log, `gone` that the brokers do not know the partition, and `error` is the last passing error, for the text
-    of a time-out.
+    outside the log, or that the log was truncated below it; `truncation` is the report of the latter, by the leader epoch
+    of the records that came before, and such a log may have grown past the position again. `gone` says that the brokers do
+    not know the partition, and `error` is the last passing error, for the text of a time-out.
     """
 
     records: int = 0
@@ -118,6 +119,7 @@ class Poll:
     ordered: bool = True
     end: int | None = None
     out_of_range: bool = False
+    truncation: str | None = None
     gone: bool = False
     error: str | None = None
 
@@ -174,6 +176,7 @@ class PartitionEvents:
             poll.end = offset
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             poll.out_of_range = True
+            poll.truncation = error.str() if _TRUNCATED in error.str() else None
         elif error.code() in UNKNOWN_TOPIC_CODES:
             poll.gone = True
         elif error.retriable() or error.code() in _PASSING:
@@ -354,6 +357,10 @@ class MessageConsumer:
 
     def _handle(self) -> Consumer:
         return self._client.consumer
+
+
+# An offset that is to be reset for this reason has a code that says only that it is to be reset: the reason is in the text.
+_TRUNCATED = KafkaError(KafkaError._LOG_TRUNCATION).str()
 
 
 def log_range_of(partition: TopicPartition) -> str:

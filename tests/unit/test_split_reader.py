@@ -343,6 +343,40 @@ def test_a_log_cut_below_the_reader_is_data_loss() -> None:
     assert World(range(1000), 0, 1000, WARNING, script=script).read() == list(range(256))
 
 
+TRUNCATED: dict[int, Step] = {1: brings(out_of_range=True, truncation="log truncation at offset 256, end offset is 100")}
+
+
+def test_a_truncated_log_that_has_grown_again_is_data_loss() -> None:
+    """A truncation below the position fails the range, though the log has an offset of that number again."""
+    with pytest.raises(
+        DataLoss, match=r"log was truncated below offset 256, .* found: log truncation at offset 256, end offset"
+    ):
+        World(range(1000), 0, 1000, script=TRUNCATED).read()
+
+
+def test_a_truncated_log_that_has_grown_again_may_be_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    """With failOnDataLoss=false such a log is read on at the position, with a warning; no offset comes twice."""
+    world = World(range(1000), 0, 1000, WARNING, script=TRUNCATED)
+    assert world.read() == list(range(1000))
+    assert world.consumer.seeks == [0, 256]
+    assert "truncated below offset 256" in caplog.text
+
+
+def test_the_truncation_of_a_log_that_is_still_short_is_data_loss() -> None:
+    """A log that ends below the position is reported by its end, whichever way that was found."""
+    script: dict[int, Step] = {1: lambda consumer: becomes(high=100)(consumer) or TRUNCATED[1](consumer)}
+    with pytest.raises(DataLoss, match=r"records \[256, 1000\) .* are gone; the log now ends at 100: it was truncated"):
+        World(range(1000), 0, 1000, script=script).read()
+
+
+def test_another_topic_is_no_truncated_log(caplog: pytest.LogCaptureFixture) -> None:
+    """The log of a topic that was created again is recognised as such; one warning is enough to read it on."""
+    with pytest.raises(DataLoss, match=r"\[TOPIC_REPLACED\]"):
+        World(range(1000), 0, 1000, script=TRUNCATED, identities=["created again"]).read()
+    assert World(range(1000), 0, 1000, WARNING, script=TRUNCATED, identities=["created again"]).read() == list(range(1000))
+    assert len(caplog.records) == 1
+
+
 def test_a_log_that_stays_too_short_is_data_loss() -> None:
     """A log that ends before `until` and does not grow within the time-out was truncated."""
     world = World(range(3), 0, 6)

@@ -1,0 +1,88 @@
+"""Logs that an unclean election has cut off, and that have grown again since."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.batch_plan import BatchPlan, plan_batch
+from pyspark_zkafka.errors import DataLoss
+from pyspark_zkafka.options import parse_read
+from pyspark_zkafka.reader import SplitPartition, ZKafkaReader
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+
+MakeTopic = Callable[..., str]
+SCHEMA = pa.schema([("offset", pa.int64()), ("value", pa.binary())])
+UNCLEAN = {"unclean.leader.election.enable": "true"}
+SLOW = {"kafka.max.partition.fetch.bytes": "50000", "kafka.queued.max.messages.kbytes": "1"}
+"""Leaves most of a range with the brokers while its first batch is looked at."""
+
+pytestmark = pytest.mark.usefixtures("all_brokers")
+
+
+def fill(cluster: LocalCluster, topic: str, records: int, value: bytes) -> None:
+    """Records of 10 KB that begin with a value."""
+    cluster.produce(topic, [{"value": value + b"." * 10_000, "partition": 0} for _ in range(records)])
+
+
+class Reading:
+    """A task on its way: what it has read, as pairs of offset and the first letters of the value."""
+
+    def __init__(self, options: dict[str, str], plan: BatchPlan) -> None:
+        reader = ZKafkaReader(parse_read(options), SCHEMA)
+        self._batches: Iterator[pa.RecordBatch] = iter(reader.read(SplitPartition(plan.splits, plan.bootstrap_servers)))
+        self.seen: list[tuple[int, bytes]] = []
+
+    def first(self) -> None:
+        """Read one batch."""
+        self._add(next(self._batches))
+
+    def rest(self) -> None:
+        """Read to the end of the range."""
+        for batch in self._batches:
+            self._add(batch)
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        self.seen += [(row["offset"], row["value"].rstrip(b".")) for row in batch.to_pylist()]
+
+
+def test_cut_off_below_a_reader(
+    zkafka_cluster: LocalCluster, new_topic: MakeTopic, zookeeper: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A log that was truncated below a task's position and has grown past it since is data loss, on both paths."""
+    topic = new_topic(assignment={0: [0, 1]}, config=UNCLEAN)
+    fill(zkafka_cluster, topic, 10, b"kept")
+    zkafka_cluster.wait_in_sync(topic)
+    zkafka_cluster.stop(1)
+    fill(zkafka_cluster, topic, 2990, b"lost")
+
+    def begin(**more: str) -> Reading:
+        options = {**zookeeper, "subscribe": topic, **SLOW, "kafkaConsumer.pollTimeoutMs": "60000", **more}
+        reading = Reading(options, plan_batch(parse_read(options)))
+        reading.first()
+        assert 10 < len(reading.seen) < 2500
+        return reading
+
+    strict = [begin(nativePath=path) for path in ("on", "off")]
+    lenient = [begin(nativePath=path, failOnDataLoss="false") for path in ("on", "off")]
+    zkafka_cluster.stop(0)
+    zkafka_cluster.restart(1)
+    assert zkafka_cluster.wait_for_leader(topic, 0) == 1
+    fill(zkafka_cluster, topic, 2990, b"new")
+    for reading in strict:
+        with pytest.raises(DataLoss, match=rf"\[DATA_LOSS\] {topic}-0: .* truncated below offset \d+, .* has grown again"):
+            reading.rest()
+        assert {value for _, value in reading.seen} == {b"kept", b"lost"}
+    with caplog.at_level(logging.WARNING, "pyspark_zkafka"):
+        for reading in lenient:
+            caplog.clear()
+            reading.rest()
+            assert [offset for offset, _ in reading.seen] == list(range(3000))
+            assert reading.seen[-1] == (2999, b"new")
+            assert "was truncated below offset" in caplog.text
