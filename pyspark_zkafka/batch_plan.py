@@ -88,6 +88,9 @@ class _Bounds:
     def list_offsets(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
         return self.admin.list_offsets(wanted)
 
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return self.admin.high_watermarks(partitions)
+
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
         from pyspark_zkafka.group.stores import GroupOffsets

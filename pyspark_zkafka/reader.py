@@ -93,7 +93,9 @@ class ZKafkaReader(DataSourceReader):
 
         def begin(split: Split, opened: ExitStack) -> SplitReader:
             consumer = opened.enter_context(open_consumer(options.connection, properties, split, self._schema))
-            reader = SplitReader(split, consumer, policy, partial(self._identity, split, servers))
+            high_watermark = partial(self._high_watermark, split, servers) if options.connection.read_committed else None
+            identity = partial(self._identity, split, servers)
+            reader = SplitReader(split, consumer, policy, identity, high_watermark=high_watermark)
             reader.begin()
             return reader
 
@@ -102,6 +104,14 @@ class ZKafkaReader(DataSourceReader):
         with collector_paused(), closing(one_ahead(partition.splits, begin)) as readers:
             for split, reader in readers:
                 yield from reader.batches(ask_identity=split is last[split.partition.topic])
+
+    def _high_watermark(self, split: Split, bootstrap_servers: str) -> int:
+        """The end of the log with its open transactions."""
+        from pyspark_zkafka.clients.admin import lease_admin
+        from pyspark_zkafka.protocol.offsets import LATEST
+
+        with lease_admin(bootstrap_servers, self._options.connection.kafka) as admin:
+            return admin.list_offsets({split.partition: LATEST})[split.partition]
 
     def _identity(self, split: Split, bootstrap_servers: str) -> Identity:
         """What has become of the planned topic, by its id, or by its znode where the cluster has no ids.

@@ -11,7 +11,7 @@ from typing import Literal
 import pyarrow as pa
 
 from pyspark_zkafka.clients.consumer import PartitionConsumer, Poll
-from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DataLoss
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DataLoss, ZKafkaError
 from pyspark_zkafka.protocol.planning import Split
 
 __all__ = ["Identity", "ReadPolicy", "SplitReader"]
@@ -19,6 +19,7 @@ __all__ = ["Identity", "ReadPolicy", "SplitReader"]
 _log = logging.getLogger(__name__)
 
 _POLL_S = 0.05
+_ANSWER_S = 5.0
 
 Identity = Literal["same", "deleted", "created again"]
 """What has become of a topic since it was planned."""
@@ -51,6 +52,9 @@ class SplitReader:
         Asks the cluster what has become of the topic. Called when the range is done, before the last word is said.
     clock : callable
         Monotonic seconds.
+    high_watermark : callable, optional
+        Asks the leader for the end of the log with its open transactions, where the consumer reads committed and takes the
+        last stable offset for the end. Called when something is odd.
     """
 
     def __init__(
@@ -60,12 +64,14 @@ class SplitReader:
         policy: ReadPolicy,
         identity: Callable[[], Identity],
         clock: Callable[[], float] = time.monotonic,
+        high_watermark: Callable[[], int] | None = None,
     ) -> None:
         self._split = split
         self._consumer = consumer
         self._policy = policy
         self._identity = identity
         self._clock = clock
+        self._high_watermark = high_watermark
         self._position = split.start
         self._until = split.until
         self._deadline = 0.0
@@ -94,6 +100,8 @@ class SplitReader:
             Records of the range are gone, and `fail_on_data_loss` is set; else a warning is logged.
         BrokersUnavailable
             Nothing came for `poll_timeout_ms`.
+        ClusterStateError
+            The same, as a transaction is open that long, and the consumer reads committed.
         """
         self.begin()
         self._postpone_deadline()
@@ -144,6 +152,8 @@ class SplitReader:
 
     def _on_out_of_range(self, truncation: str | None) -> None:
         low, high = self._consumer.log_range(self._policy.poll_timeout_ms / 1000)
+        if self._position > high and self._high_watermark is not None:
+            high = self._high_watermark()
         identity = self._check_identity()
         if self._position < low:
             self._lose(min(low, self._until), f"the log now begins at {low}: retention or a delete removed the records")
@@ -182,6 +192,13 @@ class SplitReader:
 
     def _on_timeout(self, error: str | None) -> None:
         waited = f"{self._policy.poll_timeout_ms} ms"
+        if self._waits_for_transaction():
+            raise ClusterStateError(
+                "TRANSACTION_OPEN",
+                f"{self._split.partition}: records [{self._position}, {self._until}) of the range [{self._split.start}, "
+                f"{self._until}) are not stable, and kafka.isolation.level is read_committed; a transaction has been open "
+                f"for {waited}; read again when it has ended, or raise kafkaConsumer.pollTimeoutMs",
+            )
         if self._log_end is not None:
             self._lose(self._until, f"the log has ended at {self._log_end} for {waited}: it was truncated")
             return
@@ -191,6 +208,16 @@ class SplitReader:
             f"(planned leader {self._split.leader}, ISR {list(self._split.isr)}, asked {', '.join(self._split.endpoints)}; "
             f"last error: {error or 'none'}); check the brokers, or raise kafkaConsumer.pollTimeoutMs",
         )
+
+    def _waits_for_transaction(self) -> bool:
+        """Whether the log goes on, but only with records of open transactions; not where nobody tells."""
+        if self._high_watermark is None:
+            return False
+        try:
+            _, stable = self._consumer.log_range(_ANSWER_S)
+            return stable <= self._position < self._high_watermark()
+        except ZKafkaError:
+            return False
 
     def _lose(self, resume: int, cause: str) -> None:
         """Fail, or warn and go on at `resume`."""

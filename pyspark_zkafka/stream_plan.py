@@ -294,14 +294,30 @@ class StreamPlanner:
 
     def _asked_again(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The ends, those before our positions asked again: a new leader may know less at first (KAFKA-7703)."""
-        found = dict(ends)
+        found = self._behind_transactions(ends)
         for _ in range(self._read.retries):
-            behind = [tp for tp, end in found.items() if end < self._progress.held[tp].position]
+            behind = set(self._before_positions(found))
             if not behind:
                 break
             self._sleep(self._read.retry_interval_ms / 1000)
-            found |= self._session.log_ends(behind)[0]
+            others = {tp: end for tp, end in found.items() if tp not in behind}
+            found = others | self._behind_transactions(self._session.log_ends(behind)[0])
         return found
+
+    def _before_positions(self, ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+        return [tp for tp, end in ends.items() if end < self._progress.held[tp].position]
+
+    def _behind_transactions(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The ends, moved on to our positions where just open transactions lie between them; nothing where no leader tells.
+
+        A position gets there by a group's member, or a run of this query, that read uncommitted.
+        """
+        before = self._before_positions(ends) if self._read.connection.read_committed else []
+        if not before:
+            return dict(ends)
+        found, failed = self._session.high_watermarks(before)
+        moved = {tp: max(ends[tp], min(high, self._progress.held[tp].position)) for tp, high in found.items()}
+        return {tp: moved.get(tp, end) for tp, end in ends.items() if tp not in failed}
 
     def _report_end(self, partition: TopicPartition, end: int, known: int) -> None:
         """The log ends before `known`, the position or the fixed end: go on from where it ends, if that may be."""

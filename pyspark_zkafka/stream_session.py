@@ -16,7 +16,7 @@ from pyspark_zkafka.errors import OptionError, ZKafkaError
 from pyspark_zkafka.option_values import StreamOptions
 from pyspark_zkafka.protocol import broker_znodes, znodes
 from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, TopicPartition
-from pyspark_zkafka.protocol.offsets import LATEST
+from pyspark_zkafka.protocol.offsets import HIGH_WATERMARK, LATEST
 from pyspark_zkafka.protocol.planning import (
     Assign,
     Subscribe,
@@ -183,6 +183,12 @@ class StreamSession:
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
         """Where the logs of partitions end, and why some leaders do not tell; blocks for 5 s or a little more."""
         return self.brokers.list_offsets_each(dict.fromkeys(partitions, LATEST), ANSWER_S)
+
+    def high_watermarks(
+        self, partitions: Iterable[TopicPartition]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
+        """The same with open transactions, where `log_ends` stops before these."""
+        return self.brokers.list_offsets_each(dict.fromkeys(partitions, HIGH_WATERMARK), ANSWER_S)
 
     def _is_old(self) -> bool:
         age_s = self._clock() - self._looked_at

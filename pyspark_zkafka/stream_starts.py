@@ -44,6 +44,9 @@ class _Bounds:
     def list_offsets(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
         return self.admin.list_offsets(wanted, self.timeout_s)
 
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return self.admin.high_watermarks(partitions, self.timeout_s)
+
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return {}  # what is committed was looked up before
 

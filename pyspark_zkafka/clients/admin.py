@@ -29,7 +29,7 @@ from pyspark_zkafka.clients.new_clients import INTRODUCTION_S
 from pyspark_zkafka.clients.pooled import ClientPool, configuration
 from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, UnknownTopic, ZKafkaError
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
+from pyspark_zkafka.protocol.offsets import EARLIEST, HIGH_WATERMARK, LATEST, AtTimestamp, Position
 
 if TYPE_CHECKING:
     from pyspark_zkafka.clients.log_bounds import LogBounds
@@ -172,6 +172,14 @@ class KafkaAdmin:
             raise error if error.condition != _SILENT else self._silent(", ".join(silent), min(timeout_s, self._timeout_s))
         return found
 
+    def high_watermarks(
+        self, partitions: Collection[TopicPartition], timeout_s: float = math.inf
+    ) -> dict[TopicPartition, int]:
+        """The ends of logs with their open transactions; nothing, and no request, unless this client reads committed."""
+        if self._isolation != IsolationLevel.READ_COMMITTED:
+            return {}
+        return self.list_offsets(dict.fromkeys(partitions, HIGH_WATERMARK), timeout_s)
+
     def list_offsets_each(
         self, wanted: Mapping[TopicPartition, Position], timeout_s: float = math.inf
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
@@ -262,13 +270,24 @@ class KafkaAdmin:
         librdkafka's work for a request grows with the square of the number of its partitions: 0.25 s for 10,000.
         """
         specs = {position: _offset_spec(position) for position in set(wanted.values())}
-        options = {"isolation_level": self._isolation, "request_timeout": timeout_s}
         asked: dict[TopicPartition, Future[Any]] = {}
-        for some in _pieces(list(wanted), _MAX_PER_REQUEST):
-            places = {KafkaTopicPartition(*tp): tp for tp in some}
-            futures = self._admin().list_offsets({place: specs[wanted[tp]] for place, tp in places.items()}, **options)
-            asked.update((places[place], future) for place, future in futures.items())
+        for isolation, partitions in self._isolated(wanted):
+            for some in _pieces(partitions, _MAX_PER_REQUEST):
+                places = {KafkaTopicPartition(*tp): tp for tp in some}
+                futures = self._admin().list_offsets(
+                    {place: specs[wanted[tp]] for place, tp in places.items()},
+                    isolation_level=isolation,
+                    request_timeout=timeout_s,
+                )
+                asked.update((places[place], future) for place, future in futures.items())
         return asked
+
+    def _isolated(
+        self, wanted: Mapping[TopicPartition, Position]
+    ) -> Iterator[tuple[IsolationLevel, Sequence[TopicPartition]]]:
+        """What is wanted, by the isolation level to ask for it with."""
+        yield self._isolation, [tp for tp, position in wanted.items() if position != HIGH_WATERMARK]
+        yield IsolationLevel.READ_UNCOMMITTED, [tp for tp, position in wanted.items() if position == HIGH_WATERMARK]
 
     def _offset(self, partition: TopicPartition, future: Future[Any]) -> int:
         if future.done() and future.exception() is None:
@@ -382,7 +401,7 @@ def _pieces(partitions: Sequence[TopicPartition], most: int) -> Iterator[Sequenc
 def _offset_spec(position: Position) -> OffsetSpec:
     if isinstance(position, AtTimestamp):
         return OffsetSpec.for_timestamp(position.timestamp_ms)
-    return {EARLIEST: OffsetSpec.earliest, LATEST: OffsetSpec.latest}[position]()
+    return OffsetSpec.earliest() if position == EARLIEST else OffsetSpec.latest()
 
 
 def _topic(found: Any) -> Topic:

@@ -15,6 +15,7 @@ from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
 
 __all__ = [
     "EARLIEST",
+    "HIGH_WATERMARK",
     "LATEST",
     "AtTimestamp",
     "Bound",
@@ -33,6 +34,8 @@ __all__ = [
 
 EARLIEST: Literal[-2] = -2
 LATEST: Literal[-1] = -1
+HIGH_WATERMARK: Literal[-3] = -3
+"""The end of a log with its open transactions, before which `LATEST` stops with read_committed; not for users to give."""
 
 ResetPolicy = Literal["earliest", "latest", "error"]
 Bound = Literal["starting", "ending", "commit"]
@@ -57,6 +60,10 @@ class OffsetBounds(Protocol):
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
         """The offset of each position: `EARLIEST`, `LATEST` or `AtTimestamp` (-1 where no record is that late)."""
+        ...
+
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The ends of logs with their open transactions; nothing where `LATEST` does not stop before these."""
         ...
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -232,7 +239,7 @@ def _malformed(option: str, text: str, form: str) -> OptionError:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """An end of a read that lies outside the log `[earliest, latest]`."""
+    """An end of a read that lies outside the log `[earliest, latest]`, of which open transactions are a part."""
 
     partition: TopicPartition
     bound: Bound
@@ -265,7 +272,7 @@ def resolve(
     no_match: Literal["error", "latest"] = "error",
     subscribed: Collection[TopicPartition] | None = None,
 ) -> Resolution:
-    """The offsets at which each partition starts and ends, from two requests to the cluster (three if it must be).
+    """The offsets at which each partition starts and ends, from two requests to the cluster (three or four if it must be).
 
     Parameters
     ----------
@@ -281,7 +288,8 @@ def resolve(
     -------
     Resolution
         One range a partition, `start <= until`, both inside the log; an explicit or committed offset outside the log
-        is moved to its nearer end and reported in `outside`: what to do about it is the caller's policy.
+        is moved to its nearer end and reported in `outside`: what to do about it is the caller's policy. One among the
+        records of open transactions is inside the log, though `LATEST` may stop before it.
 
     Raises
     ------
@@ -299,7 +307,10 @@ def resolve(
     lows = bounds.list_offsets({tp: EARLIEST if _exact(p) else p for tp, p in starts.items()})
     highs = bounds.list_offsets({tp: LATEST if _exact(p) else p for tp, p in ends.items()})
     _check_matches(starts, lows, no_match)
-    return _ranges(partitions, starts, ends, lows, highs, _log_ends(starts, ends, lows, highs, bounds))
+    log_ends = _log_ends(starts, ends, lows, highs, bounds)
+    beyond = [tp for tp in partitions if _is_beyond(starts[tp], log_ends[tp]) or _is_beyond(ends[tp], log_ends[tp])]
+    limits = {**log_ends, **(bounds.high_watermarks(beyond) if beyond else {})}
+    return _ranges(partitions, starts, ends, lows, highs, log_ends, limits)
 
 
 def _check_named(spec: OffsetSpec, partitions: Collection[TopicPartition], may_omit: bool) -> None:
@@ -385,6 +396,10 @@ def _is_open(start: Position, low: int, high: int) -> bool:
     return high < 0 or (isinstance(start, int) and start >= 0 and not low <= start <= high)
 
 
+def _is_beyond(position: Position, log_end: int) -> bool:
+    return isinstance(position, int) and position > log_end
+
+
 def _ranges(
     partitions: Collection[TopicPartition],
     starts: Mapping[TopicPartition, Position],
@@ -392,13 +407,14 @@ def _ranges(
     lows: Mapping[TopicPartition, int],
     highs: Mapping[TopicPartition, int],
     log_ends: Mapping[TopicPartition, int],
+    limits: Mapping[TopicPartition, int],
 ) -> Resolution:
     ranges: list[OffsetRange] = []
     outside: list[Outside] = []
     for tp in partitions:
         low, high = (found if found >= 0 else log_ends[tp] for found in (lows[tp], highs[tp]))
-        begin = _into_log(tp, "starting", starts[tp], low, low, log_ends[tp], outside)
-        until = _into_log(tp, "ending", ends[tp], high, low, log_ends[tp], outside)
+        begin = _into_log(tp, "starting", starts[tp], low, low, limits[tp], outside)
+        until = _into_log(tp, "ending", ends[tp], high, low, limits[tp], outside)
         ranges.append(OffsetRange(tp, begin, max(begin, until)))
     return Resolution(tuple(ranges), tuple(outside))
 

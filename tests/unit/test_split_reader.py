@@ -130,6 +130,7 @@ class World:
     script: dict[int, Step] = field(default_factory=dict)
     sizes: Callable[[int], int] = lambda offset: 10
     identities: Iterable[Identity] = ()
+    high_watermark: Callable[[], int] | None = None
     asked_identity: int = 0
     clock: Clock = field(default_factory=Clock)
 
@@ -137,7 +138,7 @@ class World:
         self.consumer = FakeConsumer(self.clock, self.records, self.low, self.high, self.script, self.sizes)
         self._identities = iter(self.identities)
         split = Split(TopicPartition("t", 2), self.start, self.until, 1, 0, (1, 3), ("k1:9092", "k3:9092"))
-        self.reader = SplitReader(split, self.consumer, self.policy, self.identity, self.clock)
+        self.reader = SplitReader(split, self.consumer, self.policy, self.identity, self.clock, self.high_watermark)
 
     def identity(self) -> Identity:
         """What was scripted, one after the other; the last one stays; "same" if nothing was."""
@@ -494,6 +495,45 @@ def test_an_offset_out_of_range_for_ever_is_an_error() -> None:
     script: dict[int, Step] = {n: brings(out_of_range=True) for n in range(200)}
     with pytest.raises(BrokersUnavailable, match="at offset 0 "):
         World(range(300), 0, 300, script=script).read()
+
+
+def test_an_open_transaction_is_no_truncation() -> None:
+    """With read_committed a mistaken offset out of range among the records of an open transaction is asked for again."""
+    script: dict[int, Step] = {0: brings(out_of_range=True), 1: becomes(high=20, records=range(20))}
+    assert World(range(5), 7, 9, script=script, high_watermark=lambda: 10).read() == [7, 8]
+
+
+def test_a_truncation_is_found_by_the_high_watermark() -> None:
+    """With read_committed a position behind the high watermark, too, is data loss."""
+    with pytest.raises(DataLoss, match=r"records \[15, 18\) .* are gone; the log now ends at 10: it was truncated"):
+        World(range(5), 15, 18, high_watermark=lambda: 10).read()
+
+
+@pytest.mark.parametrize("policy", [FAILING, WARNING])
+def test_a_transaction_that_stays_open_is_an_error(policy: ReadPolicy) -> None:
+    """Records that do not become stable within the time-out fail the range, whatever data loss means."""
+    with pytest.raises(
+        ClusterStateError, match=r"\[TRANSACTION_OPEN\] t-2: records \[5, 9\) of the range \[3, 9\) are not stab"
+    ):
+        World(range(5), 3, 9, policy, high_watermark=lambda: 10).read()
+
+
+def test_a_log_that_ends_before_a_transaction_could_is_data_loss() -> None:
+    """With read_committed, too, a log that ends before `until` and does not grow was truncated."""
+    with pytest.raises(DataLoss, match="the log has ended at 5 for 1000 ms: it was truncated"):
+        World(range(5), 3, 9, high_watermark=lambda: 5).read()
+
+
+def test_silent_brokers_are_no_open_transaction() -> None:
+    """Where nobody tells of transactions, and where there are stable records to read, silence is silence."""
+
+    def silent() -> int:
+        raise BrokersUnavailable("BROKERS_UNAVAILABLE", "nobody answers")
+
+    script: dict[int, Step] = {n: brings() for n in range(100)}
+    for high_watermark in (silent, lambda: 20):
+        with pytest.raises(BrokersUnavailable, match="at offset 3 "):
+            World(range(10), 3, 9, script=script, high_watermark=high_watermark).read()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -187,6 +187,7 @@ class Log:
     earliest: int
     latest: int
     times: dict[int, int] = field(default_factory=dict)  # offset -> ms
+    high_watermark: int | None = None  # where transactions are open behind latest
 
     def at(self, position: Position) -> int:
         if isinstance(position, AtTimestamp):
@@ -201,11 +202,17 @@ class FakeBounds:
         self.logs = logs
         self.offsets = dict(committed or {})
         self.asked: list[dict[TopicPartition, Position]] = []
+        self.asked_high: list[list[TopicPartition]] = []
         self.asked_committed: list[list[TopicPartition]] = []
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
         self.asked.append(dict(wanted))
         return {tp: self.logs[tp].at(position) for tp, position in wanted.items()}
+
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        self.asked_high.append(list(partitions))
+        found = {tp: self.logs[tp].high_watermark for tp in partitions}
+        return {tp: high for tp, high in found.items() if high is not None}
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         self.asked_committed.append(list(partitions))
@@ -321,6 +328,45 @@ def test_committed_offset_outside_the_log_is_reported() -> None:
         "a-0: starting offset 2 is outside the log, which holds [10, 20)",
         "a-1: starting offset 30 is outside the log, which holds [10, 20)",
     ]
+
+
+def unstable() -> Log:
+    """The same log, with open transactions up to 30."""
+    return replace(log(), high_watermark=30)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected", "outside"),
+    [
+        (25, LATEST, (25, 25), []),
+        (30, LATEST, (30, 30), []),
+        (31, LATEST, (30, 30), [("starting", 31)]),
+        (20, LATEST, (20, 20), []),
+        (15, 25, (15, 25), []),
+        (EARLIEST, 31, (10, 30), [("ending", 31)]),
+        (25, 28, (25, 28), []),
+        (25, AtTimestamp(15_000), (25, 25), []),
+        (25, AtTimestamp(99_000), (25, 25), []),
+        (LATEST, LATEST, (20, 20), []),
+    ],
+)
+def test_open_transactions_are_inside_the_log(
+    start: Position, end: Position, expected: tuple[int, int], outside: list[tuple[Any, int]]
+) -> None:
+    """An exact offset among the records of open transactions stays; latest and times behind all stop before them."""
+    found = resolve([A0], of_a0(start), of_a0(end), FakeBounds({A0: unstable()}))
+    assert found.ranges == (OffsetRange(A0, *expected),)
+    assert found.outside == tuple(Outside(A0, bound, offset, 10, 30) for bound, offset in outside)
+
+
+def test_open_transactions_are_asked_for_only_where_they_matter() -> None:
+    """Only partitions with an offset behind the latest are asked for their open transactions."""
+    bounds = FakeBounds({A0: unstable(), A1: unstable(), B0: unstable()}, {A0: 20, A1: 21, B0: 3})
+    resolve([A0, A1, B0], everywhere("committed"), everywhere(LATEST), bounds)
+    assert bounds.asked_high == [[A1]]
+    still = FakeBounds({A0: unstable()}, {A0: 20})
+    resolve([A0], everywhere("committed"), everywhere(LATEST), still)
+    assert still.asked_high == []
 
 
 @pytest.mark.parametrize("end", [LATEST, 20, AtTimestamp(19_000), AtTimestamp(99_000)])

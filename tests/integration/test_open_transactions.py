@@ -1,0 +1,208 @@
+"""Reads with read_committed of logs in which a transaction is open: its records are there, but not to be read yet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+
+from pyspark_zkafka import ConsumerGroup
+from pyspark_zkafka.batch_plan import BatchPlan, plan_batch
+from pyspark_zkafka.clients.admin import KafkaAdmin
+from pyspark_zkafka.errors import ClusterStateError, DataLoss
+from pyspark_zkafka.options import parse_read
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.offsets import LATEST
+from pyspark_zkafka.reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.stream_options import parse_stream
+from pyspark_zkafka.stream_plan import StreamPlanner
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pyspark_zkafka.testing import LocalCluster
+
+COMMITTED = {"kafka.isolation.level": "read_committed"}
+LENIENT = {"failOnDataLoss": "false"}
+SCHEMA = pa.schema([("offset", pa.int64())])
+
+
+class OpenTransaction:
+    """A topic of one partition: offsets 0 to 4 are stable, 5 to 9 belong to a transaction, and 10 will be its marker."""
+
+    def __init__(self, cluster: LocalCluster, topic: str) -> None:
+        self.topic = topic
+        self.is_open = True
+        self._cluster = cluster
+        cluster.produce(topic, [{"value": b"stable"} for _ in range(5)])
+        self._producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": topic})
+        self._producer.init_transactions(30)
+        self._producer.begin_transaction()
+        for _ in range(5):
+            self._producer.produce(topic, b"open", partition=0)
+        assert self._producer.flush(30) == 0
+
+    def commit(self) -> None:
+        """Commit the transaction; returns when its marker is in the log."""
+        self.is_open = False
+        self._producer.commit_transaction(30)
+        with KafkaAdmin(self._cluster.bootstrap_servers, {}, read_committed=True) as admin:
+            deadline = time.monotonic() + 30
+            while admin.list_offsets({TopicPartition(self.topic, 0): LATEST}).popitem()[1] < 11:
+                assert time.monotonic() < deadline
+
+    def abort(self) -> None:
+        """Abort the transaction, if it is still open."""
+        if self.is_open:
+            self._producer.abort_transaction(30)
+
+    def set_committed(self, offset: int) -> dict[str, str]:
+        """Let a JVM's member, which reads uncommitted, have committed an offset; the options of its group."""
+        with self._cluster.zookeeper() as client:
+            path = f"{self._path}/{self.topic}/0"
+            client.ensure_path(path)
+            client.set(path, b"%d" % offset)
+        return {"subscribe": self.topic, "group.id": f"g-{self.topic}", **COMMITTED}
+
+    @property
+    def committed(self) -> int:
+        """The group's offset in ZooKeeper."""
+        with self._cluster.zookeeper() as client:
+            return int(client.get(f"{self._path}/{self.topic}/0")[0])
+
+    @property
+    def _path(self) -> str:
+        return f"/consumers/g-{self.topic}/offsets"
+
+
+@pytest.fixture
+def transaction(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> Iterator[OpenTransaction]:
+    made = OpenTransaction(zkafka_cluster, new_topic())
+    yield made
+    made.abort()
+
+
+@pytest.fixture
+def plan(zookeeper: dict[str, str]) -> Callable[..., tuple[dict[str, str], BatchPlan]]:
+    """Plans a batch: ``plan({"subscribe": topic})``; its options, with those that reach the cluster, come back, too."""
+
+    def make(options: dict[str, str]) -> tuple[dict[str, str], BatchPlan]:
+        whole = {**zookeeper, **options}
+        return whole, plan_batch(parse_read(whole))
+
+    return make
+
+
+def read(options: dict[str, str], found: BatchPlan) -> list[int]:
+    """The offsets that a plan reads, as a task does."""
+    reader = ZKafkaReader(parse_read(options), SCHEMA)
+    batches = (b for s in found.splits for b in reader.read(SplitPartition((s,), found.bootstrap_servers)))
+    return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+
+
+class TestBatch:
+    """Batches that start or end among the records of the transaction."""
+
+    @pytest.mark.parametrize("more", [{}, LENIENT])
+    def test_committed(self, transaction: OpenTransaction, plan: Callable[..., Any], more: dict[str, str]) -> None:
+        """A committed offset behind the last stable one loses nothing: the batch is empty until the transaction ends."""
+        options = {**transaction.set_committed(8), "startingOffsets": "committed", **more}
+        assert plan(options)[1].splits == ()
+        transaction.commit()
+        assert read(*plan(options)) == [8, 9]
+
+    def test_explicit_start(self, transaction: OpenTransaction, plan: Callable[..., Any]) -> None:
+        """So does an explicit start."""
+        options = {"subscribe": transaction.topic, "startingOffsets": f'{{"{transaction.topic}": {{"0": 8}}}}', **COMMITTED}
+        assert plan(options)[1].splits == ()
+        transaction.commit()
+        assert read(*plan(options)) == [8, 9]
+
+    def test_outside(self, transaction: OpenTransaction, plan: Callable[..., Any]) -> None:
+        """An offset behind all records of the log, those of the transaction among them, is outside the log."""
+        options = {**transaction.set_committed(11), "startingOffsets": "committed"}
+        with pytest.raises(DataLoss, match=r"\[OFFSET_OUT_OF_RANGE\] .* starting offset 11 .* holds \[0, 10\)"):
+            plan(options)
+
+    @pytest.mark.parametrize("path", ["on", "off"])
+    @pytest.mark.parametrize("start", [3, 7])
+    def test_explicit_end(self, transaction: OpenTransaction, plan: Callable[..., Any], start: int, path: str) -> None:
+        """A range that ends among the records of the transaction waits for it to end, and is read as a whole."""
+        ends = {"startingOffsets": f'{{"{transaction.topic}": {{"0": {start}}}}}'}
+        ends["endingOffsets"] = f'{{"{transaction.topic}": {{"0": 9}}}}'
+        options, found = plan({"subscribe": transaction.topic, **ends, **COMMITTED, "nativePath": path})
+        transaction.commit()
+        assert read(options, found) == list(range(start, 9))
+
+    @pytest.mark.parametrize("path", ["on", "off"])
+    @pytest.mark.parametrize("start", [3, 7])
+    @pytest.mark.parametrize("more", [{}, LENIENT])
+    def test_it_stays_open(
+        self, transaction: OpenTransaction, plan: Callable[..., Any], start: int, path: str, more: dict[str, str]
+    ) -> None:
+        """A transaction that stays open for the poll time-out fails such a range by that name, not as lost records."""
+        ends = {"startingOffsets": f'{{"{transaction.topic}": {{"0": {start}}}}}'}
+        ends["endingOffsets"] = f'{{"{transaction.topic}": {{"0": 9}}}}'
+        patience = {"kafkaConsumer.pollTimeoutMs": "1000"}
+        options, found = plan({"subscribe": transaction.topic, **ends, **COMMITTED, "nativePath": path, **patience, **more})
+        with pytest.raises(
+            ClusterStateError, match=rf"\[TRANSACTION_OPEN\] {transaction.topic}-0: .* \[{max(start, 5)}, 9\)"
+        ):
+            read(options, found)
+
+
+class TestStream:
+    """Streams whose position lies behind the last stable offset."""
+
+    @pytest.mark.parametrize("more", [{}, LENIENT])
+    def test_group(self, stream: Callable[..., Any], transaction: OpenTransaction, more: dict[str, str]) -> None:
+        """A group's offset there is kept, is committed no lower, and is gone on from when the transaction has ended."""
+        found = stream({**transaction.set_committed(8), **more})
+        found.run()
+        found.run()
+        assert (found.offsets(), transaction.committed) == ([], 8)
+        transaction.commit()
+        found.run()
+        assert (found.offsets(), transaction.committed) == ([8, 9], 11)
+
+    def test_restart(self, stream: Callable[..., Any], transaction: OpenTransaction) -> None:
+        """A stream that has read uncommitted goes on from there with read_committed, and reads nothing twice."""
+        found = stream({"subscribe": transaction.topic, "startingOffsets": "earliest"})
+        found.run()
+        found.options.update(COMMITTED)
+        found.run()
+        assert found.offsets() == list(range(10))
+        transaction.commit()
+        found.run()
+        assert found.offsets() == list(range(10))
+
+    def test_planning_does_not_wait(self, transaction: OpenTransaction, zookeeper: dict[str, str]) -> None:
+        """A micro-batch is planned without a pause, and the log's end is shown no lower than the position."""
+        slept: list[float] = []
+        planner = StreamPlanner(parse_stream({**zookeeper, **transaction.set_committed(8)}), sleep=slept.append)
+        try:
+            start = planner.initial()
+            assert planner.latest(start, limited=True) == start
+            assert planner.report() == {transaction.topic: {"0": 8}}
+        finally:
+            planner.close()
+        assert slept == []
+
+    def test_outside(self, stream: Callable[..., Any], transaction: OpenTransaction) -> None:
+        """A position behind all records of the log is data loss."""
+        with pytest.raises(Exception, match=r"\[OFFSET_OUT_OF_RANGE\] .* starting offset 11 .* holds \[0, 10\)"):
+            stream(transaction.set_committed(11)).run()
+
+
+def test_batch_of_a_group(spark: SparkSession, zkafka_cluster: LocalCluster, transaction: OpenTransaction) -> None:
+    """A member's batch is empty where its group's offset lies behind the last stable one."""
+    transaction.set_committed(8)
+    topic = transaction.topic
+    with ConsumerGroup(zkafka_cluster.zookeeper_connect, f"g-{topic}", subscribe=[topic], options=COMMITTED) as member:
+        assert [(r.start, r.until) for r in member.plan(spark).ranges] == [(8, 8)]
+        transaction.commit()
+        assert [(r.start, r.until) for r in member.plan(spark).ranges] == [(8, 11)]
