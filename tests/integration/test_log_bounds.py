@@ -102,9 +102,10 @@ def open_transaction(cluster: LocalCluster, topic: str) -> Iterator[None]:
 
 @pytest.mark.parametrize("read_committed", [False, True])
 def test_open_transaction(topic: str, asked: list[bool], zkafka_cluster: LocalCluster, read_committed: bool) -> None:
-    """The latest offset is the end of the log, or the last stable one, as the isolation level says."""
+    """The latest offset is the end of the log, or, as the isolation level says, the last stable one and not the end."""
     wanted = {TopicPartition(topic, p): LATEST for p in range(8)}
     client = KafkaAdmin(zkafka_cluster.bootstrap_servers, {}, read_committed=read_committed)
     with open_transaction(zkafka_cluster, topic), client:
         assert client.list_offsets(wanted) == {tp: tp.partition + (not read_committed) for tp in wanted}
+        assert client.high_watermarks(wanted) == ({tp: tp.partition + 1 for tp in wanted} if read_committed else {})
     assert asked == [True]
