@@ -11,7 +11,7 @@ from pyspark_zkafka.clients.zookeeper_connection import Answers, Znode, ZooKeepe
 from pyspark_zkafka.errors import ZooKeeperError
 from pyspark_zkafka.group.proofs import is_claim_of, owner_parents
 from pyspark_zkafka.protocol import group_znodes
-from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
+from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition, session_text
 
 __all__ = ["Blocker", "Claims"]
 
@@ -28,7 +28,7 @@ class Blocker:
     session: int
 
     def __str__(self) -> str:
-        return f"{self.partition} is held by {self.thread or 'a nameless owner'} (session 0x{self.session:x})"
+        return f"{self.partition} is held by {self.thread or 'a nameless owner'} (session {session_text(self.session)})"
 
 
 class Claims:

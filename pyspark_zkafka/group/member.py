@@ -21,7 +21,7 @@ from pyspark_zkafka.group.view import GroupView, GroupWatch
 from pyspark_zkafka.option_values import GroupOptions, ZooKeeperConfig
 from pyspark_zkafka.protocol import group_znodes
 from pyspark_zkafka.protocol.assignors import assign
-from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
+from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition, session_text
 from pyspark_zkafka.protocol.planning import Subscription
 
 __all__ = ["GroupMember", "Timing"]
@@ -323,7 +323,7 @@ class GroupMember:
             self._claims.forget()
             self._registration.write(self.client, session)
             self._session = session
-            _log.info("%s is registered, session 0x%x", self.consumer, session)
+            _log.info("%s is registered, session %s", self.consumer, session_text(session))
             self._claims.verify(owner)
             return owner
         self._verify(owner)  # before registering, which fails where another has the id, and perhaps the claims with it

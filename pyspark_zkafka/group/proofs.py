@@ -10,7 +10,7 @@ from pyspark_zkafka.clients.transactions import Check, Create, Delete, Operation
 from pyspark_zkafka.clients.zookeeper_connection import Answers, Znode, ZooKeeperConnection
 from pyspark_zkafka.errors import PartitionOwned
 from pyspark_zkafka.protocol import group_znodes
-from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
+from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition, session_text
 
 __all__ = ["NoJvmOwner", "NoOwner", "OwnedBy", "OwnerProof", "Questions", "is_claim_of", "owner_parents"]
 
@@ -140,7 +140,7 @@ class NoJvmOwner:
 
 
 def _owned(group: str, owners: Mapping[TopicPartition, Znode]) -> PartitionOwned:
-    shown = [f"{tp} by {_thread(node)} (session 0x{node.stat.ephemeral_owner:x})" for tp, node in owners.items()]
+    shown = [f"{tp} by {_thread(node)} (session {session_text(node.stat.ephemeral_owner)})" for tp, node in owners.items()]
     more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
     return PartitionOwned(
         "PARTITION_OWNED",

@@ -14,6 +14,7 @@ from pyspark_zkafka.errors import ConsumerIdTaken, GroupError, ZooKeeperError
 from pyspark_zkafka.option_values import GroupOptions
 from pyspark_zkafka.protocol import group_znodes
 from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration
+from pyspark_zkafka.protocol.model import session_text
 from pyspark_zkafka.protocol.planning import Assign, SubscribeExcept, SubscribePattern, Subscription
 
 __all__ = ["Registration", "consumer_id_of", "registration_of"]
@@ -103,7 +104,7 @@ def consumer_id_of(options: GroupOptions, now: Callable[[], float] = time.time) 
 def _taken(registration: Registration, session: int) -> ConsumerIdTaken:
     return ConsumerIdTaken(
         "CONSUMER_ID_TAKEN",
-        f"The group {registration.group} has a member {registration.consumer} already, of session 0x{session:x}; one that "
+        f"The group {registration.group} has a member {registration.consumer} already, of session {session_text(session)}; one that "
         "died is gone when its session expires; else stop it, or give this one another consumer.id",
         session=session,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -16,9 +17,11 @@ __all__ = [
     "PartitionState",
     "Topic",
     "TopicPartition",
+    "session_text",
 ]
 
 NO_LEADER = -1
+_SESSION = re.compile("0x[0-9a-fA-F]{1,16}")
 
 
 class TopicPartition(NamedTuple):
@@ -45,6 +48,17 @@ class Claim:
     generation: int
 
 
+def session_text(session: int) -> str:
+    """A ZooKeeper session's id as ZooKeeper itself shows it: 64 bits in hexadecimal, without a sign.
+
+    In memory an id is signed, as Java has it: the servers whose ``myid`` is 128 or more make negative ones.
+
+    >>> session_text(65546), session_text(-0x37FF_FFFF_FFFF_FFFF)
+    ('0x1000a', '0xc800000000000001')
+    """
+    return f"0x{session & (2**64 - 1):x}"
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimOwner:
     """A member of a consumer group, as its claims name it: its id, and the ZooKeeper session that they live with.
@@ -62,12 +76,13 @@ class ClaimOwner:
     def parse(cls, text: str) -> ClaimOwner:
         """The owner that `str` gave the text of; ValueError if it did not."""
         consumer, _, session = text.rpartition("@")
-        if not consumer or not session.startswith("0x"):
+        if not consumer or not _SESSION.fullmatch(session):
             raise ValueError("a member and its session: consumer@0x1000a")
-        return cls(consumer, int(session, 16))
+        number = int(session, 16)
+        return cls(consumer, number - (number >> 63 << 64))
 
     def __str__(self) -> str:
-        return f"{self.consumer}@0x{self.session:x}"
+        return f"{self.consumer}@{session_text(self.session)}"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,0 +1,84 @@
+"""Sessions as ZooKeeper grants them: with ids whose top bit is set, and for less time than was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pyspark_zkafka import ConsumerGroup
+from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
+from pyspark_zkafka.errors import ConsumerIdTaken, PartitionOwned
+from pyspark_zkafka.group.commits import commit_offsets
+from pyspark_zkafka.group.member import GroupMember
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.testing import LocalCluster
+
+if TYPE_CHECKING:
+    from conftest import Chroot
+
+Eventually = Callable[..., bool]
+NewMember = Callable[..., GroupMember]
+
+JVM = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}'
+
+
+@pytest.fixture(scope="module")
+def zkafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """An ensemble of one server whose id is 200, which is the top byte of its session ids; sessions live for 3 s at most."""
+    data: Path = tmp_path_factory.mktemp("zookeeper")
+    (data / "myid").write_text("200")
+    config = {
+        "dataDir": str(data),
+        "standaloneEnabled": "false",
+        "server.200": "{host}:{port:quorum}:{port:election}",
+        "initLimit": "10",
+        "syncLimit": "5",
+        "maxSessionTimeout": "3000",
+    }
+    with LocalCluster(brokers=1, zookeeper_config=config) as cluster:
+        yield cluster
+
+
+class TestSessionIds:
+    """Ids of 128 or more in the top byte, which are negative where 64 bits are signed."""
+
+    def test_a_write_commits_for_the_member(
+        self, spark: SparkSession, zkafka_cluster: LocalCluster, new_topic: Callable[..., str]
+    ) -> None:
+        """The options of a batch name the member's session so that the write can prove that it owns the partitions."""
+        source, sink = new_topic(partitions=2), new_topic(partitions=1)
+        zkafka_cluster.produce(source, [{"value": f"v{n}", "partition": n % 2} for n in range(10)])
+        reset = {"auto.offset.reset": "earliest"}
+        with ConsumerGroup(zkafka_cluster.zookeeper_connect, "g", subscribe=[source], options=reset) as member:
+            batch = member.plan(spark)
+            written = batch.load().select("value").write.format("zkafka").option("topic", sink)
+            written.options(**batch.commit_options).mode("append").save()
+        with zkafka_cluster.zookeeper() as client:
+            assert client.client_id[0] < 0
+            assert [client.get(f"/consumers/g/offsets/{source}/{n}")[0] for n in (0, 1)] == [b"5", b"5"]
+
+    def test_errors(self, chroot: Chroot, new_member: NewMember) -> None:
+        """Errors show a session as ZooKeeper's own tools do: 64 bits without a sign."""
+        shown = f"0x{chroot.other.client_id[0] + 2**64:x}"
+        assert shown in chroot.other.command(b"dump")
+        chroot.topic("t", 1)
+        chroot.claim("g", TopicPartition("t", 0), b"g_jvm-0")
+        with ZooKeeperClient(chroot.config) as client, pytest.raises(PartitionOwned, match=rf"\(session {shown}\)"):
+            commit_offsets(client, "g", {TopicPartition("t", 0): 1})
+        chroot.register("g", "g_c1", JVM)
+        with pytest.raises(ConsumerIdTaken, match=f"of session {shown};"):
+            new_member("c1", "t", session_ms=1000).join()
+
+    def test_warnings(
+        self, chroot: Chroot, new_member: NewMember, eventually: Eventually, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """So does the warning of a member whose partitions another session has."""
+        chroot.topic("t", 1)
+        chroot.claim("g", TopicPartition("t", 0), b"g_jvm-0")
+        with new_member("c1", "t", max_retries=1):
+            expected = f"t-0 is held by g_jvm-0 (session 0x{chroot.other.client_id[0] + 2**64:x})"
+            assert eventually(lambda: expected in caplog.text)

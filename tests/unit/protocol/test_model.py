@@ -1,0 +1,33 @@
+"""The nouns of a cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_zkafka.protocol.model import ClaimOwner, session_text
+
+SESSIONS = [
+    (1, "0x1"),
+    (0x1000A_0000_0001, "0x1000a00000001"),
+    (2**63 - 1, "0x7fffffffffffffff"),
+    (-(2**63), "0x8000000000000000"),
+    (-0x37FF_FFFF_FFFF_FFFF, "0xc800000000000001"),
+    (-1, "0xffffffffffffffff"),
+]
+
+
+@pytest.mark.parametrize(("session", "text"), SESSIONS)
+def test_sessions(session: int, text: str) -> None:
+    """A session is shown as Java's Long.toHexString shows it, and read back as the signed number that its znodes have."""
+    assert session_text(session) == text
+    assert str(ClaimOwner("g_c@1", session)) == f"g_c@1@{text}"
+    assert ClaimOwner.parse(f"g_c@1@{text}") == ClaimOwner("g_c@1", session)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "g_c1", "@0x1", "g_c1@1", "g_c1@0x", "g_c1@0x-1", "g_c1@0x1_0", "g_c1@0x10000000000000000"]
+)
+def test_no_owner(text: str) -> None:
+    """What is no member and session, or more than 64 bits, is refused."""
+    with pytest.raises(ValueError, match="consumer@0x1000a"):
+        ClaimOwner.parse(text)
