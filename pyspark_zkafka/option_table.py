@@ -54,7 +54,13 @@ TABLE: tuple[Option, ...] = (
         _ALL,
         "The ensemble, and the chroot that the brokers use.",
     ),
-    Option("zookeeper.session.timeout.ms", "integer > 0, ms", "6000", _ALL, "After which ZooKeeper ends a lost session."),
+    Option(
+        "zookeeper.session.timeout.ms",
+        "integer > 0, ms",
+        "6000",
+        _ALL,
+        "After which ZooKeeper ends a lost session; it keeps this within its own minSessionTimeout and maxSessionTimeout.",
+    ),
     Option(
         "zookeeper.connection.timeout.ms",
         "integer > 0, ms",

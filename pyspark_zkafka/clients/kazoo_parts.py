@@ -17,6 +17,7 @@ __all__ = ["BoundedHandler", "ConnectionLog", "ReadAhead"]
 _MAX_TROUBLES = 8
 _SHORTEST_S = 0.01
 _AHEAD_BYTES = 64 * 1024
+_GRANTED = slice(8, 12)  # of a connection's first answer: its length, the protocol's version, the timeout
 
 
 class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
@@ -31,18 +32,27 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self.deadline = deadline
         self._clock = clock
         self._tls = tls
+        self._connection: ReadAhead | None = None
+        self._granted_ms: int | None = None
+
+    @property
+    def granted_ms(self) -> int | None:
+        """The session timeout that a server granted last; None before the first has. kazoo only logs it."""
+        current = None if self._connection is None else self._connection.granted_ms
+        return current or self._granted_ms
 
     def create_connection(self, *args: Any, **kwargs: Any) -> Any:
         """A connected socket, or an error, before the deadline."""
         plain = super().create_connection(*args, **{**kwargs, "timeout": self._left_s(kwargs["timeout"]), "use_ssl": False})
-        if self._tls is None:
-            return ReadAhead(plain)
-        plain.settimeout(self._left_s(kwargs["timeout"]))
-        try:
-            return ReadAhead(self._tls.wrap_socket(plain, server_hostname=kwargs["hostname"]))
-        except OSError:
-            plain.close()
-            raise
+        if self._tls is not None:
+            plain.settimeout(self._left_s(kwargs["timeout"]))
+            try:
+                plain = self._tls.wrap_socket(plain, server_hostname=kwargs["hostname"])
+            except OSError:
+                plain.close()
+                raise
+        self._granted_ms, self._connection = self.granted_ms, ReadAhead(plain)
+        return self._connection
 
     def _left_s(self, timeout_s: float) -> float:
         return max(_SHORTEST_S, min(timeout_s, self.deadline - self._clock()))
@@ -71,6 +81,7 @@ class ReadAhead:
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
         self._received = memoryview(b"")
+        self._first = b""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._socket, name)
@@ -78,9 +89,17 @@ class ReadAhead:
     def recv(self, size: int) -> bytes:
         """Up to so many bytes, of what was received before if there is any left; none when the peer has closed."""
         if not self._received:
-            self._received = memoryview(self._socket.recv(_AHEAD_BYTES))
+            received = self._socket.recv(_AHEAD_BYTES)
+            self._first += received[: _GRANTED.stop - len(self._first)]
+            self._received = memoryview(received)
         found, self._received = self._received[:size], self._received[size:]
         return bytes(found)
+
+    @property
+    def granted_ms(self) -> int | None:
+        """The timeout of the session that the server's first answer grants; None before it, and where it grants none."""
+        is_whole = len(self._first) == _GRANTED.stop
+        return int.from_bytes(self._first[_GRANTED], "big") or None if is_whole else None
 
     def pending(self) -> int:
         """How many bytes can be had without waiting, though the socket may show nothing of them: here, or within TLS."""

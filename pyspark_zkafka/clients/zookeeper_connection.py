@@ -148,6 +148,14 @@ class ZooKeeperConnection:
         return None if identity is None else identity[0]
 
     @property
+    def session_timeout_ms(self) -> int:
+        """How long the session outlives its connection: as the server granted it, which keeps it within limits of its own.
+
+        What was asked for, before the first connection.
+        """
+        return self._handler.granted_ms or self.config.session_timeout_ms
+
+    @property
     def connected(self) -> bool:
         """Whether there is a connection now, as far as is known: that one broke may be noticed some seconds later."""
         return bool(self._client().connected)

@@ -178,7 +178,7 @@ class GroupMember:
     def owned(self) -> Mapping[TopicPartition, Claim]:
         """What the member owns; nothing from the moment that its session is known to be lost, or may well be."""
         suspended = self._suspended_at
-        left_s = self.client.config.session_timeout_ms / 1000 / _CUT_OFF_SHARE
+        left_s = self.client.session_timeout_ms / 1000 / _CUT_OFF_SHARE
         cut_off = suspended is not None and self._timing.clock() - suspended > left_s
         return {} if self._session is None or cut_off else self._claims.held
 
@@ -302,7 +302,7 @@ class GroupMember:
     # --- registration --------------------------------------------------------------------------------------------------
 
     def _register_patiently(self) -> None:
-        deadline = self._timing.clock() + 2 * self.client.config.session_timeout_ms / 1000 + 1
+        deadline = self._timing.clock() + 2 * self.client.session_timeout_ms / 1000 + 1
         while True:
             try:
                 self._register()
@@ -323,7 +323,8 @@ class GroupMember:
             self._claims.forget()
             self._registration.write(self.client, session)
             self._session = session
-            _log.info("%s is registered, session %s", self.consumer, session_text(session))
+            granted_ms = self.client.session_timeout_ms
+            _log.info("%s is registered, session %s of %d ms", self.consumer, session_text(session), granted_ms)
             self._claims.verify(owner)
             return owner
         self._verify(owner)  # before registering, which fails where another has the id, and perhaps the claims with it

@@ -104,7 +104,7 @@ def consumer_id_of(options: GroupOptions, now: Callable[[], float] = time.time) 
 def _taken(registration: Registration, session: int) -> ConsumerIdTaken:
     return ConsumerIdTaken(
         "CONSUMER_ID_TAKEN",
-        f"The group {registration.group} has a member {registration.consumer} already, of session {session_text(session)}; one that "
-        "died is gone when its session expires; else stop it, or give this one another consumer.id",
+        f"The group {registration.group} has a member {registration.consumer} already, of session {session_text(session)}; "
+        "one that died is gone when its session expires; else stop it, or give this one another consumer.id",
         session=session,
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing import LocalCluster
+from pyspark_zkafka.testing.wire import Wire
 
 if TYPE_CHECKING:
     from conftest import Chroot
@@ -28,7 +31,7 @@ JVM = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}'
 
 @pytest.fixture(scope="module")
 def zkafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """An ensemble of one server whose id is 200, which is the top byte of its session ids; sessions live for 3 s at most."""
+    """An ensemble of one server whose id, 200, is the top byte of its session ids; sessions live for 3 s at most."""
     data: Path = tmp_path_factory.mktemp("zookeeper")
     (data / "myid").write_text("200")
     config = {
@@ -82,3 +85,38 @@ class TestSessionIds:
         with new_member("c1", "t", max_retries=1):
             expected = f"t-0 is held by g_jvm-0 (session 0x{chroot.other.client_id[0] + 2**64:x})"
             assert eventually(lambda: expected in caplog.text)
+
+
+class TestSessionTimeout:
+    """The time that ZooKeeper grants, not the one that was asked for."""
+
+    def test_granted(self, chroot: Chroot) -> None:
+        """A connection knows the timeout that its server granted: the longest, or the shortest, that it allows."""
+        for asked_ms, granted_ms in ((30_000, 3000), (2500, 2500), (100, 1000)):
+            with ZooKeeperClient(replace(chroot.config, session_timeout_ms=asked_ms)) as client:
+                assert client.session_timeout_ms == granted_ms
+
+    def test_expired_unnoticed(
+        self, zkafka_cluster: LocalCluster, chroot: Chroot, new_member: NewMember, eventually: Eventually
+    ) -> None:
+        """A member that is cut off owns nothing by the time that others may, though it asked for a longer session."""
+        chroot.topic("t", 4)
+        with (
+            Wire(zkafka_cluster.port("zookeeper")) as wire,
+            new_member("c2", "t") as second,
+            new_member("c1", "t", session_ms=30_000, hosts=wire.address) as first,
+        ):
+            assert eventually(lambda: len(first.owned()) == len(second.owned()) == 2)
+            wire.silence()
+            assert eventually(lambda: chroot.owners("g").get(0) == "g_c2-0")
+            assert first.owned() == {}
+            wire.mend()
+
+    def test_waits_for_its_ghost(self, chroot: Chroot, new_member: NewMember) -> None:
+        """A member waits for its id's last session as long as that may be granted, though it asked for a shorter one."""
+        chroot.topic("t", 2)
+        chroot.register("g", "g_c1", JVM)
+        begin = time.monotonic()
+        with pytest.raises(ConsumerIdTaken):
+            new_member("c1", "t", session_ms=100).join()
+        assert time.monotonic() - begin >= 3

@@ -69,6 +69,24 @@ def test_the_log_has_neither_debug_lines_nor_repeated_troubles(caplog: pytest.Lo
     assert "open-sesame" not in caplog.text
 
 
+def test_the_granted_timeout_is_in_a_connections_first_answer() -> None:
+    """It is known as soon as its bytes have come, in whatever pieces; a server that grants none has ended the session."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ahead = ReadAhead(ours)
+        for piece in (b"\0\0\0\x25\0\0", b"\0\0\0\0\x0b"):
+            theirs.sendall(piece)
+            assert ahead.recv(100) == piece
+            assert ahead.granted_ms is None
+        theirs.sendall(b"\xb8" + b"\0" * 29)
+        ahead.recv(100)
+        assert ahead.granted_ms == 3000
+        expired = ReadAhead(ours)
+        theirs.sendall(b"\0\0\0\x25" + b"\0" * 37)
+        expired.recv(100)
+        assert expired.granted_ms is None
+
+
 def test_waits_end_at_the_deadline() -> None:
     """A socket that is never ready holds nobody longer than the deadline; past it, nothing waits at all."""
     ours, theirs = socket.socketpair()
