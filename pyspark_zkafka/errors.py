@@ -14,6 +14,7 @@
     ├── GroupError               the consumer group forbids it
     │   ├── PartitionOwned       a live member owns the partition
     │   ├── PartitionLost        the member that commits no longer owns it
+    │   ├── GroupContended       others keep changing what is to be changed     (retriable)
     │   └── ConsumerIdTaken      another session is registered by the id
     ├── CheckpointError          a stream's checkpoint cannot be read
     ├── DataLoss                 records in the range are gone
@@ -38,6 +39,7 @@ __all__ = [
     "ConsumerIdTaken",
     "DataLoss",
     "DeliveryFailed",
+    "GroupContended",
     "GroupError",
     "LocalClusterError",
     "NoLeader",
@@ -134,6 +136,12 @@ class PartitionOwned(GroupError):
 
 class PartitionLost(GroupError):
     """A member no longer owns a partition whose offset it was to commit."""
+
+
+class GroupContended(GroupError):
+    """Others kept changing the znodes of a group while it was to change them, which passes; nothing was changed."""
+
+    retriable = True
 
 
 class ConsumerIdTaken(GroupError):

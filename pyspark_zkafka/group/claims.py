@@ -8,7 +8,7 @@ from itertools import islice
 
 from pyspark_zkafka.clients.transactions import Check, Create, Delete, Operation, SetData
 from pyspark_zkafka.clients.zookeeper_connection import Answers, Znode, ZooKeeperConnection
-from pyspark_zkafka.errors import ZooKeeperError
+from pyspark_zkafka.errors import GroupContended
 from pyspark_zkafka.group.proofs import is_claim_of, owner_parents
 from pyspark_zkafka.protocol import group_znodes
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition, session_text
@@ -182,8 +182,8 @@ def _chunks(partitions: Iterable[TopicPartition]) -> Iterator[list[TopicPartitio
         yield chunk
 
 
-def _contended(group: str) -> ZooKeeperError:
-    return ZooKeeperError(
+def _contended(group: str) -> GroupContended:
+    return GroupContended(
         "CLAIMS_CONTENDED",
         f"The claims of group {group} changed {_ATTEMPTS} times while they were read; trying again will help, unless "
         "something deletes and creates its owners all the time: find out what does",

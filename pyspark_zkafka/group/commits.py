@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from pyspark_zkafka.clients.transactions import Conflict, Create, Operation, SetData, request_bytes
 from pyspark_zkafka.clients.zookeeper_connection import Answers, ZooKeeperConnection
-from pyspark_zkafka.errors import GroupError, OptionError, ZooKeeperError
+from pyspark_zkafka.errors import GroupContended, OptionError, ZooKeeperError
 from pyspark_zkafka.group.proofs import NoJvmOwner, NoOwner, OwnedBy, OwnerProof
 from pyspark_zkafka.protocol import group_znodes
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
@@ -93,8 +93,8 @@ def commit_offsets(
         No `owner` is given, and a member of the group owns a partition.
     CodecError
         A stored offset is malformed.
-    GroupError
-        Others kept changing the offsets.
+    GroupContended
+        Others kept changing the offsets; retriable.
     ZooKeeperError, ZooKeeperRefused
         No answer; an ACL forbids it.
 
@@ -292,10 +292,10 @@ def _require_offsets(offsets: Mapping[TopicPartition, int]) -> None:
         )
 
 
-def _contended(group: str, conflict: Conflict | None, attempts: int) -> GroupError:
+def _contended(group: str, conflict: Conflict | None, attempts: int) -> GroupContended:
     found = "" if conflict is None else f", the last time {conflict.operation.path}: {conflict.reason.value}"
-    return GroupError(
+    return GroupContended(
         "COMMIT_CONTENDED",
         f"The offsets of group {group} were not committed: {attempts} times others changed them meanwhile{found}; "
-        "find out who else commits to this group, or try again",
+        "try again, and if that does not help, find out who else commits to this group",
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from pyspark_zkafka.clients.transactions import Create, Operation, Reason
 from pyspark_zkafka.clients.zookeeper_connection import ZooKeeperConnection
-from pyspark_zkafka.errors import ConsumerIdTaken, GroupError, ZooKeeperError
+from pyspark_zkafka.errors import ConsumerIdTaken, GroupContended, GroupError
 from pyspark_zkafka.option_values import GroupOptions
 from pyspark_zkafka.protocol import group_znodes
 from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration
@@ -56,6 +56,8 @@ class Registration:
         ------
         ConsumerIdTaken
             Another session is registered by the same id. It may be our own old one, which expires.
+        GroupContended
+            The znode or its parents came and went all the time; retriable.
         """
         for _ in range(_ATTEMPTS):
             conflict = client.transaction(self._operations(client))
@@ -67,7 +69,11 @@ class Registration:
                     return
                 if stat is not None:
                     raise _taken(self, stat.ephemeral_owner)
-        raise ZooKeeperError("REGISTRATION_CONTENDED", f"{self.path} or its parents changed all the time; try again")
+        raise GroupContended(
+            "REGISTRATION_CONTENDED",
+            f"{self.consumer} is not registered: {_ATTEMPTS} times {self.path} or its parents came or went; try again, "
+            f"and if that does not help, find out what deletes and creates znodes of group {self.group}",
+        )
 
     def _operations(self, client: ZooKeeperConnection) -> list[Operation]:
         parents = {group_znodes.CONSUMERS: None, group_znodes.group_path(self.group): b""}

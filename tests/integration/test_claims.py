@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 from pyspark_zkafka.clients.transactions import Create, Operation, Outcome
 from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
-from pyspark_zkafka.errors import ZooKeeperError
+from pyspark_zkafka.errors import GroupContended, ZooKeeperError
 from pyspark_zkafka.group.claims import Claims
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
 from pyspark_zkafka.option_values import ZooKeeperConfig
@@ -154,7 +154,7 @@ class TestTake:
         with first.client:
             first.take(P[:1])
             mine.client.before = lambda transaction: chroot.other.set(path(P[0]), b"g_c1-0")
-            with pytest.raises(ZooKeeperError, match="CLAIMS_CONTENDED"):
+            with pytest.raises(GroupContended, match="CLAIMS_CONTENDED"):
                 mine.take(P[:1])
             assert len(mine.client.sent) == 10
 

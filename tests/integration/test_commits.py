@@ -16,7 +16,7 @@ from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 
 from pyspark_zkafka.clients.transactions import Operation, Outcome
 from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
-from pyspark_zkafka.errors import CodecError, GroupError, OptionError, PartitionOwned, ZooKeeperError, ZooKeeperRefused
+from pyspark_zkafka.errors import CodecError, GroupContended, OptionError, PartitionOwned, ZooKeeperError, ZooKeeperRefused
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
 from pyspark_zkafka.option_values import ZooKeeperConfig
 from pyspark_zkafka.protocol.model import TopicPartition
@@ -181,7 +181,7 @@ def test_an_offset_that_rises_between_reading_and_writing_is_kept(chroot: Chroot
 
 
 def test_a_commit_that_is_always_overtaken_gives_up(chroot: Chroot) -> None:
-    """After some attempts the error says which znode changes all the time."""
+    """After some attempts the error says which znode changes all the time; it is worth another try later."""
     chroot.other.create("/consumers/g/offsets/peer-a/0", b"0", makepath=True)
 
     def touch(transaction: int) -> None:
@@ -189,9 +189,10 @@ def test_a_commit_that_is_always_overtaken_gives_up(chroot: Chroot) -> None:
 
     with (
         Meddled(chroot.config, before=touch) as client,
-        pytest.raises(GroupError, match=r"4 times .* /consumers/g/offsets/peer-a/0: the znode was changed"),
+        pytest.raises(GroupContended, match=r"4 times .* /consumers/g/offsets/peer-a/0: the znode was changed") as caught,
     ):
         commit_offsets(client, "g", {P0: 5}, attempts=4, sleep=lambda seconds: None)
+    assert caught.value.retriable
 
 
 def test_commits_of_many_at_the_same_time_end_at_the_highest(chroot: Chroot) -> None:
