@@ -6,7 +6,7 @@
     ├── OptionError              a bad, unknown or contradictory option, a bad schema
     ├── ZooKeeperError           ZooKeeper does not answer, or refuses          (retriable)
     │   ├── ChrootMissing        the ensemble answers, the chroot is not there
-    │   └── ZooKeeperRefused     authentication or an ACL stands in the way
+    │   └── ZooKeeperRefused     authentication, an ACL or a limit stands in the way
     ├── ClusterStateError        the cluster cannot serve what is asked
     │   ├── UnknownTopic         no such topic or partition
     │   ├── NoLeader             a partition is offline                         (retriable)
@@ -101,7 +101,7 @@ class ChrootMissing(ZooKeeperError):
 
 
 class ZooKeeperRefused(ZooKeeperError):
-    """ZooKeeper refuses: authentication failed, or an ACL forbids the operation."""
+    """ZooKeeper refuses: authentication failed, an ACL forbids the operation, or a request is too large."""
 
     retriable = False
 

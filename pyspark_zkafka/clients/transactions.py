@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
 from kazoo import exceptions as kazoo
 from kazoo.protocol import serialization as wire
 from kazoo.security import OPEN_ACL_UNSAFE
 
-__all__ = ["Check", "Conflict", "Create", "Delete", "Operation", "Outcome", "Reason", "SetData", "request_bytes"]
+__all__ = [
+    "MAX_TRANSACTION_BYTES",
+    "Check",
+    "Conflict",
+    "Create",
+    "Delete",
+    "Operation",
+    "Outcome",
+    "Reason",
+    "SetData",
+    "pieces",
+    "request_bytes",
+]
 
+T = TypeVar("T")
+
+MAX_TRANSACTION_BYTES = 512 * 1024  # half of what servers take by default: the transaction's record must fit, too
 _ANY_VERSION = -1
 _EPHEMERAL = 1
 _HEADER_BYTES = 9
@@ -95,9 +111,46 @@ REASONS: dict[type[object], Reason] = {
 }
 
 
-def request_bytes(operations: Sequence[Operation], chroot: str = "") -> int:
+def request_bytes(operations: Iterable[Operation], chroot: str = "") -> int:
     """About how large the request for some operations is, in bytes; never too low."""
     return sum(_operation_bytes(operation, len(chroot.encode())) for operation in operations)
+
+
+def pieces(
+    parts: Iterable[T],
+    operations_of: Callable[[T], Iterable[Operation]],
+    chroot: str,
+    max_bytes: int = MAX_TRANSACTION_BYTES,
+) -> Iterator[list[T]]:
+    """The parts, in order, in pieces of which each fits into one transaction; one that is too large goes alone.
+
+    Parameters
+    ----------
+    operations_of : callable
+        All that a part may need in a transaction. What several parts of a piece need, such as a parent, is counted once.
+
+    Examples
+    --------
+    >>> def create(path):
+    ...     return [Create("/parent", None), Create(path, bytes(1000))]
+    >>> list(pieces(["/parent/a", "/parent/b", "/parent/c"], create, "", 2500))
+    [['/parent/a', '/parent/b'], ['/parent/c']]
+    """
+    piece: list[T] = []
+    counted: set[Operation] = set()
+    size = 0
+    for part in parts:
+        operations = set(operations_of(part))
+        more = request_bytes(operations - counted, chroot)
+        if piece and size + more > max_bytes:
+            yield piece
+            piece, counted, size = [], set(), 0
+            more = request_bytes(operations, chroot)
+        piece.append(part)
+        counted |= operations
+        size += more
+    if piece:
+        yield piece
 
 
 def to_wire(operation: Operation, chroot: str) -> tuple[object, ...]:

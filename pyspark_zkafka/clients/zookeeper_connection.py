@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 
 from pyspark_zkafka.clients import zookeeper_errors as errors
 from pyspark_zkafka.clients.kazoo_parts import BoundedHandler, ConnectionLog
-from pyspark_zkafka.clients.transactions import REASONS, Conflict, Operation, Outcome, to_wire
+from pyspark_zkafka.clients.transactions import REASONS, Conflict, Operation, Outcome, request_bytes, to_wire
 from pyspark_zkafka.clients.zookeeper_tls import tls_context
 from pyspark_zkafka.option_values import ZooKeeperConfig
 
@@ -211,7 +211,7 @@ class ZooKeeperConnection:
         ZooKeeperError
             No answer: whether the transaction happened is unknown.
         ZooKeeperRefused
-            An ACL forbids one of the operations; nothing happened.
+            An ACL forbids one of the operations, or there are more than a request can hold; nothing happened.
         """
         if not operations:
             return Outcome()
@@ -221,6 +221,9 @@ class ZooKeeperConnection:
         try:
             results = transaction.commit_async().get(timeout=self._timeout_s)
         except errors.KAZOO_ERRORS as error:
+            size = request_bytes(operations, self.config.chroot)
+            if errors.is_too_large(error, size):
+                raise errors.too_large(size, doing, self.config) from error
             raise errors.translate(self._cause(error), doing, self.config) from error
         conflict = self._conflict(operations, results)
         written = () if conflict is not None else (r.mzxid for r in results if hasattr(r, "mzxid"))

@@ -17,16 +17,20 @@ __all__ = [
     "is_passing",
     "is_refusal",
     "is_rolled_back",
+    "is_too_large",
     "no_session",
     "not_open",
     "refusal",
     "sasl_missing",
+    "too_large",
     "translate",
 ]
 
 KAZOO_ERRORS: tuple[type[BaseException], ...] = (kazoo.KazooException, KazooTimeoutError)
 CLOSING_ERRORS: tuple[type[BaseException], ...] = (*KAZOO_ERRORS, OSError)
 NO_NODE: type[BaseException] = kazoo.NoNodeError
+
+_LARGEST_REQUEST_BYTES = 0xFFFFF  # jute.maxbuffer, where it is not set
 
 _PASSING = (kazoo.ConnectionLoss, kazoo.OperationTimeoutError, kazoo.SessionExpiredError, kazoo.SessionMovedError)
 _REFUSALS = (
@@ -57,6 +61,22 @@ def refusal(error: BaseException) -> BaseException:
 def is_rolled_back(error: BaseException) -> bool:
     """Whether an operation failed only because another of its transaction did."""
     return isinstance(error, (kazoo.RolledBackError, kazoo.RuntimeInconsistency))
+
+
+def is_too_large(error: BaseException, size: int) -> bool:
+    """Whether a request of so many bytes failed as one does that servers do not take: they end the connection."""
+    return size > _LARGEST_REQUEST_BYTES and isinstance(error, (*_PASSING, kazoo.ConnectionDropped))
+
+
+def too_large(size: int, doing: str, config: ZooKeeperConfig) -> ZooKeeperRefused:
+    """The error for such a request."""
+    return ZooKeeperRefused(
+        "REQUEST_TOO_LARGE",
+        f"{doing} was refused: {config.hosts} ended the connection at a request of some {size} bytes, as servers do when "
+        f"one is larger than their jute.maxbuffer ({_LARGEST_REQUEST_BYTES} by default); subscribe to fewer topics, or by "
+        "a pattern, or raise jute.maxbuffer on all servers",
+        size=size,
+    )
 
 
 def translate(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZKafkaError:

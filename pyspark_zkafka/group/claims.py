@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
-from pyspark_zkafka.clients.transactions import Check, Create, Delete, Operation, SetData
+from pyspark_zkafka.clients.transactions import Check, Create, Delete, Operation, SetData, pieces
 from pyspark_zkafka.clients.zookeeper_connection import Answers, Znode, ZooKeeperConnection
 from pyspark_zkafka.errors import GroupContended
 from pyspark_zkafka.group.proofs import is_claim_of, owner_parents
@@ -15,7 +14,6 @@ from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition, ses
 
 __all__ = ["Blocker", "Claims"]
 
-_PARTITIONS_A_TRANSACTION = 1_000  # some 300 bytes each, and ZooKeeper's jute.maxbuffer is 1 MB by default
 _ATTEMPTS = 10
 
 
@@ -69,7 +67,7 @@ class Claims:
             Who stands in the way; empty when all are claimed.
         """
         taken: list[TopicPartition] = []
-        for chunk in _chunks(sorted(wanted)):
+        for chunk in self._pieces(wanted, lambda tp: self._taking(tp, wanted[tp], owner)):
             self._in_doubt.update(chunk)
             blockers = self._take({tp: wanted[tp] for tp in chunk}, owner)
             if blockers:
@@ -82,7 +80,7 @@ class Claims:
 
     def release(self, partitions: Collection[TopicPartition], owner: ClaimOwner) -> None:
         """Delete claims, those that are still the session's own; they are not held any more from the beginning of it."""
-        for chunk in _chunks(sorted(partitions)):
+        for chunk in self._pieces(partitions, self._releasing):
             gone = set(chunk)
             self._in_doubt |= gone
             self.held = {tp: claim for tp, claim in self.held.items() if tp not in gone}
@@ -103,6 +101,21 @@ class Claims:
         self._in_doubt = set()
         self._add(gained)
         return lost
+
+    def _pieces(
+        self, partitions: Collection[TopicPartition], operations_of: Callable[[TopicPartition], Iterable[Operation]]
+    ) -> Iterator[list[TopicPartition]]:
+        return pieces(sorted(partitions), operations_of, self._client.config.chroot)
+
+    def _taking(self, partition: TopicPartition, thread: str, owner: ClaimOwner) -> Iterator[Operation]:
+        """All that a claim may need: with parents that are missing, in the place of another claim."""
+        yield from self._parents([partition], Answers())
+        yield Delete(self._path(partition))
+        yield from self._change(partition, thread, None, owner)
+
+    def _releasing(self, partition: TopicPartition) -> Iterator[Operation]:
+        yield from (Check(path) for path in owner_parents(self._group, [partition])[1:])
+        yield Delete(self._path(partition))
 
     def _add(self, threads: Mapping[TopicPartition, str]) -> None:
         self._in_doubt.difference_update(threads)
@@ -174,12 +187,6 @@ def _is_ours(node: Znode, owner: ClaimOwner) -> bool:
 
 def _blocker(partition: TopicPartition, node: Znode) -> Blocker:
     return Blocker(partition, (node.data or b"").decode("utf-8", "replace"), node.stat.ephemeral_owner)
-
-
-def _chunks(partitions: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:
-    rest = iter(partitions)
-    while chunk := list(islice(rest, _PARTITIONS_A_TRANSACTION)):
-        yield chunk
 
 
 def _contended(group: str) -> GroupContended:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pyspark_zkafka.clients.transactions import Conflict, Create, Operation, SetData, request_bytes
+from pyspark_zkafka.clients.transactions import (
+    MAX_TRANSACTION_BYTES,
+    Conflict,
+    Create,
+    Operation,
+    SetData,
+    pieces,
+)
 from pyspark_zkafka.clients.zookeeper_connection import Answers, ZooKeeperConnection
 from pyspark_zkafka.errors import GroupContended, OptionError, ZooKeeperError
 from pyspark_zkafka.group.proofs import NoJvmOwner, NoOwner, OwnedBy, OwnerProof
@@ -16,7 +23,6 @@ from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 
 __all__ = ["CommitResult", "commit_offsets", "commit_starts"]
 
-MAX_TRANSACTION_BYTES = 512 * 1024
 ATTEMPTS = 10
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 1.0
@@ -107,7 +113,10 @@ def commit_offsets(
     _require_offsets(offsets)
     proof = NoOwner(group, client) if owner is None else OwnedBy(group, owner)
     commit = _Commit(client, group, offsets, proof, frozenset(resets), attempts, sleep, jitter)
-    chunks = list(_chunks(commit, sorted(offsets), max_transaction_bytes))
+    # Enough room even if every znode is missing.
+    chunks = list(
+        pieces(sorted(offsets), lambda tp: commit.operations([tp], Answers()), client.config.chroot, max_transaction_bytes)
+    )
     if len(chunks) > 1 and owner is None:
         commit.look_at_owners(sorted(offsets))
     for chunk in chunks:
@@ -180,13 +189,6 @@ class _Commit:
         """Raise what the proof has against any of the partitions now."""
         asked = self.proof.questions(partitions)
         self.proof.lost(partitions, self.client.ask(get=asked.get, children=asked.children))
-
-    def bytes_of(self, partition: TopicPartition) -> tuple[int, int]:
-        """What a partition adds to a transaction, at the most: with what its topic needs, and without."""
-        chroot = self.client.config.chroot
-        whole = self.operations([partition], Answers())
-        alone = [o for o in whole if o.path.endswith(f"/{partition.partition}")]
-        return request_bytes(whole, chroot), request_bytes(alone, chroot)
 
     def operations(self, partitions: Sequence[TopicPartition], found: Answers) -> list[Operation]:
         """What commits the partitions, given what is stored; nothing when all stored offsets are as high."""
@@ -264,22 +266,6 @@ class _Commit:
 
 def _topics(partitions: Sequence[TopicPartition]) -> list[str]:
     return list(dict.fromkeys(tp.topic for tp in partitions))
-
-
-def _chunks(commit: _Commit, partitions: Sequence[TopicPartition], max_bytes: int) -> Iterator[list[TopicPartition]]:
-    """The partitions, in order, in pieces whose transactions are small enough even if every znode is missing."""
-    piece: list[TopicPartition] = []
-    size = 0
-    for tp in partitions:
-        with_topic, alone = commit.bytes_of(tp)
-        more = alone if piece and piece[-1].topic == tp.topic else with_topic
-        if piece and size + more > max_bytes:
-            yield piece
-            piece, size, more = [], 0, with_topic
-        piece.append(tp)
-        size += more
-    if piece:
-        yield piece
 
 
 def _require_offsets(offsets: Mapping[TopicPartition, int]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_zkafka.clients.transactions import Operation, Outcome
 from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
-from pyspark_zkafka.errors import GroupContended
+from pyspark_zkafka.errors import GroupContended, ZooKeeperRefused
 from pyspark_zkafka.group.registration import Registration
 from pyspark_zkafka.option_values import ZooKeeperConfig
 from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration
@@ -49,3 +49,17 @@ def test_contended(chroot: Chroot) -> None:
         registration.write(client, client.session_id or 0)
     assert caught.value.retriable
     assert chroot.ids("g") == {}
+
+
+def test_too_large(chroot: Chroot) -> None:
+    """A subscription to more topics than a request can name is an error that says so, at once, and is not tried again."""
+    topics = [f"{n:05}-{'t' * 240}" for n in range(5000)]
+    sent: list[None] = []
+    registration = Registration("g", "g_c1", ConsumerRegistration(dict.fromkeys(topics, 1)))
+    with (
+        Meddled(chroot.config, lambda: sent.append(None)) as client,
+        pytest.raises(ZooKeeperRefused, match=r"REQUEST_TOO_LARGE\].*12\d{5} bytes.*jute\.maxbuffer") as caught,
+    ):
+        registration.write(client, client.session_id or 0)
+    assert not caught.value.retriable
+    assert len(sent) == 1

@@ -1,0 +1,54 @@
+"""Claims of long names: together more than a request to ZooKeeper may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
+from pyspark_zkafka.group.claims import Claims
+from pyspark_zkafka.group.member import GroupMember
+from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
+
+if TYPE_CHECKING:
+    from conftest import Chroot
+
+NewMember = Callable[..., GroupMember]
+
+GROUP = "group-" * 180
+HOST = "host-" * 40
+TOPIC = "t" * 249
+
+
+def test_joining(chroot: Chroot, new_member: NewMember) -> None:
+    """A member claims a thousand partitions though all names are as long as they may be."""
+    chroot.topic(TOPIC, 1000)
+    with new_member(HOST, TOPIC, name=GROUP) as member:
+        assert len(member.owned()) == 1000
+        assert chroot.owners(GROUP, TOPIC) == dict.fromkeys(range(1000), f"{GROUP}_{HOST}-0")
+
+
+def test_releasing(chroot: Chroot) -> None:
+    """Claims that were made little by little can be released at once."""
+    partitions = [TopicPartition(TOPIC, n) for n in range(1000)]
+    with ZooKeeperClient(chroot.config) as client:
+        claims, owner = Claims(client, GROUP), ClaimOwner(f"{GROUP}_{HOST}", client.session_id or 0)
+        for first in range(0, 1000, 100):
+            assert claims.take(dict.fromkeys(partitions[first : first + 100], f"{owner.consumer}-0"), owner) == []
+        assert len(claims.held) == 1000
+        claims.release(partitions, owner)
+        assert claims.held == {}
+        assert chroot.owners(GROUP, TOPIC) == {}
+
+
+def test_topics_of_a_claim(chroot: Chroot) -> None:
+    """So can claims of as many topics, each with parents of its own."""
+    wanted = {TopicPartition(f"{n:04}-{'t' * 240}", 0): f"{GROUP}_{HOST}-0" for n in range(300)}
+    with ZooKeeperClient(chroot.config) as client:
+        claims, owner = Claims(client, GROUP), ClaimOwner(f"{GROUP}_{HOST}", client.session_id or 0)
+        assert claims.take(wanted, owner) == []
+        assert claims.verify(owner) == []
+        assert claims.held.keys() == wanted.keys()
+        claims.release(wanted, owner)
+        assert claims.verify(owner) == []
+        assert claims.held == {}

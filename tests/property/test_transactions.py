@@ -1,0 +1,34 @@
+"""Division of what is to be done into transactions that ZooKeeper takes."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_zkafka.clients.transactions import Create, Operation, SetData, pieces, request_bytes
+
+PARTS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 400)), max_size=30)
+
+
+def operations_of(part: tuple[str, int]) -> list[Operation]:
+    """A parent that other parts may share, and two writes of some bytes."""
+    parent, size = part
+    path = f"/{parent}/{size}"
+    return [Create(f"/{parent}", None), Create(path, bytes(size)), SetData(path, bytes(size))]
+
+
+@given(PARTS, st.integers(0, 3000))
+def test_pieces(parts: list[tuple[str, int]], max_bytes: int) -> None:
+    """All parts are there once, in order; no piece is empty, and none of several parts is too large."""
+    found = list(pieces(parts, operations_of, "/kafka", max_bytes))
+    assert [part for piece in found for part in piece] == parts
+    for piece in found:
+        needed = {operation for part in piece for operation in operations_of(part)}
+        assert len(piece) == 1 or 0 < request_bytes(needed, "/kafka") <= max_bytes
+
+
+@given(PARTS)
+def test_one_piece(parts: list[tuple[str, int]]) -> None:
+    """What fits goes together: a parent that all parts share does not count for each of them."""
+    needed = {operation for part in parts for operation in operations_of(part)}
+    assert len(list(pieces(parts, operations_of, "", request_bytes(needed)))) == bool(parts)
