@@ -113,10 +113,7 @@ def commit_offsets(
     _require_offsets(offsets)
     proof = NoOwner(group, client) if owner is None else OwnedBy(group, owner)
     commit = _Commit(client, group, offsets, proof, frozenset(resets), attempts, sleep, jitter)
-    # Enough room even if every znode is missing.
-    chunks = list(
-        pieces(sorted(offsets), lambda tp: commit.operations([tp], Answers()), client.config.chroot, max_transaction_bytes)
-    )
+    chunks = commit.chunks(max_transaction_bytes)
     if len(chunks) > 1 and owner is None:
         commit.look_at_owners(sorted(offsets))
     for chunk in chunks:
@@ -138,7 +135,7 @@ def commit_starts(client: ZooKeeperConnection, group: str, offsets: Mapping[Topi
     _require_offsets(offsets)
     proof = NoJvmOwner(group)
     commit = _Commit(client, group, offsets, proof, frozenset(), ATTEMPTS, time.sleep, random.random, only_missing=True)
-    for chunk in _chunks(commit, sorted(offsets), MAX_TRANSACTION_BYTES):
+    for chunk in commit.chunks(MAX_TRANSACTION_BYTES):
         commit.run(chunk)
     return CommitResult(commit.written, commit.kept, frozenset(commit.lost), commit.marks)
 
@@ -166,6 +163,11 @@ class _Commit:
     kept: dict[TopicPartition, int] = field(default_factory=dict)
     lost: set[TopicPartition] = field(default_factory=set)
     marks: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def chunks(self, max_bytes: int) -> list[list[TopicPartition]]:
+        """The partitions in pieces of which each fits into a transaction, even if every znode is missing."""
+        chroot = self.client.config.chroot
+        return list(pieces(sorted(self.offsets), lambda tp: self.operations([tp], Answers()), chroot, max_bytes))
 
     def run(self, partitions: Sequence[TopicPartition]) -> None:
         """Commit some partitions in one transaction, trying again while others interfere or the connection is lost."""

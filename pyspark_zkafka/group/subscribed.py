@@ -12,16 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from pyspark_zkafka.clients.transactions import Create, Reason
+from pyspark_zkafka.clients.transactions import Create, Reason, pieces
 from pyspark_zkafka.clients.zookeeper_connection import ZooKeeperConnection
-from pyspark_zkafka.errors import ZooKeeperError
+from pyspark_zkafka.errors import GroupContended
 from pyspark_zkafka.protocol import group_znodes
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 
 __all__ = ["leave_trace", "subscribed_since", "younger"]
 
 _ATTEMPTS = 20
-_TOPICS_A_TRANSACTION = 500  # some 700 bytes each at the most, and ZooKeeper's jute.maxbuffer is 1 MB by default
 
 
 def leave_trace(client: ZooKeeperConnection, group: str, topics: Collection[str]) -> None:
@@ -29,9 +28,10 @@ def leave_trace(client: ZooKeeperConnection, group: str, topics: Collection[str]
 
     Blocks for a round of reads and a transaction.
     """
-    names = list(dict.fromkeys(topics))
-    for begin in range(0, len(names), _TOPICS_A_TRANSACTION):
-        _create(client, _owners(group, names[begin : begin + _TOPICS_A_TRANSACTION]))
+    owners = group_znodes.owners_path(group)
+    paths = [owners, *(f"{owners}/{topic}" for topic in topics)]
+    for some in pieces(paths, lambda path: [Create(path, None)], client.config.chroot):
+        _create(client, some)
 
 
 def subscribed_since(
@@ -68,11 +68,6 @@ def younger(
     return {tp for tp, czxid in created.items() if czxid is not None and czxid > since.get(tp.topic, czxid)}
 
 
-def _owners(group: str, topics: Iterable[str]) -> list[str]:
-    owners = group_znodes.owners_path(group)
-    return [owners, *(f"{owners}/{topic}" for topic in topics)]
-
-
 def _create(client: ZooKeeperConnection, paths: Collection[str]) -> None:
     for _ in range(_ATTEMPTS):
         existing = client.exists_many(paths)
@@ -81,4 +76,6 @@ def _create(client: ZooKeeperConnection, paths: Collection[str]) -> None:
             return
         if conflict.reason is not Reason.NODE_EXISTS:
             break
-    raise ZooKeeperError("GROUP_CONTENDED", f"{next(iter(paths))} or its parent changed all the time; try again")
+    raise GroupContended(
+        "GROUP_CONTENDED", f"The znodes {next(iter(paths))} ... or their parents came or went {_ATTEMPTS} times; try again"
+    )
