@@ -6,7 +6,8 @@
     ├── OptionError              a bad, unknown or contradictory option, a bad schema
     ├── ZooKeeperError           ZooKeeper does not answer, or refuses          (retriable)
     │   ├── ChrootMissing        the ensemble answers, the chroot is not there
-    │   └── ZooKeeperRefused     authentication, an ACL or a limit stands in the way
+    │   ├── ZooKeeperRefused     authentication, an ACL or a limit stands in the way
+    │   └── ZooKeeperMisused     the client is not open, or asks what no server understands
     ├── ClusterStateError        the cluster cannot serve what is asked
     │   ├── UnknownTopic         no such topic or partition
     │   ├── NoLeader             a partition is offline                         (retriable)
@@ -49,6 +50,7 @@ __all__ = [
     "UnknownTopic",
     "ZKafkaError",
     "ZooKeeperError",
+    "ZooKeeperMisused",
     "ZooKeeperRefused",
 ]
 
@@ -102,6 +104,12 @@ class ChrootMissing(ZooKeeperError):
 
 class ZooKeeperRefused(ZooKeeperError):
     """ZooKeeper refuses: authentication failed, an ACL forbids the operation, or a request is too large."""
+
+    retriable = False
+
+
+class ZooKeeperMisused(ZooKeeperError):
+    """A programming error, the same at each try: the client is not open, or open already, or no server understands it."""
 
     retriable = False
 

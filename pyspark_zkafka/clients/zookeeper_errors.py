@@ -6,7 +6,7 @@ from kazoo import exceptions as kazoo
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState
 
-from pyspark_zkafka.errors import ZKafkaError, ZooKeeperError, ZooKeeperRefused
+from pyspark_zkafka.errors import ZKafkaError, ZooKeeperError, ZooKeeperMisused, ZooKeeperRefused
 from pyspark_zkafka.option_values import ZooKeeperConfig
 
 __all__ = [
@@ -41,6 +41,7 @@ _REFUSALS = (
     kazoo.SessionClosedRequireSaslError,
     kazoo.QuotaExceededError,
 )
+_MALFORMED = (kazoo.BadArgumentsError, kazoo.MarshallingError, kazoo.UnimplementedError)
 
 
 def is_passing(error: BaseException) -> bool:
@@ -83,6 +84,14 @@ def translate(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZKaf
     """Our error for one of kazoo's; `doing` says what was tried, e.g. ``reading /brokers/ids``."""
     if isinstance(error, _REFUSALS):
         return _refused(error, doing, config)
+    if isinstance(error, kazoo.ConnectionClosedError):
+        return not_open()
+    if isinstance(error, _MALFORMED):
+        return ZooKeeperMisused(
+            "ZOOKEEPER_MISUSED",
+            f"{doing} at {config.hosts} failed, the servers do not understand the request ({_name(error)}); "
+            "check that they are of ZooKeeper 3.4 or later, and report this",
+        )
     if isinstance(error, KazooTimeoutError):
         return ZooKeeperError(
             "ZOOKEEPER_TIMEOUT",
@@ -128,14 +137,14 @@ def no_session(error: BaseException, config: ZooKeeperConfig, troubles: list[str
     )
 
 
-def not_open() -> ZooKeeperError:
+def not_open() -> ZooKeeperMisused:
     """The error for a client used outside of its ``with`` block."""
-    return ZooKeeperError("ZOOKEEPER_NOT_OPEN", "The ZooKeeper client is not open; use it inside its with block")
+    return ZooKeeperMisused("ZOOKEEPER_NOT_OPEN", "The ZooKeeper client is not open; use it inside its with block")
 
 
-def already_open() -> ZooKeeperError:
+def already_open() -> ZooKeeperMisused:
     """The error for a second ``with`` on an open client."""
-    return ZooKeeperError("ZOOKEEPER_ALREADY_OPEN", "The ZooKeeper client is open already; make another one")
+    return ZooKeeperMisused("ZOOKEEPER_ALREADY_OPEN", "The ZooKeeper client is open already; make another one")
 
 
 def sasl_missing() -> ZooKeeperRefused:

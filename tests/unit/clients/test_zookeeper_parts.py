@@ -15,6 +15,7 @@ from kazoo.protocol.serialization import Auth, Transaction
 
 from pyspark_zkafka.clients import zookeeper_errors as errors
 from pyspark_zkafka.clients.kazoo_parts import BoundedHandler, ConnectionLog, ReadAhead
+from pyspark_zkafka.clients.retries import Retry
 from pyspark_zkafka.clients.transactions import Check, Create, Delete, SetData, request_bytes, to_wire
 from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.errors import ZKafkaError, ZooKeeperError, ZooKeeperRefused
@@ -33,7 +34,7 @@ CONFIG = ZooKeeperConfig("zk1:2181", "/kafka", auth=("digest", "alice:open-sesam
         (KazooTimeoutError(), ZooKeeperError, "zk1:2181 got no answer within 6000 ms"),
         (kazoo.ConnectionLoss(), ZooKeeperError, r"the connection or the session was lost \(ConnectionLoss\)"),
         (kazoo.SessionExpiredError(), ZooKeeperError, "SessionExpiredError"),
-        (kazoo.MarshallingError(), ZooKeeperError, "MarshallingError"),
+        (kazoo.SystemZookeeperError(), ZooKeeperError, "SystemZookeeperError"),
     ],
 )
 def test_errors_of_kazoo_become_ours(error: Exception, kind: type[ZKafkaError], text: str) -> None:
@@ -147,11 +148,35 @@ def test_a_request_is_never_larger_than_reckoned() -> None:
 
 
 def test_constructing_a_client_does_nothing() -> None:
-    """No connection, no thread: only the block opens it; outside of it each call says so."""
+    """No connection, no thread: only the block opens it; outside of it each call fails, and no retry repeats it."""
     client = ZooKeeperClient(CONFIG)
     client.close()
+    retry = Retry(3, 0.5, lambda pause_s: pytest.fail("a programming error was repeated"))
     with pytest.raises(ZooKeeperError, match="use it inside its with block"):
-        client.get_many(["/"])
+        retry(lambda: client.get_many(["/"]))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.not_open(),
+        errors.already_open(),
+        *(
+            errors.translate(kind(), "Reading /x", CONFIG)
+            for kind in (
+                kazoo.BadArgumentsError,
+                kazoo.MarshallingError,
+                kazoo.UnimplementedError,
+                kazoo.ConnectionClosedError,
+            )
+        ),
+    ],
+    ids=str,
+)
+def test_what_the_program_does_wrong_is_not_retriable(error: ZKafkaError) -> None:
+    """A client that is not open, or open already, or a request that no server understands is the same the next time."""
+    assert isinstance(error, ZooKeeperError)
+    assert not error.retriable
 
 
 def test_missing_sasl_support_says_what_to_install() -> None:
