@@ -23,7 +23,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, Reports, from_exception
+from pyspark_zkafka.clients.kafka_errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, Reports, from_exception
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
 from pyspark_zkafka.clients.new_clients import INTRODUCTION_S
 from pyspark_zkafka.clients.pooled import ClientPool, configuration
@@ -128,6 +128,7 @@ class KafkaAdmin:
 
     def topic_names(self) -> list[str]:
         """The names of all topics, sorted; blocks for two requests."""
+        self._begin_request()
         self._cluster()  # unlike the next request, it lets a refusal through while it waits
         return sorted(self._call("listing topics", lambda c: c.list_topics(timeout=self._timeout_s)).topics)
 
@@ -143,6 +144,7 @@ class KafkaAdmin:
         -----
         Metadata tells no leader epoch (-1) and one endpoint a broker: that of the listener that was asked.
         """
+        self._begin_request()
         names = self.topic_names() if topics is None else sorted(topics)
         cluster = self._cluster()
         described = self._describe(names)
@@ -156,6 +158,7 @@ class KafkaAdmin:
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str | None]:
         """The ids of those of the topics that exist; None where the brokers are older than topic ids (2.8)."""
+        self._begin_request()
         return {name: _topic_id(found) for name, found in self._describe(sorted(topics)).items()}
 
     def list_offsets(
@@ -188,6 +191,7 @@ class KafkaAdmin:
         Those of which librdkafka may not know the right leader are asked for twice (see `learn_leaders`). `timeout_s` can
         be less than a request may take otherwise.
         """
+        self._begin_request()
         timeout_s = min(timeout_s, self._timeout_s)
         at_once = self._find_many(wanted, timeout_s)
         found, failed = (at_once, {}) if at_once is not None else self._find_each(wanted, timeout_s)
@@ -260,6 +264,7 @@ class KafkaAdmin:
                 failed[tp] = self._silent(str(tp), timeout_s)
             else:
                 found[tp] = offset
+                self._reports.answered()
         return found, failed
 
     def _list_offsets(
@@ -306,11 +311,22 @@ class KafkaAdmin:
             raise RuntimeError("KafkaAdmin is used outside of its with block")
         return self._client
 
+    def _begin_request(self) -> None:
+        """Let go of what was reported before: it may be days old."""
+        self._admin().poll(0)
+        self._reports.begin()
+
     def _call(self, doing: str, call: Callable[[AdminClient], T]) -> T:
         try:
-            return call(self._admin())
+            answer = call(self._admin())
         except KafkaException as error:
-            raise from_exception(error, f"{doing} at {self._servers}") from error
+            raise self._error(error, doing) from error
+        self._reports.answered()
+        return answer
+
+    def _error(self, error: KafkaException, doing: str) -> ZKafkaError:
+        self._admin().poll(0)
+        return self._reports.error(error, f"{doing} at {self._servers}")
 
     def _cluster(self) -> Any:
         doing = "describing the cluster"
@@ -322,20 +338,23 @@ class KafkaAdmin:
     def _result(self, doing: str, future: Future[Any]) -> Any:
         """A request's result; or, before it times out, what librdkafka knows to stand in the way.
 
-        A refusal ends it at once, brokers that are all out of reach after some seconds: they may be about to start.
+        A refusal ends it after two seconds, brokers that are all out of reach after five: they may be about to start.
         """
         patient_until = time.monotonic() + _PATIENCE_S
         while True:
             try:
-                return future.result(_LOOK_S)
+                answer = future.result(_LOOK_S)
             except FutureTimeoutError:
                 self._admin().poll(0)
                 doing_there = f"{doing} at {self._servers}"
-                error = self._reports.refusal(doing_there)
+                error = self._reports.refusal(doing_there, REFUSED_FOR_S)
                 if error is None and time.monotonic() > patient_until:
                     error = self._reports.unreachable(doing_there)
                 if error is not None:
                     raise error from None
+            else:
+                self._reports.answered()
+                return answer
 
     def _ask_controller(self, doing: str, ask: Callable[[AdminClient, float], T]) -> T:
         """What librdkafka has only the controller answer; where that one is gone, the answer of the next one.
@@ -349,7 +368,7 @@ class KafkaAdmin:
             except KafkaException as error:
                 left_s = deadline - time.monotonic()
                 if error.args[0].code() != KafkaError._TIMED_OUT or left_s < _LOOK_S:
-                    raise from_exception(error, f"{doing} at {self._servers}") from error
+                    raise self._error(error, doing) from error
                 if (unreachable := self._reports.unreachable(f"{doing} at {self._servers}")) is not None:
                     raise unreachable from error
                 is_gone = "waiting for controller" in error.args[0].str()
@@ -373,7 +392,7 @@ class KafkaAdmin:
                 if error.args[0].code() == KafkaError._TIMED_OUT:
                     raise
                 if error.args[0].code() not in UNKNOWN_TOPIC_CODES:
-                    raise from_exception(error, f"describing topic {name} at {self._servers}") from error
+                    raise self._error(error, f"describing topic {name}") from error
         return found
 
     def _broker(self, node: Any) -> Broker:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, Reports, from_exception, from_kafka
+from pyspark_zkafka.clients.kafka_errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, Reports, from_exception, from_kafka
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
 from pyspark_zkafka.clients.new_clients import CLIENT_DEFAULTS, INTRODUCTION_S
 from pyspark_zkafka.option_values import Connection
@@ -160,9 +161,9 @@ class PartitionConsumer(Protocol):
 class PartitionEvents:
     """What librdkafka says of a partition beside its records, and which of it is an error."""
 
-    def __init__(self, partition: TopicPartition) -> None:
+    def __init__(self, partition: TopicPartition, clock: Callable[[], float] = time.monotonic) -> None:
         self._partition = partition
-        self._reports = Reports()
+        self._reports = Reports(clock)
         self._gone = False
 
     def note(self, error: KafkaError) -> None:
@@ -185,10 +186,13 @@ class PartitionEvents:
             raise from_kafka(error, f"reading {self._partition}")
 
     def finish(self, poll: Poll) -> Poll:
-        """The poll with what was noted meanwhile; raises a refusal where nothing came."""
+        """The poll with what was noted meanwhile; raises a refusal after which nothing came."""
         poll.gone, self._gone = poll.gone or self._gone, False
         poll.error = self._reports.last
-        if poll.first is None and (refusal := self._reports.refusal(f"reading {self._partition}")) is not None:
+        if poll.first is not None or poll.end is not None:
+            self._reports.answered()
+            self._reports.begin()
+        elif (refusal := self._reports.refusal(f"reading {self._partition}", REFUSED_FOR_S)) is not None:
             raise refusal
         return poll
 

@@ -83,11 +83,15 @@ class KafkaGroupOffsets:
     def _call(self, doing: str, call: Callable[[Consumer], T]) -> T:
         if self._consumer is None:
             raise RuntimeError("KafkaGroupOffsets is used outside of its with block")
+        self._consumer.poll(0)
+        self._reports.begin()
         try:
-            return call(self._consumer)
+            answer = call(self._consumer)
         except KafkaException as error:
-            what = f"{doing} the offsets of group {self._group}"
-            raise self._reports.refusal(what) or from_exception(error, what) from error
+            self._consumer.poll(0)
+            raise self._reports.error(error, f"{doing} the offsets of group {self._group}") from error
+        self._reports.answered()
+        return answer
 
     def _require_success(self, doing: str, answers: list[KafkaTopicPartition]) -> None:
         for answer in answers:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeader, OptionError, UnknownTopic, ZKafkaError
 
-__all__ = ["UNKNOWN_TOPIC_CODES", "Reports", "from_exception", "from_kafka"]
+__all__ = ["REFUSED_FOR_S", "UNKNOWN_TOPIC_CODES", "Reports", "from_exception", "from_kafka"]
+
+REFUSED_FOR_S = 2.0
+"""How long to wait for an answer after a refusal: librdkafka tries again, and another broker may let us in."""
+
 
 UNKNOWN_TOPIC_CODES = frozenset(
     {
@@ -56,15 +63,26 @@ class Reports:
     """What librdkafka reports beside its answers; to be given as its ``error_cb``, and looked at between polls.
 
     `last` is the last report. A refusal (bad credentials, a certificate that does not fit) is remembered apart: librdkafka
-    tries again for as long as one lets it, Java's clients give up at once, and so do we. A connection that breaks off while
-    it authenticates, and a token that could not be fetched yet, are no refusals.
+    tries again for as long as one lets it, Java's clients give up, and so do we. A connection that breaks off while it
+    authenticates, and a token that could not be fetched yet, are no refusals.
+
+    A refusal belongs to the request during which it is reported. The user says where a request begins, and when brokers
+    have answered; no report of librdkafka's says so.
+
+    Parameters
+    ----------
+    clock : callable
+        Monotonic seconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.last: str | None = None
+        self._clock = clock
         self._refusal: KafkaError | None = None
+        self._refused_at = 0.0
         self._cause: str | None = None
         self._all_down = False
+        self._is_answered = False
 
     def __call__(self, error: KafkaError) -> None:
         self.last = f"{error.name()}: {error.str()}"
@@ -73,19 +91,45 @@ class Reports:
         else:
             self._cause = self.last
             self._all_down = self._all_down and error.code() in (KafkaError._TRANSPORT, KafkaError._RESOLVE)
-        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-            passing = any(cause in error.str() for cause in _PASSING_CAUSES)
-            self._refusal = self._refusal if passing else error
+        if _is_refusal(error):
+            self._refused_at = self._clock() if self._refusal is None else self._refused_at
+            self._refusal = error
 
-    def refusal(self, doing: str) -> ZKafkaError | None:
-        """The error for the brokers' refusal, if they have refused us; `doing` says what was tried."""
-        return None if self._refusal is None else from_kafka(self._refusal, doing)
+    def begin(self) -> None:
+        """Begin a request, when what was reported before it has been looked at: it is none of its refusals.
+
+        Unless no broker has ever answered: a new client may be refused before it is asked for anything, and for 30 s
+        librdkafka does not report the same error of a broker again.
+        """
+        if self._is_answered:
+            self._refusal = None
+
+    def answered(self) -> None:
+        """Note that brokers have answered: not all of them are down any more."""
+        self._is_answered = True
+        self._all_down = False
+
+    def refusal(self, doing: str, waited_s: float = 0) -> ZKafkaError | None:
+        """The error for the brokers' refusal, if they refused this request so many seconds ago; `doing` says what it is."""
+        if self._refusal is None or self._clock() - self._refused_at < waited_s:
+            return None
+        return from_kafka(self._refusal, doing)
+
+    def error(self, error: KafkaException, doing: str) -> ZKafkaError:
+        """The error for a request that has failed: the refusal, where it got no answer."""
+        ours = from_exception(error, doing)
+        return (self.refusal(doing) if isinstance(ours, BrokersUnavailable) else None) or ours
 
     def unreachable(self, doing: str) -> ZKafkaError | None:
         """The error for brokers of which, by the last report, none can be reached; None if one may be."""
         if not self._all_down:
             return None
         return BrokersUnavailable("BROKERS_UNAVAILABLE", f"{doing}: {self._cause or self.last}; {_UNREACHABLE}")
+
+
+def _is_refusal(error: KafkaError) -> bool:
+    refused = error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)
+    return refused and not any(cause in error.str() for cause in _PASSING_CAUSES)
 
 
 def from_exception(error: KafkaException, doing: str) -> ZKafkaError:

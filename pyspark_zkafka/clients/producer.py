@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.clients.kafka_errors import UNKNOWN_TOPIC_CODES, Reports, from_exception
+from pyspark_zkafka.clients.kafka_errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, Reports, from_exception
 from pyspark_zkafka.clients.new_clients import CLIENT_DEFAULTS, INTRODUCTION_S
 from pyspark_zkafka.clients.sender import Failure, QueueLimits, Sender
 from pyspark_zkafka.errors import DeliveryFailed, NoLeader, UnknownTopic
@@ -82,7 +82,8 @@ class CountingProducer:
         self._limits = QueueLimits(records, int(kilobytes) * 1024, int(batch_bytes))
         self._make_sender = make_sender
         self._clock = clock
-        self._reports = Reports()
+        self._reports = Reports(clock)
+        self._last_acknowledged = 0
         self._open: Sender | None = None
         self._told_of: dict[str, int] = {}
 
@@ -109,6 +110,8 @@ class CountingProducer:
         not to be used again.
         """
         self._sender.begin()
+        self._begin_request()
+        self._last_acknowledged = 0
         try:
             yield
             self.flush()
@@ -196,6 +199,7 @@ class CountingProducer:
         NoLeader
             It exists, and none of its partitions has a leader after 10 s.
         """
+        self._begin_request()
         deadline = self._clock() + _CREATION_S
         while True:
             error, leaders = self._leaders(topic)
@@ -211,6 +215,10 @@ class CountingProducer:
                 raise _unknown(topic)
             self._sender.poll(0.2)
 
+    def _begin_request(self) -> None:
+        self._sender.poll(0)
+        self._reports.begin()
+
     def _is_hopeless(self, error: KafkaError | None) -> bool:
         """Whether a topic is missing and nobody may create it."""
         return error is not None and error.code() in UNKNOWN_TOPIC_CODES and not self._is_on("allow.auto.create.topics")
@@ -220,11 +228,12 @@ class CountingProducer:
 
     def _leaders(self, topic: str) -> tuple[KafkaError | None, dict[int, int]]:
         try:
-            return self._sender.leaders(topic, _METADATA_TIMEOUT_S)
+            found = self._sender.leaders(topic, _METADATA_TIMEOUT_S)
         except KafkaException as error:
             self._sender.poll(0)
-            doing = f"asking for the partitions of {topic}"
-            raise self._reports.refusal(doing) or from_exception(error, doing) from error
+            raise self._reports.error(error, f"asking for the partitions of {topic}") from error
+        self._reports.answered()
+        return found
 
     @property
     def _sender(self) -> Sender:
@@ -274,7 +283,11 @@ class CountingProducer:
     def _failure(self) -> Failure | None:
         if self._sender.failure is not None:
             return self._sender.failure
-        refusal = self._reports.refusal("writing")
+        if (acknowledged := self.acknowledged) > self._last_acknowledged:
+            self._last_acknowledged = acknowledged
+            self._reports.answered()
+            self._reports.begin()
+        refusal = self._reports.refusal("writing", REFUSED_FOR_S)
         return None if refusal is None else Failure("the brokers refuse", refusal.message)
 
     def _drop_queued(self) -> None:

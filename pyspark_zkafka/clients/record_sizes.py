@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Message
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.clients.kafka_errors import Reports, from_exception
+from pyspark_zkafka.clients.kafka_errors import REFUSED_FOR_S, Reports, from_exception
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
 from pyspark_zkafka.protocol.model import TopicPartition
 
@@ -56,11 +56,15 @@ def sample_record_bytes(
     """
     samples = {tp: _Sample() for tp in positions}
     deadline = clock() + timeout_s
-    with _consumer(properties, positions) as (consumer, reports):
+    with _consumer(properties, positions, Reports(clock)) as (consumer, reports):
         while any(not s.done for s in samples.values()) and (left_s := deadline - clock()) > 0:
-            for message in consumer.consume(_SAMPLE_RECORDS, min(left_s, _POLL_S)):
+            found = consumer.consume(_SAMPLE_RECORDS, min(left_s, _POLL_S))
+            for message in found:
                 _take(message, samples, consumer)
-            if (refusal := reports.refusal("sampling the sizes of records")) is not None:
+            if any(_is_answer(message) for message in found):
+                reports.answered()
+                reports.begin()
+            elif (refusal := reports.refusal("sampling the sizes of records", REFUSED_FOR_S)) is not None:
                 raise refusal
     return {tp: s.size_bytes / s.records for tp, s in samples.items() if s.records > 0}
 
@@ -85,9 +89,15 @@ def _size(message: Message) -> int:
     return sum(len(part) for part in parts if part is not None)
 
 
+def _is_answer(message: Message) -> bool:
+    """Whether a broker has given it: a record, or the end of a log."""
+    return message.error() is None or message.error().code() == KafkaError._PARTITION_EOF
+
+
 @contextmanager
-def _consumer(properties: Mapping[str, Any], positions: Mapping[TopicPartition, int]) -> Iterator[tuple[Consumer, Reports]]:
-    reports = Reports()
+def _consumer(
+    properties: Mapping[str, Any], positions: Mapping[TopicPartition, int], reports: Reports
+) -> Iterator[tuple[Consumer, Reports]]:
     try:
         consumer = Consumer({**properties, **_FEW, "error_cb": reports}, logger=librdkafka_logger())
     except KafkaException as error:

@@ -11,10 +11,13 @@ import ipaddress
 import socket
 import ssl
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +44,7 @@ from cryptography.hazmat.primitives.serialization import (
 from kazoo.security import ACL, make_acl, make_digest_acl
 
 from pyspark_zkafka.batch_plan import plan_batch
+from pyspark_zkafka.clients.admin import KafkaAdmin
 from pyspark_zkafka.clients.kazoo_parts import BoundedHandler, ReadAhead
 from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.clients.zookeeper_connection import ZooKeeperConnection
@@ -55,6 +59,8 @@ from pyspark_zkafka.errors import (
 )
 from pyspark_zkafka.option_values import ZooKeeperTls
 from pyspark_zkafka.options import parse_connection, parse_read, parse_write
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.write_task import plan_write
@@ -347,6 +353,48 @@ class TestListeners:
         fails_soon(ClusterStateError, match, lambda: plan_write(write), within_s=3)
 
 
+class FailsOnce:
+    """A gate before a TLS listener of one broker, open within a ``with`` block, that breaks off the first handshake."""
+
+    ALERT = bytes.fromhex("15 0303 0002 0228")  # fatal: handshake_failure
+
+    def __init__(self, servers: str) -> None:
+        self._host, _, port = servers.rpartition(":")
+        self._port = int(port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self.refused = 0
+
+    def __enter__(self) -> FailsOnce:
+        self._serving = threading.Thread(target=self._serve, daemon=True)
+        self._serving.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            client, _ = self._listener.accept()
+            with client:
+                client.recv(4096)
+                client.sendall(self.ALERT)
+                self.refused += 1
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection((self._host, self._port))
+                for source, target in ((client, server), (server, client)):
+                    threading.Thread(target=self._copy, args=(source, target), daemon=True).start()
+
+    @staticmethod
+    def _copy(source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError), target:
+            while data := source.recv(65536):
+                target.sendall(data)
+
+
 class TestTls:
     """TLS to the brokers. The first listener with it has a certificate for 127.0.0.1."""
 
@@ -388,6 +436,30 @@ class TestTls:
         elsewhere = {**tls, "listener.name": "ELSEWHERE"}
         fails_soon(ClusterStateError, "REFUSED_BY_BROKER.*certificate", lambda: plan_batch(parse_read(elsewhere)))
         assert read_values({**elsewhere, "kafka.ssl.endpoint.identification.algorithm": ""}) == TEN
+
+    def test_a_handshake_that_fails_once(self, fortress: LocalCluster, tls: Options) -> None:
+        """A request waits for librdkafka's second try, and is answered where that one succeeds."""
+        connection = parse_read(tls).connection
+        with FailsOnce(fortress.listener_servers("TLS")) as gate, KafkaAdmin(gate.address, connection.kafka) as admin:
+            assert "orders" in admin.topic_names()
+            assert admin.list_offsets({TopicPartition("orders", 0): LATEST, TopicPartition("orders", 1): LATEST})
+            assert gate.refused == 1
+
+    def test_a_handshake_that_failed_long_ago(self, fortress: LocalCluster, tls: Options) -> None:
+        """What was refused before a request does not fail it, however slow its answer is."""
+        connection = parse_read(tls).connection
+        with FailsOnce(fortress.listener_servers("TLS")) as gate, KafkaAdmin(gate.address, connection.kafka) as admin:
+            admin.learn_leaders(["orders"])
+            assert gate.refused == 1
+            with ThreadPoolExecutor(1) as pool:
+                fortress.pause(0)
+                try:
+                    asked = pool.submit(admin.list_offsets, {TopicPartition("orders", 0): LATEST})
+                    with pytest.raises(FutureTimeoutError):
+                        asked.result(3)
+                finally:
+                    fortress.resume(0)
+                assert asked.result(30)
 
     def test_missing_file(self, tls: Options) -> None:
         """A trust store that is not there is an error that names librdkafka's property."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.clients.kafka_errors import Reports, from_kafka
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeader, OptionError
@@ -30,8 +30,8 @@ def test_refusals(code: int, text: str, refused: bool) -> None:
     assert (reports.refusal("reading") is not None) is refused
 
 
-def test_a_refusal_is_kept() -> None:
-    """What is reported after a refusal does not hide it."""
+def test_a_refusal_is_kept_for_its_request() -> None:
+    """What is reported after a refusal does not hide it, until another request begins."""
     reports = Reports()
     reports(KafkaError(KafkaError._AUTHENTICATION, "Authentication failed"))
     reports(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
@@ -40,6 +40,39 @@ def test_a_refusal_is_kept() -> None:
     assert isinstance(refusal, ClusterStateError)
     assert not refusal.retriable
     assert "reading t-0: _AUTHENTICATION (Authentication failed); check kafka.security.protocol" in refusal.message
+    reports.answered()
+    assert reports.refusal("reading t-0") is not None
+    reports.begin()
+    assert reports.refusal("reading t-0") is None
+
+
+def test_a_new_client_is_refused_before_it_asks() -> None:
+    """As long as no broker has answered, a refusal of before the first request counts: librdkafka does not repeat it."""
+    reports = Reports()
+    reports(KafkaError(KafkaError._SSL, "SSL handshake failed: certificate verify failed"))
+    reports.begin()
+    assert reports.refusal("listing topics") is not None
+
+
+def test_a_refusal_counts_from_its_first_report() -> None:
+    """Whoever waits for another broker's answer asks for a refusal that is so many seconds old."""
+    now = 100.0
+    reports = Reports(lambda: now)
+    for now in (100.0, 101.5):  # noqa: B007  # the clock reads it
+        reports(KafkaError(KafkaError._AUTHENTICATION, "Authentication failed"))
+    assert reports.refusal("reading", 2) is None
+    now = 102.0
+    assert reports.refusal("reading", 2) is not None
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(KafkaError._TIMED_OUT, "REFUSED_BY_BROKER"), (KafkaError.UNKNOWN_TOPIC_OR_PART, "UNKNOWN_TOPIC")]
+)
+def test_what_a_refused_request_fails_with(code: int, kind: str) -> None:
+    """A request without answer fails with the refusal, one that brokers have answered with what they said."""
+    reports = Reports()
+    reports(KafkaError(KafkaError._AUTHENTICATION, "Authentication failed"))
+    assert reports.error(KafkaException(KafkaError(code)), "listing").condition == kind
 
 
 def test_brokers_out_of_reach() -> None:
@@ -53,6 +86,14 @@ def test_brokers_out_of_reach() -> None:
     assert error.message.startswith("listing topics: _TRANSPORT: k:1: Connection refused; no broker answered")
     reports(KafkaError(KafkaError._TIMED_OUT, "one request"))
     assert reports.unreachable("listing") is None
+
+
+def test_brokers_that_answer_again() -> None:
+    """Brokers of which one has answered are not out of reach, though librdkafka reports only that they went down."""
+    reports = Reports()
+    reports(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    reports.answered()
+    assert reports.unreachable("listing topics") is None
 
 
 def test_properties_that_librdkafka_does_not_take() -> None:
