@@ -60,7 +60,7 @@ __all__ = [
 def parse_connection(raw: Mapping[str, str], scope: Scope = "read") -> Connection:
     """The connection that options describe, for tools that need nothing else."""
     given = Given(raw, scope)
-    connection = _connection(given, "consumer")
+    connection = _connection(given, "producer" if scope == "write" else "consumer")
     given.finish()
     return connection
 

@@ -34,7 +34,7 @@ from pyspark_zkafka.protocol.offsets import EARLIEST, HIGH_WATERMARK, LATEST, At
 if TYPE_CHECKING:
     from pyspark_zkafka.clients.log_bounds import LogBounds
 
-__all__ = ["KafkaAdmin", "lease_admin", "shared_properties"]
+__all__ = ["KafkaAdmin", "asking_consumer_properties", "lease_admin", "shared_properties"]
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -67,6 +67,8 @@ _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _LOOK_S = 0.1
 _PATIENCE_S = 5.0
 _MAX_PER_REQUEST = 1_000
+# librdkafka's defaults.
+_FETCH_BYTES, _MESSAGE_BYTES, _RESPONSE_OVERHEAD_BYTES = 52_428_800, 1_000_000, 512
 MANY = 1_000
 """From so many partitions on, it pays to be connected to the brokers once more."""
 
@@ -74,6 +76,18 @@ MANY = 1_000
 def shared_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the librdkafka properties that concern the connection: what an admin client needs of a consumer's."""
     return {name: value for name, value in properties.items() if name.startswith(_SHARED_PREFIXES)}
+
+
+def asking_consumer_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for a consumer that fetches nothing.
+
+    librdkafka wants the sizes of a consumer to fit each other, whatever it does: a response, a fetch and a message.
+    """
+    shared = {name: value for name, value in shared_properties(properties).items() if name != "message.max.bytes"}
+    if "receive.message.max.bytes" in shared:
+        fetch = min(_FETCH_BYTES, int(shared["receive.message.max.bytes"]) - _RESPONSE_OVERHEAD_BYTES)
+        shared |= {"fetch.max.bytes": fetch, "message.max.bytes": min(_MESSAGE_BYTES, fetch)}
+    return shared
 
 
 class KafkaAdmin:
@@ -206,7 +220,8 @@ class KafkaAdmin:
             from pyspark_zkafka.clients.log_bounds import LogBounds
 
             committed = self._isolation == IsolationLevel.READ_COMMITTED
-            self._bounds = LogBounds(self._config, read_committed=committed).__enter__()
+            config = {**asking_consumer_properties(self._config), "bootstrap.servers": self._servers}
+            self._bounds = LogBounds(config, read_committed=committed).__enter__()
         return self._bounds.find(wanted, timeout_s)
 
     def _find_each(

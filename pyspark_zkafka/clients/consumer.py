@@ -44,8 +44,6 @@ _DEFAULTS: dict[str, Any] = {
     "check.crcs": True,
     # A planned topic exists: what the brokers do not know for so long is gone (the reader makes sure of that).
     "topic.metadata.propagation.max.ms": 3000,
-    # Fetches larger than librdkafka's leave brokers less to do for a record; still larger ones leave the processor's cache.
-    "fetch.max.bytes": 64 * 1024 * 1024,
     # What is planned is there: an answer that waits for more than that only holds up the next range on its connection.
     "fetch.wait.max.ms": 10,
     "fetch.queue.backoff.ms": 2,
@@ -73,6 +71,8 @@ _FORCED: dict[str, Any] = {
     # The only way to learn that nothing visible is left before the end of a range.
     "enable.partition.eof": True,
 }
+# Fetches larger than librdkafka's leave brokers less to do for a record; still larger ones leave the processor's cache.
+_FETCH_BYTES = 64 * 1024 * 1024
 _RESPONSE_OVERHEAD_BYTES = 512
 
 
@@ -85,10 +85,17 @@ def consumer_properties(
     """
     properties = {**_DEFAULTS, **_in_advance(records), **connection.kafka, **_FORCED}
     properties |= {"bootstrap.servers": bootstrap_servers, "group.id": group}
+    properties.setdefault("fetch.max.bytes", _fetch_bytes(connection.kafka))
     # librdkafka wants room for a whole response; its default suits fetches of up to 95 MiB.
     room = int(properties["fetch.max.bytes"]) + _RESPONSE_OVERHEAD_BYTES
     properties.setdefault("receive.message.max.bytes", max(100_000_000, room))
     return properties
+
+
+def _fetch_bytes(kafka: Mapping[str, Any]) -> int:
+    """How much to fetch where the user does not say: what librdkafka wants is at least a message, and fits a response."""
+    room = int(kafka.get("receive.message.max.bytes", 2**31 - 1)) - _RESPONSE_OVERHEAD_BYTES
+    return min(max(_FETCH_BYTES, int(kafka.get("message.max.bytes", 0))), room)
 
 
 def _in_advance(records: int | None) -> dict[str, Any]:

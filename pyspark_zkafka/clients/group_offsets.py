@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.clients.admin import shared_properties
+from pyspark_zkafka.clients.admin import asking_consumer_properties
 from pyspark_zkafka.clients.kafka_errors import Reports, from_exception, from_kafka
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
 from pyspark_zkafka.protocol.model import TopicPartition
@@ -41,7 +41,7 @@ class KafkaGroupOffsets:
         self._reports = Reports()
         self._consumer: Consumer | None = None
         own = {"group.id": group, "enable.auto.commit": False, "error_cb": self._reports}
-        self._config = {**shared_properties(properties), "bootstrap.servers": bootstrap_servers, **own}
+        self._config = {**asking_consumer_properties(properties), "bootstrap.servers": bootstrap_servers, **own}
 
     def __enter__(self) -> KafkaGroupOffsets:
         try:

@@ -97,7 +97,7 @@ def translate(properties: Mapping[str, str], role: Role) -> tuple[dict[str, str]
                 problems.append(f"kafka.{name} contradicts kafka.{origins[target]}: both set librdkafka's {target}")
             origins.setdefault(target, name)
     # With a property missing or misread, the rules would report what is no fault of its own.
-    return _completed(translated, role), problems or broken_rules(translated)
+    return _completed(translated, role), problems or broken_rules(translated, of_consumer=role == "consumer")
 
 
 def is_secret(name: str) -> bool:

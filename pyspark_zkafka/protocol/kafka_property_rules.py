@@ -19,9 +19,10 @@ _IDEMPOTENT_IN_FLIGHT = 5
 _PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
-def broken_rules(translated: Properties) -> list[str]:
+def broken_rules(translated: Properties, *, of_consumer: bool) -> list[str]:
     """A text for each rule that librdkafka properties break; librdkafka's own defaults stand in for those not given."""
-    return [text for rule in _RULES for text in rule(translated)]
+    rules = (*_RULES, _fetch_sizes) if of_consumer else _RULES
+    return [text for rule in rules for text in rule(translated)]
 
 
 def idempotence_given_up(translated: Properties) -> bool:
@@ -59,11 +60,12 @@ def _delivery(given: Properties) -> Iterator[str]:
 
 
 def _fetch_sizes(given: Properties) -> Iterator[str]:
-    fetch = int(given.get("fetch.max.bytes", "52428800"))
-    if "fetch.max.bytes" in given and fetch < int(given.get("message.max.bytes", "1000000")):
+    message = int(given.get("message.max.bytes", "1000000"))
+    fetch = int(given.get("fetch.max.bytes", max(52428800, message)))
+    if fetch < message:
         yield "fetch.max.bytes must be at least message.max.bytes (1000000 if not given)"
     if int(given.get("receive.message.max.bytes", "2147483647")) < fetch + 512:
-        yield "receive.message.max.bytes must be at least fetch.max.bytes (52428800 if not given) + 512"
+        yield f"receive.message.max.bytes must be at least fetch.max.bytes (here {fetch}) + 512"
 
 
 def _reconnect(given: Properties) -> Iterator[str]:
@@ -99,7 +101,6 @@ _RULES: tuple[Callable[[Properties], Iterator[str]], ...] = (
     _idempotence,
     _only_with_idempotence,
     _delivery,
-    _fetch_sizes,
     _reconnect,
     _keystore,
     _authorities,

@@ -7,11 +7,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_zkafka.clients.admin import shared_properties
-from pyspark_zkafka.clients.consumer import consumer_properties
+from pyspark_zkafka.clients.admin import MANY, KafkaAdmin, shared_properties
+from pyspark_zkafka.clients.consumer import MessageClient, consumer_properties
+from pyspark_zkafka.clients.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
+from pyspark_zkafka.clients.message_sender import MessageSender
 from pyspark_zkafka.clients.producer import producer_properties
+from pyspark_zkafka.clients.record_sizes import sample_record_bytes
+from pyspark_zkafka.clients.sender import QueueLimits
+from pyspark_zkafka.errors import BrokersUnavailable, OptionError
+from pyspark_zkafka.native.consumer import ArrowClient
 from pyspark_zkafka.options import parse_connection, parse_read
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.offsets import LATEST
+
+UNREACHABLE = "127.0.0.1:1"
 
 
 def connection(scope: str = "read", **properties: str):  # type: ignore[no-untyped-def]  # any connection will do
@@ -42,6 +52,48 @@ def test_room_for_large_fetches() -> None:
     assert consumer_properties(large, "k:1", "g")["receive.message.max.bytes"] > 200_000_000
     set_by_user = connection(**{"fetch.max.bytes": "200000000", "receive.message.max.bytes": "300000000"})
     assert consumer_properties(set_by_user, "k:1", "g")["receive.message.max.bytes"] == "300000000"
+
+
+SIZES = [
+    {"fetch.max.bytes": "10000000", "receive.message.max.bytes": "20000000"},
+    {"receive.message.max.bytes": "60000000"},
+    {"message.max.bytes": "100000000"},
+    {"message.max.bytes": "100000000", "receive.message.max.bytes": "100000512"},
+    {"message.max.bytes": "2000000", "fetch.max.bytes": "2000000", "receive.message.max.bytes": "2000512"},
+]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: "-".join(sizes))
+def test_sizes_that_fit_each_other(sizes: dict[str, str]) -> None:
+    """Sizes that the options accept fit each client: those of tasks, samples, groups and planners."""
+    kafka = connection(**sizes, **{"request.timeout.ms": "10"}).kafka
+    for make in (ArrowClient, MessageClient):
+        with make(consumer_properties(connection(**sizes), UNREACHABLE, "g")):
+            pass
+    assert sample_record_bytes(consumer_properties(connection(**sizes), UNREACHABLE, "g"), {}, 0) == {}
+    with KafkaGroupOffsets(UNREACHABLE, kafka, "g") as offsets:
+        assert offsets.committed([]) == {}
+    with KafkaAdmin(UNREACHABLE, kafka) as admin, pytest.raises(BrokersUnavailable):
+        admin.list_offsets({TopicPartition("t", number): LATEST for number in range(MANY)})
+
+
+def test_sizes_of_a_write() -> None:
+    """A producer, which fetches nothing, may receive little; so may what commits the offsets of its group."""
+    options = connection("write", **{"receive.message.max.bytes": "2000000", "max.request.size": "100000000"})
+    with MessageSender(producer_properties(options, UNREACHABLE), QueueLimits(), print):
+        pass
+    with KafkaGroupOffsets(UNREACHABLE, options.kafka, "g") as offsets:
+        assert offsets.committed([]) == {}
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [{"message.max.bytes": "100000000", "receive.message.max.bytes": "100000511"}, {"receive.message.max.bytes": "9000"}],
+)
+def test_sizes_that_fit_no_client(sizes: dict[str, str]) -> None:
+    """Sizes for which no client can be made are a problem of the options, found before one is."""
+    with pytest.raises(OptionError, match=r"receive\.message\.max\.bytes must be at least"):
+        connection(**sizes)
 
 
 IN_ADVANCE = ("max.partition.fetch.bytes", "queued.min.messages", "queued.max.messages.kbytes")
