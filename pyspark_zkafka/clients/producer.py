@@ -16,6 +16,7 @@ from pyspark_zkafka.clients.new_clients import CLIENT_DEFAULTS, INTRODUCTION_S
 from pyspark_zkafka.clients.sender import Failure, QueueLimits, Sender
 from pyspark_zkafka.errors import DeliveryFailed, NoLeader, UnknownTopic
 from pyspark_zkafka.option_values import Connection
+from pyspark_zkafka.protocol.kafka_property_rules import DELIVERY_TIMEOUT_MS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,8 +30,8 @@ _DEFAULTS: dict[str, Any] = {
     **CLIENT_DEFAULTS,
     "enable.idempotence": True,
     "acks": "all",
-    # Java's delivery.timeout.ms
-    "message.timeout.ms": 120_000,
+    # Each default has the name that options are translated to: a user's spelling replaces it, and does not stand beside it.
+    "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
     # Large batches leave brokers and writer less to do for a record. A task's last ones are sent at once (`flush`).
     "linger.ms": 1_000,
     "batch.size": 1_000_000,
@@ -48,7 +49,7 @@ _CREATION_S = 10.0
 def producer_properties(connection: Connection, bootstrap_servers: str) -> dict[str, Any]:
     """librdkafka's properties for writing: tuned defaults, then the user's."""
     properties = {**_DEFAULTS, **connection.kafka, "bootstrap.servers": bootstrap_servers}
-    if (timeout_ms := float(properties["message.timeout.ms"])) and "linger.ms" not in connection.kafka:
+    if (timeout_ms := float(properties["delivery.timeout.ms"])) and "linger.ms" not in connection.kafka:
         properties["linger.ms"] = min(_DEFAULTS["linger.ms"], int(timeout_ms / 2))
     return properties
 
@@ -162,7 +163,7 @@ class CountingProducer:
                 self._flush_what_rests(stalled)
 
     def flush(self) -> None:
-        """Wait until every record handed over is acknowledged; librdkafka gives one up after message.timeout.ms.
+        """Wait until every record handed over is acknowledged; librdkafka gives one up after delivery.timeout.ms.
 
         Raises
         ------
@@ -242,12 +243,12 @@ class CountingProducer:
         return self._open
 
     def _await_partitions(self, topic: str, needed: int) -> int:
-        """How many partitions the brokers tell of, once that is enough, or at last after message.timeout.ms; 0: unknown.
+        """How many partitions the brokers tell of, once that is enough, or at last after delivery.timeout.ms; 0: unknown.
 
         They may learn of new ones later than ZooKeeper does, and do not tell of one that never had a leader. librdkafka
         fails a record for such a partition at once, where Java's producer waits.
         """
-        deadline = self._clock() + (float(self._properties["message.timeout.ms"]) / 1000 or math.inf)
+        deadline = self._clock() + (float(self._properties["delivery.timeout.ms"]) / 1000 or math.inf)
         told = 0
         with suppress(KafkaException):  # what is wrong shows when the records are not delivered
             while 0 < (told := len(self._sender.leaders(topic, INTRODUCTION_S)[1])) < needed and self._clock() < deadline:

@@ -11,16 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
-__all__ = ["broken_rules", "idempotence_given_up"]
+__all__ = ["DELIVERY_TIMEOUT_MS", "broken_rules", "idempotence_given_up"]
 
 Properties: TypeAlias = Mapping[str, str]
+
+DELIVERY_TIMEOUT_MS = 120_000
+"""delivery.timeout.ms of a write that is not given another: Java's default; librdkafka's is 300,000."""
 
 _IDEMPOTENT_IN_FLIGHT = 5
 _PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def broken_rules(translated: Properties, *, of_consumer: bool) -> list[str]:
-    """A text for each rule that librdkafka properties break; librdkafka's own defaults stand in for those not given."""
+    """A text for each rule that librdkafka properties break; our defaults or its own stand in for those not given."""
     rules = (*_RULES, _fetch_sizes) if of_consumer else _RULES
     return [text for rule in rules for text in rule(translated)]
 
@@ -55,8 +58,8 @@ def _only_with_idempotence(given: Properties) -> Iterator[str]:
 
 def _delivery(given: Properties) -> Iterator[str]:
     linger = given.get("linger.ms")
-    if linger is not None and float(linger) >= int(given.get("delivery.timeout.ms", "300000")):
-        yield "delivery.timeout.ms (300000 if not given) must be greater than linger.ms"
+    if linger is not None and float(linger) >= int(given.get("delivery.timeout.ms", DELIVERY_TIMEOUT_MS)):
+        yield f"delivery.timeout.ms ({DELIVERY_TIMEOUT_MS} if not given) must be greater than linger.ms"
 
 
 def _fetch_sizes(given: Properties) -> Iterator[str]:

@@ -768,7 +768,7 @@ class TestFailedWrites:
 
     def test_unknown_partition(self, write: Write) -> None:
         """A partition that the brokers do not have fails the write, though the producer was told of it."""
-        found = write([(frame(value=[b"v"]), [4])], partitions=2, counted=5, **{"message.timeout.ms": 1000})
+        found = write([(frame(value=[b"v"]), [4])], partitions=2, counted=5, **{"delivery.timeout.ms": 1000})
         assert found[0].condition == "DELIVERY_FAILED"
         assert "-4: " in found[0].message
         assert "UNKNOWN_PARTITION" in found[0].message
@@ -794,14 +794,14 @@ class TestFailedWrites:
     def test_missing_topic(self, zkafka_cluster: LocalCluster) -> None:
         """A topic that does not exist fails the write within the time-out."""
         batch = frame(value=[b"v"])
-        kafka = {"allow.auto.create.topics": False, "message.timeout.ms": 8000, **HASTY}
+        kafka = {"allow.auto.create.topics": False, "delivery.timeout.ms": 8000, **HASTY}
         servers = zkafka_cluster.bootstrap_servers
         found = same(lambda native: send(servers, kafka, native, "no-such-topic", [(batch, [0])], 1), unnumbered)
         assert "no-such-topic-0: UNKNOWN_TOPIC_OR_PART: " in found.message
 
     def test_no_brokers(self) -> None:
         """Records that no broker takes fail the write when their time is over."""
-        kafka = {"message.timeout.ms": 600, "linger.ms": 0}
+        kafka = {"delivery.timeout.ms": 600, "linger.ms": 0}
         batch = frame(value=[b"v"] * 10)
         found = same(lambda native: send("127.0.0.1:1", kafka, native, "t", [(batch, [0] * 10)], 1), unnumbered)
         assert "t-0: _MSG_TIMED_OUT: " in found.message

@@ -30,7 +30,7 @@ from pyspark_zkafka.split_reader import ReadPolicy, SplitReader
 
 ALL = pa.schema([(name, kinds[0]) for name, kinds in COLUMNS.items()])
 # The broker's limit is on what librdkafka sends at a time.
-SMALL = {"message.timeout.ms": 3000, "batch.size": 5000}
+SMALL = {"delivery.timeout.ms": 3000, "batch.size": 5000}
 HEADERS = ALL.field("headers").type
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from pyspark_zkafka.clients.sender import QueueLimits
 from pyspark_zkafka.errors import BrokersUnavailable, OptionError
 from pyspark_zkafka.native.consumer import ArrowClient
 from pyspark_zkafka.options import parse_connection, parse_read
+from pyspark_zkafka.protocol.kafka_property_table import ACCEPTED
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
 
@@ -128,7 +130,38 @@ def test_writing_is_safe() -> None:
     """Writes are idempotent, wait for all replicas, and give up when Java's producer does."""
     properties = producer_properties(connection("write"), "k:1")
     assert (properties["enable.idempotence"], properties["acks"]) == (True, "all")
-    assert properties["message.timeout.ms"] == 120_000
+    assert properties["delivery.timeout.ms"] == 120_000
+
+
+@pytest.mark.parametrize("name", ["delivery.timeout.ms", "message.timeout.ms", "Message.Timeout.MS"])
+def test_short_delivery_times(name: str) -> None:
+    """However it is spelled, a delivery time-out shortens what is left to wait for full batches; a client takes both."""
+    properties = producer_properties(connection("write", **{name: "500"}), UNREACHABLE)
+    assert properties["linger.ms"] < 500
+    with MessageSender(properties, QueueLimits(), print):
+        pass
+
+
+def test_linger_beyond_the_default_delivery_time() -> None:
+    """A linger.ms that a write's own default delivery time-out does not cover is a problem of the options."""
+    with pytest.raises(OptionError, match=r"delivery\.timeout\.ms \(120000 if not given\) must be greater than linger\.ms"):
+        connection("write", **{"linger.ms": "120000"})
+    longer = connection("write", **{"linger.ms": "119999"})
+    with MessageSender(producer_properties(longer, UNREACHABLE), QueueLimits(), print):
+        pass
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [consumer_properties(connection(), UNREACHABLE, "g"), producer_properties(connection("write"), UNREACHABLE)],
+    ids=["consumer", "producer"],
+)
+def test_defaults_bear_the_names_that_options_become(properties: Mapping[str, Any]) -> None:
+    """A default that a user may replace has the name that each spelling of it is translated to: it is never there twice."""
+    replaceable = {row.name for row in ACCEPTED} & properties.keys()
+    targets = {target for row in ACCEPTED for target in row.target_names()}
+    assert len(replaceable) > 3
+    assert replaceable <= targets
 
 
 def test_admin_client_gets_the_connection_alone() -> None:

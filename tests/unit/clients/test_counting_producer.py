@@ -166,3 +166,12 @@ def test_metadata_that_are_refused(clock: Clock) -> None:
             producer.partitions_of("t")
         with pytest.raises(BrokersUnavailable):
             producer.partitions_of("t")
+
+
+@pytest.mark.parametrize("name", ["delivery.timeout.ms", "message.timeout.ms"])
+def test_partitions_are_waited_for_as_long_as_a_delivery(clock: Clock, name: str) -> None:
+    """A write waits for a partition that brokers do not know yet as long as for a delivery, in either spelling of that."""
+    with opened(clock, partitions=1, **{name: "3000"}) as (producer, _), producer.counting():
+        begin = clock.now
+        send(producer, partition=5)
+        assert 3 <= clock.now - begin < 4

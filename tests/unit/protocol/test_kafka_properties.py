@@ -247,8 +247,8 @@ def test_refusals_give_the_reason_and_the_replacement(role: Role, name: str, rep
         ),
         (
             "producer",
-            {"linger.ms": "300000"},
-            r"delivery.timeout.ms \(300000 if not given\) must be greater than linger.ms",
+            {"linger.ms": "120000"},
+            r"delivery.timeout.ms \(120000 if not given\) must be greater than linger.ms",
         ),
         ("producer", {"enable.gapless.guarantee": "true", "acks": "1"}, r"needs enable.idempotence=true"),
         ("producer", {"queue.buffering.backpressure.threshold": "9"}, r"needs enable.idempotence=false"),
