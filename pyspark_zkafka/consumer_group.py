@@ -17,18 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ConsumerGroup", "GroupBatch"]
 
-_OF_CONNECTIONS = (
-    "zookeeper.",
-    "listener.name",
-    "offsets.storage",
-    "dual.commit.enabled",
-    "kafka.bootstrap.servers",
-    "kafka.client.id",
-    "kafka.security.",
-    "kafka.sasl.",
-    "kafka.ssl.",
-    "kafka.request.timeout.ms",
-)
+_OF_COMMITS = ("offsets.storage", "dual.commit.enabled")
 _OF_THE_GROUP = (
     "subscribe",
     "subscribepattern",
@@ -40,8 +29,7 @@ _OF_THE_GROUP = (
     "rebalance.max.retries",
     "rebalance.backoff.ms",
     "rebalance.hold.ms",
-    "offsets.storage",
-    "dual.commit.enabled",
+    *_OF_COMMITS,
     "auto.offset.reset",
 )
 _OF_OTHERS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "assign", "view", "groupMembership")
@@ -218,11 +206,15 @@ class GroupBatch:
     def commit_options(self) -> dict[str, str]:
         """Options for a write with zkafka, which commits the batch when every row is acknowledged, and not otherwise.
 
+        They have all that the group connects by.
+
         The write fails with PARTITION_LOST when the member does not own one of the partitions any more: the offsets of the
         others are committed, and its rows are written.
         """
+        from pyspark_zkafka.option_table import is_connection_option
+
         raw = self._member._raw
-        connection = {name: text for name, text in raw.items() if name.lower().startswith(_OF_CONNECTIONS)}
+        connection = {n: text for n, text in raw.items() if is_connection_option(n) or n.lower() in _OF_COMMITS}
         if not self.ranges:
             return connection
         offsets = {"group.id": raw["group.id"], "commitOffsets": self._json("until"), "commitOwner": str(self._owner)}

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pyspark_zkafka.protocol.assignors import STRATEGIES
+from pyspark_zkafka.protocol.kafka_properties import is_of_connection
 from pyspark_zkafka.protocol.partitioners import PARTITIONERS
 
-__all__ = ["BY_NAME", "STREAM", "TABLE", "VIEWS", "Option", "Scope", "table_markdown"]
+__all__ = ["BY_NAME", "CONNECTION", "STREAM", "TABLE", "VIEWS", "Option", "Scope", "is_connection_option", "table_markdown"]
 
 VIEWS = (
     "brokers",
@@ -45,8 +46,7 @@ _READ: tuple[Scope, ...] = ("read",)
 _WRITE: tuple[Scope, ...] = ("write",)
 STREAM: tuple[Scope, ...] = ("stream",)
 
-TABLE: tuple[Option, ...] = (
-    # Where to connect
+CONNECTION: tuple[Option, ...] = (
     Option(
         "zookeeper.connect",
         "host:port[,host:port...][/chroot]",
@@ -122,6 +122,11 @@ TABLE: tuple[Option, ...] = (
         _ALL,
         "Whether records go the compiled way. auto: where it was built; on: an error where it was not; off: pure Python.",
     ),
+)
+"""Where and how to connect. Of the client properties in ``kafka.*``, only some are of these: see `is_connection_option`."""
+
+TABLE: tuple[Option, ...] = (
+    *CONNECTION,
     # What to read
     Option("subscribe", "topic[,topic...]", "", _READS, "Topics to read; exactly one of this and the next three."),
     Option("subscribePattern", "regular expression", "", _READS, "Topics to read: those whose whole name matches."),
@@ -370,6 +375,19 @@ TABLE: tuple[Option, ...] = (
 )
 
 BY_NAME = {option.name.lower(): option for option in TABLE}
+_CONNECTION_NAMES = frozenset(option.name.lower() for option in CONNECTION)
+
+
+def is_connection_option(name: str) -> bool:
+    """Whether an option, in any case, says where or how to connect: what holds for all that a group reads and writes.
+
+    >>> is_connection_option("nativePath"), is_connection_option("kafka.ssl.ca.pem"), is_connection_option("kafka.acks")
+    (True, True, False)
+    """
+    lower = name.lower()
+    if lower in _CONNECTION_NAMES:
+        return True
+    return lower.startswith("kafka.") and is_of_connection(lower.removeprefix("kafka."))
 
 
 def table_markdown() -> str:

@@ -28,6 +28,7 @@ from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
 from pyspark_zkafka.clients.new_clients import INTRODUCTION_S
 from pyspark_zkafka.clients.pooled import ClientPool, configuration
 from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, UnknownTopic, ZKafkaError
+from pyspark_zkafka.protocol.connection_properties import concerns_connection
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, HIGH_WATERMARK, LATEST, AtTimestamp, Position
 
@@ -39,29 +40,6 @@ __all__ = ["KafkaAdmin", "asking_consumer_properties", "lease_admin", "shared_pr
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
-_SHARED_PREFIXES = (
-    "security.",
-    "ssl.",
-    "sasl.",
-    "enable.sasl",
-    "enable.ssl",
-    "https.",
-    "socket.",
-    "client.id",
-    "client.dns",
-    "broker.",
-    "reconnect.",
-    "retry.",
-    "connections.",
-    "api.",
-    "allow.",
-    "metadata.",
-    "topic.metadata",
-    "message.max.bytes",
-    "receive.message.max.bytes",
-    "log",
-    "debug",
-)
 _SILENT = "BROKERS_UNAVAILABLE"
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _LOOK_S = 0.1
@@ -75,7 +53,7 @@ MANY = 1_000
 
 def shared_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the librdkafka properties that concern the connection: what an admin client needs of a consumer's."""
-    return {name: value for name, value in properties.items() if name.startswith(_SHARED_PREFIXES)}
+    return {name: value for name, value in properties.items() if concerns_connection(name)}
 
 
 def asking_consumer_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,7 +61,7 @@ def asking_consumer_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
 
     librdkafka wants the sizes of a consumer to fit each other, whatever it does: a response, a fetch and a message.
     """
-    shared = {name: value for name, value in shared_properties(properties).items() if name != "message.max.bytes"}
+    shared = shared_properties(properties)
     if "receive.message.max.bytes" in shared:
         fetch = min(_FETCH_BYTES, int(shared["receive.message.max.bytes"]) - _RESPONSE_OVERHEAD_BYTES)
         shared |= {"fetch.max.bytes": fetch, "message.max.bytes": min(_MESSAGE_BYTES, fetch)}

@@ -15,11 +15,12 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
+from pyspark_zkafka.protocol.connection_properties import concerns_connection
 from pyspark_zkafka.protocol.kafka_property_rules import broken_rules, idempotence_given_up
 from pyspark_zkafka.protocol.kafka_property_table import ACCEPTED, Accepted
 from pyspark_zkafka.protocol.refused_kafka_properties import REFUSED
 
-__all__ = ["SECRET_KEYS", "Role", "is_secret", "mask", "translate"]
+__all__ = ["SECRET_KEYS", "Role", "is_of_connection", "is_secret", "mask", "translate"]
 
 Role = Literal["consumer", "producer"]
 
@@ -108,6 +109,17 @@ def is_secret(name: str) -> bool:
     """
     plain = name.strip().lower().removeprefix("kafka.")
     return plain in SECRET_KEYS or _LOOKS_SECRET.search(plain) is not None
+
+
+def is_of_connection(name: str) -> bool:
+    """Whether a user's property, without the prefix ``kafka.``, in any case, says how to connect: by what it becomes.
+
+    >>> is_of_connection("Send.Buffer.Bytes"), is_of_connection("ssl.truststore.type"), is_of_connection("max.in.flight")
+    (True, True, False)
+    """
+    plain = name.strip().lower()
+    targets = {target for row in ACCEPTED if row.name == plain for target in row.target_names()}
+    return any(map(concerns_connection, targets | {plain}))
 
 
 def mask(properties: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,112 @@
+"""The options that a group's batch gives to the write that commits it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from pyspark_zkafka.consumer_group import ConsumerGroup, GroupBatch
+from pyspark_zkafka.option_table import is_connection_option
+from pyspark_zkafka.options import parse_write
+from pyspark_zkafka.protocol.kafka_property_table import ACCEPTED
+from pyspark_zkafka.protocol.model import ClaimOwner, OffsetRange, TopicPartition
+from pyspark_zkafka.stream_options import parse_stream
+
+RANGES = (OffsetRange(TopicPartition("t", 0), 3, 7),)
+CONNECTING = {
+    "zookeeper.session.timeout.ms": "9000",
+    "zookeeper.connection.timeout.ms": "8000",
+    "zookeeper.auth": "digest:alice:open-sesame",
+    "zookeeper.ssl.client.enable": "true",
+    "zookeeper.ssl.truststore.location": "/ca.pem",
+    "Kafka.Bootstrap.Servers": "b:1",
+    "listener.name": "BOTH",
+    "nativePath": "off",
+    "offsets.storage": "kafka",
+    "dual.commit.enabled": "true",
+    "kafka.security.protocol": "SASL_SSL",
+    "kafka.sasl.mechanism": "PLAIN",
+    "kafka.sasl.username": "alice",
+    "kafka.sasl.password": "open-sesame",
+    "kafka.enable.ssl.certificate.verification": "false",
+    "kafka.https.ca.location": "/https.pem",
+    "kafka.socket.keepalive.enable": "true",
+    "kafka.socket.connection.setup.timeout.ms": "5000",
+    "kafka.send.buffer.bytes": "100000",
+    "kafka.connections.max.idle.ms": "60000",
+    "kafka.reconnect.backoff.max.ms": "500",
+    "kafka.retry.backoff.ms": "50",
+    "kafka.metadata.max.age.ms": "60000",
+    "kafka.broker.address.family": "v4",
+    "kafka.client.id": "me",
+    "kafka.client.dns.lookup": "use_all_dns_ips",
+    "kafka.request.timeout.ms": "20000",
+    "kafka.receive.message.max.bytes": "20000000",
+    "kafka.api.version.request": "true",
+    "kafka.debug": "broker",
+}
+READING = {
+    "failOnDataLoss": "false",
+    "minPartitions": "3",
+    "maxOffsetsPerTrigger": "10",
+    "rebalance.backoff.ms": "500",
+    "kafka.fetch.max.bytes": "10000000",
+    "kafka.isolation.level": "read_committed",
+    "kafka.max.in.flight": "9",
+    "kafka.allow.auto.create.topics": "false",
+    "kafka.message.max.bytes": "2000000",
+    "kafka.group.id": "of-tasks",
+}
+
+
+def batch(options: dict[str, str], ranges: tuple[OffsetRange, ...] = RANGES) -> GroupBatch:
+    """A batch of a group that is not joined."""
+    member = ConsumerGroup("zk:2181/kafka", "g", subscribe=["t"], options=options)
+    return GroupBatch(member, cast("Any", None), ranges, ClaimOwner("g_me", 5))
+
+
+def test_what_connects_the_group_connects_its_write() -> None:
+    """A write is given every option that the group connects by, as it was spelled, and none that says how to read."""
+    found = batch(CONNECTING | READING).commit_options
+    committing = {"group.id": "g", "commitOffsets": '{"t":{"0":7}}', "commitOwner": "g_me@0x5"}
+    assert found == {"zookeeper.connect": "zk:2181/kafka", **CONNECTING, **committing}
+
+
+def test_the_write_accepts_them() -> None:
+    """The write connects as the group does."""
+    group = batch(CONNECTING | READING)
+    joined = {"zookeeper.connect": "zk:2181/kafka", "subscribe": "t", "group.id": "g", **CONNECTING, **READING}
+    ours = parse_stream(joined).read.connection
+    theirs = parse_write({**group.commit_options, "topic": "out"}).connection
+    assert (theirs.zookeeper, theirs.bootstrap_servers, theirs.listener) == (
+        ours.zookeeper,
+        ours.bootstrap_servers,
+        ours.listener,
+    )
+    assert theirs.native_path is ours.native_path is False
+    assert theirs.kafka.items() - ours.kafka.items() == {("request.timeout.ms", "20000")}
+    not_theirs = {name for name in READING if name.startswith("kafka.")}
+    assert {n for n in ours.kafka if f"kafka.{n}" not in not_theirs} - theirs.kafka.keys() == {
+        "max.in.flight.requests.per.connection",
+        "socket.timeout.ms",
+    }
+
+
+def test_a_batch_of_nothing_commits_nothing() -> None:
+    """A member that owns nothing gives its write the connection alone."""
+    assert batch({"nativePath": "off"}, ()).commit_options == {"zookeeper.connect": "zk:2181/kafka", "nativePath": "off"}
+
+
+@pytest.mark.parametrize("prefix", ["ssl.", "sasl.", "https.", "socket.", "broker.", "enable.ssl", "enable.sasl"])
+def test_no_property_of_a_connection_is_left_out(prefix: str) -> None:
+    """Each client property of TLS, SASL, sockets and addresses that a group accepts is one of the connection."""
+    names = {row.name for row in ACCEPTED if row.name.startswith(prefix)}
+    assert names
+    assert {name for name in names if is_connection_option(f"kafka.{name}")} == names
+
+
+def test_a_write_knows_each_property_of_a_connection() -> None:
+    """What a group accepts of a connection's properties, a producer accepts, too."""
+    connecting = {row.name for row in ACCEPTED if "C" in row.clients and is_connection_option(f"kafka.{row.name}")}
+    assert connecting <= {row.name for row in ACCEPTED if "P" in row.clients}
