@@ -23,6 +23,10 @@ _PROPERTIES = """# Client properties: `kafka.*`
 What follows `kafka.` goes to librdkafka. Java's spellings are translated where librdkafka has a twin; everything else is
 refused with the reason, so that no setting is dropped without a word.
 
+The tables have what Kafka's Java clients 3.9.1 and librdkafka 2.16 have. A property that only a newer librdkafka has is
+passed on by its own name: the library that is installed on the driver says, before any task runs, whether it knows the name
+and takes the value. The executors need one that does, too.
+
 ## Accepted
 
 | property | for | librdkafka's |

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Literal
 
 from pyspark_zkafka.given_options import Given, choose, whole_number
+from pyspark_zkafka.librdkafka_conf import judge
 from pyspark_zkafka.option_table import STREAM, TABLE, VIEWS, Scope
 from pyspark_zkafka.option_values import (
     CommitPlan,
@@ -66,16 +67,21 @@ def parse_connection(raw: Mapping[str, str], scope: Scope = "read") -> Connectio
 
 
 def _connection(given: Given, role: Literal["consumer", "producer"]) -> Connection:
-    properties = {n[len("kafka.") :]: v for n, (_, v) in given.raw.items() if n.startswith("kafka.")}
-    bootstrap = properties.pop("bootstrap.servers", "").strip() or None
-    properties.pop("group.id", None)
-    translated, problems = translate(properties, role)
+    bootstrap = given.text("kafka.bootstrap.servers") or None
+    translated, problems = translate(_client_properties(given), role, judge)
     given.problems.extend(problems)
     if bootstrap is None and not given.has("zookeeper.connect"):
         given.problems.append("give zookeeper.connect, or kafka.bootstrap.servers for a cluster without ZooKeeper")
     listener = Listener(given.optional("listener.name"), str(translated.get("security.protocol", "PLAINTEXT")))
     native_path = given.choice("nativePath", {"auto": None, "on": True, "off": False}, None)
     return Connection(_zookeeper(given), bootstrap, listener, translated, native_path)
+
+
+def _client_properties(given: Given) -> dict[str, str]:
+    """Those of ``kafka.*`` that are for librdkafka to obey, as the user spelled them, without the prefix."""
+    ours = ("kafka.bootstrap.servers", "kafka.group.id")
+    found = (given.raw[lower] for lower in given.raw if lower.startswith("kafka.") and lower not in ours)
+    return {name[len("kafka.") :]: value for name, value in found}
 
 
 def lacks_zookeeper(given: Given, connection: Connection) -> bool:

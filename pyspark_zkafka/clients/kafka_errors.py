@@ -56,6 +56,7 @@ _REFUSED_CODES = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "ask for IdempotentWrite, or set kafka.enable.idempotence to false",
 }
 _UNREACHABLE = "no broker answered; check that the brokers run and that their listeners are reachable from here"
+_ABOUT_PROPERTIES = ("Failed to create", "onfiguration property")
 _PASSING_CAUSES = ("Local: ", "isconnected", "Failed to acquire")
 
 
@@ -140,11 +141,12 @@ def from_exception(error: KafkaException, doing: str) -> ZKafkaError:
 def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
     """Our error for one of librdkafka's, which stays in the text with its name."""
     code, text = error.code(), f"{doing}: {error.name()} ({error.str()})"
-    if code == KafkaError._INVALID_ARG and "Failed to create" in text:
+    if code == KafkaError._INVALID_ARG and any(sign in text for sign in _ABOUT_PROPERTIES):
         return OptionError(
             "UNUSABLE_KAFKA_PROPERTY",
-            f"{text}; check the option kafka.* that stands for this property; a file must be on the driver and on every "
-            "executor, and a key's password must fit",
+            f"{text}; check the option kafka.* that stands for this property; the driver and every executor must have the "
+            "same librdkafka (confluent-kafka), a file must be on the driver and on every executor, and a key's password "
+            "must fit",
         )
     if code in UNKNOWN_TOPIC_CODES:
         return UnknownTopic("UNKNOWN_TOPIC", f"{text}; the topic or partition does not exist, or was deleted")

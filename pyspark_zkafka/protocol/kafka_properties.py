@@ -1,7 +1,8 @@
 """What the options `kafka.*` mean for librdkafka.
 
 Every property of Kafka's Java clients and of librdkafka is known: it is passed on, translated to its twin, or refused with
-the reason. Nothing is dropped in silence: a user who sets a property gets its effect, or hears why not.
+the reason. Nothing is dropped in silence: a user who sets a property gets its effect, or hears why not. What only a newer
+librdkafka has is for that library to judge.
 
 References
 ----------
@@ -12,7 +13,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from pyspark_zkafka.protocol.connection_properties import concerns_connection
@@ -20,9 +22,20 @@ from pyspark_zkafka.protocol.kafka_property_rules import broken_rules, idempoten
 from pyspark_zkafka.protocol.kafka_property_table import ACCEPTED, Accepted
 from pyspark_zkafka.protocol.refused_kafka_properties import REFUSED
 
-__all__ = ["SECRET_KEYS", "Role", "is_of_connection", "is_secret", "mask", "translate"]
+__all__ = ["SECRET_KEYS", "UNKNOWN", "Role", "Verdict", "is_of_connection", "is_secret", "mask", "translate"]
 
 Role = Literal["consumer", "producer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a librdkafka says of a property: whether it has it, and what is wrong with the value, in its own words."""
+
+    known: bool
+    problem: str = ""
+
+
+UNKNOWN = Verdict(known=False)
 
 SECRET_KEYS = frozenset(
     {
@@ -54,7 +67,14 @@ _LOOKS_SECRET = re.compile(r"password|passphrase|secret|jaas|private\.key")
 _MASKED = "*****"
 
 
-def translate(properties: Mapping[str, str], role: Role) -> tuple[dict[str, str], list[str]]:
+def _knows_no_more(name: str, value: str) -> Verdict:
+    """The verdict of a librdkafka that has what the tables have."""
+    return UNKNOWN
+
+
+def translate(
+    properties: Mapping[str, str], role: Role, judge: Callable[[str, str], Verdict] = _knows_no_more
+) -> tuple[dict[str, str], list[str]]:
     """librdkafka's properties for a user's, and a text for each problem.
 
     Parameters
@@ -63,6 +83,8 @@ def translate(properties: Mapping[str, str], role: Role) -> tuple[dict[str, str]
         The values by name, without the prefix ``kafka.``; names are case-insensitive. Java's names and librdkafka's both.
     role : {"consumer", "producer"}
         Who will have them: a property of the other one is a problem, since it would have no effect.
+    judge : callable
+        Asked about each name, in lower case, that no table has, and its value.
 
     Returns
     -------
@@ -89,7 +111,7 @@ def translate(properties: Mapping[str, str], role: Role) -> tuple[dict[str, str]
     meant = _meant(properties, role)
     for name, value in properties.items():
         try:
-            found = _one(name.strip().lower(), value, role, meant)
+            found = _one(name.strip().lower(), value, role, meant, judge)
         except ValueError as problem:
             problems.append(f"kafka.{name} {problem}")
             continue
@@ -150,10 +172,12 @@ def _meant(properties: Mapping[str, str], role: Role) -> dict[str, str]:
     return {target: meant[row.name] for row in rows for target in row.target_names()} | meant
 
 
-def _one(name: str, value: str, role: Role, meant: Mapping[str, str]) -> Mapping[str, str]:
+def _one(
+    name: str, value: str, role: Role, meant: Mapping[str, str], judge: Callable[[str, str], Verdict]
+) -> Mapping[str, str]:
     rows = _TABLES[role].get(name)
     if rows is None:
-        raise ValueError(_why_not(name, role))
+        return _passed_on(name, value, role, judge)
     row = next((row for row in rows if _holds(row.when, meant)), None)
     if row is None:
         raise ValueError(f"needs {' or '.join(_needed(row) for row in rows)}" + _because(rows[-1]))
@@ -162,6 +186,21 @@ def _one(name: str, value: str, role: Role, meant: Mapping[str, str]) -> Mapping
     except ValueError as expected:
         raise ValueError(f"{_shown(name, value)}; expected {expected}" + _because(row)) from None
     return {target: read for target in row.target_names()} if isinstance(read, str) else read
+
+
+def _passed_on(name: str, value: str, role: Role, judge: Callable[[str, str], Verdict]) -> Mapping[str, str]:
+    """A property that is in neither table, if librdkafka takes it."""
+    verdict = UNKNOWN if name in REFUSED or name in _TABLES[_other(role)] else judge(name, value)
+    if not verdict.known:
+        raise ValueError(_why_not(name, role))
+    if verdict.problem:
+        said = "" if is_secret(name) else f": {verdict.problem}"
+        raise ValueError(f"{_shown(name, value)}; librdkafka refuses it{said}")
+    return {name: value}
+
+
+def _other(role: Role) -> Role:
+    return "producer" if role == "consumer" else "consumer"
 
 
 def _holds(when: tuple[str | None, ...], meant: Mapping[str, str]) -> bool:
@@ -189,7 +228,7 @@ def _shown(name: str, value: str) -> str:
 def _why_not(name: str, role: Role) -> str:
     if name in REFUSED:
         return f"is refused: {REFUSED[name]}"
-    other: Role = "producer" if role == "consumer" else "consumer"
+    other = _other(role)
     if name in _TABLES[other]:
         return f"is a {other}'s property, without effect on a {_WORK[role]}; remove it, or set it where you {_WORK[other]}"
     near = difflib.get_close_matches(name, [*_TABLES[role], *REFUSED], n=1, cutoff=0.75)

@@ -101,6 +101,14 @@ def test_a_stream_without_a_group() -> None:
     assert not of({"pyspark_zkafka.group", "mmh3", *OF_WRITERS, *COMPUTE}, modules)
 
 
+def test_options_of_properties_that_are_known() -> None:
+    """Checking options asks no librdkafka about properties that the tables have."""
+    options = {**READ, "kafka.fetch.max.bytes": "2000000", "kafka.client.id": "me"}
+    modules = imported(f"from pyspark_zkafka.options import parse_read; parse_read({options!r})")
+    assert "pyspark_zkafka.options" in modules
+    assert not of(CLIENTS, modules)
+
+
 def test_finding_the_source() -> None:
     """Spark imports the package in every application that has it installed."""
     modules = imported("import pyspark_zkafka")

@@ -1,0 +1,86 @@
+"""Properties that the tables do not have: the installed librdkafka is asked whether it has them.
+
+It has some that it does not list, which stand here for those of a newer one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.clients.consumer import MessageClient, consumer_properties
+from pyspark_zkafka.clients.producer import producer_properties
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.native.consumer import ArrowClient
+from pyspark_zkafka.option_values import Connection
+from pyspark_zkafka.options import parse_connection
+from pyspark_zkafka.protocol.kafka_properties import Verdict, translate
+
+BROKERS = {"kafka.bootstrap.servers": "127.0.0.1:1"}
+
+
+def parsed(options: dict[str, str]) -> Connection:
+    return parse_connection({**BROKERS, **options})
+
+
+def problems(options: dict[str, str]) -> tuple[str, ...]:
+    """Each problem with some options."""
+    with pytest.raises(OptionError, match="INVALID_OPTIONS") as caught:
+        parsed(options)
+    return tuple(caught.value.parameters["problems"])
+
+
+def test_what_librdkafka_accepts_is_accepted() -> None:
+    """A property that is in no table, and in the library, reaches both kinds of clients of reads and those of writes."""
+    options = {"kafka.Test.Mock.Broker.RTT": "5"}
+    read, write = parsed(options), parse_connection({**BROKERS, **options}, "write")
+    assert read.kafka == {"test.mock.broker.rtt": "5"}
+    assert producer_properties(write, "127.0.0.1:1")["test.mock.broker.rtt"] == "5"
+    for client in (ArrowClient, MessageClient):
+        with client(consumer_properties(read, "127.0.0.1:1", "g")):
+            pass
+
+
+def test_values_that_librdkafka_refuses() -> None:
+    """Its words on a value are a problem like the others, found before any task runs, in the user's spelling."""
+    found = problems({"kafka.Test.Mock.Num.Brokers": "-5", "kafka.acks": "1", "minPartition": "1"})
+    assert [problem.split()[0] for problem in found] == ["unknown", "kafka.Test.Mock.Num.Brokers", "kafka.acks"]
+    assert "is '-5'; librdkafka refuses it: " in found[1]
+    assert "outside allowed range" in found[1]
+
+
+@pytest.mark.parametrize("name", ["kafka.logger", "kafka.on_commit", "kafka.default.topic.config", "kafka.no.such"])
+def test_what_librdkafka_does_not_know(name: str) -> None:
+    """A name that only confluent-kafka knows, or nobody, is unknown."""
+    (problem,) = problems({name: "x"})
+    assert problem.startswith(f"{name} is unknown to Kafka's Java clients and to librdkafka")
+
+
+def test_the_nearest_name() -> None:
+    """A slip of the pen is offered the name that was meant."""
+    (problem,) = problems({"kafka.fetch.max.bite": "1"})
+    assert problem.endswith("did you mean kafka.fetch.max.bytes?")
+
+
+@pytest.mark.parametrize("client", [ArrowClient, MessageClient])
+@pytest.mark.parametrize(("name", "value"), [("no.such", "1"), ("isolation.level", "many"), ("fetch.min.bytes", "0")])
+def test_an_executor_that_does_not_take_it(client: Any, name: str, value: str) -> None:
+    """Where a task's librdkafka refuses what the driver's took, the error names the property, and where to look."""
+    with pytest.raises(OptionError, match=r"UNUSABLE_KAFKA_PROPERTY.*same librdkafka") as caught:
+        client({"group.id": "g", name: value}).__enter__()
+    assert name in str(caught.value)
+
+
+def test_secrets_that_librdkafka_refuses() -> None:
+    """The value of a property whose name sounds secret is not shown, and neither are librdkafka's words on it."""
+    verdict = Verdict(known=True, problem='Invalid value "open-sesame"')
+    _, (problem,) = translate({"new.password": "open-sesame"}, "consumer", lambda name, value: verdict)
+    assert problem.startswith("kafka.new.password is malformed")
+    assert "open-sesame" not in problem
+
+
+def test_refusals_come_first() -> None:
+    """What is refused here for a reason is refused, though librdkafka has it."""
+    (problem,) = problems({"kafka.enable.auto.commit": "true"})
+    assert "is refused: offsets are committed when" in problem
