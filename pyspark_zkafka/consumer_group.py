@@ -84,7 +84,7 @@ class ConsumerGroup:
             raise OptionError("INVALID_OPTIONS", f"A ConsumerGroup has no use for {', '.join(unfit)}; leave it out")
         self._raw = {**(options or {}), "zookeeper.connect": zookeeper_connect, "group.id": group}
         if subscribe:
-            self._raw["subscribe"] = ",".join(subscribe)
+            self._raw["subscribe"] = _joined(subscribe)
         if subscribe_pattern is not None:
             self._raw["subscribePattern"] = subscribe_pattern
         self._options = parse_stream(self._raw)
@@ -167,6 +167,16 @@ class ConsumerGroup:
         if session.member is not None:
             session.member.read(())
         require_none_lost(result, self._group)
+
+
+def _joined(topics: Sequence[str]) -> str:
+    """The option `subscribe`, once no name can be taken for another one, or for two."""
+    from pyspark_zkafka.protocol.topic_names import describe_bad_names
+
+    problem = describe_bad_names("subscribe", topics)
+    if problem is not None:
+        raise OptionError("INVALID_OPTIONS", problem)
+    return ",".join(topics)
 
 
 class GroupBatch:

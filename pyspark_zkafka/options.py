@@ -7,7 +7,7 @@ names. Names are case-insensitive. All problems are reported in one error, befor
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -46,6 +46,7 @@ from pyspark_zkafka.protocol.planning import (
     SubscribePattern,
     Subscription,
 )
+from pyspark_zkafka.protocol.topic_names import describe_bad_names
 from pyspark_zkafka.protocol.view_tables import view_problems
 
 __all__ = [
@@ -232,12 +233,19 @@ def _subscription(given: Given, view: str | None) -> Subscription | None:
         topics = tuple(t.strip() for t in given.text("subscribe").split(",") if t.strip())
         if not topics:
             given.problems.append("subscribe names no topic; expected topic[,topic...]")
+        _check_names(given, "subscribe", topics)
         return Subscribe(topics)
     if given.has("subscribePattern"):
         return given.parsed("subscribePattern", lambda text: SubscribePattern(_regex(text)), None)
     if given.has("subscribeExceptPattern"):
         return given.parsed("subscribeExceptPattern", lambda text: SubscribeExcept(_regex(text)), None)
     return given.parsed("assign", lambda text: Assign(parse_assignment("assign", text)), None)
+
+
+def _check_names(given: Given, option: str, topics: Iterable[str]) -> None:
+    problem = describe_bad_names(option, topics)
+    if problem is not None:
+        given.problems.append(problem)
 
 
 def _regex(text: str) -> str:
@@ -317,9 +325,11 @@ def parse_write(raw: Mapping[str, str]) -> WriteOptions:
     given = Given(raw, "write")
     connection = _connection(given, "producer")
     given.boolean("includeHeaders", False)
+    topic = given.optional("topic")
+    _check_names(given, "topic", () if topic is None else (topic,))
     options = WriteOptions(
         connection=connection,
-        topic=given.optional("topic"),
+        topic=topic,
         partitioner=given.choice("partitioner", {p: p for p in PARTITIONERS}, "murmur2"),
         commit=_commit(given, connection),
     )

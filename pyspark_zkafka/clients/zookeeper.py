@@ -12,6 +12,7 @@ from pyspark_zkafka.protocol import admin_znodes, broker_znodes, group_znodes, z
 from pyspark_zkafka.protocol.admin_znodes import AdminState
 from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration, LegacyPartition
 from pyspark_zkafka.protocol.model import ClusterSnapshot, Topic, TopicPartition
+from pyspark_zkafka.protocol.topic_names import is_topic_name
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -67,7 +68,8 @@ class ZooKeeperClient(ZooKeeperConnection):
 
     def topic_names(self) -> list[str]:
         """The names of all topics, sorted; blocks for one round of requests."""
-        return self.children_many([znodes.TOPICS]).get(znodes.TOPICS, [])
+        names = self.children_many([znodes.TOPICS]).get(znodes.TOPICS, [])
+        return [name for name in names if is_topic_name(name)]
 
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
         """Brokers, controller, cluster id, and the topics that are asked for and exist; all topics by default.
@@ -81,7 +83,7 @@ class ZooKeeperClient(ZooKeeperConnection):
         ZooKeeperError, ZooKeeperRefused
             No answer in time; an ACL forbids it.
         """
-        named = None if topics is None else [znodes.topic_path(topic) for topic in topics if znodes.is_topic_name(topic)]
+        named = None if topics is None else [znodes.topic_path(topic) for topic in topics if is_topic_name(topic)]
         first = self.ask(
             get=[znodes.CONTROLLER, znodes.CLUSTER_ID, *(named or [])],
             children=[broker_znodes.BROKER_IDS, *([znodes.TOPICS] if named is None else [])],
@@ -96,19 +98,19 @@ class ZooKeeperClient(ZooKeeperConnection):
 
     def topics(self, names: Collection[str]) -> dict[str, Topic]:
         """Those of the topics that exist; blocks for one round of requests."""
-        return _topics(self.get_many(znodes.topic_path(name) for name in names if znodes.is_topic_name(name)))
+        return _topics(self.get_many(znodes.topic_path(name) for name in names if is_topic_name(name)))
 
     def czxid(self, topic: str) -> int | None:
         """The transaction that created a topic's znode, None for an unknown topic; another one is another topic."""
         path = znodes.topic_path(topic)
-        stat = self.exists_many([path]).get(path) if znodes.is_topic_name(topic) else None
+        stat = self.exists_many([path]).get(path) if is_topic_name(topic) else None
         return None if stat is None else stat.czxid
 
     def topic_configs(self, topics: Collection[str] | None = None) -> dict[str, dict[str, str]]:
         """The configurations that topics have of their own, by topic, all by default; unknown topics are left out."""
         if topics is None:
             topics = self.children_many([admin_znodes.TOPIC_CONFIGS]).get(admin_znodes.TOPIC_CONFIGS, [])
-        nodes = self.get_many(admin_znodes.topic_config_path(topic) for topic in topics if znodes.is_topic_name(topic))
+        nodes = self.get_many(admin_znodes.topic_config_path(topic) for topic in topics if is_topic_name(topic))
         return {_name(path): admin_znodes.decode_topic_config(path, node.data) for path, node in nodes.items()}
 
     def admin_state(self) -> AdminState:
@@ -213,7 +215,8 @@ class ZooKeeperClient(ZooKeeperConnection):
 
 
 def _topics(nodes: Mapping[str, Znode]) -> dict[str, Topic]:
-    found = {path: node for path, node in nodes.items() if path.startswith(znodes.TOPICS + "/")}
+    below = {path: node for path, node in nodes.items() if path.startswith(znodes.TOPICS + "/")}
+    found = {path: node for path, node in below.items() if is_topic_name(_name(path))}
     return {
         _name(path): znodes.decode_topic(path, node.data).topic(_name(path), node.stat.czxid)
         for path, node in found.items()

@@ -12,6 +12,7 @@ from pyspark_zkafka.protocol import group_znodes, znodes
 from pyspark_zkafka.protocol.assignors import Subscribers, threads_by_topic, topics_of
 from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration
 from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.topic_names import is_topic_name
 
 __all__ = ["GroupView", "GroupWatch"]
 
@@ -89,13 +90,14 @@ class GroupWatch:
     def _names(self, members: Mapping[str, ConsumerRegistration]) -> list[str]:
         """The topics that filters choose from."""
         if any(r.pattern != "static" for r in self._counting(members)):
-            return self.client.children_many([znodes.TOPICS], self.on_topics).get(znodes.TOPICS, [])
+            names = self.client.children_many([znodes.TOPICS], self.on_topics).get(znodes.TOPICS, [])
+            return list(filter(is_topic_name, names))
         return topics_of(self.own, ())
 
     def _topics(self, members: Mapping[str, ConsumerRegistration], names: Iterable[str]) -> tuple[str, ...]:
         """The topics that matter, sorted; what others call a topic, and cannot be one, is left out."""
         found = {name for r in self._counting(members) for name in topics_of(r, names)}
-        return tuple(sorted(filter(znodes.is_topic_name, found)))
+        return tuple(sorted(filter(is_topic_name, found)))
 
     def _counting(self, members: Mapping[str, ConsumerRegistration]) -> list[ConsumerRegistration]:
         return [self.own, *(members.values() if self.strategy in _OVER_ALL_TOPICS else ())]

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from pyspark_zkafka.clients.consumer import PartitionEvents, Poll, log_range_of
 from pyspark_zkafka.clients.kafka_errors import from_exception
 from pyspark_zkafka.native.arrays import CArray
-from pyspark_zkafka.native.library import Flaws, PollResult, require
+from pyspark_zkafka.native.library import Flaws, PollResult, require, topic_argument
 from pyspark_zkafka.native.reports import events, open_client
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.records import COLUMNS, malformed_timestamp, malformed_utf8
@@ -92,7 +92,7 @@ class ArrowConsumer:
     def seek(self, offset: int) -> None:
         """See `PartitionConsumer`."""
         tp = self._partition
-        code = self._native.consumer_assign(self._handle, tp.topic.encode(), tp.partition, offset)
+        code = self._native.consumer_assign(self._handle, topic_argument(tp.topic), tp.partition, offset)
         if code:
             raise from_exception(KafkaException(KafkaError(code)), f"assigning {tp}")
 
@@ -122,7 +122,7 @@ class ArrowConsumer:
         """See `PartitionConsumer`."""
         tp, low, high = self._partition, c_int64(), c_int64()
         code = self._native.consumer_log_range(
-            self._handle, tp.topic.encode(), tp.partition, int(timeout_s * 1000), byref(low), byref(high)
+            self._handle, topic_argument(tp.topic), tp.partition, int(timeout_s * 1000), byref(low), byref(high)
         )
         if code:
             error = KafkaError(code, f"Failed to get watermark offsets: {KafkaError(code).str()}")  # as confluent-kafka

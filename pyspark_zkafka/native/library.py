@@ -11,8 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.protocol.topic_names import require_topic_name
 
-__all__ = ["Counts", "Failure", "Flaws", "PollResult", "Report", "describe", "library", "require", "settings_array"]
+__all__ = [
+    "Counts",
+    "Failure",
+    "Flaws",
+    "PollResult",
+    "Report",
+    "describe",
+    "library",
+    "require",
+    "settings_array",
+    "topic_argument",
+]
 
 _INTERFACE = 2
 _OLDEST = (1, 6)
@@ -175,6 +187,18 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _shown(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
+
+
+def topic_argument(name: str) -> bytes:
+    """A topic's name as C takes it.
+
+    Raises
+    ------
+    UnknownTopic
+        INVALID_TOPIC: Kafka does not allow it; C would read another name, or librdkafka refuse it.
+    """
+    require_topic_name(name)
+    return name.encode()
 
 
 def settings_array(properties: dict[str, Any]) -> Any:

@@ -199,12 +199,16 @@ static void destroy_handles(const zkafka_producer *producer) {
     for (struct topic *topic = producer->topics; topic; topic = topic->next) rk.topic_destroy(topic->handle);
 }
 
+static void topic_free(struct topic *topic) {
+    free(topic->partitions);
+    free(topic->name);
+    free(topic);
+}
+
 static void free_topics(zkafka_producer *producer) {
     while (producer->topics) {
         struct topic *next = producer->topics->next;
-        free(producer->topics->partitions);
-        free(producer->topics->name);
-        free(producer->topics);
+        topic_free(producer->topics);
         producer->topics = next;
     }
 }
@@ -235,6 +239,7 @@ static struct topic *find_topic(const zkafka_producer *producer, const char *nam
     return topic;
 }
 
+/* Null for a name that librdkafka refuses, too: one of more than 512 bytes. */
 static struct topic *topic_of(zkafka_producer *producer, const char *name, int32_t partition_count) {
     struct topic *topic = find_topic(producer, name);
     if (topic) return topic;
@@ -242,13 +247,11 @@ static struct topic *topic_of(zkafka_producer *producer, const char *name, int32
     if (!topic) return NULL;
     topic->name = strdup(name);
     topic->partitions = calloc((size_t)partition_count + 1, sizeof *topic->partitions);
-    if (!topic->name || !topic->partitions) {
-        free(topic->name);
-        free(topic->partitions);
-        free(topic);
+    if (topic->name && topic->partitions) topic->handle = rk.topic_new(producer->client.handle, name, NULL);
+    if (!topic->handle) {
+        topic_free(topic);
         return NULL;
     }
-    topic->handle = rk.topic_new(producer->client.handle, name, NULL);
     topic->partition_count = partition_count;
     topic->next = producer->topics;
     producer->topics = topic;
@@ -433,6 +436,10 @@ ZKAFKA_EXPORT int32_t zkafka_producer_leaders(zkafka_producer *producer, const c
     const struct rk_metadata *metadata = NULL;
     rk_topic *handle = rk.topic_new(producer->client.handle, topic, NULL);
     int32_t count = -1;
+    if (!handle) {
+        *code = RK_ERR_INVALID_ARG;
+        return count;
+    }
     *code = rk.metadata(producer->client.handle, 0, handle, &metadata, timeout_ms);
     if (*code == 0 && metadata->topic_count > 0) {
         *code = metadata->topics[0].err;

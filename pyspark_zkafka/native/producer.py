@@ -16,7 +16,7 @@ from pyspark_zkafka.clients.sender import Counts, Failure, QueueLimits
 from pyspark_zkafka.native.arrays import CArray
 from pyspark_zkafka.native.library import Counts as CCounts
 from pyspark_zkafka.native.library import Failure as CFailure
-from pyspark_zkafka.native.library import require
+from pyspark_zkafka.native.library import require, topic_argument
 from pyspark_zkafka.native.reports import events, open_client
 from pyspark_zkafka.protocol.rows import OutgoingBatch
 
@@ -71,7 +71,7 @@ class ArrowSender:
         value, key, timestamps, heads = (CArray.of(a) for a in (rows.value, rows.key, rows.timestamp_ms, headers))
         added = self._native.producer_add(
             self._handle,
-            rows.topic.encode(),
+            topic_argument(rows.topic),
             routed.ctypes.data,
             partition_count,
             value.address,
@@ -133,7 +133,7 @@ class ArrowSender:
         """See `Sender`."""
         room = self._partition_counts.get(topic, 0)
         counts = (c_int64 * room)()
-        self._native.producer_acknowledged(self._handle, topic.encode(), counts, room)
+        self._native.producer_acknowledged(self._handle, topic_argument(topic), counts, room)
         return {partition: count for partition, count in enumerate(counts) if count}
 
     def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
@@ -141,7 +141,7 @@ class ArrowSender:
         leaders, code = (c_int32 * _MOST_PARTITIONS)(), c_int()
         timeout_ms = int(timeout_s * 1000)
         count = self._native.producer_leaders(
-            self._handle, topic.encode(), timeout_ms, leaders, _MOST_PARTITIONS, byref(code)
+            self._handle, topic_argument(topic), timeout_ms, leaders, _MOST_PARTITIONS, byref(code)
         )
         error = KafkaError(code.value) if code.value else None
         if count < 0:

@@ -108,7 +108,8 @@ ZKAFKA_EXPORT void zkafka_producer_close(zkafka_producer *);
 ZKAFKA_EXPORT void zkafka_producer_begin(zkafka_producer *);
 /* Takes the arrays over: `value` and `key` binary (int64 offsets if the flag says so), `timestamps` int64 in ms, `headers`
  * list<struct<string, binary>>; each but `value` may be null. Rows go to their partition, rows of one partition in order.
- * Nothing is sent yet. False: out of memory, or a row's partition is not in `[0, partition_count)`. */
+ * Nothing is sent yet. False: out of memory, librdkafka refuses the topic's name, or a row's partition is not in
+ * `[0, partition_count)`. */
 ZKAFKA_EXPORT bool zkafka_producer_add(zkafka_producer *, const char *topic, const int32_t *partitions, int32_t partition_count,
                                        struct ArrowArray *value, int32_t value_is_large, struct ArrowArray *key, int32_t key_is_large,
                                        struct ArrowArray *timestamps, struct ArrowArray *headers);

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 from pyspark_zkafka.errors import ClusterStateError, OptionError
 from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
+from pyspark_zkafka.protocol.topic_names import describe_bad_names
 
 __all__ = [
     "EARLIEST",
@@ -221,6 +222,8 @@ def _json_object(option: str, text: str, form: str) -> dict[str, object]:
         raise _malformed(option, text, form) from None
     if not isinstance(found, dict) or not found:
         raise _malformed(option, text, form)
+    if (problem := describe_bad_names(option, found)) is not None:
+        raise OptionError("INVALID_OPTION", problem)
     return found
 
 

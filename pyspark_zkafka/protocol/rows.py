@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_zkafka.errors import OptionError, UnknownTopic, ZKafkaError
+from pyspark_zkafka.protocol.topic_names import RULE, is_topic_name, shown_name
 
 __all__ = ["OutgoingBatch", "Rows", "check_columns", "outgoing", "slices_by_size"]
 
@@ -138,7 +139,8 @@ def outgoing(batch: pa.RecordBatch, topic: str | None) -> Iterator[OutgoingBatch
     Raises
     ------
     UnknownTopic
-        NULL_TOPIC: a row has no topic and there is no option; nothing of the batch has been sent then.
+        NULL_TOPIC, INVALID_TOPIC: without the option, a row has no topic, or one that Kafka does not allow; nothing of the
+        batch has been sent then.
     ZKafkaError
         INVALID_TIMESTAMP, INVALID_HEADERS: a timestamp before 1970-01-01T00:00:00.001Z; a header without key, or with a
         zero byte in it.
@@ -154,8 +156,21 @@ def outgoing(batch: pa.RecordBatch, topic: str | None) -> Iterator[OutgoingBatch
         raise UnknownTopic(
             "NULL_TOPIC", f"The column topic is null in row {row} of a batch; fill it, or set the option topic"
         )
-    for name in pc.unique(topics).to_pylist():
+    for name in _names(topics):
         yield _rows_of(whole, name, pc.equal(topics, name))
+
+
+def _names(topics: pa.Array) -> list[str]:
+    """The names in a column topic, each once, in order of first appearance."""
+    names = _as_bytes(pc.unique(topics)).to_pylist()
+    for name in names:
+        # What is not UTF-8 decodes to what no topic can be called.
+        if not is_topic_name(text := name.decode("utf-8", "surrogateescape")):
+            row = pc.index(_as_bytes(topics), name).as_py()
+            raise UnknownTopic(
+                "INVALID_TOPIC", f"The column topic is {shown_name(text)} in row {row} of a batch; {RULE}; correct the name"
+            )
+    return [name.decode() for name in names]
 
 
 def _rows_of(whole: OutgoingBatch, topic: str, mask: pa.Array) -> OutgoingBatch:

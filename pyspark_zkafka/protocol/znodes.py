@@ -52,7 +52,6 @@ __all__ = [
     "encode_partition_state",
     "encode_topic",
     "is_legacy_topic",
-    "is_topic_name",
     "legacy_partition_count_path",
     "partition_state_path",
     "topic_path",
@@ -66,7 +65,6 @@ FEATURE = "/feature"
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _PARTITION = re.compile(r"[0-9]{1,10}")
-_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}")
 _TOPIC = 'a topic: JSON such as {"version":1,"partitions":{"0":[1,2]}}'
 _STATE = 'a partition state: JSON such as {"controller_epoch":1,"leader":2,"version":1,"leader_epoch":0,"isr":[2,1]}'
 _CONTROLLER = 'a controller: JSON such as {"version":1,"brokerid":1,"timestamp":"0"}, or a broker id'
@@ -92,15 +90,6 @@ class TopicRegistration:
     def topic(self, name: str, czxid: int | None = None) -> Topic:
         """The planner's view of it, partitions in numeric order."""
         return Topic(name, dict(sorted(self.partitions.items())), self.topic_id, czxid)
-
-
-def is_topic_name(text: str) -> bool:
-    """Whether Kafka lets a topic be called so; other names are in no znode, and not all can be made a path of.
-
-    >>> is_topic_name("orders.eu-1"), is_topic_name("a/b"), is_topic_name("..")
-    (True, False, False)
-    """
-    return text not in (".", "..") and _TOPIC_NAME.fullmatch(text) is not None
 
 
 def topic_path(topic: str) -> str:

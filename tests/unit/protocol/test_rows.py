@@ -156,6 +156,36 @@ def test_null_topic_is_an_error() -> None:
         next(found)
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (b"a\0b", r"'a\\x00b'"),
+        (b"x" * 600, f"'{'x' * 60}'... \\(600 characters\\)"),
+        (b"", "''"),
+        (b"..", "'\\.\\.'"),
+        (b"a/\xff", r"'a/\\udcff'"),
+        ("\u00e4".encode(), "'\u00e4'"),
+    ],
+    ids=lambda part: ascii(part)[:20],
+)
+def test_topics_that_kafka_does_not_allow(name: bytes, shown: str, kind: pa.DataType) -> None:
+    """A row for a topic that cannot be fails the batch before any part of it is handed out."""
+    topics = pa.array([b"a", b"b", name, b"b", name], pa.large_binary() if kind == pa.large_string() else pa.binary())
+    topics = pa.Array.from_buffers(kind, 5, topics.buffers())
+    found = outgoing(batch(topic=topics, value=values(*[b"v"] * 5)), None)
+    with pytest.raises(
+        UnknownTopic, match=rf"\[INVALID_TOPIC\] The column topic is {shown} in row 2 of a batch; Kafka allows"
+    ):
+        next(found)
+
+
+def test_topics_of_a_slice() -> None:
+    """Of a sliced batch only its own rows' topics are looked at."""
+    whole = batch(topic=pa.array(["a/b", "a", None]), value=values(b"1", b"2", b"3"))
+    assert [part.topic for part in outgoing(whole.slice(1, 1), None)] == ["a"]
+
+
 @pytest.mark.parametrize("topic", [None, "t"])
 def test_empty_batch_has_no_parts(topic: str | None) -> None:
     """No rows, no parts."""

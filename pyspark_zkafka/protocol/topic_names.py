@@ -1,0 +1,61 @@
+"""Names of topics: which ones Kafka allows, and how the others are shown in errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from pyspark_zkafka.errors import UnknownTopic
+
+__all__ = ["RULE", "describe_bad_names", "is_topic_name", "require_topic_name", "shown_name"]
+
+RULE = "Kafka allows 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', but neither '.' nor '..'"
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_SHOWN_CHARACTERS = 60
+_SHOWN_NAMES = 5
+
+
+def is_topic_name(text: str) -> bool:
+    """Whether Kafka lets a topic be called so.
+
+    Other names cannot be passed on: not all can be made a path of a znode, librdkafka takes none of more than 512 bytes,
+    and C ends one at a zero byte.
+
+    >>> is_topic_name("orders.eu-1"), is_topic_name("a/b"), is_topic_name("..")
+    (True, False, False)
+
+    References
+    ----------
+    org.apache.kafka.common.internals.Topic, Kafka 3.9.1. Before 0.10 it allowed 255 characters, more than the names of a
+    broker's folders had room for (KAFKA-3219).
+    """
+    return text not in (".", "..") and _NAME.fullmatch(text) is not None
+
+
+def shown_name(name: str) -> str:
+    r"""A name for the text of an error: in quotes, escaped, and of a long one the beginning and the length.
+
+    >>> print(shown_name("a\0b"))
+    'a\x00b'
+    """
+    if len(name) <= _SHOWN_CHARACTERS:
+        return repr(name)
+    return f"{name[:_SHOWN_CHARACTERS]!r}... ({len(name)} characters)"
+
+
+def describe_bad_names(option: str, names: Iterable[str]) -> str | None:
+    """The problem with an option that names topics, if Kafka does not allow some of these; None if it allows all."""
+    bad = [name for name in names if not is_topic_name(name)]
+    if not bad:
+        return None
+    shown = [shown_name(name) for name in bad[:_SHOWN_NAMES]]
+    last = f"{len(bad) - _SHOWN_NAMES} more" if len(bad) > _SHOWN_NAMES else shown.pop()
+    listed = f"{', '.join(shown)} and {last}" if shown else last
+    return f"{option} names the topic{'s' if shown else ''} {listed}; {RULE}; correct it"
+
+
+def require_topic_name(name: str) -> None:
+    """Raise UnknownTopic (INVALID_TOPIC) for a name that Kafka does not allow."""
+    if not is_topic_name(name):
+        raise UnknownTopic("INVALID_TOPIC", f"There is no topic {shown_name(name)}; {RULE}; correct the name")
