@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
@@ -13,6 +14,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from pyspark_zkafka.clients.kafka_errors import REFUSED_FOR_S, Reports, from_exception
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
 from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.records import UNREADABLE_HEADERS
 
 __all__ = ["sample_record_bytes"]
 
@@ -34,6 +36,8 @@ def sample_record_bytes(
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[TopicPartition, float]:
     """The mean size of the first records from a position on, in bytes of key, value and headers, uncompressed.
+
+    Headers of a record do not count where the name of one is not UTF-8.
 
     Blocks until about 200 records or 1 MiB of each partition are seen, or all that it has, or until the time is over.
 
@@ -84,14 +88,22 @@ class _Sample:
 
 
 def _size(message: Message) -> int:
-    headers = message.headers() or ()
-    parts = [message.key(), message.value(), *(part for name, value in headers for part in (name.encode(), value))]
+    parts = [message.key(), message.value(), *chain.from_iterable(_headers(message))]
     return sum(len(part) for part in parts if part is not None)
 
 
 def _is_answer(message: Message) -> bool:
     """Whether a broker has given it: a record, or the end of a log."""
     return message.error() is None or message.error().code() == KafkaError._PARTITION_EOF
+
+
+def _headers(message: Message) -> list[tuple[bytes, bytes | None]]:
+    """Names and values; none where a name is not UTF-8, as a read that leaves the column headers out takes the record."""
+    try:
+        [found] = map(Message.headers, [message])
+    except UNREADABLE_HEADERS:
+        return []
+    return [(name.encode(), value) for name, value in found or ()]
 
 
 @contextmanager

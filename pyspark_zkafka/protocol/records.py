@@ -16,6 +16,7 @@ __all__ = [
     "COLUMNS",
     "HEADERS_DDL",
     "SCHEMA_DDL",
+    "UNREADABLE_HEADERS",
     "Message",
     "build_batch",
     "check_projection",
@@ -41,6 +42,13 @@ COLUMNS: dict[str, tuple[pa.DataType, ...]] = {
     "headers": (_HEADERS,),
 }
 """The Arrow types that each column may be declared with; the first is its own."""
+
+UNREADABLE_HEADERS = (SystemError, UnicodeDecodeError)
+"""confluent-kafka's errors for a header whose name is not UTF-8.
+
+With the error, it makes a list with nothing in it at that place, which crashes who looks there. So it is called through
+map(), which always finds the error, where Python's own call may not; and a message is not asked again, which has the list.
+"""
 
 _MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
 
@@ -228,7 +236,7 @@ def _headers(messages: Sequence[Message], kind: pa.DataType) -> pa.Array:
     found: list[list[tuple[str, bytes | None]] | None] = []
     try:
         found.extend(map(type(messages[0]).headers, messages))
-    except (SystemError, UnicodeDecodeError):  # of confluent-kafka, for a name that is not UTF-8; asked again it may crash
+    except UNREADABLE_HEADERS:
         bad = messages[len(found)]
         raise malformed_utf8("headers", _partition_of(bad), bad.offset()) from None
     return pa.array(found, kind)

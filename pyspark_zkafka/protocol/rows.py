@@ -16,6 +16,8 @@ from pyspark_zkafka.protocol.topic_names import RULE, is_topic_name, shown_name
 
 __all__ = ["OutgoingBatch", "Rows", "check_columns", "outgoing", "slices_by_size"]
 
+_QUOTED_BYTES = 60
+
 
 def _is_text_or_bytes(kind: pa.DataType) -> bool:
     return _is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
@@ -142,8 +144,8 @@ def outgoing(batch: pa.RecordBatch, topic: str | None) -> Iterator[OutgoingBatch
         NULL_TOPIC, INVALID_TOPIC: without the option, a row has no topic, or one that Kafka does not allow; nothing of the
         batch has been sent then.
     ZKafkaError
-        INVALID_TIMESTAMP, INVALID_HEADERS: a timestamp before 1970-01-01T00:00:00.001Z; a header without key, or with a
-        zero byte in it.
+        INVALID_TIMESTAMP, INVALID_HEADERS: a timestamp before 1970-01-01T00:00:00.001Z; a header without key, or with one
+        that is not UTF-8 or holds a zero byte.
     """
     whole = _columns(batch, topic or "")
     if topic is not None or batch.num_rows == 0:
@@ -217,12 +219,29 @@ def _checked_headers(column: pa.Array) -> pa.Array:
     keys = pc.struct_field(column.flatten(), "key")
     if keys.null_count:
         raise ZKafkaError("INVALID_HEADERS", "A header in the column headers has a null key; Kafka needs a key")
+    if (bad := _first_not_utf8(keys)) is not None:
+        raise ZKafkaError(
+            "INVALID_HEADERS",
+            f"A header in the column headers has a key that is not UTF-8: {bad[:_QUOTED_BYTES]!r}"
+            f"{'...' if len(bad) > _QUOTED_BYTES else ''}; no reader could hold it as a string: encode it as text",
+        )
     if pc.any(pc.match_substring(keys, "\0")).as_py():
         raise ZKafkaError(
             "INVALID_HEADERS",
             "A header in the column headers has a zero byte in its key; librdkafka would end the key there, so take it out",
         )
     return column
+
+
+def _first_not_utf8(texts: pa.Array) -> bytes | None:
+    """The first text that is none: a string of Spark may hold any bytes. None if there is no such text."""
+    raw = _as_bytes(texts)
+    try:
+        raw.cast(texts.type)
+    except pa.ArrowInvalid:
+        found: list[bytes] = raw.to_pylist()
+        return next(text for text in found if text.decode(errors="ignore").encode() != text)
+    return None
 
 
 def slices_by_size(sizes: npt.NDArray[np.int64], most_rows: int, most_bytes: int) -> Iterator[tuple[int, int, int]]:

@@ -280,15 +280,12 @@ class TestRecords:
         found = read(topic, 2, shown=lambda text: text, columns=schema(key=pa.string(), value=pa.string()))
         assert f"The key of {topic}-0 at offset 1" in found.message
 
-    def test_header_name_that_is_not_utf8(self, read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
+    def test_header_name_that_is_not_utf8(
+        self, read: Read, new_topic: NewTopic, header_of_any_name: Callable[[str, bytes], None]
+    ) -> None:
         """A header's name that is not UTF-8 is an error that names the record; without headers it can be read."""
         topic = new_topic()
-        offsets = pa.array([0, 2], pa.int32()).buffers()[1]
-        name = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(b"\xff\xfe")])
-        entries = pa.StructArray.from_arrays([name, pa.array([b"x"])], fields=list(HEADERS.value_type))
-        headers = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), entries, type=HEADERS)
-        batch = pa.record_batch([pa.array([b"v"]), headers], ["value", "headers"])
-        send(zkafka_cluster.bootstrap_servers, {}, True, topic, [(batch, [0])], 1)
+        header_of_any_name(topic, b"\xff\xfe")
         found = read(topic, 1, shown=lambda text: text)
         assert found.condition == "MALFORMED_UTF8"
         assert f"of {topic}-0 at offset 0 " in found.message

@@ -87,3 +87,18 @@ def test_unusable_properties(properties: dict[str, Any]) -> None:
     """A property that librdkafka cannot use is an error with its text."""
     with pytest.raises(ClusterStateError, match=r"making a consumer: .*statistics"):
         sample_record_bytes({**properties, "statistics.interval.ms": "often"}, {TopicPartition("t", 0): 0}, 1)
+
+
+def test_headers_that_cannot_be_read(
+    zkafka_cluster: LocalCluster,
+    new_topic: NewTopic,
+    sample: Callable[..., Sizes],
+    header_of_any_name: Callable[[str, bytes], None],
+) -> None:
+    """A record with a header whose name is not UTF-8 counts by its key and value; the next ones count as ever."""
+    topic = new_topic()
+    zkafka_cluster.produce(topic, [{"value": b"v"}] * 50)  # Python's calls go another way once they are frequent
+    for _ in range(50):
+        header_of_any_name(topic, b"\xff\xfe")
+    zkafka_cluster.produce(topic, [{"value": b"v", "headers": [("h", b"1234")]}] * 50)
+    assert sample(topic, {0: 0}) == {0: (50 + 50 + 50 * 6) / 150}

@@ -1,0 +1,52 @@
+"""Keys of headers that are not UTF-8: a string to Spark, bytes to Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Stream
+    from pyspark.sql import DataFrame, SparkSession
+
+NewTopic = Callable[..., str]
+Read = Callable[..., "DataFrame"]
+HeaderOfAnyName = Callable[[str, bytes], None]
+
+
+@pytest.mark.parametrize("path", ["off", "on"])
+def test_written(spark: SparkSession, zookeeper: dict[str, str], read: Read, new_topic: NewTopic, path: str) -> None:
+    """A write refuses such a key, and quotes it, before its batch is sent."""
+    topic = new_topic()
+    headers = "array(named_struct('key', cast(x'6bff' as string), 'value', x'31'))"
+    frame = spark.range(0, 2, 1, 1).selectExpr("'v' as value", f"if(id = 0, array(), {headers}) as headers")
+    writer = frame.write.format("zkafka").options(**zookeeper, topic=topic, nativePath=path).mode("append")
+    with pytest.raises(Exception, match=r"\[INVALID_HEADERS\] .* has a key that is not UTF-8: b'k\\xff'"):
+        writer.save()
+    assert read({"subscribe": topic}).collect() == []
+
+
+@pytest.mark.parametrize("path", ["off", "on"])
+def test_read(read: Read, new_topic: NewTopic, header_of_any_name: HeaderOfAnyName, path: str) -> None:
+    """A read of the column headers fails with the record's place, and one without it reads the record."""
+    topic = new_topic()
+    header_of_any_name(topic, b"\xff")
+    options = {"subscribe": topic, "nativePath": path}
+    with pytest.raises(Exception, match=rf"\[MALFORMED_UTF8\] The name of a header of {topic}-0 at offset 0 is not UTF-8"):
+        read({**options, "includeHeaders": "true"}).collect()
+    assert [row.value for row in read(options).collect()] == [b"v"]
+
+
+@pytest.mark.parametrize("path", ["off", "on"])
+def test_stream_with_a_limit_of_bytes(
+    stream: Callable[..., Stream], new_topic: NewTopic, header_of_any_name: HeaderOfAnyName, path: str
+) -> None:
+    """maxBytesPerTrigger takes such records by the sizes of their keys and values."""
+    topic = new_topic()
+    for _ in range(4):
+        header_of_any_name(topic, b"\xff")
+    found = stream({"subscribe": topic, "startingOffsets": "earliest", "maxBytesPerTrigger": "2", "nativePath": path})
+    found.run()
+    assert [[row.offset for row in batch] for batch in found.batches] == [[0, 1], [2, 3]]
