@@ -32,7 +32,7 @@ class QueueLimits:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What has become of the records since the last beginning."""
+    """What has become of the records since the last beginning; `acknowledged` is exact where none is queued."""
 
     handed_over: int
     acknowledged: int
@@ -87,7 +87,7 @@ class Sender(Protocol):
 
     @property
     def queued(self) -> int:
-        """How many records wait for their reports, and other events to be looked at."""
+        """How many records wait for their reports, at the most; 0 once none does."""
 
     @property
     def is_moving(self) -> bool:

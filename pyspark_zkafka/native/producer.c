@@ -404,7 +404,11 @@ ZKAFKA_EXPORT void zkafka_producer_flush(zkafka_producer *producer, int timeout_
     free_finished(producer);
 }
 
-ZKAFKA_EXPORT int zkafka_producer_queued(zkafka_producer *producer) { return rk.outq_len(producer->client.handle); }
+ZKAFKA_EXPORT int zkafka_producer_queued(zkafka_producer *producer) {
+    /* The queue's length counts errors and lines of the log, too; and it is 0, should a report ever be missing. */
+    int64_t awaited = queued_records(producer), length = rk.outq_len(producer->client.handle);
+    return (int)(awaited < length ? awaited : length);
+}
 
 ZKAFKA_EXPORT void zkafka_producer_purge(zkafka_producer *producer, int32_t in_flight) {
     rk.purge(producer->client.handle, in_flight ? RK_PURGE_QUEUE | RK_PURGE_IN_FLIGHT : RK_PURGE_QUEUE);
