@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.clients.kafka_errors import Reports, from_exception
+from pyspark_zkafka.clients.kafka_errors import REFUSED_FOR_S, Reports, from_exception
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
 from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.protocol.model import TopicPartition
@@ -82,14 +82,11 @@ def _first_from(
     consumer.assign([KafkaTopicPartition(partition.topic, partition.partition, begin)])
     while clock() < deadline:
         message = consumer.poll(_POLL_S)
-        if (refusal := reports.refusal(doing)) is not None:
+        if (refusal := reports.refusal(doing, REFUSED_FOR_S)) is not None:
             raise refusal
-        if message is None:
-            continue
-        error = message.error()
-        if error is None:
+        if message is not None and message.error() is None:
             epoch = message.leader_epoch()
             return message.offset(), -1 if epoch is None else epoch
-        if error.code() == KafkaError._PARTITION_EOF:
+        if message is not None and message.error().code() == KafkaError._PARTITION_EOF:
             return begin, None
     raise BrokersUnavailable("BROKERS_UNAVAILABLE", f"{doing}: nothing came from offset {begin} on; it is tried again")
