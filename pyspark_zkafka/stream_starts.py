@@ -78,8 +78,8 @@ class StreamStarts:
     def begin(self, owned: Collection[TopicPartition], snapshot: ClusterSnapshot) -> Beginning:
         """Where a new query starts, at one moment for all partitions. Blocks for a few requests.
 
-        A member of a group commits at once where the group has no offset, for all that it is subscribed to: what is
-        produced from now on is the group's to read, whichever of its members lives on to read it.
+        A member of a group commits at once where the group has no offset and starts at the ends of the logs, for all that
+        it is subscribed to: what is produced from now on is the group's to read, whichever of its members lives on.
 
         Raises
         ------
@@ -94,22 +94,28 @@ class StreamStarts:
         if member is None:
             return Beginning(gains, {}, waiting)
         others = self._others([tp for tp in sorted(everything - set(owned)) if snapshot.leader(tp) is not None])
-        missing = {tp: gain.position for tp, gain in gains.items() if gain.committed is None} | others
-        stored = self.session.offsets.begin(missing)
+        fresh = {tp: gain.position for tp, gain in gains.items() if gain.committed is None and self._is_momentary(tp)}
+        stored = self.session.offsets.begin(fresh | others)
         settled = {tp: self._settled(tp, gain, stored.get(tp)) for tp, gain in gains.items()}
         return Beginning(settled, {tp: start for tp, start in others.items() if tp not in stored}, waiting)
 
     def _others(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The starts of partitions that others own, where the group has no offset."""
+        """The starts of partitions that others own, where the group has no offset, and the start depends on the moment."""
+        momentary = [tp for tp in partitions if self._is_momentary(tp)]
         try:
-            committed = self.session.offsets.committed(partitions)
+            committed = self.session.offsets.committed(momentary)
         except CodecError as error:
             _log.warning("a partition's owner will have to mend it: %s", error)
             return {}
-        missing = [tp for tp in partitions if tp not in committed]
-        if self.options.read.reset == "error":
-            missing = [tp for tp in missing if self._named(tp) is not None]
+        missing = [tp for tp in momentary if tp not in committed]
         return {tp: gain.position for tp, gain in self.find(missing, StreamOffset(), {}, first=True).items()}
+
+    def _is_momentary(self, partition: TopicPartition) -> bool:
+        """Whether a start that the options name is another one later."""
+        named = self._named(partition)
+        if named is None:
+            return self.options.read.reset in (None, "latest")
+        return named == LATEST or isinstance(named, AtTimestamp)
 
     def _settled(self, partition: TopicPartition, gain: Gain, stored: StoredOffset | None) -> Gain:
         """The gain with what the group has decided, unless the options name an offset or a time."""
@@ -120,8 +126,7 @@ class StreamStarts:
 
     def _waiting(self, offline: Collection[TopicPartition]) -> dict[TopicPartition, Waiting]:
         """The partitions without a leader that are to be read from the end of their logs."""
-        reset = LATEST if self.options.read.reset in (None, "latest") else None
-        wanted = [tp for tp in offline if (reset if (named := self._named(tp)) is None else named) == LATEST]
+        wanted = [tp for tp in offline if self._is_momentary(tp) and self._named(tp) in (None, LATEST)]
         committed = self.session.offsets.committed(wanted) if wanted and self.options.group is not None else {}
         states, at_ms = self.session.snapshot().states, int(self.now() * 1000)
         return {tp: Waiting(states[tp].leader_epoch, at_ms) for tp in wanted if tp not in committed}
