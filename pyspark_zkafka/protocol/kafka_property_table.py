@@ -2,8 +2,8 @@
 
 Of rows with the same name and client, the first one whose `when` holds counts.
 
-All targets are known to librdkafka 2.16. Of them, 2.6 lacks `metadata.recovery.*`, `https.ca.*` and the newer
-`sasl.oauthbearer.*` (grant.type, sub.claim.name, metadata.*, assertion.*): it refuses them itself, by name.
+All targets are known to librdkafka 2.16. Of them, 2.13 lacks `sasl.oauthbearer.sub.claim.name`: it refuses that itself, by
+name. What no row is about, the installed librdkafka is asked for.
 
 References
 ----------
