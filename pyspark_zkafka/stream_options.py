@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -14,10 +13,11 @@ from pyspark_zkafka.option_values import GroupOptions, ReadOptions, StreamOption
 from pyspark_zkafka.options import lacks_zookeeper, parse_read, read_options, starting
 from pyspark_zkafka.protocol.assignors import STRATEGIES
 from pyspark_zkafka.protocol.durations import parse_duration_ms
-from pyspark_zkafka.protocol.group_znodes import normalise_filter
+from pyspark_zkafka.protocol.group_znodes import MAX_THREADS, normalise_filter
 from pyspark_zkafka.protocol.limits import TriggerLimits
 from pyspark_zkafka.protocol.offsets import LATEST
-from pyspark_zkafka.protocol.planning import Assign, SubscribeExcept, SubscribePattern
+from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
+from pyspark_zkafka.protocol.topic_filters import FilterError, topic_filter
 
 __all__ = ["parse_either", "parse_stream"]
 
@@ -112,6 +112,11 @@ def _problems_of_joining(given: Given, read: ReadOptions, group: GroupOptions) -
         problems.append("assign leaves nothing for a group to share out; use subscribe, or set groupMembership to none")
     if group.consumer_id is not None and "/" in group.consumer_id:
         problems.append(f"consumer.id is {group.consumer_id!r}; a znode is named after it, which cannot hold '/'")
+    topics = len(read.subscription.topics) if isinstance(read.subscription, Subscribe) else 1
+    if group.threads * topics > MAX_THREADS:
+        problems.append(
+            f"consumer.threads is {group.threads}; a group counts {MAX_THREADS} of a member, of all topics together"
+        )
     if isinstance(read.subscription, (SubscribePattern, SubscribeExcept)):
         problems.extend(_problems_of_filter(read.subscription))
     return problems
@@ -122,9 +127,9 @@ def _problems_of_filter(subscription: SubscribePattern | SubscribeExcept) -> lis
     regex = normalise_filter(subscription.pattern)
     reason = "that matches nothing" if not regex else None
     try:
-        re.compile(regex)
-    except re.error as error:
-        reason = f"which is no regular expression ({error})"
+        topic_filter(regex)
+    except FilterError as error:
+        reason = f"which is no regular expression that members can judge ({error})"
     taken = f"{name} is {subscription.pattern!r}, which a group's members take for {regex!r}"
     return [] if reason is None else [f"{taken}, {reason}; commas stand for '|', and blanks do not count"]
 

@@ -22,9 +22,9 @@ KAFKA-5822; ``docs/groups.md``.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain, cycle, repeat
 from typing import TypeAlias
 
@@ -33,6 +33,7 @@ from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration, normalise
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import INTERNAL_TOPICS
 from pyspark_zkafka.protocol.sticky_assignor import balance
+from pyspark_zkafka.protocol.topic_filters import FilterError, TopicFilter, topic_filter
 
 __all__ = [
     "STRATEGIES",
@@ -78,7 +79,7 @@ def topics_of(
     Raises
     ------
     GroupError
-        ``BAD_FILTER``: the filter's regex, with blanks and quotes dropped, is none.
+        ``BAD_FILTER``: the filter's regex, with blanks and quotes dropped, is none, or takes an unbounded time.
 
     Examples
     --------
@@ -87,10 +88,10 @@ def topics_of(
     """
     if registration.pattern == "static" or not registration.subscription:
         return sorted(registration.subscription)
-    regex = _filter(next(iter(registration.subscription)))
+    topics = _filter(next(iter(registration.subscription)))
     wanted = registration.pattern == "white_list"
     candidates = set(topic_names) - (INTERNAL_TOPICS if exclude_internal else frozenset())
-    return sorted(name for name in candidates if bool(regex.fullmatch(name)) is wanted)
+    return sorted(name for name in candidates if topics.matches(name) is wanted)
 
 
 def threads_by_topic(
@@ -107,11 +108,17 @@ def threads_by_topic(
     {'a': ('g_c1-0', 'g_c1-1', 'g_c2-0')}
     """
     names = frozenset(topic_names)
-    found: dict[str, list[str]] = {}
+    readers: dict[str, list[tuple[str, int]]] = {}
     for consumer, registration in members.items():
         for topic in topics_of(registration, names, exclude_internal=exclude_internal):
-            found.setdefault(topic, []).extend(thread_id(consumer, n) for n in range(_streams(registration, topic)))
-    return {topic: tuple(sorted(found[topic], key=java_order)) for topic in sorted(found)}
+            readers.setdefault(topic, []).append((consumer, _streams(registration, topic)))
+    threads = cache(_threads)  # mostly, all topics have the same readers
+    return {topic: threads(tuple(readers[topic])) for topic in sorted(readers)}
+
+
+def _threads(readers: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
+    named = (thread_id(consumer, n) for consumer, streams in readers for n in range(streams))
+    return tuple(sorted(named, key=java_order))
 
 
 def java_order(text: str) -> bytes:
@@ -136,11 +143,11 @@ def java_hash(text: str) -> int:
     return hashed - (hashed >> 31 << 32)
 
 
-def _filter(regex: str) -> re.Pattern[str]:
+def _filter(regex: str) -> TopicFilter:
     normal = normalise_filter(regex)
     try:
-        return re.compile(normal)
-    except (re.error, RecursionError, OverflowError) as exc:
+        return topic_filter(normal)
+    except FilterError as exc:
         text = f"A member's filter cannot be read: {exc}; found {normal!r}; correct the filter of the member that has it"
         raise GroupError("BAD_FILTER", text, regex=regex) from exc
 

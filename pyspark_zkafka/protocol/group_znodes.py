@@ -10,8 +10,9 @@ znode                                forms
 ``/consumers/G/offsets/T/P``         the next offset to read, in decimal; the same two keys (in 0.7 a byte position)
 ===================================  ================================================================================
 
-What `decode_registration` takes and refuses is what the consumer of Kafka 1.1.1 takes and refuses, with two differences: it
-takes the forms of 0.7, and a regex must be one that Python knows, too.
+What `decode_registration` takes and refuses is what the consumer of Kafka 1.1.1 takes and refuses, with three differences:
+it takes the forms of 0.7; a regex must be one that `topic_filter` knows; and a consumer has at most 100,000 threads. A JVM
+that is to name two billion has no memory left for it, and stops, as it does for what it cannot read.
 
 References
 ----------
@@ -29,10 +30,12 @@ from typing import Literal
 
 from pyspark_zkafka.errors import CodecError, OptionError
 from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.topic_filters import FilterError, topic_filter
 from pyspark_zkafka.protocol.znode_json import ZnodeJson, decode_text, encode_json, is_int32, parse_long
 
 __all__ = [
     "CONSUMERS",
+    "MAX_THREADS",
     "ConsumerRegistration",
     "Form",
     "LegacyPartition",
@@ -59,6 +62,8 @@ __all__ = [
 ]
 
 CONSUMERS = "/consumers"
+MAX_THREADS = 100_000
+"""Threads of a consumer that its group counts, of all its topics together: many more than any had, each with a queue."""
 
 Pattern = Literal["static", "white_list", "black_list"]
 
@@ -73,6 +78,7 @@ _OLD_FILTER = re.compile(r"(?P<mark>[*!])(?P<streams>[0-9]{1,10})(?P=mark)(?P<re
 _MARKS: dict[str, Pattern] = {"*": "white_list", "!": "black_list"}
 _PATTERNS: dict[object, Pattern] = {"white_list": "white_list", "black_list": "black_list"}
 _MODERN_KEYS = frozenset({"version", "subscription", "pattern", "timestamp"})
+_SHOWN_CHARS = 120
 _JAVA_BLANKS = "".join(map(chr, range(33)))
 
 
@@ -242,7 +248,8 @@ def decode_registration(path: str, data: bytes | None) -> ConsumerRegistration:
     Raises
     ------
     CodecError
-        No JSON object; no pattern or subscription; a number of threads that is not an integer above 0; a bad regex.
+        No JSON object; no pattern or subscription; a number of threads that is not an integer above 0, or too many of
+        them; a regex that is none, or that nobody can match in a bounded time.
     """
     text = decode_text(path, data, _REGISTRATION)
     old_filter = _OLD_FILTER.fullmatch(text)
@@ -284,15 +291,18 @@ def _counts(found: ZnodeJson) -> dict[str, int]:
     counts = {name: found.integer(name) for name in found.fields}
     if any(count < 1 for count in counts.values()):
         found.fail("a number of threads is 1 or more")
+    if sum(counts.values()) > MAX_THREADS:
+        found.fail(f"a consumer has at most {MAX_THREADS} threads in all")
     return counts
 
 
 def _require_regexes(found: ZnodeJson, regexes: Mapping[str, int]) -> None:
     for regex in regexes:
         try:
-            re.compile(normalise_filter(regex))
-        except (re.error, RecursionError, OverflowError):
-            found.fail(f"{regex!r} is a regex")
+            topic_filter(normalise_filter(regex))
+        except FilterError as error:
+            shown = regex if len(regex) <= _SHOWN_CHARS else f"{regex[:_SHOWN_CHARS]}..."
+            found.fail(f"{shown!r} is a regex that takes a bounded time: {error}")
 
 
 def _form(text: str) -> Form:

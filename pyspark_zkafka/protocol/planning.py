@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -12,6 +11,7 @@ from typing import NamedTuple
 
 from pyspark_zkafka.errors import NoLeader, UnknownTopic
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, OffsetRange, TopicPartition
+from pyspark_zkafka.protocol.topic_filters import matcher
 
 __all__ = [
     "Assign",
@@ -96,8 +96,8 @@ def wanted_topics(subscription: Subscription, names: Iterable[str] = ()) -> list
         return sorted(set(subscription.topics))
     if isinstance(subscription, Assign):
         return sorted({tp.topic for tp in subscription.partitions})
-    pattern, wanted = re.compile(subscription.pattern), isinstance(subscription, SubscribePattern)
-    return sorted(name for name in set(names) - INTERNAL_TOPICS if bool(pattern.fullmatch(name)) is wanted)
+    matches, wanted = matcher(subscription.pattern), isinstance(subscription, SubscribePattern)
+    return sorted(name for name in set(names) - INTERNAL_TOPICS if matches(name) is wanted)
 
 
 def subscribed_partitions(subscription: Subscription, snapshot: ClusterSnapshot) -> list[TopicPartition]:

@@ -20,6 +20,7 @@ from pyspark_zkafka.protocol.model import Broker, Endpoint, PartitionState, Topi
 INT = st.integers(-(2**31), 2**31 - 1)
 ID = st.integers(0, 2**31 - 1)
 COUNT = st.integers(1, 2**31 - 1)
+THREADS = st.integers(1, groups.MAX_THREADS // 4)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 NAME = st.text("abcXYZ019._-", min_size=1, max_size=20)
 REPLICAS = st.dictionaries(ID, st.lists(ID, max_size=4).map(tuple), max_size=8)
@@ -101,7 +102,7 @@ def test_reassignments_and_elections_round_trip(replicas: dict[TopicPartition, t
 
 
 @given(
-    st.dictionaries(NAME, COUNT, max_size=4),
+    st.dictionaries(NAME, THREADS, max_size=4),
     TIMESTAMP,
     st.sampled_from([groups.Form.COMPACT, groups.Form.SPACED]),
 )

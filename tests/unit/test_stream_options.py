@@ -248,6 +248,13 @@ def test_the_only_problem(given: dict[str, str], says: str) -> None:
             "subscribePattern is 'a,*b', which a group's members take for 'a|*b'",
         ),
         ({"subscribePattern": '""', "group.id": "g"}, "which a group's members take for ''"),
+        (
+            {"subscribePattern": "(a+)\\1", "group.id": "g"},
+            "no regular expression that members can judge (\\1, which has no",
+        ),
+        ({"subscribeExceptPattern": "((((a+)+b)+c)+d)+", "group.id": "g"}, "it would take too long to match"),
+        ({"subscribe": "a,b", "consumer.threads": "50001", "group.id": "g"}, "a group counts 100000 of a member"),
+        ({"subscribePattern": "a", "consumer.threads": "100001", "group.id": "g"}, "consumer.threads is 100001;"),
     ],
 )
 def test_bad_subscription(given: dict[str, str], says: str) -> None:

@@ -1,0 +1,55 @@
+"""A group with a registration that would keep a member busy for ever: the others follow their group all the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyspark_zkafka.group.member import GroupMember
+from pyspark_zkafka.protocol.planning import SubscribePattern
+
+if TYPE_CHECKING:
+    from conftest import Chroot
+
+NewMember = Callable[..., GroupMember]
+
+SLOW = "a" * 60
+
+
+def encoded(subscription: dict[str, int], pattern: str) -> bytes:
+    """A registration as anybody may write it."""
+    return json.dumps({"version": 1, "subscription": subscription, "pattern": pattern, "timestamp": "0"}).encode()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        encoded({"t": 2_000_000_000}, "static"),
+        encoded({"t.*": 2_000_000_000}, "white_list"),
+        encoded({"((((t+)+)+)+)+[.]": 1}, "black_list"),
+        encoded({"(t)\\1": 1}, "black_list"),
+    ],
+)
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+def test_unreadable(
+    chroot: Chroot, new_member: NewMember, caplog: pytest.LogCaptureFixture, data: bytes, strategy: str
+) -> None:
+    """What nobody can count or judge is left out, with a warning."""
+    chroot.topic("t", 4)
+    chroot.register("g", "g_bad", data)
+    with new_member("c1", "t", strategy=strategy) as member:
+        assert len(member.owned()) == 4
+    assert "left out of the assignment" in caplog.text
+    assert "/consumers/g/ids/g_bad cannot be read" in caplog.text
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+def test_backtracking(chroot: Chroot, new_member: NewMember, strategy: str) -> None:
+    """A filter that would make a matcher backtrack for ever is judged: it matches nothing here, and so gets nothing."""
+    chroot.topic(SLOW, 4)
+    chroot.register("g", "g_slow", encoded({"(a+)+[.]": 1}, "white_list"))
+    with new_member("c1", SubscribePattern("(a+)+"), strategy=strategy) as member:
+        assert len(member.owned()) == 4
