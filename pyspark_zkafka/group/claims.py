@@ -15,6 +15,7 @@ from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition, ses
 __all__ = ["Blocker", "Claims"]
 
 _ATTEMPTS = 10
+_KEPT_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class Claims:
         asked = sorted({*self.held, *self._in_doubt})
         found = self._client.get_many(self._path(tp) for tp in asked)
         ours = {tp for tp in asked if is_claim_of(found.get(self._path(tp)), owner)}
-        gained = {tp: (found[self._path(tp)].data or b"").decode() for tp in ours - self.held.keys()}
+        gained = {tp: _thread(found[self._path(tp)]) for tp in ours - self.held.keys()}
         lost = sorted(self.held.keys() - ours)
         self.held = {tp: claim for tp, claim in self.held.items() if tp in ours}
         self._in_doubt = set()
@@ -145,7 +146,7 @@ class Claims:
         above = owner_parents(self._group, partitions)
         yield from (Create(path, None) for path in self._group_parents if path not in found.stats)
         yield from (Create(path, None) for path in above if path not in found.nodes)
-        yield from (SetData(path, found.nodes[path].data) for path in above[1:] if path in found.nodes)
+        yield from (SetData(path, _kept(found.nodes[path].data)) for path in above[1:] if path in found.nodes)
 
     def _change(self, partition: TopicPartition, thread: str, node: Znode | None, owner: ClaimOwner) -> Iterator[Operation]:
         path, data = self._path(partition), group_znodes.encode_owner(thread)
@@ -181,12 +182,22 @@ class Claims:
 
 def _is_ours(node: Znode, owner: ClaimOwner) -> bool:
     """Whether it is the member's own claim, of this session or of an earlier one: only we can have written it twice."""
-    consumer = group_znodes.consumer_of_thread((node.data or b"").decode("utf-8", "replace"))
+    consumer = group_znodes.consumer_of_thread(_thread(node))
     return consumer == owner.consumer and node.stat.version > 0
 
 
 def _blocker(partition: TopicPartition, node: Znode) -> Blocker:
-    return Blocker(partition, (node.data or b"").decode("utf-8", "replace"), node.stat.ephemeral_owner)
+    return Blocker(partition, _thread(node), node.stat.ephemeral_owner)
+
+
+def _thread(node: Znode) -> str:
+    """The thread that a claim names; anybody may have written it."""
+    return (node.data or b"").decode("utf-8", "replace")
+
+
+def _kept(data: bytes | None) -> bytes | None:
+    """The data of a parent to write again: as it is, but for what would crowd out the claims; consumers write none."""
+    return None if data is not None and len(data) > _KEPT_BYTES else data
 
 
 def _contended(group: str) -> GroupContended:

@@ -296,6 +296,30 @@ class TestVerify:
         assert set(mine.claims.held) == set(P)
 
 
+class TestForeignData:
+    """Znodes of ours that somebody else has written."""
+
+    def test_thread_that_is_no_text(self, chroot: Chroot, mine: Session) -> None:
+        """A claim of ours that names no thread that can be read is found all the same, and mended when it is claimed."""
+        mine.take(P[:1])
+        chroot.other.set(path(P[0]), b"g_c1-\xff")
+        mine.claims.forget()
+        assert mine.claims.verify(mine.owner) == []
+        assert mine.claims.held.keys() == set(P[:1])
+        assert mine.take(P[:1]) == []
+        assert chroot.owners("g") == {0: "g_c1-0"}
+
+    def test_parent_with_data(self, chroot: Chroot, mine: Session) -> None:
+        """Data of ``owners/T`` stays, where no consumer writes any, unless a request cannot hold it."""
+        parent = "/consumers/g/owners/t"
+        chroot.other.create(parent, b"note", makepath=True)
+        assert mine.take(P[:1]) == []
+        assert chroot.other.get(parent)[0] == b"note"
+        chroot.other.set(parent, bytes(1_000_000))
+        assert mine.take([TopicPartition("t", n) for n in range(1000)]) == []
+        assert len(mine.claims.held) == 1000
+
+
 class TestIdentity:
     """A claim that was deleted and made anew is another's, though path and version are the same."""
 
