@@ -31,6 +31,7 @@ from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, UnknownTopic, ZK
 from pyspark_zkafka.protocol.connection_properties import concerns_connection
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, HIGH_WATERMARK, LATEST, AtTimestamp, Position
+from pyspark_zkafka.protocol.topic_names import is_topic_name
 
 if TYPE_CHECKING:
     from pyspark_zkafka.clients.log_bounds import LogBounds
@@ -122,7 +123,8 @@ class KafkaAdmin:
         """The names of all topics, sorted; blocks for two requests."""
         self._begin_request()
         self._cluster()  # unlike the next request, it lets a refusal through while it waits
-        return sorted(self._call("listing topics", lambda c: c.list_topics(timeout=self._timeout_s)).topics)
+        names = self._call("listing topics", lambda c: c.list_topics(timeout=self._timeout_s)).topics
+        return sorted(filter(is_topic_name, names))
 
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
         """The same snapshot as ZooKeeper gives, from the brokers' metadata.

@@ -65,13 +65,14 @@ class ArrowSender:
 
     def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
         """See `Sender`."""
+        topic = topic_argument(rows.topic)
         self._partition_counts.setdefault(rows.topic, partition_count)
         routed = np.ascontiguousarray(partitions, dtype=np.int32)
         headers = rows.headers if rows.headers is None or rows.headers.type == _HEADERS else rows.headers.cast(_HEADERS)
         value, key, timestamps, heads = (CArray.of(a) for a in (rows.value, rows.key, rows.timestamp_ms, headers))
         added = self._native.producer_add(
             self._handle,
-            topic_argument(rows.topic),
+            topic,
             routed.ctypes.data,
             partition_count,
             value.address,
@@ -132,6 +133,8 @@ class ArrowSender:
     def delivered(self, topic: str) -> dict[int, int]:
         """See `Sender`."""
         room = self._partition_counts.get(topic, 0)
+        if room == 0:
+            return {}
         counts = (c_int64 * room)()
         self._native.producer_acknowledged(self._handle, topic_argument(topic), counts, room)
         return {partition: count for partition, count in enumerate(counts) if count}

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient
+from kazoo.client import KazooClient
 
+from pyspark_zkafka.clients.cluster import open_cluster
 from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
+from pyspark_zkafka.options import parse_connection, parse_write
+from pyspark_zkafka.testing import LocalCluster
+from pyspark_zkafka.testing.waiting import Deadline
+from pyspark_zkafka.write_task import plan_write, write_rows
 
 if TYPE_CHECKING:
     from conftest import Chroot
@@ -39,3 +48,45 @@ def test_znodes_that_are_no_topics(chroot: Chroot) -> None:
     with ZooKeeperClient(chroot.config) as client:
         assert client.topic_names() == ["t"]
         assert list(client.snapshot().topics) == ["t"]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """A broker with the topic ``t`` and another one, ``two words``, that it tells of."""
+    with LocalCluster(brokers=1) as cluster:
+        cluster.create_topic("t")
+        [leader] = cluster.assignment("t")[0]
+        with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+            client = KazooClient(cluster.zookeeper_connect)
+            client.start()
+            data = {"version": 1, "partitions": {"0": [leader]}}
+            client.create("/brokers/topics/two words", json.dumps(data).encode())
+            client.stop()
+            client.close()
+            assert Deadline(60).until(lambda: "two words" in admin.list_topics(timeout=10).topics or None)
+        yield cluster
+
+
+@pytest.fixture(params=["zookeeper", "bootstrap"])
+def reached(request: pytest.FixtureRequest, cluster: LocalCluster) -> dict[str, str]:
+    """The options that reach it."""
+    if request.param == "zookeeper":
+        return {"zookeeper.connect": cluster.zookeeper_connect}
+    return {"kafka.bootstrap.servers": cluster.bootstrap_servers}
+
+
+class TestTopicOfAnotherName:
+    """Beside a cluster's topics somebody has made a znode, and the brokers serve it as if it were a topic."""
+
+    def test_it_is_not_listed(self, reached: dict[str, str]) -> None:
+        """Neither ZooKeeper's names nor the brokers' hold it, so that no pattern finds it."""
+        with open_cluster(parse_connection(reached)) as source:
+            assert source.topic_names() == ["t"]
+            assert list(source.snapshot().topics) == ["t"]
+
+    @pytest.mark.parametrize("path", ["off", "on"])
+    def test_others_are_written(self, reached: dict[str, str], path: str) -> None:
+        """It does not stand in the way of a write to another topic."""
+        options = parse_write({**reached, "nativePath": path})
+        batch = pa.record_batch([pa.array(["t"]), pa.array([b"v"])], ["topic", "value"])
+        assert write_rows(options, plan_write(options), iter([batch])).rows == {("t", 0): 1}

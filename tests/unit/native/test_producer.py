@@ -60,3 +60,4 @@ def test_names_that_c_cannot_hold(name: str) -> None:
         with pytest.raises(UnknownTopic, match="INVALID_TOPIC"):
             sender.leaders(name, 0.1)
         assert sender.counts == Counts(0, 0)
+        assert sender.delivered(name) == {}
