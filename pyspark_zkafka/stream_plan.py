@@ -22,6 +22,7 @@ from pyspark_zkafka.protocol.planning import (
     subscribed_partitions,
 )
 from pyspark_zkafka.protocol.stream_offsets import Span, StreamOffset, TopicMark, first_mark, mark_after
+from pyspark_zkafka.stream_epochs import StreamEpochs
 from pyspark_zkafka.stream_limits import StreamLimits
 from pyspark_zkafka.stream_progress import StreamProgress
 from pyspark_zkafka.stream_reports import StreamReports, shown
@@ -69,6 +70,7 @@ class StreamPlanner:
         self._reports = StreamReports(options.read.fail_on_data_loss, clock)
         self._progress = StreamProgress(options, self._session, self._reports)
         self._limits = StreamLimits(options, self._session, clock)
+        self._epochs = StreamEpochs(options.read, self._session, self._reports)
         self._at: dict[str, Any] | None = None
         self._planned: dict[str, Any] | None = None
         self._parsed: tuple[dict[str, Any], StreamOffset] | None = None
@@ -266,14 +268,15 @@ class StreamPlanner:
 
     def _ends(self, snapshot: ClusterSnapshot) -> dict[TopicPartition, int]:
         """Where the logs end; nothing where no leader tells."""
-        found, failed = self._session.log_ends(self._with_leader(self._progress.held, snapshot))
+        epochs: dict[TopicPartition, int] = {}
+        found, failed = self._session.log_ends(self._with_leader(self._progress.held, snapshot), epochs)
         for tp, error in failed.items():
             if not error.retriable and not isinstance(error, UnknownTopic):
                 raise error
             self._reports.warn(f"{tp} waits for its leader: {error}")
         if failed:
             self._session.snapshot(anew=True)
-        return self._asked_again(found)
+        return self._epochs.check(self._progress.held, self._asked_again(found), epochs)
 
     def _has_news(self) -> bool:
         return any(end != self._progress.held[tp].position for tp, end in self._latest.items())

@@ -26,7 +26,8 @@ class Held:
 
     `resets` says that the group's offset may be higher: it belongs to a log that is no more. `moved_to` is where somebody
     else has set the group's offset meanwhile, ahead of the position: that is no commit of ours, though nothing is to be
-    committed until the position is there.
+    committed until the position is there. `leader_epoch` is what the log had when it was seen to hold all records before
+    the position, -1 where unknown.
     """
 
     generation: int
@@ -34,6 +35,7 @@ class Held:
     committed: StoredOffset | None
     resets: bool = False
     moved_to: int = -1
+    leader_epoch: int = -1
 
     @property
     def is_due(self) -> bool:
@@ -65,9 +67,11 @@ class StreamProgress:
                 del self.held[tp]
 
     def hold(self, owned: Mapping[TopicPartition, Claim], gains: Mapping[TopicPartition, Gain]) -> None:
-        """Begin with partitions that were gained."""
+        """Begin with partitions that were gained; or begin again, as Spark asks twice where a new query starts."""
         for tp, gain in gains.items():
-            self.held[tp] = Held(owned[tp].generation, gain.position, gain.committed, gain.resets)
+            leader_epoch = self.held[tp].leader_epoch if tp in self.held else -1
+            generation = owned[tp].generation
+            self.held[tp] = Held(generation, gain.position, gain.committed, gain.resets, leader_epoch=leader_epoch)
 
     def drop(self, topic: str) -> None:
         """Hold nothing of a topic any more."""

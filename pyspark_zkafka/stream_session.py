@@ -179,10 +179,13 @@ class StreamSession:
         return all(_identity(now, topic) == _identity(snapshot, topic) for topic in snapshot.topics)
 
     def log_ends(
-        self, partitions: Iterable[TopicPartition]
+        self, partitions: Iterable[TopicPartition], epochs: dict[TopicPartition, int] | None = None
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
-        """Where the logs of partitions end, and why some leaders do not tell; blocks for 5 s or a little more."""
-        return self.brokers.list_offsets_each(dict.fromkeys(partitions, LATEST), ANSWER_S)
+        """Where the logs of partitions end, and why some leaders do not tell; blocks for 5 s or a little more.
+
+        `epochs` receives the leader epochs of the logs, as far as brokers tell.
+        """
+        return self.brokers.list_offsets_each(dict.fromkeys(partitions, LATEST), ANSWER_S, epochs)
 
     def high_watermarks(
         self, partitions: Iterable[TopicPartition]

@@ -178,21 +178,28 @@ class KafkaAdmin:
         return self.list_offsets(dict.fromkeys(partitions, HIGH_WATERMARK), timeout_s)
 
     def list_offsets_each(
-        self, wanted: Mapping[TopicPartition, Position], timeout_s: float = math.inf
+        self,
+        wanted: Mapping[TopicPartition, Position],
+        timeout_s: float = math.inf,
+        epochs: dict[TopicPartition, int] | None = None,
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
         """The same, with the partitions whose leader did not tell, and why, beside the others.
 
         Those of which librdkafka may not know the right leader are asked for twice (see `learn_leaders`). `timeout_s` can
-        be less than a request may take otherwise.
+        be less than a request may take otherwise. `epochs` receives the leader epochs of the logs, as far as brokers tell
+        (from Kafka 2.1 on).
         """
         self._begin_request()
         timeout_s = min(timeout_s, self._timeout_s)
-        at_once = self._find_many(wanted, timeout_s)
-        found, failed = (at_once, {}) if at_once is not None else self._find_each(wanted, timeout_s)
+        epochs = {} if epochs is None else epochs
+        at_once = self._find_many(wanted, timeout_s, epochs)
+        found, failed = (at_once, {}) if at_once is not None else self._find_each(wanted, timeout_s, epochs)
         self._all_told = not failed
         return found, failed
 
-    def _find_many(self, wanted: Mapping[TopicPartition, Position], timeout_s: float) -> dict[TopicPartition, int] | None:
+    def _find_many(
+        self, wanted: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, int] | None:
         """The ends of thousands of logs in a third of the time, unless a leader does not tell, or did not the last time."""
         if not self._all_told or len(wanted) < MANY or not {EARLIEST, LATEST}.issuperset(wanted.values()):
             return None
@@ -202,19 +209,19 @@ class KafkaAdmin:
             committed = self._isolation == IsolationLevel.READ_COMMITTED
             config = {**asking_consumer_properties(self._config), "bootstrap.servers": self._servers}
             self._bounds = LogBounds(config, read_committed=committed).__enter__()
-        return self._bounds.find(wanted, timeout_s)
+        return self._bounds.find(wanted, timeout_s, epochs)
 
     def _find_each(
-        self, wanted: Mapping[TopicPartition, Position], timeout_s: float
+        self, wanted: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
         self._introduce({tp.topic for tp in wanted})
-        found, failed = self._ask_leaders(wanted, min(_PATIENCE_S, timeout_s))
+        found, failed = self._ask_leaders(wanted, min(_PATIENCE_S, timeout_s), epochs)
         left_s = timeout_s - _PATIENCE_S
         passing = {tp for tp, error in failed.items() if error.retriable or isinstance(error, UnknownTopic)}
         self.learn_leaders({tp.topic for tp in passing})
         again = {tp for tp in passing if left_s > 0 or isinstance(failed[tp], (NoLeader, UnknownTopic))}
         found_now, failed_now = self._ask_leaders(
-            {tp: wanted[tp] for tp in again}, max(left_s, min(_PATIENCE_S, timeout_s))
+            {tp: wanted[tp] for tp in again}, max(left_s, min(_PATIENCE_S, timeout_s)), epochs
         )
         return found | found_now, {tp: error for tp, error in failed.items() if tp not in again} | failed_now
 
@@ -244,22 +251,24 @@ class KafkaAdmin:
             _log.info("%s", error)
 
     def _ask_leaders(
-        self, wanted: Mapping[TopicPartition, Position], timeout_s: float
+        self, wanted: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
         found: dict[TopicPartition, int] = {}
         failed: dict[TopicPartition, ZKafkaError] = {}
         for tp, future in self._list_offsets(wanted, timeout_s).items():
             try:
-                offset = self._offset(tp, future)
+                info = self._info(tp, future)
             except ZKafkaError as error:
                 failed[tp] = error
                 continue
             # Of a leader that gave no answer while others did, librdkafka says no error, but an offset of -1001.
-            if offset < -1:
+            if info.offset < -1:
                 failed[tp] = self._silent(str(tp), timeout_s)
-            else:
-                found[tp] = offset
-                self._reports.answered()
+                continue
+            found[tp] = int(info.offset)
+            if info.leader_epoch is not None:
+                epochs[tp] = info.leader_epoch
+            self._reports.answered()
         return found, failed
 
     def _list_offsets(
@@ -289,10 +298,10 @@ class KafkaAdmin:
         yield self._isolation, [tp for tp, position in wanted.items() if position != HIGH_WATERMARK]
         yield IsolationLevel.READ_UNCOMMITTED, [tp for tp, position in wanted.items() if position == HIGH_WATERMARK]
 
-    def _offset(self, partition: TopicPartition, future: Future[Any]) -> int:
+    def _info(self, partition: TopicPartition, future: Future[Any]) -> Any:
         if future.done() and future.exception() is None:
-            return int(future.result().offset)
-        return int(self._wait(f"listing the offsets of {partition}", future).offset)
+            return future.result()
+        return self._wait(f"listing the offsets of {partition}", future)
 
     def _silent(self, partitions: str, timeout_s: float) -> BrokersUnavailable:
         return BrokersUnavailable(

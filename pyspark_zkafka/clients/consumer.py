@@ -14,7 +14,14 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.clients.kafka_errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, Reports, from_exception, from_kafka
+from pyspark_zkafka.clients.kafka_errors import (
+    REFUSED_FOR_S,
+    UNKNOWN_TOPIC_CODES,
+    Reports,
+    from_exception,
+    from_kafka,
+    truncation,
+)
 from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
 from pyspark_zkafka.clients.new_clients import CLIENT_DEFAULTS, INTRODUCTION_S
 from pyspark_zkafka.option_values import Connection
@@ -184,7 +191,7 @@ class PartitionEvents:
             poll.end = offset
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             poll.out_of_range = True
-            poll.truncation = error.str() if _TRUNCATED in error.str() else None
+            poll.truncation = truncation(error)
         elif error.code() in UNKNOWN_TOPIC_CODES:
             poll.gone = True
         elif error.retriable() or error.code() in _PASSING:
@@ -368,10 +375,6 @@ class MessageConsumer:
 
     def _handle(self) -> Consumer:
         return self._client.consumer
-
-
-# An offset that is to be reset for this reason has a code that says only that it is to be reset: the reason is in the text.
-_TRUNCATED = KafkaError(KafkaError._LOG_TRUNCATION).str()
 
 
 def log_range_of(partition: TopicPartition) -> str:

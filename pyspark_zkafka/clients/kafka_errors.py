@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeader, OptionError, UnknownTopic, ZKafkaError
 
-__all__ = ["REFUSED_FOR_S", "UNKNOWN_TOPIC_CODES", "Reports", "from_exception", "from_kafka"]
+__all__ = ["REFUSED_FOR_S", "UNKNOWN_TOPIC_CODES", "Reports", "from_exception", "from_kafka", "truncation"]
 
 REFUSED_FOR_S = 2.0
 """How long to wait for an answer after a refusal: librdkafka tries again, and another broker may let us in."""
@@ -57,6 +57,8 @@ _REFUSED_CODES = {
 }
 _UNREACHABLE = "no broker answered; check that the brokers run and that their listeners are reachable from here"
 _ABOUT_PROPERTIES = ("Failed to create", "onfiguration property")
+_TRUNCATED = KafkaError(KafkaError._LOG_TRUNCATION).str()
+_UNKNOWN_EPOCH = "No epoch found"
 _PASSING_CAUSES = ("Local: ", "isconnected", "Failed to acquire")
 
 
@@ -131,6 +133,17 @@ class Reports:
 def _is_refusal(error: KafkaError) -> bool:
     refused = error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)
     return refused and not any(cause in error.str() for cause in _PASSING_CAUSES)
+
+
+def truncation(error: KafkaError) -> str | None:
+    """The report that a log was truncated below a position; None for any other error of a partition.
+
+    The code says only that the offset is to be reset: the reason is in the text. Brokers that know no epoch of a log, as
+    that has an old message format or belongs to another topic of the name, do not say that it was truncated.
+    """
+    text = error.str()
+    known = _TRUNCATED in text and _UNKNOWN_EPOCH not in text
+    return text if known and error.code() == KafkaError._AUTO_OFFSET_RESET else None
 
 
 def from_exception(error: KafkaException, doing: str) -> ZKafkaError:

@@ -58,11 +58,13 @@ class LogBounds:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._client.__exit__(kind, error, trace)
 
-    def find(self, wanted: Mapping[TopicPartition, Position], timeout_s: float) -> dict[TopicPartition, int] | None:
+    def find(
+        self, wanted: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int] | None = None
+    ) -> dict[TopicPartition, int] | None:
         """All the offsets; None if one of them was not told in time.
 
         Blocks for `timeout_s`, 2 s at the most; the first time for up to a second, whatever it is.
-        `wanted` are `EARLIEST` and `LATEST` alone.
+        `wanted` are `EARLIEST` and `LATEST` alone. `epochs` receives the logs' leader epochs, where brokers tell these.
         """
         deadline = time.monotonic() + min(timeout_s, _PATIENCE_S)
         found: dict[TopicPartition, int] = {}
@@ -75,6 +77,8 @@ class LogBounds:
                 if [(one.topic, one.partition) for one in told] != some:
                     return None
                 found.update(zip(some, (one.offset for one in told), strict=True))
+                if epochs is not None:
+                    epochs.update((tp, one.leader_epoch) for tp, one in zip(some, told, strict=True) if _has_epoch(one))
         except KafkaException as error:
             _log.info("not all logs could be asked for their ends at once: %s", error)
             return None
@@ -88,6 +92,10 @@ class LogBounds:
             if one.error is not None:
                 raise KafkaException(one.error)
         return told
+
+
+def _has_epoch(told: Any) -> bool:
+    return told.leader_epoch is not None and told.leader_epoch >= 0
 
 
 def _are_told(offsets: Collection[int]) -> bool:

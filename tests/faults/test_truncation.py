@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from pyspark_zkafka.batch_plan import BatchPlan, plan_batch
 from pyspark_zkafka.errors import DataLoss
 from pyspark_zkafka.options import parse_read
 from pyspark_zkafka.reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.stream_options import parse_stream
+from pyspark_zkafka.stream_plan import StreamPlanner
+from pyspark_zkafka.testing.waiting import Deadline
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -86,3 +91,53 @@ def test_cut_off_below_a_reader(
             assert [offset for offset, _ in reading.seen] == list(range(3000))
             assert reading.seen[-1] == (2999, b"new")
             assert "was truncated below offset" in caplog.text
+
+
+def test_cut_off_between_micro_batches(
+    stream: Callable[..., Any], zkafka_cluster: LocalCluster, new_topic: MakeTopic, connection: dict[str, str]
+) -> None:
+    """A log that was truncated below a stream's position, and has grown past it before the next planning, is data loss."""
+    topic = new_topic(assignment={0: [0, 1]}, config=UNCLEAN)
+    fill(zkafka_cluster, topic, 10, b"kept")
+    zkafka_cluster.wait_in_sync(topic)
+    zkafka_cluster.stop(1)
+    fill(zkafka_cluster, topic, 10, b"lost")
+    options = {"subscribe": topic, "startingOffsets": "earliest"}
+    strict = stream(options, connection, "strict")
+    lenient = stream({**options, "failOnDataLoss": "false"}, connection, "lenient")
+    regrown = threading.Event()
+    for one in (strict, lenient):
+        one.in_batch = lambda frame, number: regrown.wait(120)
+    query, _ = strict.start(), lenient.start()
+    for one in (strict, lenient):
+        one.wait_for(20)
+    zkafka_cluster.stop(0)
+    zkafka_cluster.restart(1)
+    assert zkafka_cluster.wait_for_leader(topic, 0) == 1
+    fill(zkafka_cluster, topic, 30, b"new")
+    regrown.set()
+    with pytest.raises(
+        StreamingQueryException, match=rf"\[OFFSET_WENT_BACK\] {topic}-0: the log was truncated below offset 20"
+    ):
+        query.awaitTermination(60)
+    lenient.wait_for(40)
+    assert [(r.offset, r.value.rstrip(b".")) for r in lenient.rows[20:]] == [(n, b"new") for n in range(20, 40)]
+    assert len(strict.rows) == 20
+
+
+def test_clean_election(zkafka_cluster: LocalCluster, new_topic: MakeTopic, zookeeper: dict[str, str]) -> None:
+    """A leader that follows with all records, and more since, is no truncation: a stream goes on where it was."""
+    topic = new_topic(partitions=2, assignment={0: [0, 1], 1: [0, 1]})
+    fill(zkafka_cluster, topic, 10, b"before")
+    zkafka_cluster.wait_in_sync(topic)
+    planner = StreamPlanner(parse_stream({**zookeeper, "subscribe": topic, "startingOffsets": "earliest"}))
+    try:
+        first = planner.latest(planner.initial(), limited=True)
+        zkafka_cluster.stop(0)
+        zkafka_cluster.wait_for_leader(topic, 0, not_broker=0)
+        fill(zkafka_cluster, topic, 10, b"after")
+        found = Deadline(60).until(lambda: second if (second := planner.latest(first, limited=True)) != first else None)
+        assert found is not None
+        assert found["topics"][topic]["partitions"] == {"0": [10, 20], "1": [0, 0]}
+    finally:
+        planner.close()

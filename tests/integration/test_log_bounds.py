@@ -37,9 +37,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     find = LogBounds.find
 
     def noting(
-        self: LogBounds, wanted: dict[TopicPartition, Position], timeout_s: float
+        self: LogBounds, wanted: dict[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int] | None
     ) -> dict[TopicPartition, int] | None:
-        found = find(self, wanted, timeout_s)
+        found = find(self, wanted, timeout_s, epochs)
         told.append(found is not None)
         return found
 
@@ -98,6 +98,17 @@ def open_transaction(cluster: LocalCluster, topic: str) -> Iterator[None]:
     assert producer.flush(30) == 0
     yield
     producer.abort_transaction(30)
+
+
+def test_leader_epochs(topic: str, asked: list[bool], zkafka_cluster: LocalCluster) -> None:
+    """Leader epochs come with the ends of logs, of many partitions and of few."""
+    partitions = [TopicPartition(topic, p) for p in range(8)]
+    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}) as client:
+        for some in (partitions, partitions[:7]):
+            epochs: dict[TopicPartition, int] = {}
+            client.list_offsets_each(dict.fromkeys(some, LATEST), 30, epochs)
+            assert epochs == dict.fromkeys(some, 0)
+    assert asked == [True]
 
 
 @pytest.mark.parametrize("read_committed", [False, True])

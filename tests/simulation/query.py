@@ -60,7 +60,7 @@ class SessionOfValues:
         return True
 
     def log_ends(
-        self, partitions: Iterable[TopicPartition]
+        self, partitions: Iterable[TopicPartition], epochs: dict[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
         return self._cluster.list_offsets(dict.fromkeys(partitions, LATEST)), {}
 

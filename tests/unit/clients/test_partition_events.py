@@ -77,9 +77,7 @@ def test_a_new_refusal_after_an_answer(events: PartitionEvents, clock: Clock) ->
         events.finish(Poll())
 
 
-@pytest.mark.parametrize(
-    ("text", "truncation"), [(TRUNCATED, TRUNCATED), (UNKNOWN_EPOCH, UNKNOWN_EPOCH), (NOT_THERE, None)]
-)
+@pytest.mark.parametrize(("text", "truncation"), [(TRUNCATED, TRUNCATED), (UNKNOWN_EPOCH, None), (NOT_THERE, None)])
 def test_reasons_of_a_reset(text: str, truncation: str | None) -> None:
     """An offset that is to be reset was out of range, or the log was truncated: librdkafka's text says which."""
     poll = Poll()

@@ -1,0 +1,103 @@
+"""Logs that were truncated below a position, found by the leader epoch that they had."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaException, Message
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from pyspark_zkafka.clients.consumer import MessageClient
+from pyspark_zkafka.clients.kafka_errors import from_exception, truncation
+from pyspark_zkafka.protocol.model import TopicPartition
+
+__all__ = ["LogPosition", "find_truncated"]
+
+_POLL_S = 0.1
+_MOST_MESSAGES = 1_000
+_MOST_PARTITIONS = 500
+# A record says that the position is valid, and nothing else is wanted of it. All records count: those of open transactions
+# are a part of the log.
+_FEW: dict[str, Any] = {
+    "isolation.level": "read_uncommitted",
+    "max.partition.fetch.bytes": 1024,
+    "queued.min.messages": 1,
+}
+
+
+class LogPosition(NamedTuple):
+    """An offset in a log, and the leader epoch that the log had when it held all records before the offset."""
+
+    offset: int
+    leader_epoch: int
+
+
+def find_truncated(
+    properties: Mapping[str, Any],
+    positions: Mapping[TopicPartition, LogPosition],
+    timeout_s: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> tuple[dict[TopicPartition, str], set[TopicPartition]]:
+    """Which logs were truncated below a position since, with librdkafka's report, and which of them gave no answer.
+
+    Blocks until each has, or until the time is over. Brokers before Kafka 2.1 cannot be asked: nothing is found.
+
+    Parameters
+    ----------
+    properties : mapping
+        As `consumer_properties` makes them.
+
+    Raises
+    ------
+    ZKafkaError
+        No consumer can be made.
+
+    References
+    ----------
+    KIP-320. librdkafka validates a position that is assigned with its epoch when it first hears of the partition's leader:
+    so each consumer is a new one, and is assigned once.
+    """
+    deadline = clock() + timeout_s
+    truncated: dict[TopicPartition, str] = {}
+    silent: set[TopicPartition] = set()
+    for some in _pieces(list(positions)):
+        waiting = set(some)
+        for message in _answers(properties, {tp: positions[tp] for tp in some}, deadline, clock, waiting):
+            tp = TopicPartition(message.topic() or "", message.partition() or 0)
+            report = None if message.error() is None else truncation(message.error())
+            if report is not None and tp in waiting:
+                truncated[tp] = report
+            waiting.discard(tp)
+        silent |= waiting
+    return truncated, silent
+
+
+def _pieces(partitions: Sequence[TopicPartition]) -> Iterator[Sequence[TopicPartition]]:
+    for start in range(0, len(partitions), _MOST_PARTITIONS):
+        yield partitions[start : start + _MOST_PARTITIONS]
+
+
+def _answers(
+    properties: Mapping[str, Any],
+    positions: Mapping[TopicPartition, LogPosition],
+    deadline: float,
+    clock: Callable[[], float],
+    waiting: set[TopicPartition],
+) -> Iterator[Message]:
+    """What comes of the partitions while some are waited for; an answered one is paused, so that the others come."""
+    with MessageClient({**properties, **_FEW}) as client:
+        try:
+            client.consumer.assign([_assigned(tp, position) for tp, position in positions.items()])
+            client.introduce(next(iter(positions)).topic)
+            while waiting and (left_s := deadline - clock()) > 0:
+                before = set(waiting)
+                yield from client.consumer.consume(_MOST_MESSAGES, min(left_s, _POLL_S))
+                client.consumer.pause([KafkaTopicPartition(*tp) for tp in before - waiting])
+        except KafkaException as error:
+            raise from_exception(error, "looking for truncated logs") from error
+
+
+def _assigned(partition: TopicPartition, position: LogPosition) -> KafkaTopicPartition:
+    return KafkaTopicPartition(*partition, position.offset, leader_epoch=position.leader_epoch)

@@ -1,0 +1,62 @@
+"""Whether the logs that a stream goes on with are still those that it has read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark_zkafka.option_values import ReadOptions
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.stream_progress import Held
+from pyspark_zkafka.stream_reports import StreamReports
+from pyspark_zkafka.stream_session import ANSWER_S, StreamSession
+
+__all__ = ["StreamEpochs"]
+
+
+class StreamEpochs:
+    """Looks for unclean elections between two micro-batches, after which a log has grown past the position again.
+
+    A leader tells its epoch with the end of its log. So a position, which lies in the log of that moment, can be validated
+    when the epoch is another one at the next planning; nothing is asked while leaders stay. A snapshot's epoch would not
+    do: it may be older than the log's end. What is known of a partition ends with the run, or when the member loses it.
+    """
+
+    def __init__(self, options: ReadOptions, session: StreamSession, reports: StreamReports) -> None:
+        self._options = options
+        self._session = session
+        self._reports = reports
+
+    def check(
+        self, held: Mapping[TopicPartition, Held], ends: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """The ends, without those of logs that have another leader now and could not be checked yet; blocks for 5 s then.
+
+        Raises
+        ------
+        DataLoss
+            A log was truncated below a position, and `failOnDataLoss` is set.
+        """
+        elected = [
+            tp for tp in ends if 0 <= held[tp].leader_epoch < epochs.get(tp, -1) and 0 < held[tp].position <= ends[tp]
+        ]
+        silent = self._validate({tp: held[tp] for tp in elected}) if elected else set()
+        for tp in ends.keys() & epochs.keys() - silent:
+            held[tp].leader_epoch = epochs[tp]
+        return {tp: end for tp, end in ends.items() if tp not in silent} if silent else dict(ends)
+
+    def _validate(self, held: Mapping[TopicPartition, Held]) -> set[TopicPartition]:
+        """Report truncated logs; those that gave no answer in time."""
+        from pyspark_zkafka.clients.consumer import consumer_properties
+        from pyspark_zkafka.clients.log_truncation import LogPosition, find_truncated
+
+        servers = self._session.servers(self._session.snapshot())
+        properties = consumer_properties(self._options.connection, servers, self._options.client_group, 1)
+        positions = {tp: LogPosition(one.position, one.leader_epoch) for tp, one in held.items()}
+        truncated, silent = find_truncated(properties, positions, ANSWER_S)
+        for tp, report in sorted(truncated.items()):
+            self._reports.lose(
+                "OFFSET_WENT_BACK",
+                f"{tp}: the log was truncated below offset {held[tp].position}, by an unclean election, and has grown "
+                f"again: records before that offset were replaced after they were read; the client found: {report}",
+            )
+        return silent
