@@ -91,7 +91,8 @@ def topics_of(
     topics = _filter(next(iter(registration.subscription)))
     wanted = registration.pattern == "white_list"
     candidates = set(topic_names) - (INTERNAL_TOPICS if exclude_internal else frozenset())
-    return sorted(name for name in candidates if topics.matches(name) is wanted)
+    chosen = topics.select(candidates)
+    return sorted(chosen if wanted else candidates - chosen)
 
 
 def threads_by_topic(

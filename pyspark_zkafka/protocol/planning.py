@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 from pyspark_zkafka.errors import NoLeader, UnknownTopic
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, OffsetRange, TopicPartition
-from pyspark_zkafka.protocol.topic_filters import matcher
+from pyspark_zkafka.protocol.topic_filters import FilterError, topic_filter
 
 __all__ = [
     "Assign",
@@ -96,8 +97,18 @@ def wanted_topics(subscription: Subscription, names: Iterable[str] = ()) -> list
         return sorted(set(subscription.topics))
     if isinstance(subscription, Assign):
         return sorted({tp.topic for tp in subscription.partitions})
-    matches, wanted = matcher(subscription.pattern), isinstance(subscription, SubscribePattern)
-    return sorted(name for name in set(names) - INTERNAL_TOPICS if matches(name) is wanted)
+    candidates = set(names) - INTERNAL_TOPICS
+    chosen = _matching(subscription.pattern, candidates)
+    return sorted(chosen if isinstance(subscription, SubscribePattern) else candidates - chosen)
+
+
+def _matching(pattern: str, names: Collection[str]) -> set[str]:
+    """The names that match: as all members of a group judge them, or else, of what only Python understands, as it does."""
+    try:
+        return topic_filter(pattern).select(names)
+    except FilterError:
+        compiled = re.compile(pattern)
+        return {name for name in names if compiled.fullmatch(name)}
 
 
 def subscribed_partitions(subscription: Subscription, snapshot: ClusterSnapshot) -> list[TopicPartition]:

@@ -50,16 +50,17 @@ def test_threads_of_many_topics() -> None:
     assert (len(found["t0"]), len(found["t1"])) == (50_000, 50_001)
 
 
-@pytest.mark.parametrize("regex", ["(a+)+[.]", "(a|a)*[.]", "(.*)*[.]", "(a?){60}a{60}[.]", "(.*.*.*.*.*.*.*.*)[.]"])
+@pytest.mark.parametrize(
+    "regex",
+    ["(a+)+[.]", "(a|a)*[.]", "(.*)*[.]", "(((((a+)+b?)+c?)+d?)+e?)+[.]", "(a?){60}a{60}[.]", "(.*.*.*.*.*.*.*.*)[.]"],
+)
 def test_regexes_that_backtrack(regex: str) -> None:
     """A regex for which a matcher that backtracks would take for ever is judged like any other one."""
     names = ["a" * 249, "a" * 100 + "."]
     assert topics_of(decode_registration(PATH, encoded({regex: 1}, "white_list")), names) == names[1:]
 
 
-@pytest.mark.parametrize(
-    "regex", ["(((((a+)+b)+c)+d)+e)+", "(a)\\1", "(?>a+)", "(" * 60 + "a" + ")" * 60, "(a|" + "b" * 300_000 + ")"]
-)
+@pytest.mark.parametrize("regex", ["(a)\\1", "(?>a+)", "((a{999}b){999}c){999}", "(a|" + "b" * 300_000 + ")"])
 @pytest.mark.parametrize("pattern", ["white_list", "black_list"])
 def test_regexes_that_nobody_can_judge(regex: str, pattern: str) -> None:
     """One whose time cannot be bounded makes a registration unreadable."""
