@@ -276,7 +276,7 @@ class StreamPlanner:
             self._reports.warn(f"{tp} waits for its leader: {error}")
         if failed:
             self._session.snapshot(anew=True)
-        return self._epochs.check(self._progress.held, self._asked_again(found), epochs)
+        return self._epochs.check(self._progress.held, self._asked_again(found, epochs), epochs)
 
     def _has_news(self) -> bool:
         return any(end != self._progress.held[tp].position for tp, end in self._latest.items())
@@ -295,7 +295,9 @@ class StreamPlanner:
             end = min(end, self._bounds.get(partition, position))
         return OffsetRange(partition, position, max(position, end))
 
-    def _asked_again(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def _asked_again(
+        self, ends: Mapping[TopicPartition, int], epochs: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
         """The ends, those before our positions asked again: a new leader may know less at first (KAFKA-7703)."""
         found = self._behind_transactions(ends)
         for _ in range(self._read.retries):
@@ -304,7 +306,7 @@ class StreamPlanner:
                 break
             self._sleep(self._read.retry_interval_ms / 1000)
             others = {tp: end for tp, end in found.items() if tp not in behind}
-            found = others | self._behind_transactions(self._session.log_ends(behind)[0])
+            found = others | self._behind_transactions(self._session.log_ends(behind, epochs)[0])
         return found
 
     def _before_positions(self, ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:
