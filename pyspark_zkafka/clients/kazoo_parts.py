@@ -33,13 +33,13 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self._clock = clock
         self._tls = tls
         self._connection: ReadAhead | None = None
-        self._granted_ms: int | None = None
+        self._last: ReadAhead | None = None
 
     @property
-    def granted_ms(self) -> int | None:
-        """The session timeout that a server granted last; None before the first has. kazoo only logs it."""
-        current = None if self._connection is None else self._connection.granted_ms
-        return current or self._granted_ms
+    def session(self) -> ReadAhead | None:
+        """The last connection on which a server granted a session, or went on with it; None before the first has."""
+        current = self._connection
+        return self._last if current is None or current.granted_ms is None else current
 
     def create_connection(self, *args: Any, **kwargs: Any) -> Any:
         """A connected socket, or an error, before the deadline."""
@@ -51,7 +51,7 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
             except OSError:
                 plain.close()
                 raise
-        self._granted_ms, self._connection = self.granted_ms, ReadAhead(plain)
+        self._last, self._connection = self.session, ReadAhead(plain, self._clock)
         return self._connection
 
     def _left_s(self, timeout_s: float) -> float:
@@ -75,13 +75,21 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
 class ReadAhead:
     """A connected socket that receives as much as there is: kazoo asks for each answer in two small pieces.
 
-    That spares half of the system calls of a round of many requests. All but reading is the socket's own.
+    That spares half of the system calls of a round of many requests. All but reading and sending is the socket's own.
+
+    Attributes
+    ----------
+    alive_at : float
+        When something was last sent that the server has answered: from then on, it counts the session's timeout.
     """
 
-    def __init__(self, connected: socket.socket) -> None:
+    def __init__(self, connected: socket.socket, clock: Callable[[], float]) -> None:
         self._socket = connected
+        self._clock = clock
         self._received = memoryview(b"")
         self._first = b""
+        self._unanswered: float | None = None
+        self.alive_at = -math.inf
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._socket, name)
@@ -90,10 +98,20 @@ class ReadAhead:
         """Up to so many bytes, of what was received before if there is any left; none when the peer has closed."""
         if not self._received:
             received = self._socket.recv(_AHEAD_BYTES)
+            if received and self._unanswered is not None:
+                self.alive_at, self._unanswered = self._unanswered, None
             self._first += received[: _GRANTED.stop - len(self._first)]
             self._received = memoryview(received)
         found, self._received = self._received[:size], self._received[size:]
         return bytes(found)
+
+    def send(self, data: bytes) -> int:
+        """Send some of the data; how many bytes of it."""
+        now = self._clock()
+        sent = self._socket.send(data)
+        if self._unanswered is None:
+            self._unanswered = now
+        return sent
 
     @property
     def granted_ms(self) -> int | None:

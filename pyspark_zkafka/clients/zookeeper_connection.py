@@ -153,7 +153,17 @@ class ZooKeeperConnection:
 
         What was asked for, before the first connection.
         """
-        return self._handler.granted_ms or self.config.session_timeout_ms
+        session = self._handler.session
+        return (None if session is None else session.granted_ms) or self.config.session_timeout_ms
+
+    @property
+    def session_ends_at(self) -> float:
+        """When the session may end, by `clock`, if the server hears no more of us; in the past when there is none.
+
+        kazoo notices later that a server is silent: each request that it sends in vain has it wait longer.
+        """
+        session = self._handler.session
+        return -math.inf if session is None else session.alive_at + self.session_timeout_ms / 1000
 
     @property
     def connected(self) -> bool:

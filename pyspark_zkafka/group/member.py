@@ -33,8 +33,6 @@ _SWEEP_S = 3.0
 _SWEEP_SHARE = 20
 _ERROR_PAUSE_S = 0.5
 _SUSPENDED_PAUSE_S = 0.1
-# kazoo tells of a server that is silent two thirds of the session's timeout after it was last heard.
-_CUT_OFF_SHARE = 3
 _CLOSE_S = 2.0
 
 
@@ -177,9 +175,7 @@ class GroupMember:
 
     def owned(self) -> Mapping[TopicPartition, Claim]:
         """What the member owns; nothing from the moment that its session is known to be lost, or may well be."""
-        suspended = self._suspended_at
-        left_s = self.client.session_timeout_ms / 1000 / _CUT_OFF_SHARE
-        cut_off = suspended is not None and self._timing.clock() - suspended > left_s
+        cut_off = self._timing.clock() >= self.client.session_ends_at
         return {} if self._session is None or cut_off else self._claims.held
 
     def rebalance(self) -> Mapping[TopicPartition, Claim]:

@@ -31,7 +31,7 @@ JVM = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}'
 
 @pytest.fixture(scope="module")
 def zkafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """An ensemble of one server whose id, 200, is the top byte of its session ids; sessions live for 3 s at most."""
+    """An ensemble of one server whose id, 200, is the top byte of its session ids; sessions live for 6 s at most."""
     data: Path = tmp_path_factory.mktemp("zookeeper")
     (data / "myid").write_text("200")
     config = {
@@ -40,7 +40,7 @@ def zkafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCl
         "server.200": "{host}:{port:quorum}:{port:election}",
         "initLimit": "10",
         "syncLimit": "5",
-        "maxSessionTimeout": "3000",
+        "maxSessionTimeout": "6000",
     }
     with LocalCluster(brokers=1, zookeeper_config=config) as cluster:
         yield cluster
@@ -92,7 +92,7 @@ class TestSessionTimeout:
 
     def test_granted(self, chroot: Chroot) -> None:
         """A connection knows the timeout that its server granted: the longest, or the shortest, that it allows."""
-        for asked_ms, granted_ms in ((30_000, 3000), (2500, 2500), (100, 1000)):
+        for asked_ms, granted_ms in ((30_000, 6000), (2500, 2500), (100, 1000)):
             with ZooKeeperClient(replace(chroot.config, session_timeout_ms=asked_ms)) as client:
                 assert client.session_timeout_ms == granted_ms
 
@@ -108,7 +108,7 @@ class TestSessionTimeout:
         ):
             assert eventually(lambda: len(first.owned()) == len(second.owned()) == 2)
             wire.silence()
-            assert eventually(lambda: chroot.owners("g").get(0) == "g_c2-0")
+            assert eventually(lambda: chroot.owners("g").get(0) == "g_c2-0", timeout_s=20)
             assert first.owned() == {}
             wire.mend()
 

@@ -633,7 +633,7 @@ class TestZooKeeperTls:
             client = tls_context(ZooKeeperTls(pem["authority"])).wrap_socket(ours, server_hostname="127.0.0.1")
             with client, accepted.result(10) as peer:
                 peer.sendall(b"first second")
-                ahead = ReadAhead(client)
+                ahead = ReadAhead(client, time.monotonic)
                 assert ahead.recv(6) == b"first "
                 assert BoundedHandler(time.monotonic).select([ahead], [], [], 5) == ([ahead], [], [])
                 assert ahead.pending() == len("second")

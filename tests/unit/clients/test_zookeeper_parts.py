@@ -74,7 +74,7 @@ def test_the_granted_timeout_is_in_a_connections_first_answer() -> None:
     """It is known as soon as its bytes have come, in whatever pieces; a server that grants none has ended the session."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        ahead = ReadAhead(ours)
+        ahead = ReadAhead(ours, time.monotonic)
         for piece in (b"\0\0\0\x25\0\0", b"\0\0\0\0\x0b"):
             theirs.sendall(piece)
             assert ahead.recv(100) == piece
@@ -82,10 +82,29 @@ def test_the_granted_timeout_is_in_a_connections_first_answer() -> None:
         theirs.sendall(b"\xb8" + b"\0" * 29)
         ahead.recv(100)
         assert ahead.granted_ms == 3000
-        expired = ReadAhead(ours)
+        expired = ReadAhead(ours, time.monotonic)
         theirs.sendall(b"\0\0\0\x25" + b"\0" * 37)
         expired.recv(100)
         assert expired.granted_ms is None
+
+
+def test_a_session_lives_from_the_last_message_that_was_answered() -> None:
+    """A message counts from when it was sent, once something came after it; events that nobody asked for do not count."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        now = 10.0
+        ahead = ReadAhead(ours, lambda: now)
+        assert ahead.alive_at == -math.inf
+        for sent_at in (11.0, 12.0):  # two messages, which the answer may have crossed
+            now = sent_at
+            assert ahead.send(b"ping") == 4
+        theirs.sendall(b"answer")
+        now = 13.0
+        assert ahead.recv(100) == b"answer"
+        assert ahead.alive_at == 11.0
+        theirs.sendall(b"event")
+        assert ahead.recv(100) == b"event"
+        assert ahead.alive_at == 11.0
 
 
 def test_waits_end_at_the_deadline() -> None:
@@ -107,7 +126,7 @@ def test_what_was_received_ahead_is_read_first() -> None:
     """A socket hands out in pieces what came at once, is ready as long as some of it is left, and then ends as it does."""
     handler = BoundedHandler(time.monotonic)
     ours, theirs = socket.socketpair()
-    ahead = ReadAhead(ours)
+    ahead = ReadAhead(ours, time.monotonic)
     with ours, theirs:
         theirs.sendall(b"0123456789")
         assert handler.select([ahead], [], [], 10) == ([ahead], [], [])
@@ -123,7 +142,7 @@ def test_what_was_received_ahead_hides_nothing_else() -> None:
     """Another socket that is ready is told of at the same time, and one that is not is not waited for."""
     handler = BoundedHandler(time.monotonic)
     (ours, theirs), (wake, waker) = socket.socketpair(), socket.socketpair()
-    ahead = ReadAhead(ours)
+    ahead = ReadAhead(ours, time.monotonic)
     with ours, theirs, wake, waker:
         theirs.sendall(b"01")
         ahead.recv(1)
