@@ -40,7 +40,7 @@ format: $(READY)
 clean:
 	rm -rf $(VENV) build dist *.egg-info spark-warehouse artifacts
 
-$(READY): setup.cfg pyproject.toml setup.py $(wildcard pyspark_zkafka/native/*.[ch])
+$(READY): setup.cfg pyproject.toml setup.py $(wildcard pyspark_zkafka/transport/native/*.[ch])
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[test,check,connect]'

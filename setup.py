@@ -5,7 +5,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 
 SOURCES = ("client", "columns", "consumer", "producer", "hashes")
 HEADERS = ("arrow_abi", "client", "columns", "rdkafka_abi", "zkafka")
-FOLDER = "pyspark_zkafka/native"
+FOLDER = "pyspark_zkafka/transport/native"
 
 
 class AnyPythonWheel(bdist_wheel):
@@ -18,7 +18,7 @@ class AnyPythonWheel(bdist_wheel):
 setup(
     ext_modules=[
         Extension(
-            "pyspark_zkafka.native._arrow_path",
+            "pyspark_zkafka.transport.native._arrow_path",
             [f"{FOLDER}/{name}.c" for name in SOURCES],
             depends=[f"{FOLDER}/{name}.h" for name in HEADERS],
             extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-O2", "-fvisibility=hidden", "-Wall", "-Wextra"],

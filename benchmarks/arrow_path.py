@@ -19,8 +19,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 
 from benchmarks.cluster import Topic
 from benchmarks.shapes import SHAPES
-from pyspark_zkafka.allocator import keep_freed_memory
-from pyspark_zkafka.collector import freeze_imports
+from pyspark_zkafka.worker.allocator import keep_freed_memory
+from pyspark_zkafka.worker.collector import freeze_imports
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

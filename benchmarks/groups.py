@@ -8,8 +8,8 @@ from typing import Any
 
 from benchmarks.cluster import BenchCluster
 from benchmarks.rebalance import PARTITIONS, TOPIC, Group, rounds, started
-from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
-from pyspark_zkafka.option_values import ZooKeeperConfig
+from pyspark_zkafka.options.model import ZooKeeperConfig
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
 
 def rebalances(cluster: BenchCluster, sizes: Iterable[int], count: int) -> list[dict[str, Any]]:

@@ -18,12 +18,12 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
-from pyspark_zkafka.option_values import ZooKeeperConfig
-from pyspark_zkafka.protocol import group_znodes
+from pyspark_zkafka.options.model import ZooKeeperConfig
 from pyspark_zkafka.protocol.assignors import Subscribers, assign, java_order
 from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.testing import LocalCluster
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
 SIZES = (2, 5, 20)
 PARTITIONS = 60
@@ -35,7 +35,7 @@ TIMEOUT_S = 60.0
 MEMBER = """
 import sys
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.option_values import GroupOptions, ZooKeeperConfig
+from pyspark_zkafka.options.model import GroupOptions, ZooKeeperConfig
 from pyspark_zkafka.protocol.planning import Subscribe
 
 hosts, chroot, group, topic, name, session_ms = sys.argv[1:]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyspark_zkafka.option_table import table_markdown
-from pyspark_zkafka.protocol.kafka_property_table import ACCEPTED
-from pyspark_zkafka.protocol.refused_kafka_properties import REFUSED
+from pyspark_zkafka.options.client_property_table import ACCEPTED
+from pyspark_zkafka.options.refused_client_properties import REFUSED
+from pyspark_zkafka.options.table import table_markdown
 
 _OPTIONS = """# Options
 

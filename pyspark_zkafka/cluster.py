@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from pyspark_zkafka.clients.admin import KafkaAdmin
 from pyspark_zkafka.errors import ClusterStateError
-from pyspark_zkafka.option_values import Connection
+from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.options.model import Connection
 from pyspark_zkafka.protocol.model import ClusterSnapshot, Endpoint
 from pyspark_zkafka.protocol.planning import Listener
 
@@ -37,7 +37,7 @@ def open_cluster(connection: Connection) -> Iterator[ClusterSource]:
         It cannot be reached in time.
     """
     if connection.zookeeper is not None:
-        from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
+        from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
         with ZooKeeperClient(connection.zookeeper) as zookeeper:
             yield zookeeper

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pyspark_zkafka.protocol.model import ClaimOwner, OffsetRange, TopicPartition
-    from pyspark_zkafka.stream_session import StreamSession
+    from pyspark_zkafka.stream.session import StreamSession
 
 __all__ = ["ConsumerGroup", "GroupBatch"]
 
@@ -77,7 +77,7 @@ class ConsumerGroup:
         subscribe_pattern: str | None = None,
         options: Mapping[str, str] | None = None,
     ) -> None:
-        from pyspark_zkafka.stream_options import parse_stream
+        from pyspark_zkafka.options.stream import parse_stream
 
         unfit = [name for name in _OF_OTHERS if name.lower() in {given.lower() for given in options or {}}]
         if unfit:
@@ -99,7 +99,7 @@ class ConsumerGroup:
         GroupError, ZooKeeperError
             The group or ZooKeeper refuses, or cannot be reached.
         """
-        from pyspark_zkafka.stream_session import StreamSession
+        from pyspark_zkafka.stream.session import StreamSession
 
         self._session = StreamSession(self._options).__enter__()
         return self
@@ -131,7 +131,7 @@ class ConsumerGroup:
         """
         from pyspark_zkafka.protocol.model import OffsetRange
         from pyspark_zkafka.protocol.offsets import LATEST
-        from pyspark_zkafka.stream_starts import StreamStarts
+        from pyspark_zkafka.stream.positions import StreamStarts
 
         session = self._open()
         owned, owner = self._owned(session)
@@ -160,7 +160,7 @@ class ConsumerGroup:
         return self._session
 
     def _commit(self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner) -> None:
-        from pyspark_zkafka.group.stores import require_none_lost
+        from pyspark_zkafka.group.offset_store import require_none_lost
 
         session = self._open()
         result = session.offsets.commit(offsets, owner)
@@ -221,7 +221,7 @@ class GroupBatch:
         The write fails with PARTITION_LOST when the member does not own one of the partitions any more: the offsets of the
         others are committed, and its rows are written.
         """
-        from pyspark_zkafka.option_table import is_connection_option
+        from pyspark_zkafka.options.table import is_connection_option
 
         raw = self._member._raw
         connection = {n: text for n, text in raw.items() if is_connection_option(n) or n.lower() in _OF_COMMITS}

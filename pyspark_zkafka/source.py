@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from pyspark_zkafka.collector import freeze_imports
+from pyspark_zkafka.worker.collector import freeze_imports
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -44,9 +44,9 @@ class ZKafkaDataSource(DataSource):
 
     def schema(self) -> str:
         """The columns of Spark's own Kafka source (with headers if asked for), or those of the view."""
+        from pyspark_zkafka.options.stream import parse_either
         from pyspark_zkafka.protocol.records import schema_ddl
         from pyspark_zkafka.protocol.view_tables import view_ddl
-        from pyspark_zkafka.stream_options import parse_either
 
         options = parse_either(self.options)
         return schema_ddl(options.include_headers) if options.view is None else view_ddl(options.view)
@@ -56,11 +56,11 @@ class ZKafkaDataSource(DataSource):
         freeze_imports()
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        from pyspark_zkafka.options import parse_read
+        from pyspark_zkafka.batch.reader import PushdownReader, ZKafkaReader
+        from pyspark_zkafka.options.batch import parse_read
         from pyspark_zkafka.protocol.records import require_projection
         from pyspark_zkafka.protocol.view_tables import require_view_projection
-        from pyspark_zkafka.reader import PushdownReader, ZKafkaReader
-        from pyspark_zkafka.views import ViewReader
+        from pyspark_zkafka.views.reader import ViewReader
 
         freeze_imports()
         options = parse_read(self.options)
@@ -77,9 +77,9 @@ class ZKafkaDataSource(DataSource):
         freeze_imports()
         from pyspark.sql.pandas.types import to_arrow_schema
 
+        from pyspark_zkafka.options.stream import parse_stream
         from pyspark_zkafka.protocol.records import require_projection
-        from pyspark_zkafka.stream import ZKafkaStreamReader
-        from pyspark_zkafka.stream_options import parse_stream
+        from pyspark_zkafka.stream.reader import ZKafkaStreamReader
 
         options = parse_stream(self.options)
         projection = to_arrow_schema(schema, timezone="UTC")
@@ -92,10 +92,10 @@ class ZKafkaDataSource(DataSource):
         from pyspark.sql.pandas.types import to_arrow_schema
 
         from pyspark_zkafka.errors import OptionError
-        from pyspark_zkafka.options import parse_write
+        from pyspark_zkafka.options.batch import parse_write
         from pyspark_zkafka.protocol.rows import check_columns
-        from pyspark_zkafka.write_task import plan_write
-        from pyspark_zkafka.writer import ZKafkaWriter
+        from pyspark_zkafka.write.batch_writer import ZKafkaWriter
+        from pyspark_zkafka.write.task import plan_write
 
         if overwrite:
             raise OptionError(
@@ -118,8 +118,8 @@ class ZKafkaDataSource(DataSource):
         from pyspark.sql.pandas.types import to_arrow_schema
 
         from pyspark_zkafka.protocol.rows import check_columns
-        from pyspark_zkafka.stream_writer import ZKafkaStreamWriter, parse_stream_write
-        from pyspark_zkafka.write_task import plan_write
+        from pyspark_zkafka.write.stream_writer import ZKafkaStreamWriter, parse_stream_write
+        from pyspark_zkafka.write.task import plan_write
 
         options = parse_stream_write(self.options, overwrite=overwrite)
         check_columns(to_arrow_schema(schema, timezone="UTC"), options.topic)

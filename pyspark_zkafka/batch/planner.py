@@ -8,11 +8,10 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from pyspark_zkafka.clients.admin import KafkaAdmin
-from pyspark_zkafka.clients.cluster import ClusterSource, bootstrap_servers, open_cluster
-from pyspark_zkafka.clients.retries import Retry
+from pyspark_zkafka.cluster import ClusterSource, bootstrap_servers, open_cluster
 from pyspark_zkafka.errors import DataLoss, OptionError
-from pyspark_zkafka.option_values import ReadOptions
+from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.model import ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.protocol.offsets import AtTimestamp, Position, Resolution, resolve
 from pyspark_zkafka.protocol.planning import (
@@ -27,6 +26,7 @@ from pyspark_zkafka.protocol.planning import (
     wanted_topics,
 )
 from pyspark_zkafka.protocol.pushdown import Narrowing
+from pyspark_zkafka.retries import Retry
 
 __all__ = ["BatchPlan", "plan_batch"]
 
@@ -92,8 +92,8 @@ class _Bounds:
         return self.admin.high_watermarks(partitions)
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
-        from pyspark_zkafka.group.stores import GroupOffsets
+        from pyspark_zkafka.group.offset_store import GroupOffsets
+        from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
         if self.options.group is None:
             raise OptionError("INVALID_OPTION", "startingOffsets=committed needs group.id")

@@ -21,16 +21,16 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from pyspark_zkafka.allocator import keep_freed_memory
-from pyspark_zkafka.collector import collector_paused, freeze_imports
-from pyspark_zkafka.option_values import ReadOptions
+from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.planning import Split, combine
 from pyspark_zkafka.protocol.pushdown import Comparison, Narrowing, Operator, narrow
+from pyspark_zkafka.worker.allocator import keep_freed_memory
+from pyspark_zkafka.worker.collector import collector_paused, freeze_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyspark_zkafka.split_reader import Identity
+    from pyspark_zkafka.batch.split_reader import Identity
 
 __all__ = ["PushdownReader", "SplitPartition", "ZKafkaReader", "split_partitions"]
 
@@ -65,8 +65,8 @@ class ZKafkaReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The splits, in the order in which Spark runs them; empty for an empty plan. Blocks for a few round trips."""
-        from pyspark_zkafka.batch_plan import plan_batch
-        from pyspark_zkafka.native.choice import uses_native
+        from pyspark_zkafka.batch.planner import plan_batch
+        from pyspark_zkafka.transport.select import uses_native
 
         uses_native(self._options.connection)  # what is missing is said here, not by each task
         plan = plan_batch(self._options, self._narrowing)
@@ -80,9 +80,9 @@ class ZKafkaReader(DataSourceReader):
 
     def _read(self, partition: SplitPartition) -> Iterator[pa.RecordBatch]:
         freeze_imports()
-        from pyspark_zkafka.clients.consumer import consumer_properties
-        from pyspark_zkafka.native.choice import open_consumer
-        from pyspark_zkafka.split_reader import ReadPolicy, SplitReader
+        from pyspark_zkafka.batch.split_reader import ReadPolicy, SplitReader
+        from pyspark_zkafka.kafka.consumer_properties import consumer_properties
+        from pyspark_zkafka.transport.select import open_consumer
 
         freeze_imports()
         keep_freed_memory()
@@ -107,7 +107,7 @@ class ZKafkaReader(DataSourceReader):
 
     def _high_watermark(self, split: Split, bootstrap_servers: str) -> int:
         """The end of the log with its open transactions."""
-        from pyspark_zkafka.clients.admin import lease_admin
+        from pyspark_zkafka.kafka.admin import lease_admin
         from pyspark_zkafka.protocol.offsets import LATEST
 
         with lease_admin(bootstrap_servers, self._options.connection.kafka) as admin:
@@ -118,7 +118,7 @@ class ZKafkaReader(DataSourceReader):
 
         That it is gone must be said several times: a broker that has just started may know of no topic yet.
         """
-        from pyspark_zkafka.clients.admin import lease_admin
+        from pyspark_zkafka.kafka.admin import lease_admin
 
         topic = split.partition.topic
         if split.topic_id is not None:
@@ -131,7 +131,7 @@ class ZKafkaReader(DataSourceReader):
                         break
             return _identity(topic in found, found.get(topic) in (None, split.topic_id))
         if split.czxid is not None and self._options.connection.zookeeper is not None:
-            from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
+            from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
             with ZooKeeperClient(self._options.connection.zookeeper) as zookeeper:
                 czxid = zookeeper.czxid(topic)

@@ -10,9 +10,9 @@ from typing import Literal
 
 import pyarrow as pa
 
-from pyspark_zkafka.clients.consumer import PartitionConsumer, Poll
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DataLoss, ZKafkaError
 from pyspark_zkafka.protocol.planning import Split
+from pyspark_zkafka.transport.consumer import PartitionConsumer, Poll
 
 __all__ = ["Identity", "ReadPolicy", "SplitReader"]
 

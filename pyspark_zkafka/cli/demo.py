@@ -16,17 +16,17 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from pyspark_zkafka.batch_plan import BatchPlan, plan_batch
+from pyspark_zkafka.batch.planner import BatchPlan, plan_batch
 from pyspark_zkafka.cli.demo_steps import prove, step
 from pyspark_zkafka.cli.group_demo import GroupDemo
-from pyspark_zkafka.clients.admin import KafkaAdmin
-from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.options import parse_connection, parse_read
+from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.options.batch import parse_connection, parse_read
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST, canonical_json
 from pyspark_zkafka.protocol.partitioners import Router
 from pyspark_zkafka.testing import LocalCluster
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,14 +15,14 @@ from rich.live import Live
 from rich.table import Table
 
 from pyspark_zkafka.cli.demo_steps import prove, step
-from pyspark_zkafka.clients.admin import KafkaAdmin
-from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.options import parse_connection
-from pyspark_zkafka.protocol.group_znodes import consumer_of_thread
+from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
+from pyspark_zkafka.protocol.znodes.groups import consumer_of_thread
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

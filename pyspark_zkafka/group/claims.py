@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pyspark_zkafka.clients.transactions import Check, Create, Delete, Operation, SetData, pieces
-from pyspark_zkafka.clients.zookeeper_connection import Answers, Znode, ZooKeeperConnection
 from pyspark_zkafka.errors import GroupContended
-from pyspark_zkafka.group.proofs import is_claim_of, owner_parents
-from pyspark_zkafka.protocol import group_znodes
+from pyspark_zkafka.group.ownership import is_claim_of, owner_parents
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition, session_text
+from pyspark_zkafka.protocol.znodes import groups as group_znodes
+from pyspark_zkafka.zookeeper.connection import Answers, Znode, ZooKeeperConnection
+from pyspark_zkafka.zookeeper.transactions import Check, Create, Delete, Operation, SetData, pieces
 
 __all__ = ["Blocker", "Claims"]
 

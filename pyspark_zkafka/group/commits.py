@@ -7,7 +7,12 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pyspark_zkafka.clients.transactions import (
+from pyspark_zkafka.errors import GroupContended, OptionError, ZooKeeperError
+from pyspark_zkafka.group.ownership import NoJvmOwner, NoOwner, OwnedBy, OwnerProof
+from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
+from pyspark_zkafka.protocol.znodes import groups as group_znodes
+from pyspark_zkafka.zookeeper.connection import Answers, ZooKeeperConnection
+from pyspark_zkafka.zookeeper.transactions import (
     MAX_TRANSACTION_BYTES,
     Conflict,
     Create,
@@ -15,11 +20,6 @@ from pyspark_zkafka.clients.transactions import (
     SetData,
     pieces,
 )
-from pyspark_zkafka.clients.zookeeper_connection import Answers, ZooKeeperConnection
-from pyspark_zkafka.errors import GroupContended, OptionError, ZooKeeperError
-from pyspark_zkafka.group.proofs import NoJvmOwner, NoOwner, OwnedBy, OwnerProof
-from pyspark_zkafka.protocol import group_znodes
-from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 
 __all__ = ["CommitResult", "commit_offsets", "commit_starts"]
 

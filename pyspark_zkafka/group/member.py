@@ -10,19 +10,19 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 
-from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
-from pyspark_zkafka.clients.zookeeper_connection import SessionState
 from pyspark_zkafka.errors import ConsumerIdTaken, GroupError, ZKafkaError, ZooKeeperError
 from pyspark_zkafka.group.claims import Blocker, Claims
-from pyspark_zkafka.group.holds import Holds
 from pyspark_zkafka.group.registration import Registration, consumer_id_of, registration_of
-from pyspark_zkafka.group.subscribed import leave_trace
+from pyspark_zkafka.group.revocation import Holds
+from pyspark_zkafka.group.subscription import leave_trace
 from pyspark_zkafka.group.view import GroupView, GroupWatch
-from pyspark_zkafka.option_values import GroupOptions, ZooKeeperConfig
-from pyspark_zkafka.protocol import group_znodes
+from pyspark_zkafka.options.model import GroupOptions, ZooKeeperConfig
 from pyspark_zkafka.protocol.assignors import assign
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition, session_text
 from pyspark_zkafka.protocol.planning import Subscription
+from pyspark_zkafka.protocol.znodes import groups as group_znodes
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.connection import SessionState
 
 __all__ = ["GroupMember", "Timing"]
 

@@ -7,15 +7,15 @@ from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
 
-from pyspark_zkafka.clients.group_offsets import KafkaGroupOffsets
-from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.errors import OptionError, PartitionLost
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets, commit_starts
-from pyspark_zkafka.group.proofs import NoOwner, OwnedBy, OwnerProof
-from pyspark_zkafka.option_values import Connection, OffsetStore
-from pyspark_zkafka.protocol import group_znodes
+from pyspark_zkafka.group.ownership import NoOwner, OwnedBy, OwnerProof
+from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.options.model import Connection, OffsetStore
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
-from pyspark_zkafka.protocol.progress import StoredOffset
+from pyspark_zkafka.protocol.resumption import StoredOffset
+from pyspark_zkafka.protocol.znodes import groups as group_znodes
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
 __all__ = ["GroupOffsets", "require_none_lost"]
 

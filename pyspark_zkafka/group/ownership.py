@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from pyspark_zkafka.clients.transactions import Check, Create, Delete, Operation
-from pyspark_zkafka.clients.zookeeper_connection import Answers, Znode, ZooKeeperConnection
 from pyspark_zkafka.errors import PartitionOwned
-from pyspark_zkafka.protocol import group_znodes
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition, session_text
+from pyspark_zkafka.protocol.znodes import groups as group_znodes
+from pyspark_zkafka.zookeeper.connection import Answers, Znode, ZooKeeperConnection
+from pyspark_zkafka.zookeeper.transactions import Check, Create, Delete, Operation
 
 __all__ = ["NoJvmOwner", "NoOwner", "OwnedBy", "OwnerProof", "Questions", "is_claim_of", "owner_parents"]
 

@@ -8,14 +8,14 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from pyspark_zkafka.clients.transactions import Create, Operation, Reason
-from pyspark_zkafka.clients.zookeeper_connection import ZooKeeperConnection
 from pyspark_zkafka.errors import ConsumerIdTaken, GroupContended, GroupError
-from pyspark_zkafka.option_values import GroupOptions
-from pyspark_zkafka.protocol import group_znodes
-from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration
+from pyspark_zkafka.options.model import GroupOptions
 from pyspark_zkafka.protocol.model import session_text
 from pyspark_zkafka.protocol.planning import Assign, SubscribeExcept, SubscribePattern, Subscription
+from pyspark_zkafka.protocol.znodes import groups as group_znodes
+from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
+from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
+from pyspark_zkafka.zookeeper.transactions import Create, Operation, Reason
 
 __all__ = ["Registration", "consumer_id_of", "registration_of"]
 

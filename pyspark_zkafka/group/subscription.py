@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from pyspark_zkafka.clients.transactions import Create, Reason, pieces
-from pyspark_zkafka.clients.zookeeper_connection import ZooKeeperConnection
 from pyspark_zkafka.errors import GroupContended
-from pyspark_zkafka.protocol import group_znodes
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.protocol.znodes import groups as group_znodes
+from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
+from pyspark_zkafka.zookeeper.transactions import Create, Reason, pieces
 
 __all__ = ["leave_trace", "subscribed_since", "younger"]
 

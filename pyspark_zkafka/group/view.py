@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
-from pyspark_zkafka.clients.zookeeper_connection import Watch
 from pyspark_zkafka.errors import CodecError
-from pyspark_zkafka.protocol import group_znodes, znodes
 from pyspark_zkafka.protocol.assignors import Subscribers, threads_by_topic, topics_of
-from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.topic_names import is_topic_name
+from pyspark_zkafka.protocol.znodes import groups as group_znodes
+from pyspark_zkafka.protocol.znodes import topics as znodes
+from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.connection import Watch
 
 __all__ = ["GroupView", "GroupWatch"]
 

@@ -23,18 +23,18 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from pyspark_zkafka.clients.kafka_errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, Reports, from_exception
-from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
-from pyspark_zkafka.clients.new_clients import INTRODUCTION_S
-from pyspark_zkafka.clients.pooled import ClientPool, configuration
 from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, UnknownTopic, ZKafkaError
-from pyspark_zkafka.protocol.connection_properties import concerns_connection
+from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, Reports, from_exception
+from pyspark_zkafka.kafka.log import librdkafka_logger
+from pyspark_zkafka.kafka.pool import ClientPool, configuration
+from pyspark_zkafka.kafka.warm_up import INTRODUCTION_S
+from pyspark_zkafka.options.connection_properties import concerns_connection
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, HIGH_WATERMARK, LATEST, AtTimestamp, Position
 from pyspark_zkafka.protocol.topic_names import is_topic_name
 
 if TYPE_CHECKING:
-    from pyspark_zkafka.clients.log_bounds import LogBounds
+    from pyspark_zkafka.kafka.watermarks import LogBounds
 
 __all__ = ["KafkaAdmin", "asking_consumer_properties", "lease_admin", "shared_properties"]
 
@@ -204,7 +204,7 @@ class KafkaAdmin:
         if not self._all_told or len(wanted) < MANY or not {EARLIEST, LATEST}.issuperset(wanted.values()):
             return None
         if self._bounds is None:
-            from pyspark_zkafka.clients.log_bounds import LogBounds
+            from pyspark_zkafka.kafka.watermarks import LogBounds
 
             committed = self._isolation == IsolationLevel.READ_COMMITTED
             config = {**asking_consumer_properties(self._config), "bootstrap.servers": self._servers}
@@ -237,7 +237,7 @@ class KafkaAdmin:
     def _introduce(self, topics: Collection[str]) -> None:
         """Have a new client ask for a topic first: else its question for leaders may be lost for a second or three.
 
-        Blocks for a second at the most; see `pyspark_zkafka.clients.new_clients`.
+        Blocks for a second at the most; see `pyspark_zkafka.kafka.warm_up`.
         """
         if topics and not self._introduced:
             self._introduced = True

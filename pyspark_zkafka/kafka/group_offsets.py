@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.clients.admin import asking_consumer_properties
-from pyspark_zkafka.clients.kafka_errors import Reports, from_exception, from_kafka
-from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
+from pyspark_zkafka.kafka.admin import asking_consumer_properties
+from pyspark_zkafka.kafka.errors import Reports, from_exception, from_kafka
+from pyspark_zkafka.kafka.log import librdkafka_logger
 from pyspark_zkafka.protocol.model import TopicPartition
 
 __all__ = ["KafkaGroupOffsets"]

@@ -9,9 +9,9 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.clients.kafka_errors import REFUSED_FOR_S, Reports, from_exception
-from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
 from pyspark_zkafka.errors import BrokersUnavailable
+from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, Reports, from_exception
+from pyspark_zkafka.kafka.log import librdkafka_logger
 from pyspark_zkafka.protocol.model import TopicPartition
 
 __all__ = ["first_after_epoch"]

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.clients.consumer import MessageClient
-from pyspark_zkafka.clients.kafka_errors import from_exception, truncation
+from pyspark_zkafka.kafka.consumer_client import MessageClient
+from pyspark_zkafka.kafka.errors import from_exception, truncation
 from pyspark_zkafka.protocol.model import TopicPartition
 
 __all__ = ["LogPosition", "find_truncated"]

@@ -11,8 +11,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.clients.kafka_errors import REFUSED_FOR_S, Reports, from_exception
-from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
+from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, Reports, from_exception
+from pyspark_zkafka.kafka.log import librdkafka_logger
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.records import UNREADABLE_HEADERS
 

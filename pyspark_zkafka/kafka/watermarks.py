@@ -11,8 +11,8 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.clients.consumer import MessageClient
-from pyspark_zkafka.clients.new_clients import CLIENT_DEFAULTS
+from pyspark_zkafka.kafka.consumer_client import MessageClient
+from pyspark_zkafka.kafka.warm_up import CLIENT_DEFAULTS
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, Position
 

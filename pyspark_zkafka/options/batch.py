@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from pyspark_zkafka.given_options import Given, choose, whole_number
-from pyspark_zkafka.librdkafka_conf import judge
-from pyspark_zkafka.option_table import STREAM, TABLE, VIEWS, Scope
-from pyspark_zkafka.option_values import (
+from pyspark_zkafka.options.client_properties import translate
+from pyspark_zkafka.options.librdkafka import judge
+from pyspark_zkafka.options.model import (
     CommitPlan,
     Connection,
     OffsetStore,
@@ -23,7 +22,8 @@ from pyspark_zkafka.option_values import (
     ZooKeeperConfig,
     ZooKeeperTls,
 )
-from pyspark_zkafka.protocol.kafka_properties import translate
+from pyspark_zkafka.options.parser import Given, choose, whole_number
+from pyspark_zkafka.options.table import STREAM, TABLE, VIEWS, Scope
 from pyspark_zkafka.protocol.model import ClaimOwner
 from pyspark_zkafka.protocol.offsets import (
     EARLIEST,

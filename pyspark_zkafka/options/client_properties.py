@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from pyspark_zkafka.protocol.connection_properties import concerns_connection
-from pyspark_zkafka.protocol.kafka_property_rules import broken_rules, idempotence_given_up
-from pyspark_zkafka.protocol.kafka_property_table import ACCEPTED, Accepted
-from pyspark_zkafka.protocol.refused_kafka_properties import REFUSED
+from pyspark_zkafka.options.client_property_rules import broken_rules, idempotence_given_up
+from pyspark_zkafka.options.client_property_table import ACCEPTED, Accepted
+from pyspark_zkafka.options.connection_properties import concerns_connection
+from pyspark_zkafka.options.refused_client_properties import REFUSED
 
 __all__ = ["SECRET_KEYS", "UNKNOWN", "Role", "Verdict", "is_of_connection", "is_secret", "mask", "translate"]
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark_zkafka.protocol.jaas import credentials
-from pyspark_zkafka.protocol.kafka_property_values import (
+from pyspark_zkafka.options.client_property_values import (
     INT_MAX,
     Reader,
     choice,
@@ -30,6 +29,7 @@ from pyspark_zkafka.protocol.kafka_property_values import (
     version,
     whole,
 )
+from pyspark_zkafka.options.jaas import credentials
 
 __all__ = ["ACCEPTED", "Accepted"]
 

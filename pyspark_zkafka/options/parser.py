@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.option_table import BY_NAME, STREAM, Scope
+from pyspark_zkafka.options.table import BY_NAME, STREAM, Scope
 
 __all__ = ["Given", "choose", "whole_number"]
 

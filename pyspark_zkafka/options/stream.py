@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.given_options import Given
-from pyspark_zkafka.option_table import BY_NAME
-from pyspark_zkafka.option_table import STREAM as OF_STREAMS
-from pyspark_zkafka.option_values import GroupOptions, ReadOptions, StreamOptions
-from pyspark_zkafka.options import lacks_zookeeper, parse_read, read_options, starting
+from pyspark_zkafka.options.batch import lacks_zookeeper, parse_read, read_options, starting
+from pyspark_zkafka.options.durations import parse_duration_ms
+from pyspark_zkafka.options.model import GroupOptions, ReadOptions, StreamOptions
+from pyspark_zkafka.options.parser import Given
+from pyspark_zkafka.options.table import BY_NAME
+from pyspark_zkafka.options.table import STREAM as OF_STREAMS
 from pyspark_zkafka.protocol.assignors import STRATEGIES
-from pyspark_zkafka.protocol.durations import parse_duration_ms
-from pyspark_zkafka.protocol.group_znodes import MAX_THREADS, normalise_filter
 from pyspark_zkafka.protocol.limits import TriggerLimits
 from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
 from pyspark_zkafka.protocol.topic_filters import FilterError, topic_filter
+from pyspark_zkafka.protocol.znodes.groups import MAX_THREADS, normalise_filter
 
 __all__ = ["parse_either", "parse_stream"]
 

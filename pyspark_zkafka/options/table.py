@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from pyspark_zkafka.options.client_properties import is_of_connection
 from pyspark_zkafka.protocol.assignors import STRATEGIES
-from pyspark_zkafka.protocol.kafka_properties import is_of_connection
 from pyspark_zkafka.protocol.partitioners import PARTITIONERS
 
 __all__ = ["BY_NAME", "CONNECTION", "STREAM", "TABLE", "VIEWS", "Option", "Scope", "is_connection_option", "table_markdown"]

@@ -29,11 +29,11 @@ from itertools import chain, cycle, repeat
 from typing import TypeAlias
 
 from pyspark_zkafka.errors import GroupError, OptionError
-from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration, normalise_filter, thread_id
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import INTERNAL_TOPICS
 from pyspark_zkafka.protocol.sticky_assignor import balance
 from pyspark_zkafka.protocol.topic_filters import FilterError, TopicFilter, topic_filter
+from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration, normalise_filter, thread_id
 
 __all__ = [
     "STRATEGIES",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark_zkafka.protocol.stream_offsets import Span
+from pyspark_zkafka.protocol.checkpoint import Span
 
 __all__ = ["Resumption", "StoredOffset", "resume"]
 

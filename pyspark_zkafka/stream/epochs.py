@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark_zkafka.option_values import ReadOptions
+from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.stream_progress import Held
-from pyspark_zkafka.stream_reports import StreamReports
-from pyspark_zkafka.stream_session import ANSWER_S, StreamSession
+from pyspark_zkafka.stream.progress import Held
+from pyspark_zkafka.stream.session import ANSWER_S, StreamSession
+from pyspark_zkafka.stream.warnings import StreamReports
 
 __all__ = ["StreamEpochs"]
 
@@ -46,8 +46,8 @@ class StreamEpochs:
 
     def _validate(self, held: Mapping[TopicPartition, Held]) -> set[TopicPartition]:
         """Report truncated logs; those that gave no answer in time."""
-        from pyspark_zkafka.clients.consumer import consumer_properties
-        from pyspark_zkafka.clients.log_truncation import LogPosition, find_truncated
+        from pyspark_zkafka.kafka.consumer_properties import consumer_properties
+        from pyspark_zkafka.kafka.log_truncation import LogPosition, find_truncated
 
         servers = self._session.servers(self._session.snapshot())
         properties = consumer_properties(self._options.connection, servers, self._options.client_group, 1)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from pyspark_zkafka.option_values import StreamOptions
+from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.protocol.limits import TriggerLimits
 from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
-from pyspark_zkafka.stream_session import StreamSession
+from pyspark_zkafka.stream.session import StreamSession
 
 __all__ = ["StreamLimits"]
 
@@ -56,8 +56,8 @@ class StreamLimits:
 
     def _sizes(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, float]:
         """The mean sizes of records, measured once a minute, and when there are new partitions to read."""
-        from pyspark_zkafka.clients.consumer import consumer_properties
-        from pyspark_zkafka.clients.record_sizes import sample_record_bytes
+        from pyspark_zkafka.kafka.consumer_properties import consumer_properties
+        from pyspark_zkafka.kafka.record_sizes import sample_record_bytes
 
         now = self._clock()
         everywhere = now - self._sampled_at > _SAMPLE_AGE_S

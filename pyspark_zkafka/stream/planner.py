@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pyspark_zkafka.collector import collector_paused
 from pyspark_zkafka.errors import UnknownTopic, ZKafkaError
-from pyspark_zkafka.option_values import StreamOptions
+from pyspark_zkafka.options.model import StreamOptions
+from pyspark_zkafka.protocol.checkpoint import Span, StreamOffset, TopicMark, first_mark, mark_after
 from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.protocol.planning import (
@@ -21,13 +21,13 @@ from pyspark_zkafka.protocol.planning import (
     spread_over_leaders,
     subscribed_partitions,
 )
-from pyspark_zkafka.protocol.stream_offsets import Span, StreamOffset, TopicMark, first_mark, mark_after
-from pyspark_zkafka.stream_epochs import StreamEpochs
-from pyspark_zkafka.stream_limits import StreamLimits
-from pyspark_zkafka.stream_progress import StreamProgress
-from pyspark_zkafka.stream_reports import StreamReports, shown
-from pyspark_zkafka.stream_session import StreamSession
-from pyspark_zkafka.stream_starts import StreamStarts
+from pyspark_zkafka.stream.epochs import StreamEpochs
+from pyspark_zkafka.stream.limits import StreamLimits
+from pyspark_zkafka.stream.positions import StreamStarts
+from pyspark_zkafka.stream.progress import StreamProgress
+from pyspark_zkafka.stream.session import StreamSession
+from pyspark_zkafka.stream.warnings import StreamReports, shown
+from pyspark_zkafka.worker.collector import collector_paused
 
 __all__ = ["StreamPlanner"]
 

@@ -8,16 +8,16 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from pyspark_zkafka.clients.admin import KafkaAdmin
-from pyspark_zkafka.clients.consumer import consumer_properties
-from pyspark_zkafka.clients.leader_epochs import first_after_epoch
 from pyspark_zkafka.errors import ClusterStateError, CodecError, DataLoss
-from pyspark_zkafka.option_values import StreamOptions
+from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.kafka.consumer_properties import consumer_properties
+from pyspark_zkafka.kafka.leader_epochs import first_after_epoch
+from pyspark_zkafka.options.model import StreamOptions
+from pyspark_zkafka.protocol.checkpoint import StreamOffset, TopicMark, Waiting
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec, Position, Resolution, resolve
-from pyspark_zkafka.protocol.progress import StoredOffset, resume
-from pyspark_zkafka.protocol.stream_offsets import StreamOffset, TopicMark, Waiting
-from pyspark_zkafka.stream_session import ANSWER_S, StreamSession
+from pyspark_zkafka.protocol.resumption import StoredOffset, resume
+from pyspark_zkafka.stream.session import ANSWER_S, StreamSession
 
 __all__ = ["Beginning", "Gain", "StreamStarts"]
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark_zkafka.errors import PartitionOwned, ZKafkaError
-from pyspark_zkafka.option_values import StreamOptions
+from pyspark_zkafka.options.model import StreamOptions
+from pyspark_zkafka.protocol.checkpoint import Span
 from pyspark_zkafka.protocol.model import Claim, TopicPartition
-from pyspark_zkafka.protocol.progress import StoredOffset
-from pyspark_zkafka.protocol.stream_offsets import Span
-from pyspark_zkafka.stream_reports import StreamReports, shown
-from pyspark_zkafka.stream_session import StreamSession
-from pyspark_zkafka.stream_starts import Gain
+from pyspark_zkafka.protocol.resumption import StoredOffset
+from pyspark_zkafka.stream.positions import Gain
+from pyspark_zkafka.stream.session import StreamSession
+from pyspark_zkafka.stream.warnings import StreamReports, shown
 
 __all__ = ["Held", "StreamProgress"]
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from pyspark_zkafka.batch.reader import ZKafkaReader, split_partitions
 from pyspark_zkafka.protocol.limits import TriggerLimits
-from pyspark_zkafka.reader import ZKafkaReader, split_partitions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyspark_zkafka.option_values import StreamOptions
-    from pyspark_zkafka.stream_plan import StreamPlanner
+    from pyspark_zkafka.options.model import StreamOptions
+    from pyspark_zkafka.stream.planner import StreamPlanner
 
 __all__ = ["ZKafkaStreamReader"]
 
@@ -93,8 +93,8 @@ class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _plan(self) -> StreamPlanner:
         if self._planner is None:
-            from pyspark_zkafka.native.choice import uses_native
-            from pyspark_zkafka.stream_plan import StreamPlanner
+            from pyspark_zkafka.stream.planner import StreamPlanner
+            from pyspark_zkafka.transport.select import uses_native
 
             uses_native(self._options.read.connection)  # what is missing is said here, not by each task
             _leave_on_sigterm()

@@ -9,12 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from pyspark_zkafka.clients.admin import KafkaAdmin
-from pyspark_zkafka.clients.cluster import bootstrap_servers
-from pyspark_zkafka.clients.retries import Retry
+from pyspark_zkafka.cluster import bootstrap_servers
 from pyspark_zkafka.errors import OptionError, ZKafkaError
-from pyspark_zkafka.option_values import StreamOptions
-from pyspark_zkafka.protocol import broker_znodes, znodes
+from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import HIGH_WATERMARK, LATEST
 from pyspark_zkafka.protocol.planning import (
@@ -25,11 +23,14 @@ from pyspark_zkafka.protocol.planning import (
     Subscription,
     wanted_topics,
 )
+from pyspark_zkafka.protocol.znodes import brokers as broker_znodes
+from pyspark_zkafka.protocol.znodes import topics as znodes
+from pyspark_zkafka.retries import Retry
 
 if TYPE_CHECKING:
-    from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
     from pyspark_zkafka.group.member import GroupMember
-    from pyspark_zkafka.group.stores import GroupOffsets
+    from pyspark_zkafka.group.offset_store import GroupOffsets
+    from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
 __all__ = ["ANSWER_S", "StreamSession"]
 
@@ -113,7 +114,7 @@ class StreamSession:
             self._opened.callback(member.leave)
             self.member, self._zookeeper = member, member.client
         else:
-            from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
+            from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
             client = ZooKeeperClient(connection.zookeeper)
             self.retry(client.__enter__)
@@ -135,7 +136,7 @@ class StreamSession:
         if self._group is None:
             raise OptionError("INVALID_OPTION", "a group's offsets need group.id")
         if self._offsets is None:
-            from pyspark_zkafka.group.stores import GroupOffsets
+            from pyspark_zkafka.group.offset_store import GroupOffsets
 
             servers = self.servers(self.snapshot())
             offsets = GroupOffsets(self._read.connection, servers, self._group.name, self._read.stores, self._zookeeper)
@@ -237,7 +238,7 @@ class StreamSession:
         """The partitions that came into being after the group subscribed to their topics; none without membership."""
         if self.member is None or self._zookeeper is None or not partitions:
             return set()
-        from pyspark_zkafka.group.subscribed import subscribed_since, younger
+        from pyspark_zkafka.group.subscription import subscribed_since, younger
 
         by_pattern = not isinstance(self._subscription, Subscribe)
         topics = sorted({tp.topic for tp in partitions})

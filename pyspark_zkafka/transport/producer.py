@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.clients.kafka_errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, Reports, from_exception
-from pyspark_zkafka.clients.new_clients import CLIENT_DEFAULTS, INTRODUCTION_S
-from pyspark_zkafka.clients.sender import Failure, QueueLimits, Sender
 from pyspark_zkafka.errors import DeliveryFailed, NoLeader, UnknownTopic
-from pyspark_zkafka.option_values import Connection
-from pyspark_zkafka.protocol.kafka_property_rules import DELIVERY_TIMEOUT_MS
+from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, Reports, from_exception
+from pyspark_zkafka.kafka.warm_up import CLIENT_DEFAULTS, INTRODUCTION_S
+from pyspark_zkafka.options.client_property_rules import DELIVERY_TIMEOUT_MS
+from pyspark_zkafka.options.model import Connection
+from pyspark_zkafka.transport.sender import Failure, QueueLimits, Sender
 
 if TYPE_CHECKING:
     import numpy as np

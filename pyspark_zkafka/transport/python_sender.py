@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
-from pyspark_zkafka.clients.sender import Counts, Failure, QueueLimits
+from pyspark_zkafka.kafka.log import librdkafka_logger
 from pyspark_zkafka.protocol.rows import OutgoingBatch, Rows, slices_by_size
+from pyspark_zkafka.transport.sender import Counts, Failure, QueueLimits
 
 if TYPE_CHECKING:
     import numpy.typing as npt

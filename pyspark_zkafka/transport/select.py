@@ -7,19 +7,19 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from pyspark_zkafka.clients.pooled import ClientPool, configuration
-from pyspark_zkafka.native.library import describe, library, require
-from pyspark_zkafka.option_values import Connection
+from pyspark_zkafka.kafka.pool import ClientPool, configuration
+from pyspark_zkafka.options.model import Connection
+from pyspark_zkafka.transport.native.library import describe, library, require
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyspark_zkafka.clients.consumer import PartitionConsumer
-    from pyspark_zkafka.clients.producer import CountingProducer
-    from pyspark_zkafka.clients.sender import Sender
     from pyspark_zkafka.protocol.key_hashes import HashKeys
     from pyspark_zkafka.protocol.model import TopicPartition
     from pyspark_zkafka.protocol.planning import Split
+    from pyspark_zkafka.transport.consumer import PartitionConsumer
+    from pyspark_zkafka.transport.producer import CountingProducer
+    from pyspark_zkafka.transport.sender import Sender
 
 __all__ = ["hash_function", "open_consumer", "open_producer", "uses_native"]
 
@@ -57,10 +57,11 @@ def open_consumer(
     topic created again for an old state of the one that it knows).
     """
     if uses_native(connection):
-        from pyspark_zkafka.native.consumer import ArrowClient, ArrowConsumer
+        from pyspark_zkafka.transport.native.consumer import ArrowClient, ArrowConsumer
 
         return _borrowed(ArrowClient, ArrowConsumer, properties, split, schema)
-    from pyspark_zkafka.clients.consumer import MessageClient, MessageConsumer
+    from pyspark_zkafka.kafka.consumer_client import MessageClient
+    from pyspark_zkafka.transport.python_consumer import MessageConsumer
 
     return _borrowed(MessageClient, MessageConsumer, properties, split, schema)
 
@@ -88,7 +89,7 @@ def _borrowed(
 def hash_function(connection: Connection) -> HashKeys:
     """What hashes keys for routing: the same numbers, whichever way."""
     if _is_native(connection):
-        from pyspark_zkafka.native.hashes import hash_keys as compiled
+        from pyspark_zkafka.transport.native.hashes import hash_keys as compiled
 
         return compiled
     from pyspark_zkafka.protocol.key_hashes import hash_keys
@@ -114,15 +115,15 @@ def open_producer(
         seconds ago, in this process, by the same properties and to the same generation of topics: it has its connections
         and its producer id already.
     """
-    from pyspark_zkafka.clients.producer import CountingProducer
+    from pyspark_zkafka.transport.producer import CountingProducer
 
     make_sender: Callable[..., Sender]
     if uses_native(connection):
-        from pyspark_zkafka.native.producer import ArrowSender
+        from pyspark_zkafka.transport.native.producer import ArrowSender
 
         make_sender = ArrowSender
     else:
-        from pyspark_zkafka.clients.message_sender import MessageSender
+        from pyspark_zkafka.transport.python_sender import MessageSender
 
         make_sender = MessageSender
 

@@ -55,7 +55,7 @@ class Failure:
 class Sender(Protocol):
     """What hands records to librdkafka, and knows what becomes of them. Not thread-safe, not pickle-safe.
 
-    There are two: `MessageSender`, and the compiled path's `pyspark_zkafka.native.producer.ArrowSender`.
+    There are two: `MessageSender`, and the compiled path's `pyspark_zkafka.transport.native.producer.ArrowSender`.
     """
 
     def __enter__(self) -> Sender: ...

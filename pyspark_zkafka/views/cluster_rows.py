@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from pyspark_zkafka.protocol.admin_znodes import AdminState
-from pyspark_zkafka.protocol.broker_znodes import BrokerRegistration
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.protocol.view_tables import Row, timestamp_us
-from pyspark_zkafka.protocol.znodes import ControllerInfo
+from pyspark_zkafka.protocol.znodes.admin import AdminState
+from pyspark_zkafka.protocol.znodes.brokers import BrokerRegistration
+from pyspark_zkafka.protocol.znodes.topics import ControllerInfo
 
 __all__ = [
     "admin_rows",

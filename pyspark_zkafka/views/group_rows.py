@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pyspark_zkafka.errors import CodecError
-from pyspark_zkafka.protocol import group_znodes
-from pyspark_zkafka.protocol.group_znodes import LegacyPartition
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.view_tables import Row, timestamp_us
+from pyspark_zkafka.protocol.znodes import groups as group_znodes
+from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
 
 __all__ = ["committed_partitions", "group_rows", "member_rows", "offset_rows", "owner_rows", "with_lag"]
 

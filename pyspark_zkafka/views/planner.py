@@ -6,20 +6,22 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
-from pyspark_zkafka.clients import groups as group_clients
-from pyspark_zkafka.clients.admin import KafkaAdmin
-from pyspark_zkafka.clients.cluster import ClusterSource, bootstrap_servers
-from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
+from pyspark_zkafka.cluster import ClusterSource, bootstrap_servers
 from pyspark_zkafka.errors import OptionError, ZKafkaError
-from pyspark_zkafka.option_values import ReadOptions
-from pyspark_zkafka.protocol import broker_znodes, cluster_rows, group_rows, znodes
-from pyspark_zkafka.protocol.admin_znodes import TOPIC_CONFIGS
-from pyspark_zkafka.protocol.group_znodes import offsets_path, owners_path
+from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.protocol.planning import Subscribe
 from pyspark_zkafka.protocol.view_tables import Row, restrict
-from pyspark_zkafka.protocol.znodes import ControllerInfo
+from pyspark_zkafka.protocol.znodes import brokers as broker_znodes
+from pyspark_zkafka.protocol.znodes import topics as znodes
+from pyspark_zkafka.protocol.znodes.admin import TOPIC_CONFIGS
+from pyspark_zkafka.protocol.znodes.groups import offsets_path, owners_path
+from pyspark_zkafka.protocol.znodes.topics import ControllerInfo
+from pyspark_zkafka.views import cluster_rows, group_rows
+from pyspark_zkafka.zookeeper import groups as group_znode_reads
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
 __all__ = ["plan_view"]
 
@@ -111,7 +113,7 @@ def _controller_told(options: ReadOptions, admin: KafkaAdmin) -> list[Row]:
 
 def _groups(options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:
     names = _group_names(options, zookeeper)
-    children = group_clients.group_children(zookeeper, names)
+    children = group_znode_reads.group_children(zookeeper, names)
     if options.subscription is None:
         return group_rows.group_rows(names, children)
     wanted = restrict(options.subscription, {name for below in children.values() for name in below})
@@ -119,19 +121,19 @@ def _groups(options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:
 
 
 def _members(options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:
-    found = group_clients.member_znodes(zookeeper, _group_names(options, zookeeper))
+    found = group_znode_reads.member_znodes(zookeeper, _group_names(options, zookeeper))
     return group_rows.member_rows({path: node.data for path, node in found.items()})
 
 
 def _owners(options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:
     parents = map(owners_path, _group_names(options, zookeeper))
-    found = group_clients.partition_znodes(zookeeper, parents, lambda names: restrict(options.subscription, names))
+    found = group_znode_reads.partition_znodes(zookeeper, parents, lambda names: restrict(options.subscription, names))
     return group_rows.owner_rows({path: node.data for path, node in found.items()})
 
 
 def _offsets(options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:
     parents = map(offsets_path, _group_names(options, zookeeper))
-    found = group_clients.partition_znodes(zookeeper, parents, lambda names: restrict(options.subscription, names))
+    found = group_znode_reads.partition_znodes(zookeeper, parents, lambda names: restrict(options.subscription, names))
     data = {path: node.data for path, node in found.items()}
     rows = group_rows.offset_rows(data, {path: node.stat.modified_ms for path, node in found.items()})
     return group_rows.with_lag(rows, _latest(options, zookeeper, group_rows.committed_partitions(rows)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_zkafka.option_values import ReadOptions
+from pyspark_zkafka.options.model import ReadOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +43,7 @@ class ViewReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One partition, with the rows in it. Blocks for a few round trips to ZooKeeper, or to the brokers."""
         from pyspark_zkafka.protocol.view_tables import build_view
-        from pyspark_zkafka.view_plan import plan_view
+        from pyspark_zkafka.views.planner import plan_view
 
         return [ViewPartition(build_view(plan_view(self._view, self._options), self._schema))]
 

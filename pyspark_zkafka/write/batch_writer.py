@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from pyspark_zkafka.collector import freeze_imports
-from pyspark_zkafka.option_values import WriteOptions
-from pyspark_zkafka.write_task import WritePlan, Written, count_rows, write_rows
+from pyspark_zkafka.options.model import WriteOptions
+from pyspark_zkafka.worker.collector import freeze_imports
+from pyspark_zkafka.write.task import WritePlan, Written, count_rows, write_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,8 +56,8 @@ class ZKafkaWriter(DataSourceArrowWriter):
         commit = self._options.commit
         if commit is None:
             return
-        from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
-        from pyspark_zkafka.group.stores import GroupOffsets, require_none_lost
+        from pyspark_zkafka.group.offset_store import GroupOffsets, require_none_lost
+        from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
         connection = self._options.connection
         with ExitStack() as opened:

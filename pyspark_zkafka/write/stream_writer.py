@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.option_values import WriteOptions
-from pyspark_zkafka.write_task import WritePlan, Written, count_rows, plan_write, write_rows
+from pyspark_zkafka.options.model import WriteOptions
+from pyspark_zkafka.write.task import WritePlan, Written, count_rows, plan_write, write_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +48,7 @@ def parse_stream_write(raw: Mapping[str, str], *, overwrite: bool) -> WriteOptio
             "commitOffsets is an option of a batch: it names fixed offsets, and a stream's progress moves on; its reading "
             "side commits it, after each micro-batch: give group.id to readStream, and leave commitOffsets out",
         )
-    from pyspark_zkafka.options import parse_write
+    from pyspark_zkafka.options.batch import parse_write
 
     return parse_write({name: value for name, value in raw.items() if name.lower() not in _SPARKS_OWN})
 

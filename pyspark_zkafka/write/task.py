@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from pyspark_zkafka.allocator import keep_freed_memory
-from pyspark_zkafka.collector import freeze_imports
 from pyspark_zkafka.errors import DeliveryFailed
-from pyspark_zkafka.option_values import WriteOptions
+from pyspark_zkafka.options.model import WriteOptions
 from pyspark_zkafka.protocol.key_hashes import HashKeys
 from pyspark_zkafka.protocol.model import Topic
 from pyspark_zkafka.protocol.partitioners import Router
 from pyspark_zkafka.protocol.rows import OutgoingBatch, outgoing
+from pyspark_zkafka.worker.allocator import keep_freed_memory
+from pyspark_zkafka.worker.collector import freeze_imports
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.taskcontext import TaskContext
 
-    from pyspark_zkafka.clients.producer import CountingProducer
+    from pyspark_zkafka.transport.producer import CountingProducer
 
 __all__ = ["WritePlan", "Written", "count_rows", "plan_write", "write_rows"]
 
@@ -49,9 +49,9 @@ def plan_write(options: WriteOptions) -> WritePlan:
     ZKafkaError
         The cluster cannot be reached, or the topic does not exist.
     """
-    from pyspark_zkafka.clients.cluster import bootstrap_servers, open_cluster
-    from pyspark_zkafka.clients.producer import producer_properties
-    from pyspark_zkafka.native.choice import open_producer, uses_native
+    from pyspark_zkafka.cluster import bootstrap_servers, open_cluster
+    from pyspark_zkafka.transport.producer import producer_properties
+    from pyspark_zkafka.transport.select import open_producer, uses_native
 
     uses_native(options.connection)  # what is missing is said here, not by each task
     with open_cluster(options.connection) as cluster:
@@ -96,8 +96,8 @@ def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.Reco
     freeze_imports()
     from pyspark.taskcontext import TaskContext
 
-    from pyspark_zkafka.clients.producer import producer_properties
-    from pyspark_zkafka.native.choice import hash_function, open_producer
+    from pyspark_zkafka.transport.producer import producer_properties
+    from pyspark_zkafka.transport.select import hash_function, open_producer
 
     first = next((batch for batch in batches if batch.num_rows > 0), None)
     if first is None:

@@ -6,13 +6,16 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from pyspark_zkafka.clients.zookeeper_connection import Watch, Znode, ZooKeeperConnection
 from pyspark_zkafka.errors import ChrootMissing, ClusterStateError, CodecError, ZooKeeperRefused
-from pyspark_zkafka.protocol import admin_znodes, broker_znodes, group_znodes, znodes
-from pyspark_zkafka.protocol.admin_znodes import AdminState
-from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration, LegacyPartition
 from pyspark_zkafka.protocol.model import ClusterSnapshot, Topic, TopicPartition
 from pyspark_zkafka.protocol.topic_names import is_topic_name
+from pyspark_zkafka.protocol.znodes import admin as admin_znodes
+from pyspark_zkafka.protocol.znodes import brokers as broker_znodes
+from pyspark_zkafka.protocol.znodes import groups as group_znodes
+from pyspark_zkafka.protocol.znodes import topics as znodes
+from pyspark_zkafka.protocol.znodes.admin import AdminState
+from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration, LegacyPartition
+from pyspark_zkafka.zookeeper.connection import Watch, Znode, ZooKeeperConnection
 
 if TYPE_CHECKING:
     from typing_extensions import Self

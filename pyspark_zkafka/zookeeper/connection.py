@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kazoo.client import KazooClient
 
-from pyspark_zkafka.clients import zookeeper_errors as errors
-from pyspark_zkafka.clients.kazoo_parts import BoundedHandler, ConnectionLog
-from pyspark_zkafka.clients.transactions import REASONS, Conflict, Operation, Outcome, request_bytes, to_wire
-from pyspark_zkafka.clients.zookeeper_tls import tls_context
-from pyspark_zkafka.option_values import ZooKeeperConfig
+from pyspark_zkafka.options.model import ZooKeeperConfig
+from pyspark_zkafka.zookeeper import errors
+from pyspark_zkafka.zookeeper.kazoo_handler import BoundedHandler, ConnectionLog
+from pyspark_zkafka.zookeeper.tls import tls_context
+from pyspark_zkafka.zookeeper.transactions import REASONS, Conflict, Operation, Outcome, request_bytes, to_wire
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -7,7 +7,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState
 
 from pyspark_zkafka.errors import ZKafkaError, ZooKeeperError, ZooKeeperMisused, ZooKeeperRefused
-from pyspark_zkafka.option_values import ZooKeeperConfig
+from pyspark_zkafka.options.model import ZooKeeperConfig
 
 __all__ = [
     "CLOSING_ERRORS",

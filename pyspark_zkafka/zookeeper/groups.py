@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from pyspark_zkafka.clients.zookeeper_connection import Znode, ZooKeeperConnection
-from pyspark_zkafka.protocol.group_znodes import group_path, ids_path, offsets_path, owners_path
+from pyspark_zkafka.protocol.znodes.groups import group_path, ids_path, offsets_path, owners_path
+from pyspark_zkafka.zookeeper.connection import Znode, ZooKeeperConnection
 
 __all__ = ["group_children", "member_znodes", "partition_znodes"]
 

@@ -22,15 +22,15 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
-from pyspark_zkafka.clients.zookeeper_connection import Answers, Watch
 from pyspark_zkafka.errors import ConsumerIdTaken
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.option_values import GroupOptions, ZooKeeperConfig
+from pyspark_zkafka.options.model import GroupOptions, ZooKeeperConfig
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Subscribe, SubscribePattern
 from pyspark_zkafka.testing.wire import Wire
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.connection import Answers, Watch
 
 if TYPE_CHECKING:
     from conftest import Chroot
@@ -53,7 +53,7 @@ SESSION_S = 2.0
 MEMBER = """
 import signal, sys, threading
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.option_values import GroupOptions, ZooKeeperConfig
+from pyspark_zkafka.options.model import GroupOptions, ZooKeeperConfig
 from pyspark_zkafka.protocol.planning import Subscribe
 
 hosts, chroot, consumer, session_ms = sys.argv[1:]

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.batch_plan import BatchPlan, plan_batch
-from pyspark_zkafka.clients import admin
-from pyspark_zkafka.clients.admin import KafkaAdmin
+from pyspark_zkafka.batch.planner import BatchPlan, plan_batch
+from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.errors import BrokersUnavailable, DataLoss, NoLeader
-from pyspark_zkafka.option_values import ReadOptions
-from pyspark_zkafka.options import parse_read
+from pyspark_zkafka.kafka import admin
+from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
-from pyspark_zkafka.reader import SplitPartition, ZKafkaReader
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from pyspark_zkafka.clients.admin import KafkaAdmin
 from pyspark_zkafka.errors import DataLoss
+from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
-from pyspark_zkafka.stream_options import parse_stream
-from pyspark_zkafka.stream_plan import StreamPlanner
+from pyspark_zkafka.stream.planner import StreamPlanner
 from pyspark_zkafka.testing.waiting import Deadline
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyspark_zkafka.stream_options import parse_stream
-from pyspark_zkafka.stream_plan import StreamPlanner
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.stream.planner import StreamPlanner
 from pyspark_zkafka.testing.waiting import Deadline
 
 if TYPE_CHECKING:

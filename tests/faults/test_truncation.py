@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from pyspark_zkafka.batch_plan import BatchPlan, plan_batch
+from pyspark_zkafka.batch.planner import BatchPlan, plan_batch
+from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.errors import DataLoss
-from pyspark_zkafka.options import parse_read
-from pyspark_zkafka.reader import SplitPartition, ZKafkaReader
-from pyspark_zkafka.stream_options import parse_stream
-from pyspark_zkafka.stream_plan import StreamPlanner
+from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.stream.planner import StreamPlanner
 from pyspark_zkafka.testing.waiting import Deadline
 
 if TYPE_CHECKING:

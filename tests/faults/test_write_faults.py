@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.batch_plan import plan_batch
+from pyspark_zkafka.batch.planner import plan_batch
+from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.errors import DeliveryFailed
-from pyspark_zkafka.option_values import WriteOptions
-from pyspark_zkafka.options import parse_read, parse_write
-from pyspark_zkafka.reader import SplitPartition, ZKafkaReader
-from pyspark_zkafka.write_task import plan_write
-from pyspark_zkafka.writer import ZKafkaWriter
+from pyspark_zkafka.options.batch import parse_read, parse_write
+from pyspark_zkafka.options.model import WriteOptions
+from pyspark_zkafka.write.batch_writer import ZKafkaWriter
+from pyspark_zkafka.write.task import plan_write
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster

@@ -23,18 +23,18 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from pyspark_zkafka.clients.consumer import consumer_properties
-from pyspark_zkafka.clients.producer import producer_properties
+from pyspark_zkafka.batch.split_reader import Identity, ReadPolicy, SplitReader
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.native.choice import open_consumer, open_producer
-from pyspark_zkafka.option_values import Connection
-from pyspark_zkafka.options import parse_write
+from pyspark_zkafka.kafka.consumer_properties import consumer_properties
+from pyspark_zkafka.options.batch import parse_write
+from pyspark_zkafka.options.model import Connection
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Listener, Split
 from pyspark_zkafka.protocol.records import COLUMNS
 from pyspark_zkafka.protocol.rows import outgoing
-from pyspark_zkafka.split_reader import Identity, ReadPolicy, SplitReader
-from pyspark_zkafka.write_task import plan_write, write_rows
+from pyspark_zkafka.transport.producer import producer_properties
+from pyspark_zkafka.transport.select import open_consumer, open_producer
+from pyspark_zkafka.write.task import plan_write, write_rows
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -846,7 +846,7 @@ class TestPartitionsOf:
 
     def test_no_brokers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Brokers that cannot be asked are an error with librdkafka's own."""
-        monkeypatch.setattr("pyspark_zkafka.clients.producer._METADATA_TIMEOUT_S", 0.3)
+        monkeypatch.setattr("pyspark_zkafka.transport.producer._METADATA_TIMEOUT_S", 0.3)
         found = same(lambda native: asked("127.0.0.1:1", native, "t"))
         assert found.condition == "BROKERS_UNAVAILABLE"
         assert found.message.startswith("asking for the partitions of t: _")

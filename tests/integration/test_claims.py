@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 from kazoo.client import KazooClient
 
-from pyspark_zkafka.clients.transactions import Create, Operation, Outcome
-from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.errors import GroupContended, ZooKeeperError
 from pyspark_zkafka.group.claims import Claims
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
-from pyspark_zkafka.option_values import ZooKeeperConfig
+from pyspark_zkafka.options.model import ZooKeeperConfig
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.transactions import Create, Operation, Outcome
 
 if TYPE_CHECKING:
     from conftest import Chroot

@@ -14,12 +14,12 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 
-from pyspark_zkafka.clients.transactions import Operation, Outcome
-from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.errors import CodecError, GroupContended, OptionError, PartitionOwned, ZooKeeperError, ZooKeeperRefused
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
-from pyspark_zkafka.option_values import ZooKeeperConfig
+from pyspark_zkafka.options.model import ZooKeeperConfig
 from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.transactions import Operation, Outcome
 
 if TYPE_CHECKING:
     from conftest import Chroot

@@ -15,8 +15,8 @@ from pyspark_zkafka import ConsumerGroup
 from pyspark_zkafka.consumer_group import GroupBatch
 from pyspark_zkafka.errors import DataLoss, GroupError, OptionError, PartitionLost
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.option_values import GroupOptions
-from pyspark_zkafka.options import parse_connection
+from pyspark_zkafka.options.batch import parse_connection
+from pyspark_zkafka.options.model import GroupOptions
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Subscribe
 from pyspark_zkafka.testing import LocalCluster

@@ -12,13 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_zkafka import ConsumerGroup
-from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.errors import ConsumerIdTaken, PartitionOwned
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.testing.wire import Wire
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
 if TYPE_CHECKING:
     from conftest import Chroot

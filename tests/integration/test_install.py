@@ -94,7 +94,7 @@ def compiled(build: Build, install: Callable[[Path], Path]) -> Path:
     wheel = build(shutil.which("cc") or shutil.which("gcc") or "cc")
     assert is_for_every_python(wheel)
     [library] = [name for name in files_of(wheel) if name.endswith(".so")]
-    assert library.startswith("pyspark_zkafka/native/_arrow_path.")
+    assert library.startswith("pyspark_zkafka/transport/native/_arrow_path.")
     return install(wheel)
 
 
@@ -112,7 +112,7 @@ def files_of(wheel: Path) -> list[str]:
 def test_no_compiler_no_library(without_compiler: Path) -> None:
     """Without a compiler the wheel is built all the same, with the Python code and without a library."""
     names = files_of(without_compiler)
-    assert {"pyspark_zkafka/native/library.py", "pyspark_zkafka/py.typed"} <= set(names)
+    assert {"pyspark_zkafka/transport/native/library.py", "pyspark_zkafka/py.typed"} <= set(names)
     assert not [name for name in names if name.endswith(".so")]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.group.claims import Claims
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
 if TYPE_CHECKING:
     from conftest import Chroot

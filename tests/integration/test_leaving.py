@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 PLANNING = """
 import sys
 import pyarrow
-from pyspark_zkafka.stream import ZKafkaStreamReader
-from pyspark_zkafka.stream_options import parse_stream
+from pyspark_zkafka.stream.reader import ZKafkaStreamReader
+from pyspark_zkafka.options.stream import parse_stream
 options = {"zookeeper.connect": sys.argv[1], "group.id": sys.argv[2], "subscribe": sys.argv[3]}
 reader = ZKafkaStreamReader(parse_stream(options), pyarrow.schema([]))
 try:

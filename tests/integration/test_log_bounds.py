@@ -8,10 +8,11 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Producer
 
-from pyspark_zkafka.clients import admin, log_bounds
-from pyspark_zkafka.clients.admin import KafkaAdmin
-from pyspark_zkafka.clients.log_bounds import LogBounds
 from pyspark_zkafka.errors import NoLeader
+from pyspark_zkafka.kafka import admin
+from pyspark_zkafka.kafka import watermarks as log_bounds
+from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.kafka.watermarks import LogBounds
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.testing import LocalCluster

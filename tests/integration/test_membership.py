@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kazoo.client import KazooClient
 
-from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.errors import ConsumerIdTaken, GroupError
 from pyspark_zkafka.group.member import GroupMember, Timing
 from pyspark_zkafka.group.registration import Registration, registration_of
-from pyspark_zkafka.option_values import GroupOptions
-from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration
+from pyspark_zkafka.options.model import GroupOptions
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
+from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.testing.wire import Wire
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
 if TYPE_CHECKING:
     from conftest import Chroot

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.batch_plan import plan_batch
+from pyspark_zkafka.batch.planner import plan_batch
+from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.errors import DataLoss
-from pyspark_zkafka.options import parse_read
-from pyspark_zkafka.reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.testing import LocalCluster
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ import pytest
 from confluent_kafka import Producer
 
 from pyspark_zkafka import ConsumerGroup
-from pyspark_zkafka.batch_plan import BatchPlan, plan_batch
-from pyspark_zkafka.clients.admin import KafkaAdmin
+from pyspark_zkafka.batch.planner import BatchPlan, plan_batch
+from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.errors import ClusterStateError, DataLoss
-from pyspark_zkafka.options import parse_read
+from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
-from pyspark_zkafka.reader import SplitPartition, ZKafkaReader
-from pyspark_zkafka.stream_options import parse_stream
-from pyspark_zkafka.stream_plan import StreamPlanner
+from pyspark_zkafka.stream.planner import StreamPlanner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyspark_zkafka.batch_plan import plan_batch
-from pyspark_zkafka.clients import admin
-from pyspark_zkafka.clients.admin import KafkaAdmin
-from pyspark_zkafka.clients.pooled import ClientPool
-from pyspark_zkafka.clients.transactions import Operation, Outcome
-from pyspark_zkafka.clients.zookeeper_connection import Answers, ZooKeeperConnection
-from pyspark_zkafka.options import parse_read
+from pyspark_zkafka.batch.planner import plan_batch
+from pyspark_zkafka.batch.reader import ZKafkaReader, split_partitions
+from pyspark_zkafka.kafka import admin
+from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.kafka.pool import ClientPool
+from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.protocol.checkpoint import StreamOffset
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST
-from pyspark_zkafka.protocol.stream_offsets import StreamOffset
-from pyspark_zkafka.reader import ZKafkaReader, split_partitions
-from pyspark_zkafka.stream_options import parse_stream
-from pyspark_zkafka.stream_plan import StreamPlanner
+from pyspark_zkafka.stream.planner import StreamPlanner
+from pyspark_zkafka.zookeeper.connection import Answers, ZooKeeperConnection
+from pyspark_zkafka.zookeeper.transactions import Operation, Outcome
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -318,7 +318,7 @@ class TestIdentity:
 
 EXIT = """
 import os, sys
-from pyspark_zkafka.clients.admin import lease_admin
+from pyspark_zkafka.kafka.admin import lease_admin
 
 def ask():
     with lease_admin(sys.argv[1], {}) as client:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
-from pyspark_zkafka.batch_plan import plan_batch
-from pyspark_zkafka.clients.admin import KafkaAdmin
+from pyspark_zkafka.batch.planner import plan_batch
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DataLoss, UnknownTopic, ZooKeeperError
-from pyspark_zkafka.options import parse_read
+from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
 

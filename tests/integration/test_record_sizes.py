@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyspark_zkafka.clients.consumer import consumer_properties
-from pyspark_zkafka.clients.record_sizes import sample_record_bytes
 from pyspark_zkafka.errors import ClusterStateError
-from pyspark_zkafka.options import parse_connection
+from pyspark_zkafka.kafka.consumer_properties import consumer_properties
+from pyspark_zkafka.kafka.record_sizes import sample_record_bytes
+from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.protocol.model import TopicPartition
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_zkafka.clients.transactions import Operation, Outcome
-from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.errors import GroupContended, ZooKeeperRefused
 from pyspark_zkafka.group.registration import Registration
-from pyspark_zkafka.option_values import ZooKeeperConfig
-from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration
+from pyspark_zkafka.options.model import ZooKeeperConfig
+from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.transactions import Operation, Outcome
 
 if TYPE_CHECKING:
     from conftest import Chroot

@@ -10,20 +10,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.clients.admin import KafkaAdmin
-from pyspark_zkafka.clients.consumer import consumer_properties
-from pyspark_zkafka.clients.producer import producer_properties
+from pyspark_zkafka.batch.split_reader import ReadPolicy, SplitReader
 from pyspark_zkafka.errors import DeliveryFailed, OptionError
-from pyspark_zkafka.native import choice
-from pyspark_zkafka.option_values import Connection
-from pyspark_zkafka.options import parse_connection, parse_write
+from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.kafka.consumer_properties import consumer_properties
+from pyspark_zkafka.options.batch import parse_connection, parse_write
+from pyspark_zkafka.options.model import Connection
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.protocol.rows import outgoing
-from pyspark_zkafka.split_reader import ReadPolicy, SplitReader
-from pyspark_zkafka.write_task import plan_write
-from pyspark_zkafka.writer import ZKafkaWriter
+from pyspark_zkafka.transport import select as choice
+from pyspark_zkafka.transport.producer import producer_properties
+from pyspark_zkafka.write.batch_writer import ZKafkaWriter
+from pyspark_zkafka.write.task import plan_write
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster

@@ -43,12 +43,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from kazoo.security import ACL, make_acl, make_digest_acl
 
-from pyspark_zkafka.batch_plan import plan_batch
-from pyspark_zkafka.clients.admin import KafkaAdmin
-from pyspark_zkafka.clients.kazoo_parts import BoundedHandler, ReadAhead
-from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
-from pyspark_zkafka.clients.zookeeper_connection import ZooKeeperConnection
-from pyspark_zkafka.clients.zookeeper_tls import tls_context
+from pyspark_zkafka.batch.planner import plan_batch
+from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.errors import (
     ClusterStateError,
     DeliveryFailed,
@@ -57,14 +53,18 @@ from pyspark_zkafka.errors import (
     ZooKeeperError,
     ZooKeeperRefused,
 )
-from pyspark_zkafka.option_values import ZooKeeperTls
-from pyspark_zkafka.options import parse_connection, parse_read, parse_write
+from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.options.batch import parse_connection, parse_read, parse_write
+from pyspark_zkafka.options.model import ZooKeeperTls
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
-from pyspark_zkafka.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.write_task import plan_write
-from pyspark_zkafka.writer import ZKafkaWriter
+from pyspark_zkafka.write.batch_writer import ZKafkaWriter
+from pyspark_zkafka.write.task import plan_write
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
+from pyspark_zkafka.zookeeper.kazoo_handler import BoundedHandler, ReadAhead
+from pyspark_zkafka.zookeeper.tls import tls_context
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyspark_zkafka.clients.transactions import Operation, Outcome
-from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
-from pyspark_zkafka.option_values import ZooKeeperConfig
+from pyspark_zkafka.options.model import ZooKeeperConfig
+from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
-from pyspark_zkafka.stream_options import parse_stream
-from pyspark_zkafka.stream_progress import StreamProgress
-from pyspark_zkafka.stream_reports import StreamReports
-from pyspark_zkafka.stream_starts import Gain
+from pyspark_zkafka.stream.positions import Gain
+from pyspark_zkafka.stream.progress import StreamProgress
+from pyspark_zkafka.stream.warnings import StreamReports
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.transactions import Operation, Outcome
 
 if TYPE_CHECKING:
     from conftest import Chroot

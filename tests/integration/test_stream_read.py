@@ -13,9 +13,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from pyspark_zkafka.errors import ClusterStateError, DataLoss, OptionError
-from pyspark_zkafka.protocol.stream_offsets import StreamOffset
-from pyspark_zkafka.stream_options import parse_stream
-from pyspark_zkafka.stream_plan import StreamPlanner
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.protocol.checkpoint import StreamOffset
+from pyspark_zkafka.stream.planner import StreamPlanner
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster

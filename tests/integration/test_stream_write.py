@@ -16,10 +16,10 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812
 
-from pyspark_zkafka.options import parse_write
+from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.source import ZKafkaDataSource
-from pyspark_zkafka.stream_writer import ZKafkaStreamWriter
-from pyspark_zkafka.write_task import plan_write
+from pyspark_zkafka.write.stream_writer import ZKafkaStreamWriter
+from pyspark_zkafka.write.task import plan_write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

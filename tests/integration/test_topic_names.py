@@ -11,12 +11,12 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
-from pyspark_zkafka.clients.cluster import open_cluster
-from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
-from pyspark_zkafka.options import parse_connection, parse_write
+from pyspark_zkafka.cluster import open_cluster
+from pyspark_zkafka.options.batch import parse_connection, parse_write
 from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.testing.waiting import Deadline
-from pyspark_zkafka.write_task import plan_write, write_rows
+from pyspark_zkafka.write.task import plan_write, write_rows
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
 if TYPE_CHECKING:
     from conftest import Chroot

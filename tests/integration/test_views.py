@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyspark_zkafka.option_table import VIEWS
-from pyspark_zkafka.options import parse_read
+from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.options.table import VIEWS
 from pyspark_zkafka.protocol.view_tables import VIEW_COLUMNS
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.view_plan import plan_view
+from pyspark_zkafka.views.planner import plan_view
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_acl, make_digest_acl
 
-from pyspark_zkafka.clients.transactions import Check, Conflict, Create, Delete, Reason, SetData
-from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
-from pyspark_zkafka.clients.zookeeper_connection import Answers, Watch, ZooKeeperConnection
 from pyspark_zkafka.errors import ChrootMissing, ClusterStateError, CodecError, ZooKeeperError, ZooKeeperRefused
-from pyspark_zkafka.option_values import ZooKeeperConfig
-from pyspark_zkafka.protocol import broker_znodes, znodes
-from pyspark_zkafka.protocol.admin_znodes import AdminState
-from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration, LegacyPartition
+from pyspark_zkafka.options.model import ZooKeeperConfig
 from pyspark_zkafka.protocol.model import Broker, Endpoint, PartitionState, TopicPartition
+from pyspark_zkafka.protocol.znodes import brokers as broker_znodes
+from pyspark_zkafka.protocol.znodes import topics as znodes
+from pyspark_zkafka.protocol.znodes.admin import AdminState
+from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration, LegacyPartition
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.connection import Answers, Watch, ZooKeeperConnection
+from pyspark_zkafka.zookeeper.transactions import Check, Conflict, Create, Delete, Reason, SetData
 
 if TYPE_CHECKING:
     from conftest import Chroot

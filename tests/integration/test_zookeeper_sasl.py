@@ -12,10 +12,10 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
-from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.errors import ZooKeeperRefused
-from pyspark_zkafka.option_values import ZooKeeperConfig
+from pyspark_zkafka.options.model import ZooKeeperConfig
 from pyspark_zkafka.testing import LocalCluster
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
 pytestmark = pytest.mark.server
 

@@ -23,11 +23,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.native import library
-from pyspark_zkafka.native.consumer import ArrowConsumer
-from pyspark_zkafka.native.reports import open_client
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.records import COLUMNS, build_batch
+from pyspark_zkafka.transport.native import library
+from pyspark_zkafka.transport.native.consumer import ArrowConsumer
+from pyspark_zkafka.transport.native.reports import open_client
 
 HERE = Path(__file__).parent
 SOURCES = Path(library.__file__).parent

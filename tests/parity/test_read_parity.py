@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import functions as F  # noqa: N812
 
-from pyspark_zkafka.batch_plan import plan_batch
-from pyspark_zkafka.clients.admin import KafkaAdmin
+from pyspark_zkafka.batch.planner import plan_batch
 from pyspark_zkafka.errors import DataLoss
-from pyspark_zkafka.options import parse_read
+from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST, canonical_json
 from pyspark_zkafka.testing import LocalCluster

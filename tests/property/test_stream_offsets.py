@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import CheckpointError
+from pyspark_zkafka.protocol.checkpoint import Span, StreamOffset, TopicMark, Waiting
 from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.stream_offsets import Span, StreamOffset, TopicMark, Waiting
 
 NUMBER = st.integers(0, 2**63 - 1)
 NAME = st.text("abcXYZ019._-", min_size=1, max_size=5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_zkafka.clients.transactions import Create, Operation, SetData, pieces, request_bytes
+from pyspark_zkafka.zookeeper.transactions import Create, Operation, SetData, pieces, request_bytes
 
 PARTS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 400)), max_size=30)
 

@@ -11,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import CodecError
-from pyspark_zkafka.protocol import admin_znodes as admin
-from pyspark_zkafka.protocol import broker_znodes as brokers
-from pyspark_zkafka.protocol import group_znodes as groups
-from pyspark_zkafka.protocol import znodes
 from pyspark_zkafka.protocol.model import Broker, Endpoint, PartitionState, TopicPartition
+from pyspark_zkafka.protocol.znodes import admin, brokers, groups
+from pyspark_zkafka.protocol.znodes import topics as znodes
 
 INT = st.integers(-(2**31), 2**31 - 1)
 ID = st.integers(0, 2**31 - 1)

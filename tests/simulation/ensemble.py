@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from pyspark_zkafka.clients.transactions import Check, Conflict, Create, Delete, Operation, Outcome, Reason, SetData
-from pyspark_zkafka.clients.zookeeper_connection import Answers, Znode, ZnodeStat
 from pyspark_zkafka.errors import ZooKeeperError
-from pyspark_zkafka.option_values import ZooKeeperConfig
+from pyspark_zkafka.options.model import ZooKeeperConfig
+from pyspark_zkafka.zookeeper.connection import Answers, Znode, ZnodeStat
+from pyspark_zkafka.zookeeper.transactions import Check, Conflict, Create, Delete, Operation, Outcome, Reason, SetData
 
 
 class Ensemble:

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 
 from pyspark_zkafka.errors import ZooKeeperError
 from pyspark_zkafka.group.claims import Claims
-from pyspark_zkafka.group.subscribed import leave_trace
+from pyspark_zkafka.group.subscription import leave_trace
 from pyspark_zkafka.protocol.assignors import Subscribers, assign
-from pyspark_zkafka.protocol.group_znodes import consumer_of_thread
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
+from pyspark_zkafka.protocol.znodes.groups import consumer_of_thread
 from tests.simulation.cluster import Cluster
 from tests.simulation.ensemble import Session
 
@@ -57,7 +57,7 @@ class Member:
         """Create the ephemeral znode of the present session."""
         ensemble, path = self.session.ensemble, f"{IDS}/{self.consumer}"
         if path not in ensemble.nodes:
-            from pyspark_zkafka.clients.transactions import Create
+            from pyspark_zkafka.zookeeper.transactions import Create
 
             ensemble.apply([Create(path, b"", ephemeral=True)], self.session.session_id)
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.group.stores import GroupOffsets
-from pyspark_zkafka.group.subscribed import subscribed_since, younger
-from pyspark_zkafka.option_values import StreamOptions
+from pyspark_zkafka.group.offset_store import GroupOffsets
+from pyspark_zkafka.group.subscription import subscribed_since, younger
+from pyspark_zkafka.options.model import StreamOptions
+from pyspark_zkafka.protocol.checkpoint import StreamOffset
 from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
-from pyspark_zkafka.protocol.stream_offsets import StreamOffset
-from pyspark_zkafka.stream_plan import StreamPlanner
+from pyspark_zkafka.stream.planner import StreamPlanner
 from tests.simulation.cluster import Cluster
 from tests.simulation.member import GROUP, Member
 

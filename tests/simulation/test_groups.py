@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from pyspark_zkafka.errors import ZooKeeperError
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.protocol.checkpoint import StreamOffset
 from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.stream_offsets import StreamOffset
-from pyspark_zkafka.stream_options import parse_stream
 from tests.simulation.cluster import Cluster
 from tests.simulation.ensemble import Ensemble, Session
 from tests.simulation.member import GROUP, Member

@@ -7,11 +7,11 @@ from typing import Any, cast
 import pytest
 
 from pyspark_zkafka.consumer_group import ConsumerGroup, GroupBatch
-from pyspark_zkafka.option_table import is_connection_option
-from pyspark_zkafka.options import parse_write
-from pyspark_zkafka.protocol.kafka_property_table import ACCEPTED
+from pyspark_zkafka.options.batch import parse_write
+from pyspark_zkafka.options.client_property_table import ACCEPTED
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.options.table import is_connection_option
 from pyspark_zkafka.protocol.model import ClaimOwner, OffsetRange, TopicPartition
-from pyspark_zkafka.stream_options import parse_stream
 
 RANGES = (OffsetRange(TopicPartition("t", 0), 3, 7),)
 CONNECTING = {

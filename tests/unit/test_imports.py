@@ -10,16 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.options import parse_read, parse_write
+from pyspark_zkafka.batch.reader import PushdownReader, SplitPartition, ZKafkaReader
+from pyspark_zkafka.options.batch import parse_read, parse_write
+from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.partitioners import Router
 from pyspark_zkafka.protocol.planning import Split
-from pyspark_zkafka.reader import PushdownReader, SplitPartition, ZKafkaReader
-from pyspark_zkafka.stream import ZKafkaStreamReader
-from pyspark_zkafka.stream_options import parse_stream
-from pyspark_zkafka.stream_writer import ZKafkaStreamWriter
-from pyspark_zkafka.write_task import WritePlan
-from pyspark_zkafka.writer import ZKafkaWriter
+from pyspark_zkafka.stream.reader import ZKafkaStreamReader
+from pyspark_zkafka.write.batch_writer import ZKafkaWriter
+from pyspark_zkafka.write.stream_writer import ZKafkaStreamWriter
+from pyspark_zkafka.write.task import WritePlan
 
 READ = {"zookeeper.connect": "localhost:2181", "subscribe": "t"}
 WRITE = parse_write({"zookeeper.connect": "localhost:2181", "topic": "t"})
@@ -33,11 +33,11 @@ READERS = [
 ]
 WRITERS = [ZKafkaWriter(WRITE, PLAN), ZKafkaStreamWriter(WRITE, PLAN)]
 NO_TASKS = {"kazoo", "mmh3", "rich", "typer", "puresasl"}
-OF_DRIVERS = {"cli", "clients.zookeeper", "group", "stream_plan", "testing", "view_plan", "views"}
-CLIENTS = {"confluent_kafka", "pyspark_zkafka.clients"}
-OF_WRITERS = {"pyspark_zkafka.clients.producer", "pyspark_zkafka.clients.message_sender", "pyspark_zkafka.protocol.rows"}
+OF_DRIVERS = {"cli", "group", "stream.planner", "testing", "views", "zookeeper"}
+CLIENTS = {"confluent_kafka", "pyspark_zkafka.kafka", "pyspark_zkafka.zookeeper"}
+OF_WRITERS = {"pyspark_zkafka.transport.producer", "pyspark_zkafka.transport.python_sender", "pyspark_zkafka.protocol.rows"}
 COMPUTE = {"pyarrow.compute"}
-PARSERS = {"pyspark_zkafka.options", "pyspark_zkafka.option_table", "pyspark_zkafka.given_options", "difflib"}
+PARSERS = {"pyspark_zkafka.options.batch", "pyspark_zkafka.options.table", "pyspark_zkafka.options.parser", "difflib"}
 
 
 def imported(code: str, *pickles: object) -> set[str]:
@@ -74,7 +74,7 @@ def test_a_read_task() -> None:
         "from pyspark_zkafka.errors import BrokersUnavailable\n"
         "try: list(reader.read(partition))\n"
         "except BrokersUnavailable: pass\n"
-        "from pyspark_zkafka.clients.admin import lease_admin\n"
+        "from pyspark_zkafka.kafka.admin import lease_admin\n"
     )
     modules = imported(f"exec({code!r})", ZKafkaReader(options, SCHEMA), PARTITION)
     assert "confluent_kafka" in modules
@@ -86,17 +86,22 @@ def test_a_write_task() -> None:
     """A task that writes, or would if it had rows, parses no options either, and reads nothing."""
     code = (
         "[writer] = values\n"
-        "import pyspark_zkafka.clients.producer, pyspark_zkafka.native.choice, pyspark_zkafka.native.producer\n"
+        "import pyspark_zkafka.transport.producer, pyspark_zkafka.transport.select\n"
+        "import pyspark_zkafka.transport.native.producer\n"
         "assert not writer.write(iter([])).rows\n"
     )
     modules = imported(f"exec({code!r})", WRITERS[0])
-    unneeded = NO_TASKS | PARSERS | {f"pyspark_zkafka.{name}" for name in (*OF_DRIVERS, "split_reader", "clients.consumer")}
+    unneeded = (
+        NO_TASKS
+        | PARSERS
+        | {f"pyspark_zkafka.{name}" for name in (*OF_DRIVERS, "batch.split_reader", "transport.consumer")}
+    )
     assert not of(unneeded, modules)
 
 
 def test_a_stream_without_a_group() -> None:
     """Planning a stream that is in no group loads nothing of groups."""
-    modules = imported("import pyspark_zkafka.stream_plan, pyspark_zkafka.clients.zookeeper")
+    modules = imported("import pyspark_zkafka.stream.planner, pyspark_zkafka.zookeeper.cluster")
     assert "kazoo" in modules
     assert not of({"pyspark_zkafka.group", "mmh3", *OF_WRITERS, *COMPUTE}, modules)
 
@@ -104,8 +109,8 @@ def test_a_stream_without_a_group() -> None:
 def test_options_of_properties_that_are_known() -> None:
     """Checking options asks no librdkafka about properties that the tables have."""
     options = {**READ, "kafka.fetch.max.bytes": "2000000", "kafka.client.id": "me"}
-    modules = imported(f"from pyspark_zkafka.options import parse_read; parse_read({options!r})")
-    assert "pyspark_zkafka.options" in modules
+    modules = imported(f"from pyspark_zkafka.options.batch import parse_read; parse_read({options!r})")
+    assert "pyspark_zkafka.options.batch" in modules
     assert not of(CLIENTS, modules)
 
 

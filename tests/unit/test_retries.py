@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_zkafka.clients.retries import Retry
 from pyspark_zkafka.errors import BrokersUnavailable, UnknownTopic, ZKafkaError
+from pyspark_zkafka.retries import Retry
 
 
 class Flaky:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.znode_json import ZnodeJson, decode_text, encode_json, parse_long
+from pyspark_zkafka.protocol.znodes.json import ZnodeJson, decode_text, encode_json, parse_long
 
 __all__ = [
     "CONFIG_CHANGES",

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.protocol.model import Broker, Endpoint
-from pyspark_zkafka.protocol.znode_json import ZnodeJson, decode_text, encode_json, parse_integer
+from pyspark_zkafka.protocol.znodes.json import ZnodeJson, decode_text, encode_json, parse_integer
 
 __all__ = ["BROKER_IDS", "BrokerRegistration", "broker_path", "decode_broker", "encode_broker"]
 

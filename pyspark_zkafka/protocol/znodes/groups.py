@@ -31,7 +31,7 @@ from typing import Literal
 from pyspark_zkafka.errors import CodecError, OptionError
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.topic_filters import FilterError, topic_filter
-from pyspark_zkafka.protocol.znode_json import ZnodeJson, decode_text, encode_json, is_int32, parse_long
+from pyspark_zkafka.protocol.znodes.json import ZnodeJson, decode_text, encode_json, is_int32, parse_long
 
 __all__ = [
     "CONSUMERS",

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.protocol.model import NO_LEADER, PartitionState, Topic, TopicPartition
-from pyspark_zkafka.protocol.znode_json import ZnodeJson, decode_text, encode_json, is_int32, parse_integer
+from pyspark_zkafka.protocol.znodes.json import ZnodeJson, decode_text, encode_json, is_int32, parse_integer
 
 __all__ = [
     "CLUSTER_ID",

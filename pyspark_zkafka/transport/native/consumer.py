@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.clients.consumer import PartitionEvents, Poll, log_range_of
-from pyspark_zkafka.clients.kafka_errors import from_exception
-from pyspark_zkafka.native.arrays import CArray
-from pyspark_zkafka.native.library import Flaws, PollResult, require, topic_argument
-from pyspark_zkafka.native.reports import events, open_client
+from pyspark_zkafka.kafka.errors import from_exception
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.records import COLUMNS, malformed_timestamp, malformed_utf8
+from pyspark_zkafka.transport.consumer import PartitionEvents, Poll, log_range_of
+from pyspark_zkafka.transport.native.arrays import CArray
+from pyspark_zkafka.transport.native.library import Flaws, PollResult, require, topic_argument
+from pyspark_zkafka.transport.native.reports import events, open_client
 
 __all__ = ["ArrowClient", "ArrowConsumer"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from pyspark_zkafka.native.arrays import CArray
-from pyspark_zkafka.native.library import require
 from pyspark_zkafka.protocol.key_hashes import Column, Hashes, check_keys
+from pyspark_zkafka.transport.native.arrays import CArray
+from pyspark_zkafka.transport.native.library import require
 
 __all__ = ["hash_keys"]
 

@@ -12,13 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.clients.sender import Counts, Failure, QueueLimits
-from pyspark_zkafka.native.arrays import CArray
-from pyspark_zkafka.native.library import Counts as CCounts
-from pyspark_zkafka.native.library import Failure as CFailure
-from pyspark_zkafka.native.library import require, topic_argument
-from pyspark_zkafka.native.reports import events, open_client
 from pyspark_zkafka.protocol.rows import OutgoingBatch
+from pyspark_zkafka.transport.native.arrays import CArray
+from pyspark_zkafka.transport.native.library import Counts as CCounts
+from pyspark_zkafka.transport.native.library import Failure as CFailure
+from pyspark_zkafka.transport.native.library import require, topic_argument
+from pyspark_zkafka.transport.native.reports import events, open_client
+from pyspark_zkafka.transport.sender import Counts, Failure, QueueLimits
 
 __all__ = ["ArrowSender"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
-from pyspark_zkafka.native.library import Report, settings_array
+from pyspark_zkafka.kafka.log import librdkafka_logger
+from pyspark_zkafka.transport.native.library import Report, settings_array
 
 __all__ = ["events", "open_client"]
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from pyspark_zkafka.reader import one_ahead
+from pyspark_zkafka.batch.reader import one_ahead
 
 
 class Log:

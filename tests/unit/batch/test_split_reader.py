@@ -10,11 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.clients.consumer import MessageBatch, Poll
+from pyspark_zkafka.batch.split_reader import Identity, ReadPolicy, SplitReader
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DataLoss
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Split
-from pyspark_zkafka.split_reader import Identity, ReadPolicy, SplitReader
+from pyspark_zkafka.transport.consumer import Poll
+from pyspark_zkafka.transport.python_consumer import MessageBatch
 
 OFFSETS = pa.schema([("offset", pa.int64())])
 FAILING, WARNING = ReadPolicy(poll_timeout_ms=1000), ReadPolicy(fail_on_data_loss=False, poll_timeout_ms=1000)

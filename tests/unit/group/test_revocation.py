@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark_zkafka.group.holds import Holds
+from pyspark_zkafka.group.revocation import Holds
 from pyspark_zkafka.protocol.model import TopicPartition
 
 A, B, C = (TopicPartition("t", n) for n in range(3))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.clients.kafka_errors import Reports, from_kafka
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeader, OptionError
+from pyspark_zkafka.kafka.errors import Reports, from_kafka
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.clients.pooled import ClientPool
+from pyspark_zkafka.kafka.pool import ClientPool
 
 
 class Client:
@@ -175,7 +175,7 @@ def test_threads(pool: ClientPool[Client]) -> None:
 
 FORK = """
 import os, sys
-from pyspark_zkafka.clients.pooled import ClientPool
+from pyspark_zkafka.kafka.pool import ClientPool
 
 class Client:
     def __init__(self, owner): self.owner, self.process = owner, os.getpid()

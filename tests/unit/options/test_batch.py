@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.option_table import BY_NAME, STREAM, TABLE, VIEWS, table_markdown
-from pyspark_zkafka.option_values import (
+from pyspark_zkafka.options.batch import parse_connection, parse_read, parse_write
+from pyspark_zkafka.options.model import (
     CommitPlan,
     Connection,
     ReadOptions,
@@ -19,12 +19,12 @@ from pyspark_zkafka.option_values import (
     ZooKeeperConfig,
     ZooKeeperTls,
 )
-from pyspark_zkafka.options import parse_connection, parse_read, parse_write
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.options.table import BY_NAME, STREAM, TABLE, VIEWS, table_markdown
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec
 from pyspark_zkafka.protocol.partitioners import PARTITIONERS
 from pyspark_zkafka.protocol.planning import Assign, Listener, Subscribe, SubscribeExcept, SubscribePattern
-from pyspark_zkafka.stream_options import parse_stream
 
 ZK = {"zookeeper.connect": "zk:2181"}
 READ = {**ZK, "subscribe": "orders"}

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.protocol.kafka_properties import SECRET_KEYS, Role, is_secret, mask, translate
-from pyspark_zkafka.protocol.kafka_property_table import ACCEPTED
-from pyspark_zkafka.protocol.refused_kafka_properties import REFUSED
+from pyspark_zkafka.options.client_properties import SECRET_KEYS, Role, is_secret, mask, translate
+from pyspark_zkafka.options.client_property_table import ACCEPTED
+from pyspark_zkafka.options.refused_client_properties import REFUSED
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 JAVA: dict[str, Any] = json.loads((VECTORS / "java_config_names.json").read_text(encoding="utf-8"))

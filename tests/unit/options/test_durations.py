@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_zkafka.protocol.durations import parse_duration_ms
+from pyspark_zkafka.options.durations import parse_duration_ms
 
 
 @pytest.mark.parametrize(

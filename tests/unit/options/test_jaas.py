@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_zkafka.protocol.jaas import parse
+from pyspark_zkafka.options.jaas import parse
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "jaas.json").read_text(encoding="utf-8"))
 

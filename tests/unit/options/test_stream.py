@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.option_values import GroupOptions, StreamOptions
-from pyspark_zkafka.options import parse_read
+from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.options.model import GroupOptions, StreamOptions
+from pyspark_zkafka.options.stream import parse_either, parse_stream
 from pyspark_zkafka.protocol.assignors import STRATEGIES
 from pyspark_zkafka.protocol.limits import TriggerLimits
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec
 from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
-from pyspark_zkafka.stream_options import parse_either, parse_stream
 
 ZK = {"zookeeper.connect": "zk:2181"}
 BROKERS = {"kafka.bootstrap.servers": "k:9092"}

@@ -10,8 +10,8 @@ import pytest
 
 from pyspark_zkafka import ConsumerGroup
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.options import parse_read, parse_write
-from pyspark_zkafka.stream_options import parse_stream
+from pyspark_zkafka.options.batch import parse_read, parse_write
+from pyspark_zkafka.options.stream import parse_stream
 
 ZK = {"zookeeper.connect": "zk:2181"}
 GROUP = {**ZK, "group.id": "g"}

@@ -18,8 +18,8 @@ from pyspark_zkafka.protocol.assignors import (
     threads_by_topic,
     topics_of,
 )
-from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration, Pattern, decode_registration
 from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration, Pattern, decode_registration
 
 SCENARIOS = json.loads((Path(__file__).parents[2] / "vectors" / "znodes.json").read_text(encoding="utf-8"))
 IDS = re.compile(r"/consumers/[^/]+/ids/(?P<consumer>[^/]+)")

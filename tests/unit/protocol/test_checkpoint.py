@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import CheckpointError
+from pyspark_zkafka.protocol.checkpoint import Span, StreamOffset, TopicMark, Waiting, first_mark, mark_after
 from pyspark_zkafka.protocol.model import Topic, TopicPartition
-from pyspark_zkafka.protocol.stream_offsets import Span, StreamOffset, TopicMark, Waiting, first_mark, mark_after
 
 A0, A2, A10, B0 = TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("a", 10), TopicPartition("b", 0)
 OFFSET = StreamOffset(

@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.protocol.assignors import threads_by_topic, topics_of
-from pyspark_zkafka.protocol.group_znodes import ConsumerRegistration, decode_registration
+from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration, decode_registration
 
 PATH = "/consumers/g/ids/g_bad"
 

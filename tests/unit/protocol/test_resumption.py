@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_zkafka.protocol.progress import Resumption, StoredOffset, resume
-from pyspark_zkafka.protocol.stream_offsets import Span
+from pyspark_zkafka.protocol.checkpoint import Span
+from pyspark_zkafka.protocol.resumption import Resumption, StoredOffset, resume
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.option_table import VIEWS
-from pyspark_zkafka.options import parse_read
+from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.options.table import VIEWS
 from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribePattern
 from pyspark_zkafka.protocol.view_tables import (
     VIEW_COLUMNS,

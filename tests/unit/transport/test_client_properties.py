@@ -8,20 +8,21 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.clients.admin import MANY, KafkaAdmin, shared_properties
-from pyspark_zkafka.clients.consumer import MessageClient, consumer_properties
-from pyspark_zkafka.clients.group_offsets import KafkaGroupOffsets
-from pyspark_zkafka.clients.librdkafka_log import librdkafka_logger
-from pyspark_zkafka.clients.message_sender import MessageSender
-from pyspark_zkafka.clients.producer import producer_properties
-from pyspark_zkafka.clients.record_sizes import sample_record_bytes
-from pyspark_zkafka.clients.sender import QueueLimits
 from pyspark_zkafka.errors import BrokersUnavailable, OptionError
-from pyspark_zkafka.native.consumer import ArrowClient
-from pyspark_zkafka.options import parse_connection, parse_read
-from pyspark_zkafka.protocol.kafka_property_table import ACCEPTED
+from pyspark_zkafka.kafka.admin import MANY, KafkaAdmin, shared_properties
+from pyspark_zkafka.kafka.consumer_client import MessageClient
+from pyspark_zkafka.kafka.consumer_properties import consumer_properties
+from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.kafka.log import librdkafka_logger
+from pyspark_zkafka.kafka.record_sizes import sample_record_bytes
+from pyspark_zkafka.options.batch import parse_connection, parse_read
+from pyspark_zkafka.options.client_property_table import ACCEPTED
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
+from pyspark_zkafka.transport.native.consumer import ArrowClient
+from pyspark_zkafka.transport.producer import producer_properties
+from pyspark_zkafka.transport.python_sender import MessageSender
+from pyspark_zkafka.transport.sender import QueueLimits
 
 UNREACHABLE = "127.0.0.1:1"
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.clients.producer import CountingProducer, producer_properties
-from pyspark_zkafka.clients.sender import Counts, Failure, QueueLimits
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DeliveryFailed
-from pyspark_zkafka.options import parse_connection
+from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.protocol.rows import OutgoingBatch
+from pyspark_zkafka.transport.producer import CountingProducer, producer_properties
+from pyspark_zkafka.transport.sender import Counts, Failure, QueueLimits
 
 REFUSED = KafkaError(KafkaError._AUTHENTICATION, "sasl_plaintext://b:1/1: SASL authentication error: Authentication failed")
 TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed to get metadata: Local: Timed out"))

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.clients.message_sender import MessageSender
-from pyspark_zkafka.clients.producer import CountingProducer, producer_properties
-from pyspark_zkafka.clients.sender import QueueLimits, Sender
-from pyspark_zkafka.native.producer import ArrowSender
-from pyspark_zkafka.options import parse_connection
+from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.protocol.rows import OutgoingBatch
+from pyspark_zkafka.transport.native.producer import ArrowSender
+from pyspark_zkafka.transport.producer import CountingProducer, producer_properties
+from pyspark_zkafka.transport.python_sender import MessageSender
+from pyspark_zkafka.transport.sender import QueueLimits, Sender
 
 SENDERS = pytest.mark.parametrize("make", [MessageSender, ArrowSender])
 # Each request is in librdkafka's log, whose lines wait beside the reports of records until they are looked at.

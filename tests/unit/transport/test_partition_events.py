@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from pyspark_zkafka.clients.consumer import PartitionEvents, Poll
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.transport.consumer import PartitionEvents, Poll
 
 REFUSED = KafkaError(KafkaError._SSL, "ssl://b:1/1: SSL handshake failed: certificate verify failed")
 RECORDS = Poll(records=1, first=5, last=5)

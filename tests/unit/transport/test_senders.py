@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
 
-from pyspark_zkafka.clients.message_sender import MessageSender
-from pyspark_zkafka.clients.producer import QueueLimits
-from pyspark_zkafka.clients.sender import Sender
-from pyspark_zkafka.native.producer import ArrowSender
 from pyspark_zkafka.protocol.rows import OutgoingBatch
+from pyspark_zkafka.transport.native.producer import ArrowSender
+from pyspark_zkafka.transport.producer import QueueLimits
+from pyspark_zkafka.transport.python_sender import MessageSender
+from pyspark_zkafka.transport.sender import Sender
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 # In pure Python four megabytes go at a time.

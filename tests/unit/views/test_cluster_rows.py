@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_zkafka.protocol.admin_znodes import AdminState
-from pyspark_zkafka.protocol.broker_znodes import BrokerRegistration, decode_broker
-from pyspark_zkafka.protocol.cluster_rows import (
+from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.protocol.znodes.admin import AdminState
+from pyspark_zkafka.protocol.znodes.brokers import BrokerRegistration, decode_broker
+from pyspark_zkafka.protocol.znodes.topics import ControllerInfo
+from pyspark_zkafka.views.cluster_rows import (
     admin_rows,
     broker_rows,
     config_rows,
@@ -18,8 +20,6 @@ from pyspark_zkafka.protocol.cluster_rows import (
     registered_broker_rows,
     topic_rows,
 )
-from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
-from pyspark_zkafka.protocol.znodes import ControllerInfo
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "znodes.json").read_text())
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.protocol.group_rows import (
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.views.group_rows import (
     committed_partitions,
     group_rows,
     member_rows,
@@ -16,7 +17,6 @@ from pyspark_zkafka.protocol.group_rows import (
     owner_rows,
     with_lag,
 )
-from pyspark_zkafka.protocol.model import TopicPartition
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "znodes.json").read_text())
 GROUPS = sorted(name for name in VECTORS if not name.startswith("brokers"))

@@ -7,8 +7,8 @@ import pickle
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from pyspark_zkafka.options import parse_read
-from pyspark_zkafka.views import ViewPartition, ViewReader
+from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.views.reader import ViewPartition, ViewReader
 
 SCHEMA = pa.schema([("topic", pa.string())])
 

@@ -11,7 +11,7 @@ import pytest
 
 PROGRAM = """
 import resource
-from pyspark_zkafka.allocator import keep_freed_memory
+from pyspark_zkafka.worker.allocator import keep_freed_memory
 
 kept = keep_freed_memory()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

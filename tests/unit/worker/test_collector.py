@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from pyspark_zkafka.collector import collector_paused
+from pyspark_zkafka.worker.collector import collector_paused
 
 
 def paused_and_failed() -> bool:
@@ -35,7 +35,7 @@ def test_collector_is_paused_and_restored(enabled: bool) -> None:
 
 FREEZE = """
 import gc
-from pyspark_zkafka.collector import freeze_imports
+from pyspark_zkafka.worker.collector import freeze_imports
 
 class Pair: pass
 before = len(gc.get_objects())

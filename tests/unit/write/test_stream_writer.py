@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.options import parse_write
+from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.protocol.partitioners import Router
-from pyspark_zkafka.stream_writer import ZKafkaStreamWriter, parse_stream_write
-from pyspark_zkafka.write_task import WritePlan, Written, count_rows
+from pyspark_zkafka.write.stream_writer import ZKafkaStreamWriter, parse_stream_write
+from pyspark_zkafka.write.task import WritePlan, Written, count_rows
 
 NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
 

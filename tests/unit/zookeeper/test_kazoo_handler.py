@@ -13,13 +13,13 @@ from kazoo import exceptions as kazoo
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.serialization import Auth, Transaction
 
-from pyspark_zkafka.clients import zookeeper_errors as errors
-from pyspark_zkafka.clients.kazoo_parts import BoundedHandler, ConnectionLog, ReadAhead
-from pyspark_zkafka.clients.retries import Retry
-from pyspark_zkafka.clients.transactions import Check, Create, Delete, SetData, request_bytes, to_wire
-from pyspark_zkafka.clients.zookeeper import ZooKeeperClient
 from pyspark_zkafka.errors import ZKafkaError, ZooKeeperError, ZooKeeperRefused
-from pyspark_zkafka.option_values import ZooKeeperConfig
+from pyspark_zkafka.options.model import ZooKeeperConfig
+from pyspark_zkafka.retries import Retry
+from pyspark_zkafka.zookeeper import errors
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.kazoo_handler import BoundedHandler, ConnectionLog, ReadAhead
+from pyspark_zkafka.zookeeper.transactions import Check, Create, Delete, SetData, request_bytes, to_wire
 
 CONFIG = ZooKeeperConfig("zk1:2181", "/kafka", auth=("digest", "alice:open-sesame"))
 

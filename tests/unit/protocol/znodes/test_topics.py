@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 
 from pyspark_zkafka.errors import CodecError, OptionError
-from pyspark_zkafka.protocol import admin_znodes as admin
-from pyspark_zkafka.protocol import broker_znodes as brokers
-from pyspark_zkafka.protocol import group_znodes as groups
-from pyspark_zkafka.protocol import znodes
 from pyspark_zkafka.protocol.model import Broker, Endpoint, PartitionState, TopicPartition
+from pyspark_zkafka.protocol.znodes import admin, brokers, groups
+from pyspark_zkafka.protocol.znodes import topics as znodes
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "znodes.json"
 

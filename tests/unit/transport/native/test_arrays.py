@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.native.arrays import CArray
-from pyspark_zkafka.native.library import require
+from pyspark_zkafka.transport.native.arrays import CArray
+from pyspark_zkafka.transport.native.library import require
 
 
 @pytest.fixture

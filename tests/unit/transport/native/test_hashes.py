@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.native.hashes import hash_keys as compiled
 from pyspark_zkafka.protocol.key_hashes import hash_keys as python
+from pyspark_zkafka.transport.native.hashes import hash_keys as compiled
 
 NAMES = ("murmur2", "murmur3", "crc32", "fnv1a")
 KINDS = (pa.binary(), pa.large_binary())

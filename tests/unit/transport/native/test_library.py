@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.clients.producer import producer_properties
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.native import choice, library
-from pyspark_zkafka.option_values import Connection
+from pyspark_zkafka.options.model import Connection
 from pyspark_zkafka.protocol.planning import Listener
+from pyspark_zkafka.transport import select as choice
+from pyspark_zkafka.transport.native import library
+from pyspark_zkafka.transport.producer import producer_properties
 
 PURE = "pure Python is used"
 
@@ -74,7 +75,7 @@ def test_there() -> None:
 def test_same_librdkafka() -> None:
     """It is the very library that confluent-kafka has loaded: there is one in the process."""
     code = (
-        "import confluent_kafka; from pyspark_zkafka.native.library import require; require(); "
+        "import confluent_kafka; from pyspark_zkafka.transport.native.library import require; require(); "
         "print(len({l.split()[-1] for l in open('/proc/self/maps') if 'librdkafka' in l}))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -207,10 +208,10 @@ class TestChoice:
 
     def test_producers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Producers and hashes are those of the path."""
-        from pyspark_zkafka.clients.message_sender import MessageSender
-        from pyspark_zkafka.native.hashes import hash_keys as compiled
-        from pyspark_zkafka.native.producer import ArrowSender
         from pyspark_zkafka.protocol.key_hashes import hash_keys as python
+        from pyspark_zkafka.transport.native.hashes import hash_keys as compiled
+        from pyspark_zkafka.transport.native.producer import ArrowSender
+        from pyspark_zkafka.transport.python_sender import MessageSender
 
         for native, sender, hashes in ((True, ArrowSender, compiled), (False, MessageSender, python)):
             how = connection(native)

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.clients.sender import Counts, QueueLimits
 from pyspark_zkafka.errors import UnknownTopic
-from pyspark_zkafka.native.arrays import CArray
-from pyspark_zkafka.native.library import Counts as CCounts
-from pyspark_zkafka.native.library import require
-from pyspark_zkafka.native.producer import ArrowSender
-from pyspark_zkafka.native.reports import open_client
 from pyspark_zkafka.protocol.rows import OutgoingBatch
+from pyspark_zkafka.transport.native.arrays import CArray
+from pyspark_zkafka.transport.native.library import Counts as CCounts
+from pyspark_zkafka.transport.native.library import require
+from pyspark_zkafka.transport.native.producer import ArrowSender
+from pyspark_zkafka.transport.native.reports import open_client
+from pyspark_zkafka.transport.sender import Counts, QueueLimits
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
 TOO_LONG = b"x" * 600

@@ -11,7 +11,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
-from pyspark_zkafka.protocol.kafka_properties import UNKNOWN, Verdict
+from pyspark_zkafka.options.client_properties import UNKNOWN, Verdict
 
 __all__ = ["judge"]
 

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.clients.consumer import MessageClient, consumer_properties
-from pyspark_zkafka.clients.producer import producer_properties
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.native.consumer import ArrowClient
-from pyspark_zkafka.option_values import Connection
-from pyspark_zkafka.options import parse_connection
-from pyspark_zkafka.protocol.kafka_properties import Verdict, translate
+from pyspark_zkafka.kafka.consumer_client import MessageClient
+from pyspark_zkafka.kafka.consumer_properties import consumer_properties
+from pyspark_zkafka.options.batch import parse_connection
+from pyspark_zkafka.options.client_properties import Verdict, translate
+from pyspark_zkafka.options.model import Connection
+from pyspark_zkafka.transport.native.consumer import ArrowClient
+from pyspark_zkafka.transport.producer import producer_properties
 
 BROKERS = {"kafka.bootstrap.servers": "127.0.0.1:1"}
 
