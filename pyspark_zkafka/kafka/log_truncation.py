@@ -22,7 +22,7 @@ _MOST_PARTITIONS = 500
 # are a part of the log.
 _FEW: dict[str, Any] = {
     "isolation.level": "read_uncommitted",
-    "max.partition.fetch.bytes": 1024,
+    "max.partition.fetch.bytes": 16 * 1024,
     "queued.min.messages": 1,
 }
 
