@@ -12,6 +12,7 @@ from pyspark_zkafka.errors import GroupError, OptionError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from pyspark_zkafka.protocol.checkpoint import Waiting
     from pyspark_zkafka.protocol.model import ClaimOwner, OffsetRange, TopicPartition
     from pyspark_zkafka.stream.session import StreamSession
 
@@ -90,6 +91,7 @@ class ConsumerGroup:
         self._options = parse_stream(self._raw)
         self._group = group
         self._session: StreamSession | None = None
+        self._waiting: Mapping[TopicPartition, Waiting] = {}
 
     def __enter__(self) -> ConsumerGroup:
         """Join, and wait until the member owns what it is given, for some seconds at the most.
@@ -135,8 +137,11 @@ class ConsumerGroup:
 
         session = self._open()
         owned, owner = self._owned(session)
-        snapshot = session.snapshot()
-        starts = session.retry(lambda: StreamStarts(self._options, session).begin(owned, snapshot)).gains
+        snapshot = session.settled_snapshot()
+        finder = StreamStarts(self._options, session)
+        begun = session.retry(lambda: finder.begin(owned, snapshot, self._waiting))
+        self._waiting = begun.waiting
+        starts = session.retry(lambda: finder.decide(begun)).gains
         ready = sorted(starts)
         ends = session.retry(lambda: session.brokers.list_offsets(dict.fromkeys(ready, LATEST))) if ready else {}
         ranges = [OffsetRange(tp, starts[tp].position, max(starts[tp].position, ends[tp])) for tp in ready]

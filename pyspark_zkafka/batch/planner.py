@@ -13,7 +13,7 @@ from pyspark_zkafka.errors import DataLoss, OptionError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.model import ClusterSnapshot, OffsetRange, TopicPartition
-from pyspark_zkafka.protocol.offsets import AtTimestamp, Position, Resolution, resolve
+from pyspark_zkafka.protocol.offsets import EARLIEST, AtTimestamp, Position, Resolution, resolve
 from pyspark_zkafka.protocol.planning import (
     Split,
     SubscribeExcept,
@@ -26,6 +26,7 @@ from pyspark_zkafka.protocol.planning import (
     wanted_topics,
 )
 from pyspark_zkafka.protocol.pushdown import Narrowing
+from pyspark_zkafka.protocol.resumption import outdated
 from pyspark_zkafka.retries import Retry
 
 __all__ = ["BatchPlan", "plan_batch"]
@@ -69,7 +70,7 @@ def plan_batch(
         if not partitions:
             return BatchPlan((), snapshot, servers)
         with _admin(options, servers, cluster) as admin:
-            bounds = _Bounds(options, admin, cluster, servers)
+            bounds = _Bounds(options, admin, cluster, servers, snapshot)
             ranges = retry(lambda: _ranges(options, partitions, subscribed, bounds, narrowing))
     pieces = divide(ranges, options.min_partitions, options.max_records)
     splits = make_splits(pieces, snapshot, options.connection.client_rack, options.connection.listener)
@@ -84,6 +85,7 @@ class _Bounds:
     admin: KafkaAdmin
     cluster: ClusterSource
     servers: str
+    snapshot: ClusterSnapshot
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
         return self.admin.list_offsets(wanted)
@@ -92,7 +94,7 @@ class _Bounds:
         return self.admin.high_watermarks(partitions)
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        from pyspark_zkafka.group.offset_store import GroupOffsets
+        from pyspark_zkafka.group.offset_store import GroupOffsets, report_outdated
         from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
         if self.options.group is None:
@@ -101,7 +103,11 @@ class _Bounds:
         with GroupOffsets(
             self.options.connection, self.servers, self.options.group, self.options.stores, zookeeper
         ) as offsets:
-            return {tp: stored.offset for tp, stored in offsets.committed(partitions).items()}
+            committed = offsets.committed(partitions)
+        stale = outdated(committed, self.snapshot)
+        if stale:
+            report_outdated(stale, committed, self.options.fail_on_data_loss)
+        return {tp: EARLIEST if tp in stale else stored.offset for tp, stored in committed.items()}
 
 
 def _admin(options: ReadOptions, servers: str, cluster: ClusterSource) -> AbstractContextManager[KafkaAdmin]:

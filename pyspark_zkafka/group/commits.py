@@ -125,14 +125,15 @@ def commit_starts(client: ZooKeeperConnection, group: str, offsets: Mapping[Topi
     """Commit where a group begins with partitions of which it has no offset, whoever of its members owns them.
 
     Members that start at the same time find different ends of a log: the first to commit decides for all of them, so a
-    partition that has an offset keeps it, whatever it is. Partitions that a JVM consumer owns come back as `lost`.
+    partition that has an offset keeps it, whatever it is. Partitions that a JVM consumer owns come back as `lost`. Where
+    the offset cannot be known yet, -1, which all consumers take for none, notes the moment.
 
     Raises
     ------
     GroupError, CodecError, ZooKeeperError, ZooKeeperRefused
         As `commit_offsets`.
     """
-    _require_offsets(offsets)
+    _require_offsets({tp: max(0, offset) for tp, offset in offsets.items()})
     proof = NoJvmOwner(group)
     commit = _Commit(client, group, offsets, proof, frozenset(), ATTEMPTS, time.sleep, random.random, only_missing=True)
     for chunk in commit.chunks(MAX_TRANSACTION_BYTES):

@@ -347,11 +347,20 @@ class GroupMember:
         self._require(owner)
         self._give_away(target, owner)
         missing = {tp: thread for tp, thread in target.items() if self._thread_of(tp) != thread}
-        blockers = self._claims.take(missing, owner) if missing else []
+        blockers = self._claim(missing, owner) if missing else []
         self._schedule(blockers)
         if self._watch.ids() != self._view.ids:
             self._demand()
         self._changed.set()
+
+    def _claim(self, missing: Mapping[TopicPartition, str], owner: ClaimOwner) -> list[Blocker]:
+        """Claim all or nothing, but for what a member owns whose registration only we cannot read: it will not give way."""
+        blockers = self._claims.take(missing, owner)
+        foreign = {b.partition for b in blockers if group_znodes.consumer_of_thread(b.thread) in self._view.unreadable}
+        rest = {tp: thread for tp, thread in missing.items() if tp not in foreign}
+        if not foreign or not rest:
+            return blockers
+        return [*(b for b in blockers if b.partition in foreign), *self._claims.take(rest, owner)]
 
     def _look(self) -> GroupView:
         view = self._watch.look()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
 
-from pyspark_zkafka.errors import OptionError, PartitionLost
+from pyspark_zkafka.errors import CodecError, DataLoss, OptionError, PartitionLost
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets, commit_starts
 from pyspark_zkafka.group.ownership import NoOwner, OwnedBy, OwnerProof
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
@@ -17,7 +18,10 @@ from pyspark_zkafka.protocol.resumption import StoredOffset
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
-__all__ = ["GroupOffsets", "require_none_lost"]
+__all__ = ["GroupOffsets", "report_outdated", "require_none_lost"]
+
+_log = logging.getLogger(__name__)
+_SHOWN = 5
 
 
 class GroupOffsets:
@@ -59,8 +63,15 @@ class GroupOffsets:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._opened.close()
 
-    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+    def committed(
+        self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False
+    ) -> dict[TopicPartition, StoredOffset]:
         """The next offsets to read, the larger where two stores differ; partitions without one are absent.
+
+        Parameters
+        ----------
+        skip_malformed : bool
+            Log malformed offsets, and count them as 0: they are for the partitions' owners to report.
 
         Raises
         ------
@@ -69,7 +80,7 @@ class GroupOffsets:
         """
         found: dict[TopicPartition, StoredOffset] = {}
         for store in self._stores:
-            for tp, stored in self._read(store, partitions).items():
+            for tp, stored in self._read(store, partitions, skip_malformed).items():
                 if tp not in found or stored.offset > found[tp].offset:
                     found[tp] = stored
         return found
@@ -96,29 +107,44 @@ class GroupOffsets:
             )
         return result
 
-    def begin(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, StoredOffset]:
+    def begin(
+        self, starts: Mapping[TopicPartition, int], waiting: Collection[TopicPartition] = ()
+    ) -> dict[TopicPartition, StoredOffset]:
         """Commit where the group begins, where it has no offset yet; the offsets that are stored then.
 
         The first of several members that begin at the same time decides; see `commit_starts`. Kafka's own offsets know no
         such condition: of two members that begin within the same milliseconds, the later one decides.
+
+        Parameters
+        ----------
+        waiting : collection of TopicPartition
+            Partitions without a leader, for which ZooKeeper notes the moment: see `begun_at`.
         """
-        if not starts:
-            return {}
         if "zookeeper" in self._stores:
-            commit_starts(self._client(), self._group, starts)
-        else:
+            commit_starts(self._client(), self._group, {**starts, **dict.fromkeys(waiting, -1)})
+        elif starts:
             there = self._kafka.committed(starts)
             self._kafka.commit({tp: offset for tp, offset in starts.items() if tp not in there})
         return self.committed(starts)
 
-    def _read(self, store: OffsetStore, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+    def begun_at(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """When the group began, in milliseconds, with partitions that had no leader then and of which it has no offset."""
+        if "zookeeper" not in self._stores:
+            return {}
+        paths = {group_znodes.offset_path(self._group, tp): tp for tp in partitions}
+        nodes = self._client().get_many(paths).items()
+        return {paths[path]: node.stat.modified_ms for path, node in nodes if _decode(path, node.data, True) < 0}
+
+    def _read(
+        self, store: OffsetStore, partitions: Collection[TopicPartition], skip_malformed: bool = False
+    ) -> dict[TopicPartition, StoredOffset]:
         if store == "kafka":
             return {tp: StoredOffset(offset) for tp, offset in self._kafka.committed(partitions).items()}
         paths = {group_znodes.offset_path(self._group, tp): tp for tp in partitions}
         nodes = self._client().get_many(paths).items()
         marked = self._are_marked
         found = {
-            paths[path]: StoredOffset(group_znodes.decode_offset(path, node.data), node.stat.mzxid if marked else None)
+            paths[path]: StoredOffset(_decode(path, node.data, skip_malformed), node.stat.mzxid if marked else None)
             for path, node in nodes
         }
         return {tp: stored for tp, stored in found.items() if stored.offset >= 0}
@@ -162,6 +188,32 @@ class GroupOffsets:
         if self._zookeeper is None:
             raise OptionError("INVALID_OPTION", "offsets in /consumers/<group>/offsets need zookeeper.connect")
         return self._zookeeper
+
+
+def _decode(path: str, data: bytes | None, skip_malformed: bool) -> int:
+    try:
+        return group_znodes.decode_offset(path, data)
+    except CodecError as error:
+        if not skip_malformed:
+            raise
+        _log.warning("the owner of the partition cannot go on: %s", error)
+        return 0
+
+
+def report_outdated(
+    partitions: Collection[TopicPartition], stored: Mapping[TopicPartition, StoredOffset], fail_on_data_loss: bool
+) -> None:
+    """Raise DataLoss for offsets of topics that were deleted and created again, or, without `failOnDataLoss`, log them."""
+    names = sorted(partitions)
+    shown = ", ".join(f"{tp} at {stored[tp].offset}" for tp in names[:_SHOWN])
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    text = f"the group's offsets of {shown}{more} are older than the topic: they belong to a deleted one of the same name"
+    if fail_on_data_loss:
+        raise DataLoss(
+            "TOPIC_REPLACED",
+            f"{text}; delete or reset these offsets, or set failOnDataLoss to false to read the topic from its beginning",
+        )
+    _log.warning("%s; reading the topic from its beginning, as failOnDataLoss is false", text)
 
 
 def require_none_lost(result: CommitResult, group: str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark_zkafka.protocol.checkpoint import Span
+from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 
-__all__ = ["Resumption", "StoredOffset", "resume"]
+__all__ = ["Resumption", "StoredOffset", "outdated", "resume"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,15 @@ def resume(span: Span | None, stored: StoredOffset | None, last: StoredOffset | 
     if stored.offset == span.until or _is_own(span, stored, last):
         return Resumption(span.until)
     return Resumption(stored.offset, moved=True)
+
+
+def outdated(stored: Mapping[TopicPartition, StoredOffset], snapshot: ClusterSnapshot) -> set[TopicPartition]:
+    """The partitions whose group's offset was written before they existed: it is of a deleted topic of the same name.
+
+    Offsets outlive their topics in ZooKeeper, and in another log they would skip records without a word.
+    """
+    created = {tp: snapshot.states[tp].czxid for tp in stored if tp in snapshot.states}
+    return {tp for tp, czxid in created.items() if czxid is not None and (stored[tp].mark or czxid) < czxid}
 
 
 def _is_own(span: Span, stored: StoredOffset, last: StoredOffset | None) -> bool:

@@ -5,8 +5,8 @@ Each member matches the filter of each other one against all topics. Python's ma
 pyarrow: in a time that grows with pattern and name alone, and without that lock.
 
 RE2 has no lookarounds, but a filter that begins with a lookahead or ends with a lookbehind, as ``(?!__).*`` does, is two
-filters: both are matched. Refused are other lookarounds, references to groups, possessive and atomic parts, and what Java
-and RE2 read differently, such as a class within a class.
+filters: both are matched. ``((?!test).)*`` is the filter of names without a part. Refused are other lookarounds, references
+to groups, possessive and atomic parts, and what Java and RE2 read differently, such as a class within a class.
 
 References
 ----------
@@ -29,6 +29,7 @@ _KEPT_FILTERS = 256
 _NAME = re.compile(r"[^\\.\[\](){}|*+?^$]*")
 _FLAGS = re.compile(r"\(\?([imsu]+)\)")
 _TOKEN = re.compile(r"\\Q.*?(?:\\E|$)|\\.|\[\^?\]?|.", re.DOTALL)
+_WITHOUT = re.compile(r"\^?\((?:\?:)?\(\?!(.+)\)\.\)[*+]\$?")
 _AHEAD, _BEHIND = {"(?=": True, "(?!": False}, {"(?<=": True, "(?<!": False}
 
 
@@ -108,6 +109,9 @@ def _patterns(regex: str) -> Iterator[tuple[str, bool]]:
     mode = "" if flags is None else "".join(sorted(set(flags[1]) - {"u"}))
     begin = f"(?{mode})" if mode else ""
     rest = regex if flags is None else regex[flags.end() :]
+    if (without := _WITHOUT.fullmatch(rest)) is not None and _is_balanced(without[1]):
+        yield begin + _checked(without[1]), False
+        return
     groups = _outer_groups(rest)
     if groups is not None and (ahead := _AHEAD.get(rest[:3])) is not None:
         end = groups[0][1]
@@ -125,6 +129,14 @@ def _checked(regex: str) -> str:
     """The regex; FilterError if RE2 does not take it as it stands."""
     _matches(regex, [""])
     return regex
+
+
+def _is_balanced(regex: str) -> bool:
+    try:
+        _outer_groups(regex)
+    except FilterError:
+        return False
+    return True
 
 
 def _outer_groups(regex: str) -> list[tuple[int, int]] | None:

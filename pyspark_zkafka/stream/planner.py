@@ -23,7 +23,7 @@ from pyspark_zkafka.protocol.planning import (
 )
 from pyspark_zkafka.stream.epochs import StreamEpochs
 from pyspark_zkafka.stream.limits import StreamLimits
-from pyspark_zkafka.stream.positions import StreamStarts
+from pyspark_zkafka.stream.positions import Beginning, StreamStarts
 from pyspark_zkafka.stream.progress import StreamProgress
 from pyspark_zkafka.stream.session import StreamSession
 from pyspark_zkafka.stream.warnings import StreamReports, shown
@@ -71,6 +71,9 @@ class StreamPlanner:
         self._progress = StreamProgress(options, self._session, self._reports)
         self._limits = StreamLimits(options, self._session, clock)
         self._epochs = StreamEpochs(options.read, self._session, self._reports)
+        self._initial_offset: dict[str, Any] | None = None
+        self._begun: Beginning | None = None
+        self._undecided: dict[TopicPartition, Span] = {}
         self._at: dict[str, Any] | None = None
         self._planned: dict[str, Any] | None = None
         self._parsed: tuple[dict[str, Any], StreamOffset] | None = None
@@ -89,28 +92,30 @@ class StreamPlanner:
         """Where a new query starts.
 
         What stands in the way of that is raised by `latest`: Spark also asks when a restart repeats the first micro-batch,
-        which reads what it did, though the options may not fit the topics any more.
+        which reads what it did, though the options may not fit the topics any more. It asks again when the first one was
+        planned; the start is the same then, whatever has happened meanwhile.
         """
-        self._open()
-        try:
-            self._at = self._initial()
-        except ZKafkaError as error:
-            if error.retriable:
-                raise
-            self._refusal, self._at = error, StreamOffset().to_json()
-        return self._at
+        if self._initial_offset is None:
+            self._open()
+            try:
+                self._initial_offset = self._initial()
+            except ZKafkaError as error:
+                if error.retriable:
+                    raise
+                self._refusal, self._initial_offset = error, StreamOffset().to_json()
+            self._at = self._initial_offset
+        return self._initial_offset
 
     def _initial(self) -> dict[str, Any]:
-        snapshot = self._session.snapshot()
+        snapshot = self._session.settled_snapshot()
         self._require_topics(snapshot)
         if self._session.member is not None:
             self._session.member.wait_settled(self._settling_s)
         owned = self._own(snapshot)
         self._with_leader(owned, snapshot)
-        begun = self._session.retry(lambda: self._starts.begin(owned, snapshot))
+        begun = self._begun = self._session.retry(lambda: self._starts.begin(owned, snapshot))
         self._progress.hold(owned, begun.gains)
-        spans = {tp: Span(start, start) for tp, start in begun.others.items()}
-        spans |= {tp: held.span(held.position) for tp, held in self._progress.held.items()}
+        spans = {tp: held.span(held.position) for tp, held in self._progress.held.items()}
         marks = {name: first_mark(topic, snapshot.states, begun.waiting) for name, topic in snapshot.topics.items()}
         return StreamOffset(spans, marks).to_json()
 
@@ -148,10 +153,12 @@ class StreamPlanner:
         self._open()
         finished = self._parse(start)
         self._note_finished(start, finished)
-        self.commit()
+        if self._undecided:
+            finished = replace(finished, spans={**self._undecided, **finished.spans})
         snapshot = self._session.snapshot(expected=finished.topics)
-        owned = self._own(snapshot)
         self._check_topics(finished, snapshot)
+        self.commit()
+        owned = self._own(snapshot)
         self._gain(owned, finished, snapshot)
         self._latest = self._ends(snapshot)
         if self._has_news() and not self._session.is_still(snapshot):
@@ -236,7 +243,18 @@ class StreamPlanner:
             self._progress.keep({})
         elif self._refusal is not None:
             raise self._refusal
-        self._at, self._planned, self._refusal = start, None, None
+        elif self._begun is not None:
+            self._decide(self._begun)
+        self._at, self._planned, self._refusal, self._begun = start, None, None, None
+
+    def _decide(self, begun: Beginning) -> None:
+        """Have the group start where this new query does, or this query where the group has been told to start before.
+
+        Not when Spark asks for the start: it does so, too, when a restart repeats the first micro-batch of an old query.
+        """
+        decided = self._session.retry(lambda: self._starts.decide(begun))
+        self._progress.start(decided.gains)
+        self._undecided = {tp: Span(start, start) for tp, start in decided.undecided.items() if tp not in decided.gains}
 
     def _with_leader(self, owned: Collection[TopicPartition], snapshot: ClusterSnapshot) -> list[TopicPartition]:
         """Those that have a leader, in order; the others wait for theirs."""
@@ -346,7 +364,7 @@ class StreamPlanner:
             if tp not in spans and tp in snapshot.states and tp.topic not in self._accepted:
                 spans[tp] = self._progress.remembered(tp, span)
         before = {name: mark for name, mark in finished.topics.items() if name not in self._accepted}
-        self._accepted = {}
+        self._accepted, self._undecided = {}, {}
         topics = snapshot.topics.items()
         return StreamOffset(spans, {n: mark_after(topic, before.get(n, TopicMark()), spans) for n, topic in topics})
 
@@ -382,7 +400,7 @@ class StreamPlanner:
             self._reports.lose("PARTITIONS_GONE", f"{shown(gone)} no longer exist: the topic was deleted")
         for name in {tp.topic for tp in gone}:
             self._accept(name, TopicMark())
-        read = {tp.topic for tp in finished.spans}
+        read = {tp.topic for tp in finished.spans} | {name for name, mark in finished.topics.items() if mark.waiting}
         for name, mark in finished.topics.items():
             topic = snapshot.topics.get(name)
             if topic is None or name not in read or name in self._accepted:

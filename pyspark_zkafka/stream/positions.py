@@ -8,15 +8,13 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from pyspark_zkafka.errors import ClusterStateError, CodecError, DataLoss
+from pyspark_zkafka.errors import ClusterStateError, DataLoss, UnknownTopic, ZKafkaError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.kafka.consumer_properties import consumer_properties
-from pyspark_zkafka.kafka.leader_epochs import first_after_epoch
 from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.protocol.checkpoint import StreamOffset, TopicMark, Waiting
-from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.protocol.model import NO_LEADER, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec, Position, Resolution, resolve
-from pyspark_zkafka.protocol.resumption import StoredOffset, resume
+from pyspark_zkafka.protocol.resumption import StoredOffset, outdated, resume
 from pyspark_zkafka.stream.session import ANSWER_S, StreamSession
 
 __all__ = ["Beginning", "Gain", "StreamStarts"]
@@ -55,12 +53,12 @@ class _Bounds:
 class Beginning:
     """Where a new query starts.
 
-    `gains` are the partitions that it owns, `others` the starts of those that it does not own, and which have no committed
-    offset, `waiting` those without a leader.
+    `gains` are the partitions that it owns, `waiting` those without a leader. `undecided` are the starts that the group has
+    not decided yet, and that would be others later; those of partitions that the query does not own are among them.
     """
 
     gains: Mapping[TopicPartition, Gain]
-    others: Mapping[TopicPartition, int]
+    undecided: Mapping[TopicPartition, int]
     waiting: Mapping[TopicPartition, Waiting]
 
 
@@ -75,40 +73,64 @@ class StreamStarts:
     session: StreamSession
     now: Callable[[], float] = time.time
 
-    def begin(self, owned: Collection[TopicPartition], snapshot: ClusterSnapshot) -> Beginning:
-        """Where a new query starts, at one moment for all partitions. Blocks for a few requests.
+    def begin(
+        self,
+        owned: Collection[TopicPartition],
+        snapshot: ClusterSnapshot,
+        waiting: Mapping[TopicPartition, Waiting] | None = None,
+    ) -> Beginning:
+        """Where a new query starts, at one moment for all partitions. Blocks for a few requests; commits nothing.
 
-        A member of a group commits at once where the group has no offset and starts at the ends of the logs, for all that
-        it is subscribed to: what is produced from now on is the group's to read, whichever of its members lives on.
+        Parameters
+        ----------
+        waiting : mapping, optional
+            Partitions that had no leader when the query began.
 
         Raises
         ------
         DataLoss, ClusterStateError
             As `find`.
         """
+        waiting = waiting or {}
         led = [tp for tp in sorted(owned) if snapshot.leader(tp) is not None]
-        gains = self.find(led, StreamOffset(), {}, first=True)
+        gains = self.find(led, StreamOffset(), {}, first=True, waiting=waiting)
         member = self.session.member
         everything = set(owned) if member is None else {tp for t in snapshot.topics for tp in snapshot.partitions(t)}
-        waiting = self._waiting([tp for tp in sorted(everything) if tp in snapshot.states and snapshot.leader(tp) is None])
+        offline = [tp for tp in sorted(everything) if tp in snapshot.states and snapshot.leader(tp) is None]
+        still = [*offline, *(tp for tp in led if tp not in gains)]
+        moments = {**self._waiting(offline, snapshot), **{tp: waiting[tp] for tp in still if tp in waiting}}
         if member is None:
-            return Beginning(gains, {}, waiting)
-        others = self._others([tp for tp in sorted(everything - set(owned)) if snapshot.leader(tp) is not None])
+            return Beginning(gains, {}, moments)
         fresh = {tp: gain.position for tp, gain in gains.items() if gain.committed is None and self._is_momentary(tp)}
-        stored = self.session.offsets.begin(fresh | others)
-        settled = {tp: self._settled(tp, gain, stored.get(tp)) for tp, gain in gains.items()}
-        return Beginning(settled, {tp: start for tp, start in others.items() if tp not in stored}, waiting)
+        others = self._others([tp for tp in sorted(everything - set(owned)) if snapshot.leader(tp) is not None], gains)
+        younger = self.session.younger([*fresh, *others])
+        return Beginning(gains, {tp: start for tp, start in (fresh | others).items() if tp not in younger}, moments)
 
-    def _others(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The starts of partitions that others own, where the group has no offset, and the start depends on the moment."""
-        momentary = [tp for tp in partitions if self._is_momentary(tp)]
-        try:
-            committed = self.session.offsets.committed(momentary)
-        except CodecError as error:
-            _log.warning("a partition's owner will have to mend it: %s", error)
-            return {}
-        missing = [tp for tp in momentary if tp not in committed]
-        return {tp: gain.position for tp, gain in self.find(missing, StreamOffset(), {}, first=True).items()}
+    def decide(self, begun: Beginning) -> Beginning:
+        """Commit where the group starts, for all that the member is subscribed to; what is undecided then.
+
+        What is produced from now on is the group's to read, whichever of its members lives on. The first member decides:
+        others go on from there. Partitions that a JVM consumer owns stay undecided.
+        """
+        if not (begun.undecided or begun.waiting) or self.session.member is None:
+            return begun
+        stored = self.session.offsets.begin(begun.undecided, begun.waiting)
+        gains = {tp: self._decided(tp, gain, stored.get(tp)) for tp, gain in begun.gains.items()}
+        undecided = {tp: start for tp, start in begun.undecided.items() if tp not in stored}
+        return Beginning(gains, undecided, begun.waiting)
+
+    def _others(
+        self, partitions: Collection[TopicPartition], gains: Mapping[TopicPartition, Gain]
+    ) -> dict[TopicPartition, int]:
+        """The starts of partitions that others own, in topics of which the group has no offset at all.
+
+        Where it has some, it has begun: what has none had no leader then, and its moment is in another member's checkpoint.
+        """
+        committed = self.session.offsets.committed(partitions, skip_malformed=True)
+        begun = {tp.topic for tp in committed} | {tp.topic for tp, gain in gains.items() if gain.committed is not None}
+        missing = [tp for tp in partitions if tp.topic not in begun and self._is_momentary(tp)]
+        found = self.find(missing, StreamOffset(), {}, first=True)
+        return {tp: gain.position for tp, gain in found.items() if gain.committed is None}
 
     def _is_momentary(self, partition: TopicPartition) -> bool:
         """Whether a start that the options name is another one later."""
@@ -117,19 +139,32 @@ class StreamStarts:
             return self.options.read.reset in (None, "latest")
         return named == LATEST or isinstance(named, AtTimestamp)
 
-    def _settled(self, partition: TopicPartition, gain: Gain, stored: StoredOffset | None) -> Gain:
+    def _decided(self, partition: TopicPartition, gain: Gain, stored: StoredOffset | None) -> Gain:
         """The gain with what the group has decided, unless the options name an offset or a time."""
-        if stored is None:
+        if stored is None or gain.committed is not None:
             return gain
         is_exact = self._named(partition) not in (None, EARLIEST, LATEST)
         return Gain(gain.position if is_exact else stored.offset, stored)
 
-    def _waiting(self, offline: Collection[TopicPartition]) -> dict[TopicPartition, Waiting]:
-        """The partitions without a leader that are to be read from the end of their logs."""
+    def _waiting(self, offline: Collection[TopicPartition], snapshot: ClusterSnapshot) -> dict[TopicPartition, Waiting]:
+        """The partitions without a leader that are to be read from the end of their logs.
+
+        A leader that is only not registered now may come back in its epoch, which then tells nothing.
+        """
         wanted = [tp for tp in offline if self._is_momentary(tp) and self._named(tp) in (None, LATEST)]
-        committed = self.session.offsets.committed(wanted) if wanted and self.options.group is not None else {}
-        states, at_ms = self.session.snapshot().states, int(self.now() * 1000)
-        return {tp: Waiting(states[tp].leader_epoch, at_ms) for tp in wanted if tp not in committed}
+        committed = {}
+        if wanted and self.options.group is not None:
+            committed = self.session.offsets.committed(wanted, skip_malformed=True)
+        at_ms, states = int(self.now() * 1000), snapshot.states
+        epochs = {tp: states[tp].leader_epoch if states[tp].leader == NO_LEADER else -1 for tp in wanted}
+        noted = self._noted([tp for tp in wanted if tp not in committed])
+        return {tp: noted.get(tp, Waiting(epochs[tp], at_ms)) for tp in wanted if tp not in committed}
+
+    def _noted(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Waiting]:
+        """The moments at which the group began with partitions that had no leader then."""
+        if self.session.member is None or not partitions:
+            return {}
+        return {tp: Waiting(-1, at_ms) for tp, at_ms in self.session.offsets.begun_at(partitions).items()}
 
     def find(
         self,
@@ -139,6 +174,7 @@ class StreamStarts:
         *,
         first: bool,
         replaced: Collection[str] = frozenset(),
+        waiting: Mapping[TopicPartition, Waiting] | None = None,
     ) -> dict[TopicPartition, Gain]:
         """Where to go on with each partition. Blocks for a few requests.
 
@@ -156,6 +192,13 @@ class StreamStarts:
             are younger than its subscription, and of which it has no offset.
         replaced : collection of str
             Topics that were created again: whatever is known of them is of no use.
+        waiting : mapping, optional
+            Partitions that had no leader when the query began; by default those of `finished`.
+
+        Returns
+        -------
+        dict
+            Partitions that waited for a leader, and cannot be searched yet, are not in it.
 
         Raises
         ------
@@ -165,19 +208,36 @@ class StreamStarts:
             A partition has no committed offset, and `auto.offset.reset` is error.
         """
         committed = {} if self.options.group is None else self.session.offsets.committed(gained)
-        positions: dict[TopicPartition, Position] = {}
-        for tp in gained:
-            position = EARLIEST if tp.topic in replaced else self._position(tp, finished, committed, last_committed, first)
+        stale = self._stale(committed)
+        again = {tp for tp in gained if tp.topic in replaced} | stale
+        unread = [tp for tp in gained if tp not in committed and tp not in finished.spans]
+        new = self.session.younger(unread)
+        positions: dict[TopicPartition, Position] = dict.fromkeys(again, EARLIEST)
+        for tp in [tp for tp in gained if tp not in again]:
+            position = self._position(tp, finished, committed, last_committed, first)
             if position is not None:
-                positions[tp] = position
-        positions |= self._without_position([tp for tp in gained if tp not in positions], finished, first)
+                positions[tp] = EARLIEST if position == LATEST and tp in new else position
+        rest = [tp for tp in gained if tp not in positions]
+        positions |= self._without_position(rest, finished, new, first, waiting)
         resolution = self._resolve(positions, first)
         self._report(resolution)
-        outside = {o.partition for o in resolution.outside}
-        return {
-            r.partition: Gain(r.start, committed.get(r.partition), r.partition in outside or r.partition.topic in replaced)
-            for r in resolution.ranges
-        }
+        resets = {o.partition for o in resolution.outside} | again
+        return {r.partition: Gain(r.start, committed.get(r.partition), r.partition in resets) for r in resolution.ranges}
+
+    def _stale(self, committed: Mapping[TopicPartition, StoredOffset]) -> set[TopicPartition]:
+        """The partitions of which the group's offset belongs to a topic of the same name that is no more.
+
+        Raises
+        ------
+        DataLoss
+            There are some, and `failOnDataLoss` is set.
+        """
+        stale = outdated(committed, self.session.snapshot()) if committed else set()
+        if stale:
+            from pyspark_zkafka.group.offset_store import report_outdated
+
+            report_outdated(stale, committed, self.options.read.fail_on_data_loss)
+        return stale
 
     def _position(
         self,
@@ -203,28 +263,46 @@ class StreamStarts:
         return found.position
 
     def _without_position(
-        self, partitions: Collection[TopicPartition], finished: StreamOffset, first: bool
+        self,
+        partitions: Collection[TopicPartition],
+        finished: StreamOffset,
+        younger: Collection[TopicPartition],
+        first: bool,
+        waiting: Mapping[TopicPartition, Waiting] | None,
     ) -> dict[TopicPartition, Position]:
         """The starts of partitions that nobody has read: their beginning if they are new, or else where the options say."""
         marks = {} if first else {tp: finished.topics.get(tp.topic, TopicMark()) for tp in partitions}
-        new = {tp for tp, mark in marks.items() if tp.partition >= mark.known}
-        new |= self.session.younger([tp for tp in partitions if tp not in new])
-        waiting = {tp: mark.waiting[tp.partition] for tp, mark in marks.items() if tp.partition in mark.waiting}
+        new = {tp for tp in partitions if tp in younger or (tp in marks and tp.partition >= marks[tp].known)}
+        if waiting is None:
+            waiting = {tp: m.waiting[tp.partition] for tp, m in marks.items() if tp.partition in m.waiting}
+        old = [tp for tp in partitions if tp not in new]
+        waiting = {**self._noted([tp for tp in old if tp not in waiting]), **waiting}
+        late = [tp for tp in old if tp in waiting]
         named = {tp: position for tp in partitions if (position := self._named(tp)) is not None}
-        late = {tp: self._late(tp, waiting[tp]) for tp in waiting.keys() - new}
-        unknown = [tp for tp in partitions if tp not in new | named.keys() | late.keys()]
-        return dict.fromkeys(unknown, self._reset_position(unknown)) | named | late | dict.fromkeys(new, EARLIEST)
+        unknown = [tp for tp in partitions if tp not in new | named.keys() and tp not in waiting]
+        found = dict.fromkeys(unknown, self._reset_position(unknown)) | named | dict.fromkeys(new, EARLIEST)
+        for tp in late:
+            found.pop(tp, None)
+            position = self._late(tp, waiting[tp])
+            if position is not None:
+                found[tp] = position
+        return found
 
-    def _late(self, partition: TopicPartition, waiting: Waiting) -> Position:
-        """The first record since a moment when the partition had no leader; nothing was produced to it then."""
-        read, brokers = self.options.read, self.session.brokers
-        low, high = (brokers.list_offsets({partition: end}, ANSWER_S)[partition] for end in (EARLIEST, LATEST))
-        properties = consumer_properties(read.connection, self.session.servers(self.session.snapshot()), read.client_group)
-        found = None
-        if waiting.leader_epoch >= 0:
-            found = first_after_epoch(properties, partition, waiting.leader_epoch, range(low, high), ANSWER_S)
-        if found is None:  # brokers tell no epochs, or records of before 0.11 have none
-            found = brokers.list_offsets({partition: AtTimestamp(waiting.at_ms)}, ANSWER_S)[partition]
+    def _late(self, partition: TopicPartition, waiting: Waiting) -> Position | None:
+        """The first record since a moment when the partition had no leader; None while that cannot be found out."""
+        brokers = self.session.brokers
+        try:
+            low, high = (brokers.list_offsets({partition: end}, ANSWER_S)[partition] for end in (EARLIEST, LATEST))
+            found = None
+            if waiting.leader_epoch >= 0:
+                found = self.session.first_after_epoch(partition, waiting.leader_epoch, range(low, high))
+            if found is None:  # the epoch is not known, or records of before 0.11 have none
+                found = brokers.list_offsets({partition: AtTimestamp(waiting.at_ms)}, ANSWER_S)[partition]
+        except ZKafkaError as error:
+            if not error.retriable and not isinstance(error, UnknownTopic):
+                raise
+            _log.warning("%s cannot be searched for its first record yet, trying again: %s", partition, error)
+            return None
         return high if found < 0 else found
 
     def _named(self, partition: TopicPartition) -> Position | None:

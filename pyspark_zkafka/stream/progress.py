@@ -73,6 +73,11 @@ class StreamProgress:
             generation = owned[tp].generation
             self.held[tp] = Held(generation, gain.position, gain.committed, gain.resets, leader_epoch=leader_epoch)
 
+    def start(self, gains: Mapping[TopicPartition, Gain]) -> None:
+        """Start where the group does, with partitions of which nothing has been read yet."""
+        for tp in gains.keys() & self.held.keys():
+            self.held[tp].position, self.held[tp].committed = gains[tp].position, gains[tp].committed
+
     def drop(self, topic: str) -> None:
         """Hold nothing of a topic any more."""
         self.held = {tp: held for tp, held in self.held.items() if tp.topic != topic}

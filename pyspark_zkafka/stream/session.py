@@ -13,7 +13,7 @@ from pyspark_zkafka.cluster import bootstrap_servers
 from pyspark_zkafka.errors import OptionError, ZKafkaError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import StreamOptions
-from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, TopicPartition
+from pyspark_zkafka.protocol.model import NO_LEADER, Claim, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import HIGH_WATERMARK, LATEST
 from pyspark_zkafka.protocol.planning import (
     Assign,
@@ -174,6 +174,19 @@ class StreamSession:
         self._missed &= missing
         return found if missing <= self._missed else self._look_for(missing, found)
 
+    def settled_snapshot(self) -> ClusterSnapshot:
+        """A snapshot after the controller has noticed which brokers are gone; what it has not after some retries, stays.
+
+        Until then, a partition has a leader that is not registered, and an epoch in which that one may come back.
+        """
+        found = self.snapshot()
+        for _ in range(self._read.retries):
+            if not any(s.leader != NO_LEADER and s.leader not in found.brokers for s in found.states.values()):
+                break
+            self._sleep(self._read.retry_interval_ms / 1000)
+            found = self.snapshot(anew=True)
+        return found
+
     def is_still(self, snapshot: ClusterSnapshot) -> bool:
         """Whether the topics are those of a snapshot: brokers are asked, ZooKeeper would have said so."""
         now = self.snapshot(anew=self._zookeeper is None)
@@ -233,6 +246,14 @@ class StreamSession:
                 break
         self._missed = set(missing) - found.topics.keys()
         return found
+
+    def first_after_epoch(self, partition: TopicPartition, epoch: int, offsets: range) -> int | None:
+        """The first offset in a range that was written in a later leader epoch; see `kafka.leader_epochs`."""
+        from pyspark_zkafka.kafka.consumer_properties import consumer_properties
+        from pyspark_zkafka.kafka.leader_epochs import first_after_epoch
+
+        properties = consumer_properties(self._read.connection, self.servers(self.snapshot()), self._read.client_group)
+        return first_after_epoch(properties, partition, epoch, offsets, ANSWER_S)
 
     def younger(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """The partitions that came into being after the group subscribed to their topics; none without membership."""

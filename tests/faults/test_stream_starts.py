@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyspark_zkafka.errors import DataLoss
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.stream.planner import StreamPlanner
 from pyspark_zkafka.testing.waiting import Deadline
@@ -89,7 +90,9 @@ class TestGrowth:
         options = {subscription: topic, "group.id": f"{topic}-group"}
         fill(zkafka_cluster, topic, 3, 0)
         before = planner(options)
-        assert spans(before.initial(), topic) == {0: (3, 3)}
+        start = before.initial()
+        assert spans(start, topic) == {0: (3, 3)}
+        before.latest(start, limited=True)
         before.close()
         zkafka_cluster.add_partitions(topic, 2)
         zkafka_cluster.wait_for_leader(topic, 1)
@@ -102,7 +105,7 @@ class TestGrowth:
         options = {"subscribe": topic, "group.id": f"{topic}-group"}
         fill(zkafka_cluster, topic, 3, 0, 1)
         before = planner(options)
-        before.initial()
+        before.latest(before.initial(), limited=True)
         before.close()
         fill(zkafka_cluster, topic, 4, 0, 1)
         assert spans(planner(options).initial(), topic) == {0: (3, 3), 1: (3, 3)}
@@ -131,6 +134,57 @@ def test_without_leader(
     fill(zkafka_cluster, topic, 5, 1, timestamp=timestamp)
     found = plan_until(one, start, topic, {0, 1})
     assert spans(found, topic) == {0: (9, 9), 1: (9, 14)}
+
+
+def test_without_leader_for_another_query(planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
+    """A group's start is one moment, also for a query that joins when a partition has a leader again."""
+    topic = new_topic(assignment={0: [0], 1: [1]})
+    options = {"subscribe": topic, "group.id": f"{topic}-group"}
+    fill(zkafka_cluster, topic, 9, 0, 1)
+    zkafka_cluster.stop(1)
+    first = planner(options)
+    start = first.initial()
+    assert first.latest(start, limited=True) == start
+    first.close()
+    zkafka_cluster.restart(1)
+    zkafka_cluster.wait_for_leader(topic, 1)
+    fill(zkafka_cluster, topic, 5, 1)
+    assert spans(planner(options).initial(), topic) == {0: (9, 9), 1: (9, 9)}
+
+
+def test_asked_for_the_start_again(planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
+    """Spark asks again where the query starts when the first micro-batch is planned: that changes nothing."""
+    topic = new_topic(partitions=1)
+    one = planner({"subscribe": topic})
+    start = one.initial()
+    fill(zkafka_cluster, topic, 5, 0)
+    first = one.latest(start, limited=True)
+    zkafka_cluster.add_partitions(topic, 2)
+    zkafka_cluster.wait_for_leader(topic, 1)
+    fill(zkafka_cluster, topic, 5, 1)
+    assert one.initial() == start
+    assert spans(plan_until(one, first, topic, {1}), topic)[1] == (0, 5)
+
+
+def test_offsets_of_a_deleted_topic(planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
+    """A group's offset that is older than the topic is of a deleted one: data loss, or the new topic from its beginning."""
+    topic = new_topic(partitions=1)
+    options = {"subscribe": topic, "group.id": f"{topic}-group", "auto.offset.reset": "earliest"}
+    fill(zkafka_cluster, topic, 5, 0)
+    before = planner(options)
+    start = before.initial()
+    before.latest(before.latest(start, limited=True), limited=True)
+    before.close()
+    zkafka_cluster.delete_topic(topic)
+    zkafka_cluster.create_topic(topic, partitions=1)
+    fill(zkafka_cluster, topic, 9, 0)
+    strict = planner(options)
+    with pytest.raises(DataLoss, match=rf"TOPIC_REPLACED.*{topic}-0 at 5.* are older than the topic"):
+        strict.latest(strict.initial(), limited=True)
+    strict.close()
+    lenient = planner({**options, "failOnDataLoss": "false"})
+    start = lenient.initial()
+    assert spans(lenient.latest(start, limited=True), topic) == {0: (0, 9)}
 
 
 def test_reset_while_the_query_runs(planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_zkafka.group.member import GroupMember
+from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import SubscribePattern
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def encoded(subscription: dict[str, int], pattern: str) -> bytes:
     [
         encoded({"t": 2_000_000_000}, "static"),
         encoded({"t.*": 2_000_000_000}, "white_list"),
-        encoded({"((((t+)+)+)+)+[.]": 1}, "black_list"),
+        encoded({"(?>x)": 1}, "black_list"),
         encoded({"(t)\\1": 1}, "black_list"),
     ],
 )
@@ -53,3 +54,15 @@ def test_backtracking(chroot: Chroot, new_member: NewMember, strategy: str) -> N
     chroot.register("g", "g_slow", encoded({"(a+)+[.]": 1}, "white_list"))
     with new_member("c1", SubscribePattern("(a+)+"), strategy=strategy) as member:
         assert len(member.owned()) == 4
+
+
+def test_what_an_unreadable_member_owns(chroot: Chroot, new_member: NewMember, eventually: Callable[..., bool]) -> None:
+    """A member of which only we cannot read the registration keeps what it owns; the rest is not left unowned."""
+    chroot.topic("t", 4)
+    chroot.register("g", "g_bad", encoded({"t(?!x)": 1}, "white_list"))
+    claims = [chroot.claim("g", TopicPartition("t", n), b"g_bad-0") for n in (2, 3)]
+    with new_member("c1", "t") as member:
+        assert sorted(tp.partition for tp in member.owned()) == [0, 1]
+        for path in claims:
+            chroot.other.delete(path)
+        assert eventually(lambda: len(member.owned()) == 4)

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST
+from pyspark_zkafka.errors import NoLeader
+from pyspark_zkafka.protocol.model import (
+    NO_LEADER,
+    Broker,
+    ClusterSnapshot,
+    Endpoint,
+    PartitionState,
+    Topic,
+    TopicPartition,
+)
+from pyspark_zkafka.protocol.offsets import EARLIEST, AtTimestamp
+from pyspark_zkafka.zookeeper.connection import Znode
 from tests.simulation.ensemble import Ensemble
 
 BROKER = Broker(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "kafka1", 9092),))
@@ -25,6 +36,10 @@ class Cluster:
         self.ensemble = ensemble
         self.announced: dict[str, int] = {}
         self.ends: dict[TopicPartition, int] = {}
+        self._epochs: dict[TopicPartition, int] = {}
+        self._written_in: dict[TopicPartition, list[int]] = {}
+        self._timestamps: dict[TopicPartition, list[int]] = {}
+        self._offline: set[TopicPartition] = set()
 
     def grow(self, topic: str, by: int = 1) -> None:
         """Announce more partitions of a topic, or the topic."""
@@ -33,10 +48,32 @@ class Cluster:
 
     def elect(self) -> None:
         """Give a leader to the first partition that waits for one."""
-        waiting = [tp for tp in self.partitions() if tp not in self.ends]
-        if waiting:
+        waiting = [tp for tp in self.partitions() if tp not in self.ends or tp in self._offline]
+        if not waiting:
+            return
+        if waiting[0] not in self.ends:
             self.ensemble.ensure(_state(waiting[0]))
-            self.ends[waiting[0]] = 0
+            self.ends[waiting[0]], self._written_in[waiting[0]], self._timestamps[waiting[0]] = 0, [], []
+        self._epochs[waiting[0]] = self._epochs.get(waiting[0], -1) + 1
+        self._offline.discard(waiting[0])
+
+    def lose_leader(self, partition: TopicPartition) -> None:
+        """Take a partition offline: the controller says so, in another epoch."""
+        if partition not in self._offline:
+            self._offline.add(partition)
+            self._epochs[partition] += 1
+
+    def produce(self, partition: TopicPartition, records: int) -> None:
+        """Append records, if the partition has a leader."""
+        if partition not in self._offline:
+            self.ends[partition] += records
+            self.ensemble.now_ms += 1
+            self._written_in[partition] += [self._epochs[partition]] * records
+            self._timestamps[partition] += [self.ensemble.now_ms] * records
+
+    def first_after_epoch(self, partition: TopicPartition, epoch: int) -> int:
+        """The first offset that was written in a later leader epoch."""
+        return sum(written_in <= epoch for written_in in self._written_in[partition])
 
     def partitions(self) -> list[TopicPartition]:
         """All that are announced."""
@@ -49,12 +86,27 @@ class Cluster:
             name: Topic(name, {n: (1,) for n in range(number)}, None, nodes[f"/brokers/topics/{name}"].stat.czxid)
             for name, number in self.announced.items()
         }
-        states = {tp: PartitionState(1, 0, (1,), 1, nodes[_state(tp)].stat.czxid) for tp in self.ends}
+        states = {
+            tp: PartitionState(NO_LEADER if tp in self._offline else 1, self._epochs[tp], (1,), 1, _czxid(nodes, tp))
+            for tp in self.ends
+        }
         return ClusterSnapshot({1: BROKER}, topics, states)
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Any], timeout_s: float = 0) -> dict[TopicPartition, int]:
         """The ends of logs; all begin at 0."""
-        return {tp: 0 if position == EARLIEST else self.ends[tp] for tp, position in wanted.items()}
+        if self._offline & wanted.keys():
+            raise NoLeader("NO_LEADER", "a partition has no leader")
+        return {tp: self._offset(tp, position) for tp, position in wanted.items()}
+
+    def _offset(self, partition: TopicPartition, position: Any) -> int:
+        if isinstance(position, AtTimestamp):
+            found = bisect_left(self._timestamps[partition], position.timestamp_ms)
+            return found if found < self.ends[partition] else -1
+        return 0 if position == EARLIEST else self.ends[partition]
+
+
+def _czxid(nodes: Mapping[str, Znode], partition: TopicPartition) -> int:
+    return nodes[_state(partition)].stat.czxid
 
 
 def _state(partition: TopicPartition) -> str:

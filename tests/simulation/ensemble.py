@@ -17,6 +17,7 @@ class Ensemble:
     def __init__(self) -> None:
         self.nodes: dict[str, Znode] = {}
         self.on_write: Callable[[Sequence[str]], None] = lambda paths: None
+        self.now_ms = 0
         self._zxid = 0
         self._sessions = 0
 
@@ -43,6 +44,7 @@ class Ensemble:
     def apply(self, operations: Sequence[Operation], session: int) -> Outcome:
         """Do all operations, or none."""
         before, self._zxid = dict(self.nodes), self._zxid + 1
+        self.now_ms += 1
         for operation in operations:
             reason = self._do(operation, session)
             if reason is not None:
@@ -60,7 +62,7 @@ class Ensemble:
             if path.count("/") > 1 and path.rpartition("/")[0] not in self.nodes:
                 return Reason.NO_NODE
             owner = session if operation.ephemeral else 0
-            self.nodes[path] = Znode(operation.data, ZnodeStat(self._zxid, 0, 0, owner, 0, self._zxid))
+            self.nodes[path] = Znode(operation.data, ZnodeStat(self._zxid, 0, self.now_ms, owner, 0, self._zxid))
             return None
         if node is None:
             return Reason.NO_NODE
@@ -74,7 +76,7 @@ class Ensemble:
                 return Reason.NOT_EMPTY
             del self.nodes[operation.path]
         elif isinstance(operation, SetData):
-            stat = replace(node.stat, version=node.stat.version + 1, mzxid=self._zxid)
+            stat = replace(node.stat, version=node.stat.version + 1, mzxid=self._zxid, modified_ms=self.now_ms)
             self.nodes[operation.path] = Znode(operation.data, stat)
         return None
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.errors import NoLeader, ZKafkaError
 from pyspark_zkafka.group.offset_store import GroupOffsets
 from pyspark_zkafka.group.subscription import subscribed_since, younger
 from pyspark_zkafka.options.model import StreamOptions
@@ -56,13 +56,26 @@ class SessionOfValues:
             self._seen = self._cluster.snapshot()
         return self._seen
 
+    def settled_snapshot(self) -> ClusterSnapshot:
+        return self.snapshot()
+
     def is_still(self, snapshot: ClusterSnapshot) -> bool:
         return True
 
     def log_ends(
         self, partitions: Iterable[TopicPartition], epochs: dict[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
-        return self._cluster.list_offsets(dict.fromkeys(partitions, LATEST)), {}
+        found: dict[TopicPartition, int] = {}
+        failed: dict[TopicPartition, ZKafkaError] = {}
+        for tp in partitions:
+            try:
+                found |= self._cluster.list_offsets({tp: LATEST})
+            except NoLeader as error:
+                failed[tp] = error
+        return found, failed
+
+    def first_after_epoch(self, partition: TopicPartition, epoch: int, offsets: range) -> int | None:
+        return self._cluster.first_after_epoch(partition, epoch)
 
     def owned(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
         return self.member.owned()
@@ -117,17 +130,20 @@ class Query:
         if self._planner is None:
             return
         if self._start is None:
-            if not self.finished:
-                self._start = self._planner.initial()
-                self._on_started()
-            else:
-                self._start = self.offsets[self.finished - 1]
+            self._start = self.offsets[self.finished - 1] if self.finished else self._planner.initial()
         elif len(self.offsets) > self.finished:
             self._run(self._planner, self.offsets[-1])
         else:
-            end = self._planner.latest(self._start, limited=True)
-            if end != self._start:
-                self.offsets.append(end)
+            self._plan(self._planner, self._start)
+
+    def _plan(self, planner: StreamPlanner, start: dict[str, Any]) -> None:
+        """Spark asks for the start once more when the first micro-batch was planned."""
+        end = planner.latest(start, limited=True)
+        self._on_started()
+        if end != start:
+            self.offsets.append(end)
+            if len(self.offsets) == 1:
+                assert planner.initial() == start
 
     def _run(self, planner: StreamPlanner, end: dict[str, Any]) -> None:
         splits, _ = planner.splits(end)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from pyspark_zkafka.errors import ZooKeeperError
+from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.protocol.checkpoint import StreamOffset
 from pyspark_zkafka.protocol.model import TopicPartition
@@ -72,7 +72,8 @@ class Group:
             (8, self._act),
             (8, self._produce),
             (2, self._grow),
-            (3, self.cluster.elect),
+            (4, self.cluster.elect),
+            (1, self._lose_leader),
             (2, self._kill),
             (3, self._restart),
             (2, self._expire),
@@ -85,7 +86,9 @@ class Group:
         query = self.chance.choice(self.queries)
         try:
             query.step()
-        except ZooKeeperError:
+        except ZKafkaError as error:
+            if not error.retriable:
+                raise
             self._end(query)
 
     def _act(self) -> None:
@@ -95,7 +98,11 @@ class Group:
 
     def _produce(self) -> None:
         if self.cluster.ends:
-            self.cluster.ends[self.chance.choice(sorted(self.cluster.ends))] += self.chance.randint(1, 3)
+            self.cluster.produce(self.chance.choice(sorted(self.cluster.ends)), self.chance.randint(1, 3))
+
+    def _lose_leader(self) -> None:
+        if self.cluster.ends:
+            self.cluster.lose_leader(self.chance.choice(sorted(self.cluster.ends)))
 
     def _grow(self) -> None:
         topic = self.chance.choice(NAMED)
@@ -149,7 +156,9 @@ class Group:
         """Between two requests of one process, others act now and then."""
         if self._depth == 0 and not self._is_calm and self.chance.random() < 0.05:
             self._depth = 1
-            self.chance.choice((self._act, self._produce, self._grow, self.cluster.elect, self._expire))()
+            self.chance.choice(
+                (self._act, self._produce, self._grow, self.cluster.elect, self._lose_leader, self._expire)
+            )()
             self._depth = 0
 
     # --- what must hold ------------------------------------------------------------------------------------------------
@@ -167,7 +176,7 @@ class Group:
         for path in paths:
             if not path.startswith(OFFSETS) or path.count("/") < 5:
                 continue
-            offset = int(self.ensemble.nodes[path].data or b"")
+            offset = max(0, int(self.ensemble.nodes[path].data or b""))  # -1 is none
             topic, _, number = path.removeprefix(OFFSETS).rpartition("/")
             assert offset >= self._committed.get(path, 0), f"{path} fell to {offset}"
             unread = self._unread(TopicPartition(topic, int(number)), offset)

@@ -21,6 +21,8 @@ from pyspark_zkafka.protocol.topic_filters import FilterError, topic_filter
         (r"[]a]+|[^]b]", ["aa", "c"], ["b"]),
         (r"a\-b[.]c", ["a-b.c"], ["a-b-c"]),
         (r"^a$|\Ab\z", ["a", "b"], ["aa"]),
+        (r"((?!test).)*", ["orders", "tes"], ["test", "my-test-1"]),
+        (r"^(?:(?!-dlq|test).)+$", ["orders"], ["orders-dlq", "a-test"]),
         (r"(?=a)(?:.*-x|.*-y)(?<!b-x)", ["a-x", "ab-y"], ["ab-x", "b-y"]),
         (r"\Qa.b\E[.]c", ["a.b.c"], ["axb.c"]),
         (r"\bab\b.*", ["ab", "ab.c", "ab-c"], ["ab_c", "abc"]),
