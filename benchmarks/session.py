@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from benchmarks.cluster import BenchCluster
-from pyspark_zkafka.testing.spark_standalone import spark_standalone
+from tests.support.spark_standalone import spark_standalone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

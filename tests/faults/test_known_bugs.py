@@ -28,9 +28,9 @@ from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.options.model import GroupOptions, ZooKeeperConfig
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Subscribe, SubscribePattern
-from pyspark_zkafka.testing.wire import Wire
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 from pyspark_zkafka.zookeeper.connection import Answers, Watch
+from tests.support.wire import Wire
 
 if TYPE_CHECKING:
     from conftest import Chroot

@@ -17,8 +17,8 @@ from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.testing.wire import Wire
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from tests.support.wire import Wire
 
 if TYPE_CHECKING:
     from conftest import Chroot

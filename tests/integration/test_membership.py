@@ -18,8 +18,8 @@ from pyspark_zkafka.options.model import GroupOptions
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
 from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
-from pyspark_zkafka.testing.wire import Wire
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from tests.support.wire import Wire
 
 if TYPE_CHECKING:
     from conftest import Chroot

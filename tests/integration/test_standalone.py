@@ -14,7 +14,7 @@ import pyspark
 import pytest
 
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.testing.spark_standalone import SparkStandalone, spark_standalone
+from tests.support.spark_standalone import SparkStandalone, spark_standalone
 
 DRIVER = Path(__file__).parent / "drivers" / "standalone.py"
 SPARK_HOME = Path(pyspark.__file__).parent

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_zkafka.testing.wire import Wire
+from tests.support.wire import Wire
 
 
 def echo(listener: socket.socket) -> None:
