@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -18,14 +19,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing.java import find_java
-from pyspark_zkafka.testing.progress import FetchProgress
 
 __all__ = ["cache_folder", "fetch_jars"]
 
 _PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
 _TAIL_LINES = 20
+# Ivy first finds all modules, then downloads one jar for each.
+_FOUND = re.compile(r"\s*found \S+#\S+;")
+_FETCHED = re.compile(r"\s*\[SUCCESSFUL \]")
 
 
 def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
@@ -121,20 +127,31 @@ def _run_ivy(coordinates: list[str], transitive: bool, into: Path, lock: int) ->
     asked.write_text(ivy_file(coordinates, transitive), encoding="utf-8")
     command = [str(find_java()), "-jar", str(_ivy_jar()), *_settings(), "-cache", str(cache_folder() / "ivy")]
     command += ["-ivy", str(asked), "-confs", "default", "-retrieve", str(into / _PATTERN)]
+    title = "Fetching " + ", ".join(c.partition(":")[2] for c in coordinates)
     # The lock is inherited: should this process be killed, nobody else fetches before Ivy has ended, too.
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         errors="replace", cwd=work, pass_fds=[lock],
-    ) as ivy, FetchProgress(coordinates) as progress:  # fmt: skip
-        tail = _follow(ivy.stdout or (), progress)
+    ) as ivy, progress_bar(Console(stderr=True)) as progress:  # fmt: skip
+        tail = follow(ivy.stdout or (), progress, progress.add_task(title, total=None))
     if ivy.returncode != 0 or not any(into.glob("*.jar")):
         raise _not_fetched(coordinates, tail)
 
 
-def _follow(lines: Iterable[str], progress: FetchProgress) -> list[str]:
+def progress_bar(console: Console) -> Progress:
+    """A bar with the number of jars; hidden where the console is not a terminal."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("jars"), TimeElapsedColumn()
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+def follow(lines: Iterable[str], progress: Progress, task: TaskID) -> list[str]:
+    """The last lines of Ivy's output; the bar follows all of them."""
     tail: deque[str] = deque(maxlen=_TAIL_LINES)
+    found = fetched = 0
     for line in lines:
-        progress.line(line)
+        found += _FOUND.match(line) is not None
+        fetched += _FETCHED.match(line) is not None
+        progress.update(task, completed=fetched, total=found if fetched else None)
         if line.strip():
             tail.append(line.rstrip())
     return list(tail)

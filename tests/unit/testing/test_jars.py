@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import subprocess
 import sys
@@ -10,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import cache_folder, fetch_jars
-from pyspark_zkafka.testing.jars import ivy_file
+from pyspark_zkafka.testing.jars import follow, ivy_file, progress_bar
 
 FETCH = (
     "from pyspark_zkafka.testing import fetch_jars; print(*(p.read_text().strip() for p in fetch_jars('org.fake:one:1.0')))"
@@ -135,3 +137,16 @@ def test_cache_folder_order() -> None:
     assert cache_folder({"ZKAFKA_CACHE": "/own", "XDG_CACHE_HOME": "/xdg"}) == Path("/own")
     assert cache_folder({"XDG_CACHE_HOME": "/xdg"}) == Path("/xdg/zkafka")
     assert cache_folder({}) == Path.home() / ".cache" / "zkafka"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress(terminal: bool) -> None:
+    """The bar counts Ivy's lines on a terminal only; the last lines come back."""
+    screen = io.StringIO()
+    lines = ["found org#a;1 in public", "  found org#b;1 in public", "", "[SUCCESSFUL ] org#a;1!a.jar (1ms)", "else"]
+    with progress_bar(Console(file=screen, force_terminal=terminal, width=100)) as progress:
+        task = progress.add_task("Fetching kafka:1", total=None)
+        assert follow(lines, progress, task) == [line for line in lines if line]
+        assert (progress.tasks[0].completed, progress.tasks[0].total) == (1, 2)
+    assert ("kafka:1" in screen.getvalue()) is terminal
+    assert ("1/2" in screen.getvalue()) is terminal

@@ -1,17 +1,14 @@
-"""The small pure parts: deadlines, progress, records, replica lists, the checks before a start."""
+"""The small pure parts: deadlines, records, replica lists, the checks before a start."""
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.testing.producing import _arguments
-from pyspark_zkafka.testing.progress import FetchProgress
 from pyspark_zkafka.testing.topics import spread
 from pyspark_zkafka.testing.waiting import Deadline
 
@@ -41,17 +38,6 @@ def test_deadline_passes() -> None:
     assert deadline.until(lambda: None) is None
     assert time.now == pytest.approx(1)
     assert deadline.until(lambda: "there") == "there"
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_progress(terminal: bool) -> None:
-    """Progress counts Ivy's lines, and shows itself on a terminal only."""
-    screen = io.StringIO()
-    with FetchProgress(["org:kafka:1"], Console(file=screen, force_terminal=terminal, width=100)) as progress:
-        for line in ("found org#a;1 in public", "  found org#b;1 in public", "[SUCCESSFUL ] org#a;1!a.jar (1ms)", "else"):
-            progress.line(line)
-    assert (progress.found, progress.fetched) == (2, 1)
-    assert ("kafka:1" in screen.getvalue()) is terminal
 
 
 @pytest.mark.parametrize(
