@@ -1,7 +1,8 @@
 """A local cluster that stays up after the command that started it has ended.
 
-A daemon holds the cluster, and a lock for as long as it lives. Its state, a JSON file beside the lock, is true only while
-the lock is held.
+A daemon owns the cluster, and holds a lock for as long as it lives. The cluster's state, a JSON file beside the lock, is
+valid only while the lock is held. Run as a program, with a name and the options of `LocalCluster` as JSON, this module
+starts the daemon: the exit status is 0 when the cluster is ready, 1 with the error on standard output when it failed.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
-from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.errors import LocalClusterError, ZKafkaError
 from pyspark_zkafka.testing.configs import kafka_jars
 from pyspark_zkafka.testing.jars import cache_folder, fetch_jars
 from pyspark_zkafka.testing.java import find_java
@@ -28,14 +30,16 @@ from pyspark_zkafka.testing.waiting import Deadline
 if TYPE_CHECKING:
     from pyspark_zkafka.testing.cluster import LocalCluster
 
-__all__ = ["DetachedCluster", "bring_down", "bring_up", "hold", "running_clusters"]
+__all__ = ["DetachedCluster", "bring_down", "bring_up", "running_clusters"]
 
 _END_TIMEOUT_S = 60
+_CHECK_S = 5
+_READY = b"ready"
 
 
 @dataclass(frozen=True)
 class DetachedCluster:
-    """What is known of a cluster that is up; `servers` maps a server's name to its port."""
+    """The state of a cluster that is up; `servers` maps a server's name to its port."""
 
     name: str
     pid: int
@@ -47,7 +51,7 @@ class DetachedCluster:
 
 
 def bring_up(name: str, options: dict[str, Any]) -> DetachedCluster:
-    """A cluster that is ready, and stays until `bring_down`; blocks until it is, and for the fetching of its jars.
+    """Start a cluster that stays until `bring_down`; blocks until it is ready, and while its jars are fetched.
 
     `options` are the arguments of `LocalCluster` that JSON can hold.
 
@@ -57,13 +61,11 @@ def bring_up(name: str, options: dict[str, Any]) -> DetachedCluster:
         ``CLUSTER_ALREADY_UP``, or what `LocalCluster.start` raises, as ``CLUSTER_NOT_UP``.
     """
     if _state(name) is not None:
-        raise LocalClusterError(
-            "CLUSTER_ALREADY_UP", f"A local cluster named {name!r} is up; take it `down` first, or give another name"
-        )
+        raise _already_up(name, "is up; take it `down` first, or choose another name")
     find_java()
-    fetch_jars(*kafka_jars(options.get("kafka_version", "3.9.1")))  # here, where a terminal can show how far it is
+    fetch_jars(*kafka_jars(options.get("kafka_version", "3.9.1")))  # here, where a terminal shows the progress
     done = subprocess.run(
-        [sys.executable, "-m", "pyspark_zkafka.testing._daemon", name, json.dumps(options)],
+        [sys.executable, "-m", "pyspark_zkafka.testing.detached", name, json.dumps(options)],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
     )  # fmt: skip
     found = _state(name)
@@ -88,7 +90,7 @@ def bring_down(name: str) -> None:
     if Deadline(_END_TIMEOUT_S).until(lambda: True if _state(name) is None else None) is None:
         raise LocalClusterError(
             "CLUSTER_NOT_DOWN",
-            f"The local cluster {name!r} still runs {_END_TIMEOUT_S} s after its daemon was told to end; "
+            f"The local cluster {name!r} still runs {_END_TIMEOUT_S} s after SIGTERM to its daemon; "
             f"kill process {state.pid}: the servers end with it",
         )
 
@@ -99,23 +101,67 @@ def running_clusters() -> list[DetachedCluster]:
     return [state for name in names if (state := _state(name)) is not None]
 
 
-def hold(name: str, options: dict[str, Any], wait: Callable[[], object], ready: Callable[[], object]) -> None:
-    """Hold a cluster up while `wait` blocks; `ready` is called when it can be used. For the daemon."""
-    from pyspark_zkafka.testing.cluster import LocalCluster
+def main() -> None:
+    """Fork the daemon, and report the outcome of its start."""
+    name, options = sys.argv[1], json.loads(sys.argv[2])
+    _folder().mkdir(parents=True, exist_ok=True)
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.close(reader)
+        _live(name, options, writer)
+    else:
+        os.close(writer)
+        _report(reader)
+
+
+def _report(reader: int) -> None:
+    with os.fdopen(reader, "rb") as pipe:
+        outcome = pipe.read()
+    if outcome != _READY:
+        sys.stdout.write(outcome.decode(errors="replace"))
+        sys.exit(1)
+
+
+def _live(name: str, options: dict[str, Any], writer: int) -> None:
+    _detach(_file(name, "log"))
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: ended.set())
+    with os.fdopen(writer, "wb") as pipe:
+        try:
+            _hold(name, options, ended, pipe)
+        except ZKafkaError as error:
+            os.write(2, f"{error}\n".encode())
+            if not pipe.closed:
+                pipe.write(str(error).encode())
+            sys.exit(1)
+
+
+def _detach(log: Path) -> None:
+    os.setsid()
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    for standard in (1, 2):
+        os.dup2(output, standard)
+
+
+def _hold(name: str, options: dict[str, Any], ended: threading.Event, pipe: IO[bytes]) -> None:
+    """Keep a cluster up until the event; the pipe is closed when it is ready."""
+    from pyspark_zkafka.testing.cluster import LocalCluster  # here: `status` and `down` need no Kafka client
 
     with _exclusively(name):
         try:
             with LocalCluster(**options) as cluster:
-                _publish(name, cluster)
-                ready()
-                while not wait():
+                _publish(_describe(name, cluster))
+                pipe.write(_READY)
+                pipe.close()
+                while not ended.wait(_CHECK_S):
                     cluster.pid("zookeeper")  # raises when the supervisor was killed
-        finally:  # the state stays until the servers are gone: who waits for its end waits for theirs
+        finally:  # the state stays until the servers are gone: `bring_down` waits for its end
             _file(name, "json").unlink(missing_ok=True)
 
 
-def _publish(name: str, cluster: LocalCluster) -> None:
-    state = DetachedCluster(
+def _describe(name: str, cluster: LocalCluster) -> DetachedCluster:
+    return DetachedCluster(
         name=name,
         pid=os.getpid(),
         kafka_version=cluster.kafka_version,
@@ -124,14 +170,12 @@ def _publish(name: str, cluster: LocalCluster) -> None:
         folder=str(cluster.log("zookeeper").parent),
         servers={"zookeeper": cluster.port("zookeeper")} | {f"broker-{b}": cluster.port(b) for b in cluster.broker_ids},
     )
-    partial = _file(name, "partial")
+
+
+def _publish(state: DetachedCluster) -> None:
+    partial = _file(state.name, "partial")
     partial.write_text(json.dumps(asdict(state), indent=1), encoding="utf-8")
-    partial.replace(_file(name, "json"))
-
-
-def log_file(name: str) -> Path:
-    """Where the daemon of a cluster writes what it has to say."""
-    return _file(name, "log")
+    partial.replace(_file(state.name, "json"))
 
 
 def _folder() -> Path:
@@ -157,11 +201,10 @@ def _state(name: str) -> DetachedCluster | None:
 
 @contextmanager
 def _exclusively(name: str) -> Iterator[None]:
-    _folder().mkdir(parents=True, exist_ok=True)
     with _file(name, "lock").open("a") as lock:
-        # One who only looks shares the lock for a moment.
+        # A reader of the state shares the lock for a moment.
         if Deadline(2).until(lambda: _lock(lock, fcntl.LOCK_EX) or None) is None:
-            raise LocalClusterError("CLUSTER_ALREADY_UP", f"A local cluster named {name!r} is coming up, or is up")
+            raise _already_up(name, "is coming up, or is up")
         yield
 
 
@@ -171,3 +214,11 @@ def _lock(file: TextIO, kind: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _already_up(name: str, how: str) -> LocalClusterError:
+    return LocalClusterError("CLUSTER_ALREADY_UP", f"A local cluster named {name!r} {how}")
+
+
+if __name__ == "__main__":
+    main()
