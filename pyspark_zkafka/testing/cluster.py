@@ -4,22 +4,43 @@ from __future__ import annotations
 
 import secrets
 import signal
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
 from kazoo.client import KazooClient
 
+from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing.configs import properties_text
+from pyspark_zkafka.testing.jars import kafka_classpath
+from pyspark_zkafka.testing.java import find_java
+from pyspark_zkafka.testing.metadata import BrokerView, MetadataWatch, client_settings
 from pyspark_zkafka.testing.ports import LOOPBACK
-from pyspark_zkafka.testing.servers import ZOOKEEPER, ClusterSpec, Server, Servers
-from pyspark_zkafka.testing.topic_operations import TopicOperations
-from pyspark_zkafka.testing.waiting import Deadline
+from pyspark_zkafka.testing.processes import ServerProcesses
+from pyspark_zkafka.testing.producing import Record, produce
+from pyspark_zkafka.testing.readiness import expired_at_start, wait_for_brokers, wait_for_zookeeper
+from pyspark_zkafka.testing.spec import ZOOKEEPER, ZOOKEEPER_VERSION, ClusterSpec, Server
+from pyspark_zkafka.testing.topics import Topics, open_topics, spread
+from pyspark_zkafka.testing.waiting import SETTLE_TIMEOUT_S, Deadline, settle
+from pyspark_zkafka.testing.znodes import (
+    all_in_sync,
+    expire_session,
+    has_topics,
+    read_assignment,
+    registered_brokers,
+    request_election,
+    zookeeper_session,
+)
 
 __all__ = ["LocalCluster"]
 
+_CONNECT_TIMEOUT_S = 10.0
+_EXIT_TIMEOUT_S = 60
 
-class LocalCluster(TopicOperations):
+
+class LocalCluster:
     """One ZooKeeper and some brokers, on 127.0.0.1, with ports, a chroot and a data folder of their own.
 
     Everything is ready when `start` returns, and gone when `close` returns or when this process dies, however it dies.
@@ -28,20 +49,21 @@ class LocalCluster(TopicOperations):
     Parameters
     ----------
     brokers : int
-        How many; their ids count from 0.
+        The number of brokers; their ids count from 0.
     kafka_version : str
         ``3.9.1``, or another version up to 3.9; ``1.1.1`` and ``0.8.2.2`` are tested too. The ZooKeeper is always that of
         Kafka 3.9.1.
     broker_config : mapping, optional
         Added to, and put over, each broker's configuration. Values may hold ``{id}``, ``{host}``, ``{port}``, ``{data}``
-        (the broker's folder), ``{zookeeper}`` (what to connect to) and ``{port:NAME}`` (another free port, see `port`).
+        (the broker's folder), ``{zookeeper}`` (its ``zookeeper.connect``) and ``{port:NAME}`` (another free port, see
+        `port`).
     zookeeper_config : mapping, optional
         The same for ZooKeeper, e.g. ``secureClientPort: {port:tls}``.
     racks : sequence of str, optional
         Each broker's rack.
     listeners : mapping, optional
         Further listeners beside ``PLAINTEXT``: name to security protocol, e.g. ``{"SASL": "SASL_PLAINTEXT"}``; each has a
-        free port on each broker. What the protocol needs (mechanisms, JAAS, key stores) goes into `broker_config`.
+        free port on each broker. Mechanisms, JAAS and key stores go into `broker_config`.
     client_config : mapping, optional
         librdkafka's configuration for this class's own clients, where the plain-text listener was configured away.
     broker_heap_mb, zookeeper_heap_mb : int
@@ -49,7 +71,7 @@ class LocalCluster(TopicOperations):
     broker_jvm_options, zookeeper_jvm_options : sequence of str
         Further options of the JVMs, e.g. ``-Djava.security.auth.login.config=...``.
     startup_timeout_s : float
-        How long `start` and `restart` may take, in seconds, the fetching of jars apart.
+        Time limit of `start` and `restart`, in seconds, without the fetching of jars.
 
     Notes
     -----
@@ -87,7 +109,7 @@ class LocalCluster(TopicOperations):
         zookeeper_jvm_options: Sequence[str] = (),
         startup_timeout_s: float = 90,
     ) -> None:
-        spec = ClusterSpec(
+        self._spec = ClusterSpec(
             brokers=brokers,
             kafka_version=kafka_version,
             broker_config=broker_config or {},
@@ -101,21 +123,35 @@ class LocalCluster(TopicOperations):
             zookeeper_jvm_options=zookeeper_jvm_options,
             startup_timeout_s=startup_timeout_s,
         )
-        super().__init__(Servers(spec, f"/local-{secrets.token_hex(4)}"))
+        self._chroot = f"/local-{secrets.token_hex(4)}"
+        self._processes = ServerProcesses()
+        self._running: set[Server] = set()
 
     def __repr__(self) -> str:
-        return f"LocalCluster(brokers={self._servers.spec.brokers}, kafka_version={self._servers.spec.kafka_version!r})"
+        return f"LocalCluster(brokers={self._spec.brokers}, kafka_version={self._spec.kafka_version!r})"
 
     # -- life
 
     def start(self) -> LocalCluster:
-        """This cluster, ready: every broker has its znode, and tells of all others; takes some 5 to 10 s."""
-        self._servers.open()
+        """Start all servers, and return this cluster; takes some 5 to 10 s.
+
+        Ready means that every broker has its znode, and knows all others. Nothing stays when the start fails.
+        """
+        self._spec.check()
+        self._java = find_java()
+        self._classpaths = {v: kafka_classpath(v) for v in (self._spec.kafka_version, ZOOKEEPER_VERSION)}
+        try:
+            self._processes.open()
+            self._start_servers(self._deadline())
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def close(self) -> None:
         """End all servers and remove their data; does nothing when there are none, and in a forked child."""
-        self._servers.close()
+        self._processes.close()
+        self._running.clear()
 
     def __enter__(self) -> LocalCluster:
         return self.start()
@@ -128,70 +164,68 @@ class LocalCluster(TopicOperations):
     @property
     def kafka_version(self) -> str:
         """The brokers' version."""
-        return self._servers.spec.kafka_version
+        return self._spec.kafka_version
 
     @property
     def zookeeper_connect(self) -> str:
-        """What to give as ``zookeeper.connect``: ``127.0.0.1:port/chroot``."""
-        return f"{LOOPBACK}:{self.port(ZOOKEEPER)}{self._servers.chroot}"
+        """The value of ``zookeeper.connect``: ``127.0.0.1:port/chroot``."""
+        return f"{LOOPBACK}:{self.port(ZOOKEEPER)}{self._chroot}"
 
     @property
     def bootstrap_servers(self) -> str:
-        """What to give as ``kafka.bootstrap.servers``: all brokers, those that are down too."""
-        return self._servers.bootstrap(self.broker_ids)
+        """The value of ``kafka.bootstrap.servers``: all brokers, those that are down too."""
+        return self._bootstrap(self.broker_ids)
 
     @property
     def broker_ids(self) -> list[int]:
         """The ids of all brokers, those that are down too, in order."""
-        return list(range(self._servers.spec.brokers))
+        return list(range(self._spec.brokers))
 
     @property
     def running_broker_ids(self) -> list[int]:
         """The ids of the brokers that are neither stopped, killed nor paused, in order."""
-        return self._servers.running
+        return sorted(server for server in self._running if isinstance(server, int))
 
     def listener_servers(self, listener: str) -> str:
         """The bootstrap servers of one of the further listeners."""
-        return self._servers.bootstrap(self.broker_ids, listener)
+        return self._bootstrap(self.broker_ids, listener)
 
     def port(self, server: Server, name: str = "") -> int:
         """A server's port, or its port for a listener's or placeholder's name."""
-        self._servers.name(server)
-        return self._servers.port(server, name)
+        return self._processes.port(self._spec.name(server), name)
 
     def pid(self, server: Server) -> int | None:
         """A server's process id; None when it is down."""
-        return self._servers.processes.pid(self._servers.name(server))
+        return self._processes.pid(self._spec.name(server))
 
     def log(self, server: Server) -> Path:
         """The file with a server's log; removed by `close`."""
-        return self._servers.processes.log(self._servers.name(server))
+        return self._processes.log(self._spec.name(server))
 
-    @contextmanager
-    def zookeeper(self) -> Iterator[KazooClient]:
+    def zookeeper(self) -> AbstractContextManager[KazooClient]:
         """A kazoo client that is connected, with the cluster's chroot, for the length of a `with` block."""
-        with self._servers.zookeeper() as client:
-            yield client
+        return zookeeper_session(self.zookeeper_connect, _CONNECT_TIMEOUT_S)
 
     # -- faults
 
     def stop(self, server: Server) -> None:
         """Shut a server down in an orderly way (SIGTERM); returns when it has ended and, of a broker, the znode is gone."""
-        self._servers.end(server, signal.SIGTERM)
-        if server != ZOOKEEPER:
-            self._servers.wait_until_unregistered(server)
+        self._end(server, signal.SIGTERM)
+        self._wait_until_unregistered(server, self._deadline())
 
     def kill(self, server: Server) -> None:
         """Kill a server (SIGKILL); returns when the process is gone. A broker's znode stays until its session expires."""
-        self._servers.end(server, signal.SIGKILL)
+        self._end(server, signal.SIGKILL)
 
     def pause(self, server: Server) -> None:
         """Halt a server (SIGSTOP): it keeps its connections, and answers nothing."""
-        self._servers.pause(server)
+        self._signal(server, signal.SIGSTOP)
+        self._running.discard(server)
 
     def resume(self, server: Server) -> None:
-        """Let a paused server go on (SIGCONT); `wait_ready` waits until a broker is back in the cluster."""
-        self._servers.resume(server)
+        """Continue a paused server (SIGCONT); `wait_ready` waits until a broker is back in the cluster."""
+        self._signal(server, signal.SIGCONT)
+        self._running.add(server)
 
     def restart(self, server: Server) -> None:
         """Start a server again, with its ports and data, after stopping it if it runs; returns when all is ready.
@@ -200,14 +234,17 @@ class LocalCluster(TopicOperations):
         """
         if self.pid(server) is not None:
             self.stop(server)
-        self._servers.start(server)
+        deadline = self._deadline()
+        self._wait_until_unregistered(server, deadline)
+        self._launch(server)
+        self._wait_ready(deadline)
 
     def wait_ready(self, timeout_s: float | None = None) -> None:
         """Return when all servers that are not stopped, killed or paused are ready."""
-        self._servers.wait_ready(Deadline(self._servers.spec.startup_timeout_s if timeout_s is None else timeout_s))
+        self._wait_ready(self._deadline() if timeout_s is None else Deadline(timeout_s))
 
     def expire_session(self, session_id: int, password: bytes) -> None:
-        """End somebody's ZooKeeper session: for its owner, it has expired.
+        """Expire the ZooKeeper session of another client.
 
         Parameters
         ----------
@@ -216,10 +253,210 @@ class LocalCluster(TopicOperations):
         password : bytes
             Of a kazoo client: ``client.client_id[1]``.
         """
-        hosts = f"{LOOPBACK}:{self.port(ZOOKEEPER)}"
-        thief = KazooClient(hosts, client_id=(session_id, password))
-        try:
-            thief.start()
-        finally:
-            thief.stop()
-            thief.close()
+        expire_session(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", session_id, password)
+
+    # -- topics and records
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication: int = 1,
+        config: Mapping[str, str] | None = None,
+        assignment: Mapping[int, Sequence[int]] | None = None,
+    ) -> None:
+        """Create a topic; returns when every running broker knows a leader of every partition.
+
+        Parameters
+        ----------
+        name : str
+            The topic.
+        partitions, replication : int
+            The number of partitions, and of replicas of each: round the running brokers, partition 0 on the first one.
+        config : mapping, optional
+            The topic's configuration.
+        assignment : mapping, optional
+            Each partition's replicas, the preferred leader first, instead of `partitions` and `replication`.
+        """
+        replicas = assignment or spread(range(partitions), replication, self.running_broker_ids)
+        with self._topics() as topics:
+            topics.create(name, replicas, config or {})
+        self._wait_for_leaders(name, len(replicas))
+
+    def add_partitions(self, name: str, total: int) -> None:
+        """Add partitions, up to a total; returns when every running broker knows a leader of each."""
+        present = self.assignment(name)
+        running = self.running_broker_ids
+        more = spread(range(len(present), total), min(len(present[0]), len(running)), running)
+        with self._topics() as topics:
+            topics.extend(name, more)
+        self._wait_for_leaders(name, total)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic; returns when it is gone from ZooKeeper and from every running broker's metadata."""
+        with self._topics() as topics:
+            topics.delete(name)
+        with self._metadata() as watch:
+            watch.agree(lambda views: all(name not in v.leaders for v in views), f"topic {name} is not gone")
+        with self.zookeeper() as client:
+            lack = f"the znode of topic {name} is still there; are all of its replicas running?"
+            settle(lambda: client.exists(f"/brokers/topics/{name}") is None, lack)
+
+    def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
+        """The log start offset of each partition, after all records before the given offset were deleted (-1: all)."""
+        with self._topics() as topics:
+            return topics.delete_records(topic, before)
+
+    def produce(
+        self, topic: str, records: Iterable[Record], config: Mapping[str, object] | None = None
+    ) -> dict[int, list[int]]:
+        """The offsets that some records got, by partition, once all are acknowledged by all in-sync replicas.
+
+        Parameters
+        ----------
+        topic : str
+            The topic.
+        records : iterable
+            Dicts with any of key, value, partition, headers (list of pairs, or dict) and timestamp (milliseconds since
+            1970), or tuples in that order. Texts are encoded as UTF-8.
+        config : mapping, optional
+            More configuration of the producer, in librdkafka's names.
+        """
+        return produce({**self._client_settings(), **(config or {})}, topic, records)
+
+    def assignment(self, topic: str) -> dict[int, list[int]]:
+        """Each partition's replicas, the preferred leader first, by ZooKeeper."""
+        with self.zookeeper() as client:
+            return read_assignment(client, topic)
+
+    def wait_for_leader(
+        self, topic: str, partition: int, not_broker: int | None = None, timeout_s: float = SETTLE_TIMEOUT_S
+    ) -> int:
+        """The leader of a partition, once all running brokers agree on it, it runs, and it is not `not_broker`."""
+
+        def led(views: list[BrokerView]) -> bool:
+            leaders = {v.leaders.get(topic, {}).get(partition, -1) for v in views}
+            return len(leaders) == 1 and leaders <= set(self.running_broker_ids) - {not_broker}
+
+        with self._metadata() as watch:
+            views = watch.agree(led, f"{topic}-{partition} has no agreed leader (other than {not_broker})", timeout_s)
+        return views[0].leaders[topic][partition]
+
+    def wait_in_sync(self, topic: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
+        """Return when all replicas of all partitions of a topic are in sync, by ZooKeeper."""
+        with self.zookeeper() as client:
+            assignment = read_assignment(client, topic)
+            lack = f"not all replicas of {topic} are in sync; are all of their brokers running?"
+            settle(lambda: all_in_sync(client, topic, assignment), lack, timeout_s)
+
+    def elect_preferred_leaders(self, topic: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
+        """Elect each partition's first replica as its leader; returns when all running brokers know.
+
+        Waits first until all replicas are in sync, as only such a one can be elected.
+        """
+        self.wait_in_sync(topic, timeout_s)
+        preferred = {p: replicas[0] for p, replicas in self.assignment(topic).items()}
+        with self.zookeeper() as client:
+            settle(lambda: request_election(client, topic, preferred), "another election does not end", timeout_s)
+        lack = f"the partitions of {topic} are not led by their preferred replicas {preferred}"
+        with self._metadata() as watch:
+            watch.agree(lambda views: all(v.leaders.get(topic) == preferred for v in views), lack, timeout_s)
+
+    def _topics(self) -> AbstractContextManager[Topics]:
+        return open_topics(self._spec.version, self._client_settings(), self.zookeeper())
+
+    def _wait_for_leaders(self, topic: str, partitions: int) -> None:
+        with self._metadata() as watch:
+            lack = f"not every partition of {topic} has a leader"
+            watch.agree(lambda views: all(view.is_led(topic, partitions) for view in views), lack)
+
+    # -- addresses and clients
+
+    def _bootstrap(self, brokers: Sequence[int], listener: str = "") -> str:
+        return ",".join(f"{LOOPBACK}:{self.port(b, listener)}" for b in brokers)
+
+    def _client_settings(self, brokers: Sequence[int] = ()) -> dict[str, object]:
+        """librdkafka's configuration for a client of some brokers, by default of those that run."""
+        servers = self._bootstrap(brokers or self.running_broker_ids or self.broker_ids)
+        return client_settings(servers, self._spec.version, self._spec.client_config)
+
+    def _metadata(self) -> closing[MetadataWatch]:
+        return closing(MetadataWatch({b: self._client_settings([b]) for b in self.running_broker_ids}))
+
+    # -- processes
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self._spec.startup_timeout_s)
+
+    def _start_servers(self, deadline: Deadline) -> None:
+        self._launch(ZOOKEEPER)
+        wait_for_zookeeper(self._processes, deadline)
+        with zookeeper_session(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", deadline.left_s) as client:
+            client.ensure_path(self._chroot)
+        for broker in self.broker_ids:
+            self._launch(broker)
+        self._wait_ready(deadline)
+
+    def _launch(self, server: Server) -> None:
+        name, folder = self._spec.name(server), self._processes.folder
+        file = folder / f"{name}.properties"
+        port = partial(self.port, server)
+        config = self._spec.properties(server, folder / name, port, self.zookeeper_connect)
+        file.write_text(properties_text(config), encoding="latin-1")
+        version = ZOOKEEPER_VERSION if server == ZOOKEEPER else self._spec.kafka_version
+        command = self._spec.command(server, self._java, file)
+        self._processes.start(name, command, {"CLASSPATH": self._classpaths[version]})
+        self._running.add(server)
+
+    def _signal(self, server: Server, number: signal.Signals) -> None:
+        name = self._spec.name(server)
+        if not self._processes.send(name, number):
+            raise LocalClusterError("SERVER_NOT_RUNNING", f"{name} is not running; restart() starts it")
+
+    def _end(self, server: Server, number: signal.Signals) -> None:
+        name = self._spec.name(server)
+        if not self._processes.end(name, number, _EXIT_TIMEOUT_S):
+            raise LocalClusterError(
+                "SERVER_DID_NOT_END",
+                f"{name} did not end within {_EXIT_TIMEOUT_S} s of {number.name}; its log ends with\n"
+                f"{self._processes.log_tail(name)}\nuse kill() for a server that cannot shut down by itself",
+            )
+        self._running.discard(server)
+
+    # -- readiness
+
+    def _wait_ready(self, deadline: Deadline) -> None:
+        wait_for_zookeeper(self._processes, deadline)
+        wanted = set(self.running_broker_ids)
+        with zookeeper_session(self.zookeeper_connect, deadline.left_s) as client:
+            self._wait_for_brokers(lambda: wanted - registered_brokers(client), "have no znode", deadline)
+            # In 0.8, brokers learn of each other with the first topic.
+            known = wanted if self._spec.version >= (0, 9) or has_topics(client) else set[int]()
+        with self._metadata() as watch:
+            lack = "do not answer, or do not know all others yet"
+            self._wait_for_brokers(lambda: watch.uninformed(known), lack, deadline)
+
+    def _wait_for_brokers(self, missing: Callable[[], set[int]], lack: str, deadline: Deadline) -> None:
+        def absent() -> set[int]:
+            for broker in self.running_broker_ids:
+                self._revive(broker)
+            return missing()
+
+        wait_for_brokers(absent, lack, lambda broker: self._processes.log_tail(self._spec.name(broker)), deadline)
+
+    def _revive(self, broker: int) -> None:
+        """Start a broker again whose session expired at its start; raises `SERVER_DIED` for any other that has ended."""
+        name = self._spec.name(broker)
+        if self._processes.exit_status(name) is None:
+            return
+        if not expired_at_start(self._processes.log_tail(name)):
+            self._processes.raise_if_dead(name)
+        self._launch(broker)
+
+    def _wait_until_unregistered(self, server: Server, deadline: Deadline) -> None:
+        if server == ZOOKEEPER:
+            return
+        with self.zookeeper() as client:
+            if deadline.until(lambda: None if server in registered_brokers(client) else True) is None:
+                lack = f"The znode of broker {server} is still there; is a namesake running?"
+                raise LocalClusterError("NOT_READY", lack)

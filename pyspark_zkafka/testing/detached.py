@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from pyspark_zkafka.errors import LocalClusterError, ZKafkaError
-from pyspark_zkafka.testing.configs import kafka_jars
-from pyspark_zkafka.testing.jars import cache_folder, fetch_jars
+from pyspark_zkafka.testing.jars import cache_folder, kafka_classpath
 from pyspark_zkafka.testing.java import find_java
 from pyspark_zkafka.testing.waiting import Deadline
 
@@ -63,7 +62,7 @@ def bring_up(name: str, options: dict[str, Any]) -> DetachedCluster:
     if _state(name) is not None:
         raise _already_up(name, "is up; take it `down` first, or choose another name")
     find_java()
-    fetch_jars(*kafka_jars(options.get("kafka_version", "3.9.1")))  # here, where a terminal shows the progress
+    kafka_classpath(options.get("kafka_version", "3.9.1"))  # here, where a terminal shows the progress
     done = subprocess.run(
         [sys.executable, "-m", "pyspark_zkafka.testing.detached", name, json.dumps(options)],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,

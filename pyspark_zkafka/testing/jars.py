@@ -23,9 +23,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing.configs import kafka_jars
 from pyspark_zkafka.testing.java import find_java
 
-__all__ = ["cache_folder", "fetch_jars"]
+__all__ = ["cache_folder", "fetch_jars", "kafka_classpath"]
 
 _PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
 _TAIL_LINES = 20
@@ -82,6 +83,11 @@ def fetch_jars(*coordinates: str, transitive: bool = True) -> list[Path]:
             if not folder.is_dir():
                 _fetch(wanted, transitive, folder, lock)
     return sorted(folder.glob("*.jar"))
+
+
+def kafka_classpath(kafka_version: str) -> str:
+    """The classpath of a Kafka version; fetches its jars as `fetch_jars`."""
+    return ":".join(str(jar) for jar in fetch_jars(*kafka_jars(kafka_version)))
 
 
 def _checked(coordinate: str) -> str:

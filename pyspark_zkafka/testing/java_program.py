@@ -10,8 +10,7 @@ import tempfile
 from pathlib import Path
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.configs import kafka_jars
-from pyspark_zkafka.testing.jars import cache_folder, fetch_jars
+from pyspark_zkafka.testing.jars import cache_folder, fetch_jars, kafka_classpath
 from pyspark_zkafka.testing.java import MINIMUM_JAVA
 
 __all__ = ["compiled_program"]
@@ -32,7 +31,7 @@ def compiled_program(java: Path, kafka_version: str, source: Path) -> tuple[str,
     LocalClusterError
         ``NOT_COMPILED``, with what the compiler says; what `fetch_jars` raises.
     """
-    jars = ":".join(str(jar) for jar in fetch_jars(*kafka_jars(kafka_version)))
+    jars = kafka_classpath(kafka_version)
     try:
         return f"{_classes(java, kafka_version, jars, source)}:{jars}", source.stem
     except OSError:  # the cache can only be read: let Java compile it at each start

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.testing.configs import jvm_command, kafka_jars
-from pyspark_zkafka.testing.jars import fetch_jars
+from pyspark_zkafka.testing.configs import jvm_command
+from pyspark_zkafka.testing.jars import kafka_classpath
 from pyspark_zkafka.testing.java import find_java
 
 __all__ = ["describe_group", "export_offsets", "list_groups", "run_kafka_tool", "verify_consumer_rebalance"]
@@ -58,8 +58,7 @@ def run_kafka_tool(kafka_version: str, main_class: str, *args: str, timeout_s: f
         ``TOOL_FAILED`` when its exit status is not 0, with what it wrote to standard error; ``TOOL_TIMED_OUT``, it is
         killed then; what `fetch_jars` raises. Many tools say only in their output that they failed.
     """
-    java, jars = find_java(), fetch_jars(*kafka_jars(kafka_version))
-    environ = {**os.environ, "CLASSPATH": ":".join(str(jar) for jar in jars)}
+    java, environ = find_java(), {**os.environ, "CLASSPATH": kafka_classpath(kafka_version)}
     with tempfile.TemporaryDirectory(prefix="zkafka-tool-") as folder:
         quiet = Path(folder) / "log4j.properties"
         quiet.write_text(_LOG4J, encoding="latin-1")

@@ -1,12 +1,14 @@
-"""What brokers say in their metadata, each broker asked by itself."""
+"""Metadata of each broker by itself, and their agreement."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
+
+from pyspark_zkafka.testing.waiting import SETTLE_TIMEOUT_S, Deadline, unsettled
 
 __all__ = ["BrokerView", "MetadataWatch", "client_settings"]
 
@@ -15,10 +17,15 @@ _ANSWER_TIMEOUT_S = 2.0
 
 @dataclass(frozen=True)
 class BrokerView:
-    """The live brokers, and each topic's leaders by partition (-1 where there is none), as one broker tells them."""
+    """The live brokers, and each topic's leaders by partition (-1 where there is none), by one broker."""
 
     brokers: frozenset[int]
     leaders: Mapping[str, Mapping[int, int]]
+
+    def is_led(self, topic: str, partitions: int) -> bool:
+        """Whether a topic has so many partitions, and each has a leader."""
+        leaders = self.leaders.get(topic, {})
+        return len(leaders) == partitions and -1 not in leaders.values()
 
 
 def client_settings(bootstrap: str, kafka_version: tuple[int, ...], settings: Mapping[str, str]) -> dict[str, object]:
@@ -40,34 +47,48 @@ def _ignore(error: object) -> None:
 
 
 class MetadataWatch:
-    """Asks each of some brokers for its metadata, again and again; holds one connection to each while it lives."""
+    """A client for each of some brokers, which fetches that broker's metadata again and again."""
 
     def __init__(self, settings: Mapping[int, Mapping[str, object]]) -> None:
         self._clients = {broker: AdminClient(dict(given)) for broker, given in settings.items()}
 
-    def __len__(self) -> int:
-        return len(self._clients)
-
     def close(self) -> None:
-        """Ends the clients on this thread: a collector that does it on a client's own would abort the process."""
+        """End the clients on this thread: a collector that does it on a client's own would abort the process."""
         for client in self._clients.values():
             client.__exit__(None, None, None)
 
-    def views(self) -> dict[int, BrokerView | None]:
-        """What each broker says now."""
-        return {broker: self.view(broker) for broker in self._clients}
+    def uninformed(self, brokers: set[int]) -> set[int]:
+        """The brokers that do not answer, or do not know all of the given ones."""
+        return {b for b, view in self._views().items() if view is None or not brokers <= view.brokers}
 
-    def view(self, broker: int) -> BrokerView | None:
-        """What one broker says now; None when it does not answer within 2 s.
+    def agree(
+        self, agreed: Callable[[list[BrokerView]], bool], lack: str, timeout_s: float = SETTLE_TIMEOUT_S
+    ) -> list[BrokerView]:
+        """The views of all brokers, once all answer and the views are as wanted; raises `NOT_SETTLED`."""
 
-        All topics are asked for: to ask for one by name could create it. A broker of 0.8 is told of no broker, and answers
-        with none, before the first topic is created.
-        """
-        try:
-            told = self._clients[broker].list_topics(timeout=_ANSWER_TIMEOUT_S)
-        except KafkaException as exc:
-            blank = exc.args[0].code() == KafkaError._PARTIAL
-            return BrokerView(frozenset(), {}) if blank else None
-        known = {name: t for name, t in told.topics.items() if t.error is None}
-        leaders = {name: {p.id: p.leader for p in t.partitions.values()} for name, t in known.items()}
-        return BrokerView(frozenset(told.brokers), leaders)
+        def look() -> list[BrokerView] | None:
+            views = [view for view in self._views().values() if view is not None]
+            return views if len(views) == len(self._clients) and agreed(views) else None
+
+        found = Deadline(timeout_s).until(look)
+        if found is None:
+            raise unsettled(f"{lack}, after {timeout_s:.0f} s; the brokers' metadata are {self._views()}")
+        return found
+
+    def _views(self) -> dict[int, BrokerView | None]:
+        return {broker: _view(client) for broker, client in self._clients.items()}
+
+
+def _view(client: AdminClient) -> BrokerView | None:
+    """The view of one broker; None when it does not answer within 2 s.
+
+    All topics are asked for: to ask for one by name could create it. A broker of 0.8 knows no broker, and answers with
+    none, before the first topic is created.
+    """
+    try:
+        found = client.list_topics(timeout=_ANSWER_TIMEOUT_S)
+    except KafkaException as exc:
+        return BrokerView(frozenset(), {}) if exc.args[0].code() == KafkaError._PARTIAL else None
+    known = {name: t for name, t in found.topics.items() if t.error is None}
+    leaders = {name: {p.id: p.leader for p in t.partitions.values()} for name, t in known.items()}
+    return BrokerView(frozenset(found.brokers), leaders)

@@ -297,12 +297,7 @@ class OldConsumer:
 
     def _end(self, number: signal.Signals, timeout_s: float) -> bool:
         """Whether the process has ended in time."""
-        processes = self._processes
-        if processes is None:
-            return True
-        processes.send(_NAME, number)
-        processes.send(_NAME, signal.SIGCONT)
-        return Deadline(timeout_s).until(lambda: processes.exit_status(_NAME)) is not None
+        return self._processes is None or self._processes.end(_NAME, number, timeout_s)
 
     def _reap(self) -> None:
         """Leave nothing behind but what was told and logged."""

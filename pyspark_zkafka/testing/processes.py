@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing.ports import PortReservations
+from pyspark_zkafka.testing.waiting import Deadline
 
 __all__ = ["DATA_VARIABLE", "ServerProcesses"]
 
@@ -28,10 +30,10 @@ _END_TIMEOUT_S = 30
 
 
 class ServerProcesses:
-    """Named server processes under one supervisor, and a folder for their data.
+    """Named server processes under one supervisor, with their ports, and a folder for their data.
 
-    The folder and the processes are gone after `close`, and also when this process dies without it. May be used from
-    several threads; in a forked child every call but `close` is refused, and `close` does nothing.
+    All of these are gone after `close`, and also when this process dies without it. May be used from several threads; in a
+    forked child every call but `close` is refused, and `close` does nothing.
     """
 
     def __init__(self) -> None:
@@ -39,18 +41,15 @@ class ServerProcesses:
         self._lock = threading.Lock()
         self._owner = -1
         self._folder: Path | None = None
+        self._reserved = PortReservations()
+        self._ports: dict[tuple[str, str], int] = {}
 
     @property
     def folder(self) -> Path:
-        """Where the servers keep data, configuration and logs."""
+        """The folder of the servers' data, configuration and logs."""
         if self._folder is None:
             raise _ended()
         return self._folder
-
-    def require_open(self) -> None:
-        """Refuse when there is no supervisor: not opened, or closed."""
-        if self._supervisor is None:
-            raise _ended()
 
     def open(self) -> None:
         """Start the supervisor."""
@@ -80,6 +79,17 @@ class ServerProcesses:
                 supervisor.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
         self._folder = None
+        self._reserved.close()
+        self._ports.clear()
+
+    def port(self, name: str, purpose: str = "") -> int:
+        """A free port for a server; reserved at the first call, the same in all later ones until `close`."""
+        if self._supervisor is None:
+            raise _ended()
+        key = (name, purpose)
+        if key not in self._ports:
+            self._ports[key] = self._reserved.take()
+        return self._ports[key]
 
     def start(self, name: str, command: Sequence[str], environ: Mapping[str, str]) -> int:
         """The process id of a server just started; its output is appended to its log."""
@@ -96,6 +106,12 @@ class ServerProcesses:
         """Whether a signal could be sent: False when the server is not running."""
         return bool(self._ask({"do": "signal", "name": name, "signal": int(number)})["sent"])
 
+    def end(self, name: str, number: signal.Signals, timeout_s: float) -> bool:
+        """Whether a server, paused or not, has ended in time after a signal."""
+        self.send(name, number)
+        self.send(name, signal.SIGCONT)
+        return Deadline(timeout_s).until(lambda: self.exit_status(name)) is not None
+
     def exit_status(self, name: str) -> int | None:
         """A server's exit status, negative for a signal; None while it runs."""
         found = self._status().get(name)
@@ -111,12 +127,24 @@ class ServerProcesses:
         return self.folder / f"{name}.log"
 
     def log_tail(self, name: str, lines: int = 20) -> str:
-        """The last lines of a server's log."""
+        """The last lines of a server's log, or a remark that there are none."""
         try:
             with self.log(name).open(encoding="utf-8", errors="replace") as log:
-                return "".join(deque(log, maxlen=lines)).rstrip()
+                tail = "".join(deque(log, maxlen=lines)).rstrip()
         except FileNotFoundError:
-            return ""
+            tail = ""
+        return tail or "(the log is empty)"
+
+    def raise_if_dead(self, name: str) -> None:
+        """Raise `SERVER_DIED`, with the end of the log, when a server has ended."""
+        status = self.exit_status(name)
+        if status is None:
+            return
+        log = self.log_tail(name)
+        ended = f"exit status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
+        taken = "another program took its port: start the cluster again; " if "Address already in use" in log else ""
+        message = f"{name} ended with {ended}; {taken}its log ends with\n{log}"
+        raise LocalClusterError("SERVER_DIED", message, server=name, status=status)
 
     def _status(self) -> dict[str, tuple[int, int | None]]:
         return {name: (pid, status) for name, (pid, status) in self._ask({"do": "status"})["servers"].items()}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -17,7 +17,7 @@ from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing.waiting import Deadline
 
-__all__ = ["AdminTopics", "Topics", "ZnodeTopics", "spread"]
+__all__ = ["AdminTopics", "Topics", "ZnodeTopics", "open_topics", "spread"]
 
 _PASSING = (KafkaError.NOT_CONTROLLER, KafkaError.UNKNOWN)
 _REQUEST_TIMEOUT_S = 30
@@ -38,7 +38,7 @@ def spread(partitions: range, replication: int, brokers: Sequence[int]) -> dict[
 
 
 class Topics(Protocol):
-    """What can be done with topics; each call returns when the cluster has accepted it."""
+    """Operations on topics; each call returns when the cluster has accepted it."""
 
     def create(self, name: str, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str]) -> None:
         """Create a topic with the given replicas of each partition."""
@@ -57,6 +57,19 @@ class Topics(Protocol):
         ...
 
 
+@contextmanager
+def open_topics(
+    version: tuple[int, ...], settings: Mapping[str, object], zookeeper: AbstractContextManager[KazooClient]
+) -> Iterator[Topics]:
+    """The topics of a cluster by its brokers' version."""
+    if version >= (0, 10, 2):
+        with closing(AdminTopics(settings)) as topics:
+            yield topics
+    else:
+        with zookeeper as client:
+            yield ZnodeTopics(client)
+
+
 class AdminTopics(Topics):
     """Topics of a broker that answers admin requests (from 0.10.2 on; delete_records from 0.11)."""
 
@@ -64,7 +77,7 @@ class AdminTopics(Topics):
         self._admin = AdminClient(dict(settings))
 
     def close(self) -> None:
-        """Ends the client on this thread: a collector that does it on the client's own would abort the process."""
+        """End the client on this thread: a collector that does it on the client's own would abort the process."""
         self._admin.__exit__(None, None, None)
 
     def create(self, name: str, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str]) -> None:

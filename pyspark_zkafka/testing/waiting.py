@@ -1,4 +1,4 @@
-"""Wait for a condition, with a deadline."""
+"""Waits for a condition, with a deadline."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["Deadline"]
+from pyspark_zkafka.errors import LocalClusterError
+
+__all__ = ["SETTLE_TIMEOUT_S", "Deadline", "settle", "unsettled"]
+
+SETTLE_TIMEOUT_S = 60.0
 
 _Found = TypeVar("_Found")
 
@@ -42,3 +46,14 @@ class Deadline:
             if self.left_s == 0:
                 return None
             self._sleep(min(self._poll_s, self.left_s))
+
+
+def settle(done: Callable[[], bool], lack: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
+    """Return when a condition of a cluster is true; raises `NOT_SETTLED` when it is not in time."""
+    if Deadline(timeout_s).until(lambda: done() or None) is None:
+        raise unsettled(lack)
+
+
+def unsettled(lack: str) -> LocalClusterError:
+    """The error of a cluster that has not reached a state in time."""
+    return LocalClusterError("NOT_SETTLED", f"The local cluster has not settled: {lack}")

@@ -15,7 +15,7 @@ import pyspark
 import pytest
 
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.testing.ports import LOOPBACK, PortReservations
+from pyspark_zkafka.testing.ports import LOOPBACK
 from pyspark_zkafka.testing.processes import ServerProcesses
 from pyspark_zkafka.testing.waiting import Deadline
 
@@ -26,10 +26,9 @@ SPARK_HOME = Path(pyspark.__file__).parent
 @pytest.fixture
 def server() -> Iterator[str]:
     """The URL of a server with one core, started from pyspark's own jars; it ends with this process, however it ends."""
-    ports, servers = PortReservations(), ServerProcesses()
-    with closing(ports), closing(servers):
+    with closing(ServerProcesses()) as servers:
         servers.open()
-        port = ports.take()
+        port = servers.port("connect")
         settings = {
             "spark.master": "local[1]",
             "spark.driver.memory": "512m",

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.error import URLError
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.ports import LOOPBACK, PortReservations
+from pyspark_zkafka.testing.ports import LOOPBACK
 from pyspark_zkafka.testing.processes import ServerProcesses
 from pyspark_zkafka.testing.waiting import Deadline
 
@@ -38,9 +38,9 @@ def spark_standalone(
     ----------
     workers : int
     worker_memory : str
-        What a worker gives to executors, as Spark writes sizes.
+        The memory of a worker for executors, as Spark writes sizes.
     startup_timeout_s : float
-        How long the workers may take to register.
+        Time limit of the workers' registration.
 
     Raises
     ------
@@ -49,22 +49,22 @@ def spark_standalone(
     """
     import pyspark
 
-    ports, servers = PortReservations(), ServerProcesses()
+    servers = ServerProcesses()
     home = Path(pyspark.__file__).parent
     environ = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": LOOPBACK, "SPARK_DAEMON_MEMORY": "192m"}
 
-    def start(name: str, main: str, port: int, page: int, *arguments: str) -> None:
-        address = ["--host", LOOPBACK, "--port", str(port), "--webui-port", str(page)]
+    def start(name: str, main: str, *arguments: str) -> None:
+        address = ["--host", LOOPBACK, "--port", str(servers.port(name)), "--webui-port", str(servers.port(name, "page"))]
         servers.start(name, [str(home / "bin" / "spark-class"), f"{_PACKAGE}.{main}", *address, *arguments], environ)
 
-    with closing(ports), closing(servers):
+    with closing(servers):
         servers.open()
-        port, page = ports.take(), ports.take()
+        port, page = servers.port("master"), servers.port("master", "page")
         found = SparkStandalone(f"spark://{LOOPBACK}:{port}", [servers.folder / f"worker-{n}" for n in range(workers)])
-        start("master", "master.Master", port, page)
+        start("master", "master.Master")
         for folder in found.workers:
             size = ["--cores", "1", "--memory", worker_memory, "--work-dir", str(folder)]
-            start(folder.name, "worker.Worker", ports.take(), ports.take(), *size, found.master)
+            start(folder.name, "worker.Worker", *size, found.master)
         status_page = f"http://{LOOPBACK}:{page}/json/"
         if Deadline(startup_timeout_s).until(lambda: _alive(status_page) == workers or None) is None:
             logs = "\n".join(servers.log_tail(name) for name in ("master", *(folder.name for folder in found.workers)))
@@ -76,7 +76,7 @@ def spark_standalone(
 
 
 def _alive(status_page: str) -> int:
-    """How many workers the master tells of; 0 while it does not answer, or answers with another page as it starts."""
+    """The number of live workers; 0 while the master does not answer, or answers with another page as it starts."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with direct.open(status_page, timeout=5) as answer:
