@@ -8,8 +8,8 @@
         cluster.create_topic("orders", partitions=6, replication=3)
         cluster.produce("orders", [{"key": "a", "value": "1"}])
 
-In pytest, the fixture `zkafka_cluster` is such a cluster, shared by the session. `OldConsumer` is Kafka's own consumer of
-the old kind in such a cluster, and `run_kafka_tool` runs Kafka's own tools.
+In pytest, the fixture `zkafka_cluster` is such a cluster, shared by the session. `OldConsumer` is Kafka's high-level
+consumer in such a cluster, and `run_kafka_tool` runs Kafka's own tools.
 """
 
 from __future__ import annotations

@@ -26,14 +26,14 @@ _DROP_TRIES = 20
 
 
 class Supervisor:
-    """The servers by name, and what can be asked of them."""
+    """The servers by name, and the requests for them."""
 
     def __init__(self) -> None:
         self._servers: dict[str, subprocess.Popen[bytes]] = {}
         self._libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Obey one request: ``start``, ``signal`` or ``status``."""
+        """Answer one request: ``start``, ``signal`` or ``status``."""
         try:
             if request["do"] == "start":
                 return {"pid": self._start(**request["server"])}
@@ -95,7 +95,7 @@ def main() -> None:
     try:
         serve(supervisor, parent)
     except BrokenPipeError:
-        pass  # the parent is gone, and nobody is left to tell
+        pass  # the parent is gone, and nobody is left to answer
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         supervisor.end()

@@ -1,4 +1,4 @@
-"""What a consumer's process tells: lines of JSON in a file that grows."""
+"""Events of a consumer's process: lines of JSON in a file that grows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Events", "OldRecord"]
 
 @dataclass(frozen=True, slots=True)
 class OldRecord:
-    """A record that a consumer took."""
+    """A record that a consumer consumed."""
 
     topic: str
     partition: int
@@ -24,7 +24,7 @@ class OldRecord:
 
 
 class Events:
-    """What one process has told so far, read from the file that it writes; thread-safe."""
+    """The events of one process so far, read from the file that it writes; thread-safe."""
 
     def __init__(self, file: Path) -> None:
         self._file, self._read = file, 0
@@ -38,7 +38,7 @@ class Events:
             self._take()
             return list(self._records)
 
-    def told(self, *kinds: str) -> list[dict[str, Any]]:
+    def others(self, *kinds: str) -> list[dict[str, Any]]:
         """All other events of some kinds."""
         with self._lock:
             self._take()
@@ -50,7 +50,7 @@ class Events:
                 file.seek(self._read)
                 whole = file.read().rpartition(b"\n")[0]
         except FileNotFoundError:
-            return  # the process was reaped, and its last word read before
+            return  # the process was reaped, and its last event read before
         if whole:
             self._read += len(whole) + 1
             for line in whole.split(b"\n"):

@@ -36,7 +36,7 @@ _FETCHED = re.compile(r"\s*\[SUCCESSFUL \]")
 
 
 def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Where fetched jars are kept: ``ZKAFKA_CACHE``, else ``zkafka`` in ``XDG_CACHE_HOME``, else in ``~/.cache``."""
+    """The folder of fetched jars: ``ZKAFKA_CACHE``, else ``zkafka`` in ``XDG_CACHE_HOME``, else in ``~/.cache``."""
     environ = os.environ if environ is None else environ
     own = environ.get("ZKAFKA_CACHE")
     if own:

@@ -23,7 +23,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> Path:
     Parameters
     ----------
     environ : mapping, optional
-        The environment to look into; this process's own by default.
+        The environment to search; this process's own by default.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> Path:
         found = version.strip().splitlines()[0] if version.strip() else "no version"
         raise LocalClusterError(
             "JAVA_TOO_OLD",
-            f"A local cluster needs Java {MINIMUM_JAVA} or newer; {java} says {found}; "
+            f"A local cluster needs Java {MINIMUM_JAVA} or newer; {java} reports {found}; "
             f"install Java {MINIMUM_JAVA} and let JAVA_HOME point to it",
             java=str(java),
             found=found,

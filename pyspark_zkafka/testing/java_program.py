@@ -1,4 +1,4 @@
-"""Compiles a small Java program against a Kafka's jars, once for each user."""
+"""Compile a small Java program against a Kafka's jars, once for each user."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def compiled_program(java: Path, kafka_version: str, source: Path) -> tuple[str,
     Raises
     ------
     LocalClusterError
-        ``NOT_COMPILED``, with what the compiler says; what `fetch_jars` raises.
+        ``NOT_COMPILED``, with the compiler's output; what `fetch_jars` raises.
     """
     jars = kafka_classpath(kafka_version)
     try:
@@ -62,10 +62,10 @@ def _compile(java: Path, jars: str, source: Path, folder: Path) -> None:
             (ecj,) = fetch_jars(_ECJ, transitive=False)
             done = _run([str(java), "-jar", str(ecj), f"-{_RELEASE}", *arguments])
         if done.returncode != 0:
-            said = (done.stderr + done.stdout).strip()
+            output = (done.stderr + done.stdout).strip()
             raise LocalClusterError(
                 "NOT_COMPILED",
-                f"{source.name} could not be compiled by {java}:\n{said}\nlet JAVA_HOME point to another Java",
+                f"{source.name} could not be compiled by {java}:\n{output}\nlet JAVA_HOME point to another Java",
             )
         made.rename(folder)
 

@@ -37,26 +37,26 @@ log4j.appender.stderr.layout.ConversionPattern=%p %m (%c)%n
 
 
 def run_kafka_tool(kafka_version: str, main_class: str, *args: str, timeout_s: float = 60, stdin: str | None = None) -> str:
-    """What one of Kafka's tools writes to standard output; blocks until it ends.
+    """Run one of Kafka's tools, and return its standard output; blocks until it ends.
 
     Parameters
     ----------
     kafka_version : str
-        Whose jars to run, see `LocalCluster`.
+        The version of the jars, see `LocalCluster`.
     main_class : str
         For example ``kafka.tools.UpdateOffsetsInZK``.
     *args : str
         Its arguments.
     timeout_s : float
-        How long it may take; the fetching of jars comes on top.
+        Time limit, without the fetching of jars.
     stdin : str, optional
         Its standard input; empty by default.
 
     Raises
     ------
     LocalClusterError
-        ``TOOL_FAILED`` when its exit status is not 0, with what it wrote to standard error; ``TOOL_TIMED_OUT``, it is
-        killed then; what `fetch_jars` raises. Many tools say only in their output that they failed.
+        ``TOOL_FAILED`` when its exit status is not 0, with its standard error; ``TOOL_TIMED_OUT``, it is
+        killed then; what `fetch_jars` raises. Many tools report a failure only in their output.
     """
     java, environ = find_java(), {**os.environ, "CLASSPATH": kafka_classpath(kafka_version)}
     with tempfile.TemporaryDirectory(prefix="zkafka-tool-") as folder:
@@ -70,12 +70,12 @@ def run_kafka_tool(kafka_version: str, main_class: str, *args: str, timeout_s: f
             )  # fmt: skip
         except subprocess.TimeoutExpired as exc:
             raise LocalClusterError(
-                "TOOL_TIMED_OUT", f"{main_class} did not end within {timeout_s:g} s; {_said(exc.stdout, exc.stderr)}"
+                "TOOL_TIMED_OUT", f"{main_class} did not end within {timeout_s:g} s; {_outputs(exc.stdout, exc.stderr)}"
             ) from exc
     if done.returncode != 0:
         raise LocalClusterError(
             "TOOL_FAILED",
-            f"{main_class} of Kafka {kafka_version} ended with {done.returncode}; {_said(done.stdout, done.stderr)}",
+            f"{main_class} of Kafka {kafka_version} ended with {done.returncode}; {_outputs(done.stdout, done.stderr)}",
             status=done.returncode,
         )
     return done.stdout
@@ -84,20 +84,20 @@ def run_kafka_tool(kafka_version: str, main_class: str, *args: str, timeout_s: f
 def verify_consumer_rebalance(zookeeper_connect: str, group: str) -> bool:
     """Whether each partition that a group subscribes to is owned by a registered consumer's thread.
 
-    True for a group that has no members, and for one that does not exist. Which member owns what, it does not judge.
+    True for a group that has no members, and for one that does not exist. The tool does not judge which member owns what.
     """
     main = "kafka.tools.VerifyConsumerRebalance"
-    said = run_kafka_tool(_OLD_TOOLS, main, "--zookeeper.connect", zookeeper_connect, "--group", group)
-    verdicts = [_VERDICTS[line.strip()] for line in said.splitlines() if line.strip() in _VERDICTS]
+    output = run_kafka_tool(_OLD_TOOLS, main, "--zookeeper.connect", zookeeper_connect, "--group", group)
+    verdicts = [_VERDICTS[line.strip()] for line in output.splitlines() if line.strip() in _VERDICTS]
     if len(verdicts) != 1:
-        raise _unexpected(main, said)
+        raise _unexpected(main, output)
     return verdicts[0]
 
 
 def list_groups(zookeeper_connect: str) -> list[str]:
     """The names of all groups under ``/consumers``, sorted."""
-    said = run_kafka_tool(_OLD_TOOLS, _GROUPS, "--zookeeper", zookeeper_connect, "--list")
-    return sorted(line for line in said.splitlines() if line and not line.startswith("Note:"))
+    output = run_kafka_tool(_OLD_TOOLS, _GROUPS, "--zookeeper", zookeeper_connect, "--list")
+    return sorted(line for line in output.splitlines() if line and not line.startswith("Note:"))
 
 
 def describe_group(zookeeper_connect: str, group: str) -> list[dict[str, str]]:
@@ -111,11 +111,11 @@ def describe_group(zookeeper_connect: str, group: str) -> list[dict[str, str]]:
     LocalClusterError
         ``TOOL_FAILED`` when there is no such group.
     """
-    said = run_kafka_tool(_OLD_TOOLS, _GROUPS, "--zookeeper", zookeeper_connect, "--describe", "--group", group)
-    lines = [line.split() for line in said.splitlines() if line.strip()]
+    output = run_kafka_tool(_OLD_TOOLS, _GROUPS, "--zookeeper", zookeeper_connect, "--describe", "--group", group)
+    lines = [line.split() for line in output.splitlines() if line.strip()]
     header = next((i for i, words in enumerate(lines) if words[0] == "TOPIC"), None)
     if header is None:
-        raise _unexpected(_GROUPS, said)
+        raise _unexpected(_GROUPS, output)
     return [dict(zip(lines[header], words, strict=True)) for words in lines[header + 1 :]]
 
 
@@ -141,11 +141,11 @@ def _exported(line: str) -> tuple[TopicPartition, int]:
     return TopicPartition(topic, int(partition)), int(offset)
 
 
-def _unexpected(main: str, said: str) -> LocalClusterError:
-    return LocalClusterError("TOOL_FAILED", f"{main} gave no answer; it said\n{said.strip() or '(nothing)'}")
+def _unexpected(main: str, output: str) -> LocalClusterError:
+    return LocalClusterError("TOOL_FAILED", f"{main} gave no answer; its output is\n{output.strip() or '(nothing)'}")
 
 
-def _said(*outputs: str | bytes | None) -> str:
+def _outputs(*outputs: str | bytes | None) -> str:
     """Both outputs; after a timeout, Python has them as bytes."""
     texts = [o.decode(errors="replace") if isinstance(o, bytes) else o or "" for o in outputs]
-    return "it said\n" + ("\n".join(t.strip() for t in texts if t.strip()) or "(nothing)")
+    return "its output is\n" + ("\n".join(t.strip() for t in texts if t.strip()) or "(nothing)")

@@ -1,4 +1,4 @@
-"""Kafka's own consumer of the old kind, that ZooKeeper coordinates, as a process under a test's control."""
+"""Kafka's high-level consumer, which ZooKeeper coordinates, as a process under a test's control."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class OldConsumer:
     When the streams cannot be made (the last rebalance failed, a member of this id is there) the process makes them anew
     until it succeeds. A rebalance that fails later leaves the member without partitions until the next one, as in Kafka.
 
-    The consumed offset moves before a record is told of, by microseconds: a commit by the timer and a SIGKILL can fall in
-    between, and then a record is seen by nobody. A record that is covered by `commit` or by `stop` is in `records`.
+    The consumed offset moves microseconds before a record is reported: a commit by the timer and a SIGKILL can fall in
+    between, and then the record is lost. A record that is covered by `commit` or by `stop` is in `records`.
 
     Examples
     --------
@@ -135,7 +135,7 @@ class OldConsumer:
             Return when the streams are there: the member is registered, and its first rebalance succeeded. Otherwise
             return at once; `wait_ready` waits later.
         timeout_s : float
-            For how long to wait. The fetching of jars and the compilation, some seconds in a machine's life, come on top.
+            Time limit of the wait, without the first fetching of jars and compilation.
 
         Raises
         ------
@@ -163,10 +163,10 @@ class OldConsumer:
         """Wait until the streams are there; raises as `start`, but leaves the process as it is."""
 
         def ready() -> bool | None:
-            told = self._events.told("ready")
-            if not told and not self.running:
+            is_ready = bool(self._events.others("ready"))
+            if not is_ready and not self.running:
                 raise LocalClusterError("CONSUMER_DIED", f"{self!r} ended before it was ready; {self._tail()}")
-            return bool(told) or None
+            return is_ready or None
 
         if Deadline(timeout_s).until(ready) is None:
             raise LocalClusterError("CONSUMER_NOT_READY", f"{self!r} has no streams after {timeout_s:g} s; {self._tail()}")
@@ -209,20 +209,20 @@ class OldConsumer:
         self._end(signal.SIGTERM, _REAP_TIMEOUT_S)
         self._reap()
 
-    # -- what it does and says
+    # -- records and commits
 
     @property
     def records(self) -> list[OldRecord]:
-        """What was taken since the last start, in that order, for each stream; still there when the process has ended."""
+        """The records since the last start, in the order of each stream; still there when the process has ended."""
         return self._events.records()
 
     @property
     def failures(self) -> list[str]:
-        """Why streams could not be made, a stream broke or a commit failed, since the last start."""
-        return [event["message"] for event in self._events.told("failed")]
+        """The reasons of streams that could not be made or broke, and of failed commits, since the last start."""
+        return [event["message"] for event in self._events.others("failed")]
 
     def commit(self, timeout_s: float = 30) -> None:
-        """Commit what was taken so far; returns when that is done.
+        """Commit the records so far; returns when that is done.
 
         Raises
         ------
@@ -237,9 +237,9 @@ class OldConsumer:
             def answer() -> dict[str, Any] | None:
                 return next(iter(self._commits()[before:]), None if self.running else {"message": "the process ended"})
 
-            said = Deadline(timeout_s).until(answer) or {"message": f"no answer within {timeout_s:g} s"}
-        if "message" in said:
-            raise LocalClusterError("NOT_COMMITTED", f"{self!r} did not commit: {said['message']}; {self._tail()}")
+            result = Deadline(timeout_s).until(answer) or {"message": f"no answer within {timeout_s:g} s"}
+        if "message" in result:
+            raise LocalClusterError("NOT_COMMITTED", f"{self!r} did not commit: {result['message']}; {self._tail()}")
 
     @property
     def running(self) -> bool:
@@ -257,7 +257,7 @@ class OldConsumer:
         processes = self._processes
         return self._log if processes is None else processes.log(_NAME).read_text(encoding="utf-8", errors="replace")
 
-    # -- how
+    # -- the process
 
     def _arguments(self) -> list[str]:
         given = {name: value for name, value in self._subscriptions.items() if value}
@@ -282,7 +282,7 @@ class OldConsumer:
 
     def _commits(self) -> list[dict[str, Any]]:
         """The answers to all commits so far, good and bad."""
-        return [said for said in self._events.told("committed", "failed") if said.get("during", "commit") == "commit"]
+        return [e for e in self._events.others("committed", "failed") if e.get("during", "commit") == "commit"]
 
     def _tail(self) -> str:
         return "its log ends with\n" + "\n".join(self.log.splitlines()[-_TAIL_LINES:])
@@ -300,7 +300,7 @@ class OldConsumer:
         return self._processes is None or self._processes.end(_NAME, number, timeout_s)
 
     def _reap(self) -> None:
-        """Leave nothing behind but what was told and logged."""
+        """Release the process and its folder; the events and the log stay."""
         if self._processes is None:
             return
         processes, self._log, self._processes = self._processes, self.log, None

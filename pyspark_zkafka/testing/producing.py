@@ -1,4 +1,4 @@
-"""Write test records, and know where they went."""
+"""Production of test records, with their offsets."""
 
 from __future__ import annotations
 

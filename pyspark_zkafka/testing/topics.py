@@ -115,7 +115,7 @@ class AdminTopics(Topics):
                 if exc.args[0].code() not in _PASSING or deadline.left_s <= 0:
                     raise _refused(what, exc) from exc
             time.sleep(0.5)
-            with suppress(KafkaException):  # no broker answers, either: the request itself will say so
+            with suppress(KafkaException):  # no broker answers, either: the request itself will fail
                 self._admin.list_topics(timeout=_REQUEST_TIMEOUT_S)  # by itself, librdkafka asks who it is every 5 minutes
 
 

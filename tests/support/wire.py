@@ -1,4 +1,4 @@
-"""A way to a server that can be cut: a network fault for one client alone."""
+"""A proxy to a server that can be cut: a network fault for one client alone."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Wire:
         self._flowing.clear()
 
     def mend(self) -> None:
-        """Let all through again; what was held back arrives now."""
+        """Let all through again; withheld bytes arrive now."""
         self._is_cut = False
         self._flowing.set()
 

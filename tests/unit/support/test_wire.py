@@ -42,7 +42,7 @@ def connect(wire: Wire) -> socket.socket:
 
 
 def test_lets_all_through(wire: Wire) -> None:
-    """What is sent arrives, both ways."""
+    """Bytes arrive unchanged, both ways."""
     with connect(wire) as client:
         client.sendall(b"one")
         assert client.recv(1000) == b"one"

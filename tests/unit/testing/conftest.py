@@ -1,4 +1,4 @@
-"""A Java that only pretends: it answers -version, and retrieves a jar as Ivy would."""
+"""A fake Java, which answers -version, and retrieves a jar as Ivy would."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FakeJava:
 
     @property
     def count(self) -> int:
-        """How often Ivy ran."""
+        """The number of runs of Ivy."""
         return len(self.runs.read_text().splitlines()) if self.runs.exists() else 0
 
 

@@ -49,7 +49,7 @@ def test_internal_topics_fit(brokers: int, copies: str) -> None:
 
 
 def test_old_brokers_have_no_listeners() -> None:
-    """0.8 is told host and port, newer ones a listener; both on the loopback interface."""
+    """0.8 is configured with host and port, newer brokers with a listener; both on the loopback interface."""
     old = broker_properties(0, 1, "0.8.2.2", Path("/d"), 1, "zk")
     assert (old["host.name"], old["port"]) == ("127.0.0.1", "1")
     assert "listeners" not in old

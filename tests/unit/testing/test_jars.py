@@ -1,4 +1,4 @@
-"""What fetch_jars promises, with an Ivy that only pretends."""
+"""fetch_jars, with a fake Ivy."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_killed_fetch_leaves_nothing_complete(fake_java: Any, tmp_path: Path) ->
 
 
 def test_no_jar_at_all_is_a_failure(fake_java: Any) -> None:
-    """An Ivy that says success without any jar is not believed."""
+    """An Ivy that reports success without any jar is not believed."""
     fake_java.does('rm "$into/one-1.0.jar"; exit 0')
     with pytest.raises(LocalClusterError, match="JARS_NOT_FETCHED"):
         fetch_jars("org.fake:one:1.0")

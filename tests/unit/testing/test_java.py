@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said when there is none."""
+"""The choice of a Java, and the errors without one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_too_old(tmp_path: Path) -> None:
 
 
 def test_none(tmp_path: Path) -> None:
-    """No Java is an error that says where was looked."""
+    """No Java is an error that names the places searched."""
     with pytest.raises(LocalClusterError, match=r"NO_JAVA.*not set, and there is no java on PATH; install Java 17"):
         find_java({"PATH": str(tmp_path)})
 
@@ -62,5 +62,5 @@ def test_wrong_java_home(tmp_path: Path) -> None:
 def test_broken_java(tmp_path: Path) -> None:
     """Something executable that is no Java is refused."""
     java(tmp_path, "hello")
-    with pytest.raises(LocalClusterError, match=r"JAVA_TOO_OLD.*says hello"):
+    with pytest.raises(LocalClusterError, match=r"JAVA_TOO_OLD.*reports hello"):
         find_java({"JAVA_HOME": str(tmp_path)})

@@ -24,7 +24,7 @@ class Time:
 
 
 def test_deadline_looks_until_found() -> None:
-    """What is looked for is returned as soon as it is there."""
+    """The thing looked for is returned as soon as it is there."""
     time = Time()
     deadline = Deadline(1, lambda: time.now, time.sleep)
     assert deadline.until(lambda: "there" if time.now >= 0.2 else None) == "there"
@@ -87,7 +87,7 @@ def test_refused_before_anything_starts(arguments: dict[str, Any], said: str) ->
 
 
 def test_not_running() -> None:
-    """A cluster that was not started says so; to close it does nothing."""
+    """A cluster that was not started raises an error that names the remedy; `close` does nothing."""
     cluster = LocalCluster()
     cluster.close()
     with pytest.raises(LocalClusterError, match=r"CLUSTER_NOT_RUNNING.*with LocalCluster"):

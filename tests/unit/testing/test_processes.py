@@ -52,7 +52,7 @@ def test_life_of_a_server(processes: ServerProcesses) -> None:
 
 
 def test_signals(processes: ServerProcesses) -> None:
-    """A signal reaches the server, and the one that ended it is told as a negative status."""
+    """A signal reaches the server, and the one that ended it is its negative exit status."""
     processes.start("one", ["sleep", "100"], {})
     assert processes.exit_status("one") is None
     assert processes.send("one", signal.SIGTERM)
@@ -160,9 +160,9 @@ def test_parent_killed(number: signal.Signals) -> None:
         parent.communicate()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux's kernel can tell a child of its parent's death")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux's kernel signals a child when its parent dies")
 def test_supervisor_killed(processes: ServerProcesses) -> None:
-    """When the supervisor itself is killed, the kernel ends the servers, and the next call says what happened."""
+    """When the supervisor itself is killed, the kernel ends the servers, and the next call raises an error."""
     pid = processes.start("one", ["sleep", "100"], {})
     os.kill(processes._supervisor.pid, signal.SIGKILL)  # type: ignore[union-attr]
     assert eventually(lambda: not alive(pid))
