@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyspark_zkafka.errors import ClusterStateError
+from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.kafka.consumer_properties import consumer_properties
 from pyspark_zkafka.kafka.record_sizes import sample_record_bytes
 from pyspark_zkafka.options.batch import parse_connection
@@ -85,7 +85,7 @@ def test_time_is_over(properties: dict[str, Any]) -> None:
 
 def test_unusable_properties(properties: dict[str, Any]) -> None:
     """A property that librdkafka cannot use is an error with its text."""
-    with pytest.raises(ClusterStateError, match=r"making a consumer: .*statistics"):
+    with pytest.raises(OptionError, match=r"making a consumer: .*statistics"):
         sample_record_bytes({**properties, "statistics.interval.ms": "often"}, {TopicPartition("t", 0): 0}, 1)
 
 
