@@ -18,7 +18,7 @@ from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.retries import Retry
-from pyspark_zkafka.stream.planner import StreamPlanner
+from pyspark_zkafka.stream.driver import StreamDriver
 from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
@@ -86,7 +86,7 @@ def _parts(cluster: LocalCluster, topic: str, size: int, options: dict[str, str]
 
 
 def _stream(cluster: LocalCluster, topic: str, size: int, options: dict[str, str], watch: Stopwatch) -> None:
-    with closing(StreamPlanner(parse_stream(options))) as planner:
+    with closing(StreamDriver(parse_stream(options))) as planner:
         start = watch("stream: connect and start", planner.initial)
         for which in ("first", "second", "third"):
             _produce(cluster, topic, size)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.stream.progress import Held
+from pyspark_zkafka.stream.planner import PartitionProgress
 from pyspark_zkafka.stream.session import ANSWER_S, StreamSession
 from pyspark_zkafka.stream.warnings import StreamReports
 
@@ -27,9 +27,14 @@ class StreamEpochs:
         self._reports = reports
 
     def check(
-        self, held: Mapping[TopicPartition, Held], ends: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
-        """The ends, without those of logs that have another leader now and could not be checked yet; blocks for 5 s then.
+        self,
+        assigned: Mapping[TopicPartition, PartitionProgress],
+        ends: Mapping[TopicPartition, int],
+        epochs: Mapping[TopicPartition, int],
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """The ends, without those of logs that have another leader now and could not be checked yet, and their epochs.
+
+        Blocks for up to 5 s where there was an election.
 
         Raises
         ------
@@ -37,26 +42,27 @@ class StreamEpochs:
             A log was truncated below a position, and `failOnDataLoss` is set.
         """
         elected = [
-            tp for tp in ends if 0 <= held[tp].leader_epoch < epochs.get(tp, -1) and 0 < held[tp].position <= ends[tp]
+            tp
+            for tp in ends
+            if 0 <= assigned[tp].leader_epoch < epochs.get(tp, -1) and 0 < assigned[tp].position <= ends[tp]
         ]
-        silent = self._validate({tp: held[tp] for tp in elected}) if elected else set()
-        for tp in ends.keys() & epochs.keys() - silent:
-            held[tp].leader_epoch = epochs[tp]
-        return {tp: end for tp, end in ends.items() if tp not in silent} if silent else dict(ends)
+        silent = self._validate({tp: assigned[tp] for tp in elected}) if elected else set()
+        checked = {tp: end for tp, end in ends.items() if tp not in silent} if silent else dict(ends)
+        return checked, {tp: epochs[tp] for tp in checked.keys() & epochs.keys()}
 
-    def _validate(self, held: Mapping[TopicPartition, Held]) -> set[TopicPartition]:
+    def _validate(self, positions: Mapping[TopicPartition, PartitionProgress]) -> set[TopicPartition]:
         """Report truncated logs; those that gave no answer in time."""
         from pyspark_zkafka.kafka.consumer_properties import consumer_properties
         from pyspark_zkafka.kafka.log_truncation import LogPosition, find_truncated
 
         servers = self._session.servers(self._session.snapshot())
         properties = consumer_properties(self._options.connection, servers, self._options.client_group, 1)
-        positions = {tp: LogPosition(one.position, one.leader_epoch) for tp, one in held.items()}
-        truncated, silent = find_truncated(properties, positions, ANSWER_S)
+        asked = {tp: LogPosition(one.position, one.leader_epoch) for tp, one in positions.items()}
+        truncated, silent = find_truncated(properties, asked, ANSWER_S)
         for tp, report in sorted(truncated.items()):
             self._reports.lose(
                 "OFFSET_WENT_BACK",
-                f"{tp}: the log was truncated below offset {held[tp].position}, by an unclean election, and has grown "
+                f"{tp}: the log was truncated below offset {positions[tp].position}, by an unclean election, and has grown "
                 f"again: records before that offset were replaced after they were read; the client found: {report}",
             )
         return silent

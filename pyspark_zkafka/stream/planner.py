@@ -1,424 +1,230 @@
-"""Plans a stream, micro-batch by micro-batch: what is owned, how far it goes, what of it is done and to be committed."""
+"""Decisions of a stream: what is read, what was lost, what a micro-batch is, what is to be committed.
+
+Pure: values in, values out. `pyspark_zkafka.stream.driver` asks ZooKeeper and the brokers, and acts on these decisions.
+"""
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from pyspark_zkafka.errors import UnknownTopic, ZKafkaError
-from pyspark_zkafka.options.model import StreamOptions
-from pyspark_zkafka.protocol.checkpoint import Span, StreamOffset, TopicMark, first_mark, mark_after
+from pyspark_zkafka.protocol.checkpoint import Span, StreamOffset, TopicMark, mark_after
 from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, OffsetRange, TopicPartition
-from pyspark_zkafka.protocol.offsets import LATEST
-from pyspark_zkafka.protocol.planning import (
-    Split,
-    describe_offline,
-    divide,
-    make_splits,
-    spread_over_leaders,
-    subscribed_partitions,
-)
-from pyspark_zkafka.stream.epochs import StreamEpochs
-from pyspark_zkafka.stream.limits import StreamLimits
-from pyspark_zkafka.stream.positions import Beginning, StreamStarts
-from pyspark_zkafka.stream.progress import StreamProgress
-from pyspark_zkafka.stream.session import StreamSession
-from pyspark_zkafka.stream.warnings import StreamReports, shown
-from pyspark_zkafka.worker.collector import collector_paused
+from pyspark_zkafka.protocol.resumption import StoredOffset
 
-__all__ = ["StreamPlanner"]
-
-_log = logging.getLogger(__name__)
-
-_IDLE_WAIT_S = 1.0
-_SAMPLE_AGE_S = 60.0
-_SAMPLE_TIMEOUT_S = 3.0
-_REPEAT_S = 60.0
+__all__ = ["Loss", "PartitionProgress", "StreamState", "check_ends", "check_topics", "end_of", "ranges_of", "shown"]
 
 
-class StreamPlanner:
-    """What Spark's planning calls do, for one run of a query; opens its session with the first of them.
+@dataclass(frozen=True, slots=True)
+class PartitionProgress:
+    """A partition that is read: the next offset, all before it being done, and the group's, None where unknown.
 
-    Offsets are dicts as `StreamOffset.to_json` gives them.
+    `resets` says that the group's offset may be higher: it belongs to a log that is no more. `moved_to` is where somebody
+    else has set the group's offset meanwhile, ahead of the position: that is no commit of ours, though nothing is to be
+    committed until the position is there. `leader_epoch` is what the log had when it was seen to hold all records before
+    the position, -1 where unknown. `generation` is the claim's.
+    """
+
+    position: int
+    committed: StoredOffset | None = None
+    resets: bool = False
+    generation: int = 0
+    moved_to: int = -1
+    leader_epoch: int = -1
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the position is to be committed."""
+        is_stored = self.committed is not None and self.committed.offset == self.position
+        return not is_stored and (self.resets or self.position >= self.moved_to)
+
+    def span(self, until: int) -> Span:
+        """From the position on, for the checkpoint: where nothing was committed, the position stands for that."""
+        stored = self.committed
+        known = (self.position, None) if stored is None else (stored.offset, stored.mark)
+        return Span(self.position, until, *known)
+
+
+class Loss(NamedTuple):
+    """Records that are lost, or may be: an error's condition, and its text."""
+
+    condition: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """A stream between two planning calls.
+
+    Attributes
+    ----------
+    assigned : mapping
+        The partitions that are read.
+    committed : mapping
+        What this run has committed last of any partition.
+    replaced : mapping
+        Topics that are gone or created again since the last micro-batch, by name, as they are now.
+    undecided : mapping
+        Where the query started with partitions of others, of which the group has no offset.
+    bounds : mapping or None
+        The ends that are fixed for Trigger.AvailableNow.
+    """
+
+    assigned: Mapping[TopicPartition, PartitionProgress] = field(default_factory=dict)
+    committed: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
+    replaced: Mapping[str, TopicMark] = field(default_factory=dict)
+    undecided: Mapping[TopicPartition, Span] = field(default_factory=dict)
+    bounds: Mapping[TopicPartition, int] | None = None
+
+    def finish(self, spans: Mapping[TopicPartition, Span]) -> StreamState:
+        """After a micro-batch: each position is its end."""
+        moved = {tp: spans[tp].until for tp in spans.keys() & self.assigned.keys()}
+        return self._update({tp: replace(self.assigned[tp], position=until) for tp, until in moved.items()})
+
+    def revoke(self, owned: Mapping[TopicPartition, Claim]) -> StreamState:
+        """Without what is not owned any more, or was lost and gained again."""
+        assigned = self.assigned
+        kept = {tp: one for tp, one in assigned.items() if tp in owned and owned[tp].generation == one.generation}
+        return self if len(kept) == len(assigned) else replace(self, assigned=kept)
+
+    def assign(
+        self, owned: Mapping[TopicPartition, Claim], found: Mapping[TopicPartition, PartitionProgress]
+    ) -> StreamState:
+        """With partitions that are owned newly."""
+        return self._update({tp: replace(one, generation=owned[tp].generation) for tp, one in found.items()})
+
+    def start(self, decided: Mapping[TopicPartition, PartitionProgress]) -> StreamState:
+        """With the starts that the group has decided, of partitions of which nothing has been read yet."""
+        ours = {tp: decided[tp] for tp in decided.keys() & self.assigned.keys()}
+        return self._update(
+            {
+                tp: replace(self.assigned[tp], position=one.position, committed=one.committed, resets=one.resets)
+                for tp, one in ours.items()
+            }
+        )
+
+    def validate(self, epochs: Mapping[TopicPartition, int]) -> StreamState:
+        """With the leader epochs of logs that were seen to hold the positions."""
+        assigned = self.assigned
+        new = {tp: epoch for tp, epoch in epochs.items() if tp in assigned and assigned[tp].leader_epoch != epoch}
+        return self._update({tp: replace(assigned[tp], leader_epoch=epoch) for tp, epoch in new.items()})
+
+    def due(self) -> dict[TopicPartition, int]:
+        """The positions that are to be committed."""
+        return {tp: one.position for tp, one in self.assigned.items() if one.is_due}
+
+    def commit(
+        self,
+        stored: Mapping[TopicPartition, int],
+        marks: Mapping[TopicPartition, int],
+        written: Mapping[TopicPartition, int],
+    ) -> tuple[StreamState, dict[TopicPartition, int]]:
+        """After a commit, and the offsets that somebody else has set ahead of our positions.
+
+        Parameters
+        ----------
+        stored : mapping
+            The group's offsets now.
+        marks, written : mapping
+            The ZooKeeper transactions that wrote offsets, and which of them this one did.
+        """
+        moved = {tp: offset for tp, offset in stored.items() if offset != self.assigned[tp].position}
+        done = {tp: StoredOffset(offset, marks.get(tp)) for tp, offset in stored.items() if tp not in moved}
+        changed = {tp: replace(self.assigned[tp], committed=one, resets=False) for tp, one in done.items()}
+        changed |= {tp: replace(self.assigned[tp], moved_to=offset) for tp, offset in moved.items()}
+        ours = {tp: one for tp, one in done.items() if tp in written}
+        return replace(self._update(changed), committed={**self.committed, **ours}), moved
+
+    def replace_topic(self, topic: str, mark: TopicMark) -> StreamState:
+        """Without what was read of a topic that is gone, or another one now."""
+        assigned = {tp: one for tp, one in self.assigned.items() if tp.topic != topic}
+        return replace(self, assigned=assigned, replaced={**self.replaced, topic: mark})
+
+    def remembered(self, partition: TopicPartition, span: Span) -> Span:
+        """The checkpoint's entry of a partition that is not assigned now, from the last one."""
+        last = self.committed.get(partition)
+        known = (span.committed, span.mark) if last is None else (last.offset, last.mark)
+        return Span(span.until, span.until, *known)
+
+    def _update(self, changed: Mapping[TopicPartition, PartitionProgress]) -> StreamState:
+        return replace(self, assigned={**self.assigned, **changed}) if changed else self
+
+
+def check_topics(
+    state: StreamState, finished: StreamOffset, snapshot: ClusterSnapshot, *, is_member: bool
+) -> tuple[StreamState, list[Loss]]:
+    """Find partitions that were read and are gone, and topics that are others of the same name.
 
     Parameters
     ----------
-    options : StreamOptions
-    clock, sleep : callable
-        Monotonic seconds; wait for some seconds.
-    session : StreamSession, optional
-        Not open yet; made from the options by default.
+    is_member : bool
+        Whether only what is assigned now is the stream's own: the rest is for other members to report.
     """
-
-    def __init__(
-        self,
-        options: StreamOptions,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-        session: StreamSession | None = None,
-    ) -> None:
-        self._options = options
-        self._read = options.read
-        self._clock = clock
-        self._sleep = sleep
-        self._session = session or StreamSession(options, clock, sleep)
-        self._opened = False
-        self._starts = StreamStarts(options, self._session)
-        self._reports = StreamReports(options.read.fail_on_data_loss, clock)
-        self._progress = StreamProgress(options, self._session, self._reports)
-        self._limits = StreamLimits(options, self._session, clock)
-        self._epochs = StreamEpochs(options.read, self._session, self._reports)
-        self._initial_offset: dict[str, Any] | None = None
-        self._begun: Beginning | None = None
-        self._undecided: dict[TopicPartition, Span] = {}
-        self._at: dict[str, Any] | None = None
-        self._planned: dict[str, Any] | None = None
-        self._parsed: tuple[dict[str, Any], StreamOffset] | None = None
-        self._refusal: ZKafkaError | None = None
-        self._accepted: dict[str, TopicMark] = {}
-        self._bounds: dict[TopicPartition, int] | None = None
-        self._latest: dict[TopicPartition, int] = {}
-
-    def close(self) -> None:
-        """Leave the group and close all; blocks for some seconds at the most."""
-        self._session.close()
-
-    # --- Spark's calls -------------------------------------------------------------------------------------------------
-
-    def initial(self) -> dict[str, Any]:
-        """Where a new query starts.
-
-        What stands in the way of that is raised by `latest`: Spark also asks when a restart repeats the first micro-batch,
-        which reads what it did, though the options may not fit the topics any more. It asks again when the first one was
-        planned; the start is the same then, whatever has happened meanwhile.
-        """
-        if self._initial_offset is None:
-            self._open()
-            try:
-                self._initial_offset = self._initial()
-            except ZKafkaError as error:
-                if error.retriable:
-                    raise
-                self._refusal, self._initial_offset = error, StreamOffset().to_json()
-            self._at = self._initial_offset
-        return self._initial_offset
-
-    def _initial(self) -> dict[str, Any]:
-        snapshot = self._session.settled_snapshot()
-        self._require_topics(snapshot)
-        if self._session.member is not None:
-            self._session.member.wait_settled(self._settling_s)
-        owned = self._own(snapshot)
-        self._with_leader(owned, snapshot)
-        begun = self._begun = self._session.retry(lambda: self._starts.begin(owned, snapshot))
-        self._progress.hold(owned, begun.gains)
-        spans = {tp: held.span(held.position) for tp, held in self._progress.held.items()}
-        marks = {name: first_mark(topic, snapshot.states, begun.waiting) for name, topic in snapshot.topics.items()}
-        return StreamOffset(spans, marks).to_json()
-
-    def fix_bounds(self) -> None:
-        """For Trigger.AvailableNow: read up to where the logs end now.
-
-        Raises
-        ------
-        NoLeader
-            A partition has none, and `offlinePartitions` is not skip.
-        """
-        self._open()
-        if self._session.member is not None:
-            self._session.member.wait_settled(self._settling_s)
-        led = self._session.retry(self._led)
-        self._bounds = self._session.retry(lambda: self._session.brokers.list_offsets(dict.fromkeys(led, LATEST)))
-
-    def _led(self) -> list[TopicPartition]:
-        """What the stream, or its group, reads, without what has no leader."""
-        snapshot = self._session.snapshot()
-        everything = [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)]
-        partitions = everything if self._session.member is not None else sorted(self._session.owned(snapshot))
-        offline = snapshot.without_leader(partitions)
-        if offline and not self._read.skip_offline:
-            raise describe_offline(offline, snapshot)
-        waiting = set(offline)
-        return [tp for tp in partitions if tp not in waiting]
-
-    @collector_paused()  # or it would look through tens of thousands of values that all stay
-    def latest(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
-        """The end of the next micro-batch; `start` itself where nothing is to be read.
-
-        Also commits what `start` says is done, and gives away and claims partitions.
-        """
-        self._open()
-        finished = self._parse(start)
-        self._note_finished(start, finished)
-        if self._undecided:
-            finished = replace(finished, spans={**self._undecided, **finished.spans})
-        snapshot = self._session.snapshot(expected=finished.topics)
-        self._check_topics(finished, snapshot)
-        self.commit()
-        owned = self._own(snapshot)
-        self._gain(owned, finished, snapshot)
-        self._latest = self._ends(snapshot)
-        if self._has_news() and not self._session.is_still(snapshot):
-            return self.latest(start, limited=limited)  # these are the ends of other topics of the same names
-        ranges = self._ranges()
-        if limited:
-            ranges = self._limits.apply(ranges, may_wait=self._bounds is None)
-        if not any(r.size for r in ranges.values()):
-            return self.latest(start, limited=limited) if self._rest() else start
-        self._limits.note_batch()
-        self._tell_member(tp for tp, r in ranges.items() if r.size)
-        end = self._end(finished, ranges, snapshot)
-        self._planned = end.to_json()
-        self._parsed = self._planned, end
-        return self._planned
-
-    @collector_paused()
-    def splits(self, end: dict[str, Any]) -> tuple[list[Split], str]:
-        """What the tasks of the micro-batch that ends there read, and the brokers to begin with; whoever owns it now."""
-        self._open()
-        planned = self._parse(end)
-        ranges = [OffsetRange(tp, *span[:2]) for tp, span in sorted(planned.spans.items()) if span.size]
-        snapshot = self._session.snapshot()
-        if any(snapshot.leader(r.partition) is None for r in ranges):
-            snapshot = self._session.snapshot(anew=True)
-        gone = [r for r in ranges if r.partition not in snapshot.states]
-        if gone:
-            self._reports.lose("PARTITIONS_GONE", f"{shown(r.partition for r in gone)} of the micro-batch no longer exist")
-        there = [r for r in ranges if r.partition in snapshot.states]
-        self._tell_member(r.partition for r in there)
-        pieces = divide(there, self._read.min_partitions, self._read.max_records)
-        rack, listener = self._read.connection.client_rack, self._read.connection.listener
-        splits = make_splits(pieces, _as_planned(snapshot, planned), rack, listener)
-        return spread_over_leaders(splits), self._session.servers(snapshot)
-
-    def commit(self) -> None:
-        """Commit what is done; see `StreamProgress.commit`."""
-        self._progress.commit()
-
-    def report(self) -> dict[str, Any] | None:
-        """The ends of the logs that were seen last, by topic and partition."""
-        found: dict[str, dict[str, int]] = {}
-        for tp in sorted(self._latest):
-            found.setdefault(tp.topic, {})[str(tp.partition)] = self._latest[tp]
-        return found or None
-
-    # --- what is owned, and where it is --------------------------------------------------------------------------------
-
-    def _open(self) -> None:
-        if not self._opened:
-            self._session.__enter__()
-            self._opened = True
-
-    def _parse(self, offset: dict[str, Any]) -> StreamOffset:
-        """What an offset says; that of a micro-batch planned here is known, when it begins and when it is done."""
-        if self._parsed is None or self._parsed[0] != offset:
-            self._parsed = offset, StreamOffset.from_json(offset)
-        return self._parsed[1]
-
-    @property
-    def _settling_s(self) -> float:
-        group = self._options.group
-        return 0.0 if group is None else group.max_retries * group.backoff_ms / 1000
-
-    def _require_topics(self, snapshot: ClusterSnapshot) -> None:
-        """Refuse a new query of topics that do not exist; a group's member waits for them, as JVM consumers do."""
-        if self._session.member is None and self._read.subscription is not None:
-            subscribed_partitions(self._read.subscription, snapshot)
-
-    def _own(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
-        """What is owned now, after releasing and claiming; what is no longer, is no longer held."""
-        member = self._session.member
-        owned = self._session.owned(snapshot) if member is None else member.rebalance()
-        self._progress.keep(owned)
-        return owned
-
-    def _note_finished(self, start: dict[str, Any], finished: StreamOffset) -> None:
-        """Move on to the end of the micro-batch that Spark has done; or to one that another process planned."""
-        if self._planned is not None and start == self._planned:
-            self._progress.finish(finished.spans)
-        elif start != self._at:
-            self._progress.keep({})
-        elif self._refusal is not None:
-            raise self._refusal
-        elif self._begun is not None:
-            self._decide(self._begun)
-        self._at, self._planned, self._refusal, self._begun = start, None, None, None
-
-    def _decide(self, begun: Beginning) -> None:
-        """Have the group start where this new query does, or this query where the group has been told to start before.
-
-        Not when Spark asks for the start: it does so, too, when a restart repeats the first micro-batch of an old query.
-        """
-        decided = self._session.retry(lambda: self._starts.decide(begun))
-        self._progress.start(decided.gains)
-        self._undecided = {tp: Span(start, start) for tp, start in decided.undecided.items() if tp not in decided.gains}
-
-    def _with_leader(self, owned: Collection[TopicPartition], snapshot: ClusterSnapshot) -> list[TopicPartition]:
-        """Those that have a leader, in order; the others wait for theirs."""
-        partitions = sorted(owned)
-        offline = snapshot.without_leader(partitions)
-        known = [tp for tp in offline if tp in snapshot.states]
-        if known:
-            found = describe_offline(known, snapshot).message.split(";")[0]
-            self._reports.warn(f"{found}: waiting for it, and reading the others")
-        waiting = set(offline)
-        return [tp for tp in partitions if tp not in waiting] if waiting else partitions
-
-    def _gain(self, owned: Mapping[TopicPartition, Claim], finished: StreamOffset, snapshot: ClusterSnapshot) -> None:
-        gained = self._with_leader([tp for tp in owned if tp not in self._progress.held], snapshot)
-        if not gained:
-            return
-        try:
-            found = self._starts.find(gained, finished, self._progress.last_committed, first=False, replaced=self._accepted)
-        except ZKafkaError as error:
-            # Brokers hear of new partitions after ZooKeeper does.
-            if not error.retriable and not isinstance(error, UnknownTopic):
-                raise
-            self._reports.warn(f"{shown(gained)} cannot be read yet, trying again: {error}")
-            return
-        self._progress.hold(owned, found)
-        self.commit()
-
-    # --- how far it goes -----------------------------------------------------------------------------------------------
-
-    def _ends(self, snapshot: ClusterSnapshot) -> dict[TopicPartition, int]:
-        """Where the logs end; nothing where no leader tells."""
-        epochs: dict[TopicPartition, int] = {}
-        found, failed = self._session.log_ends(self._with_leader(self._progress.held, snapshot), epochs)
-        for tp, error in failed.items():
-            if not error.retriable and not isinstance(error, UnknownTopic):
-                raise error
-            self._reports.warn(f"{tp} waits for its leader: {error}")
-        if failed:
-            self._session.snapshot(anew=True)
-        return self._epochs.check(self._progress.held, self._asked_again(found, epochs), epochs)
-
-    def _has_news(self) -> bool:
-        return any(end != self._progress.held[tp].position for tp, end in self._latest.items())
-
-    def _ranges(self) -> dict[TopicPartition, OffsetRange]:
-        """From each position to the end of its log."""
-        held, bounds = self._progress.held, self._bounds or {}
-        for tp, end in self._latest.items():
-            if end < (known := max(held[tp].position, bounds.get(tp, 0))):
-                self._report_end(tp, end, known)
-        return {tp: self._range(tp, held.position) for tp, held in self._progress.held.items()}
-
-    def _range(self, partition: TopicPartition, position: int) -> OffsetRange:
-        end = self._latest.get(partition, position)
-        if self._bounds is not None:
-            end = min(end, self._bounds.get(partition, position))
-        return OffsetRange(partition, position, max(position, end))
-
-    def _asked_again(
-        self, ends: Mapping[TopicPartition, int], epochs: dict[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
-        """The ends, those before our positions asked again: a new leader may know less at first (KAFKA-7703)."""
-        found = self._behind_transactions(ends)
-        for _ in range(self._read.retries):
-            behind = set(self._before_positions(found))
-            if not behind:
-                break
-            self._sleep(self._read.retry_interval_ms / 1000)
-            others = {tp: end for tp, end in found.items() if tp not in behind}
-            found = others | self._behind_transactions(self._session.log_ends(behind, epochs)[0])
-        return found
-
-    def _before_positions(self, ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-        return [tp for tp, end in ends.items() if end < self._progress.held[tp].position]
-
-    def _behind_transactions(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The ends, moved on to our positions where just open transactions lie between them; nothing where no leader tells.
-
-        A position gets there by a group's member, or a run of this query, that read uncommitted.
-        """
-        before = self._before_positions(ends) if self._read.connection.read_committed else []
-        if not before:
-            return dict(ends)
-        found, failed = self._session.high_watermarks(before)
-        moved = {tp: max(ends[tp], min(high, self._progress.held[tp].position)) for tp, high in found.items()}
-        return {tp: moved.get(tp, end) for tp, end in ends.items() if tp not in failed}
-
-    def _report_end(self, partition: TopicPartition, end: int, known: int) -> None:
-        """The log ends before `known`, the position or the fixed end: go on from where it ends, if that may be."""
-        held = self._progress.held[partition]
-        self._reports.lose(
-            "OFFSET_WENT_BACK",
-            f"{partition}: the log ends at {end}, and was read or planned up to {known}: it was truncated, by an unclean "
-            "election or by hand",
-        )
-        held.position, held.resets = min(end, held.position), True
-
-    def _end(
-        self,
-        finished: StreamOffset,
-        ranges: Mapping[TopicPartition, OffsetRange],
-        snapshot: ClusterSnapshot,
-    ) -> StreamOffset:
-        """The end of the micro-batch; partitions that are not held are remembered, as far as they still exist."""
-        spans = {tp: self._progress.held[tp].span(r.until) for tp, r in ranges.items()}
-        for tp, span in finished.spans.items():
-            if tp not in spans and tp in snapshot.states and tp.topic not in self._accepted:
-                spans[tp] = self._progress.remembered(tp, span)
-        before = {name: mark for name, mark in finished.topics.items() if name not in self._accepted}
-        self._accepted, self._undecided = {}, {}
-        topics = snapshot.topics.items()
-        return StreamOffset(spans, {n: mark_after(topic, before.get(n, TopicMark()), spans) for n, topic in topics})
-
-    def _rest(self) -> bool:
-        """Nothing is to be read. A stream that owns nothing waits here, instead of asking again and again.
-
-        Returns
-        -------
-        bool
-            Whether there is more to be read after all: up to fixed ends, with partitions that were waited for.
-        """
-        member = self._session.member
-        self._tell_member(())
-        if member is None:
-            return False
-        if self._bounds is not None and not member.settled:
-            return member.wait_settled(self._settling_s) and not member.owned().keys() <= self._progress.held.keys()
-        if not self._progress.held:
-            member.wait(_IDLE_WAIT_S)
-        return False
-
-    def _tell_member(self, partitions: Any) -> None:
-        if self._session.member is not None:
-            self._session.member.read(list(partitions))
-
-    # --- what is lost --------------------------------------------------------------------------------------------------
-
-    def _check_topics(self, finished: StreamOffset, snapshot: ClusterSnapshot) -> None:
-        """Report partitions that were being read and are gone, and topics that are others of the same name."""
-        mine = {tp for tp in finished.spans if self._session.member is None or tp in self._progress.held}
-        gone = sorted(tp for tp in mine if tp.topic not in snapshot.topics and tp.topic not in self._accepted)
-        if gone:
-            self._reports.lose("PARTITIONS_GONE", f"{shown(gone)} no longer exist: the topic was deleted")
-        for name in {tp.topic for tp in gone}:
-            self._accept(name, TopicMark())
-        read = {tp.topic for tp in finished.spans} | {name for name, mark in finished.topics.items() if mark.waiting}
-        for name, mark in finished.topics.items():
-            topic = snapshot.topics.get(name)
-            if topic is None or name not in read or name in self._accepted:
-                continue
-            if mark.is_other(topic.topic_id, topic.czxid):
-                self._reports.lose(
-                    "TOPIC_REPLACED", f"topic {name} was deleted and created again; it will be read from its beginning"
-                )
-                self._accept(name, TopicMark(topic.topic_id, topic.czxid))
-
-    def _accept(self, topic: str, mark: TopicMark) -> None:
-        """Go on without what was lost: the topic, if it exists, is a new one."""
-        self._accepted[topic] = mark
-        self._progress.drop(topic)
+    losses = []
+    mine = {tp for tp in finished.spans if not is_member or tp in state.assigned}
+    gone = sorted(tp for tp in mine if tp.topic not in snapshot.topics and tp.topic not in state.replaced)
+    if gone:
+        losses.append(Loss("PARTITIONS_GONE", f"{shown(gone)} no longer exist: the topic was deleted"))
+    for name in {tp.topic for tp in gone}:
+        state = state.replace_topic(name, TopicMark())
+    read = {tp.topic for tp in finished.spans} | {name for name, mark in finished.topics.items() if mark.waiting}
+    for name in [name for name in finished.topics if name in read and name not in state.replaced]:
+        topic = snapshot.topics.get(name)
+        if topic is not None and finished.topics[name].is_other(topic.topic_id, topic.czxid):
+            text = f"topic {name} was deleted and created again; it will be read from its beginning"
+            losses.append(Loss("TOPIC_REPLACED", text))
+            state = state.replace_topic(name, TopicMark(topic.topic_id, topic.czxid))
+    return state, losses
 
 
-def _as_planned(snapshot: ClusterSnapshot, planned: StreamOffset) -> ClusterSnapshot:
-    """The cluster with the identities that its topics had when the micro-batch was planned."""
-    marks = {name: planned.topics.get(name, TopicMark()) for name in snapshot.topics}
-    topics = {n: replace(t, topic_id=marks[n].topic_id, czxid=marks[n].czxid) for n, t in snapshot.topics.items()}
-    return replace(snapshot, topics=topics)
+def check_ends(state: StreamState, ends: Mapping[TopicPartition, int]) -> tuple[StreamState, list[Loss]]:
+    """Find logs that end before the position or the fixed end: the stream goes on where they end."""
+    losses, changed = [], {}
+    bounds = state.bounds or {}
+    for tp, end in ends.items():
+        one = state.assigned[tp]
+        known = max(one.position, bounds.get(tp, 0))
+        if end < known:
+            text = (
+                f"{tp}: the log ends at {end}, and was read or planned up to {known}: it was truncated, by an unclean "
+                "election or by hand"
+            )
+            losses.append(Loss("OFFSET_WENT_BACK", text))
+            changed[tp] = replace(one, position=min(end, one.position), resets=True)
+    return (replace(state, assigned={**state.assigned, **changed}) if changed else state), losses
+
+
+def ranges_of(state: StreamState, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetRange]:
+    """The ranges from each position to the end of its log, or to the fixed end; empty where no end is known."""
+    found = {}
+    for tp, one in state.assigned.items():
+        end = ends.get(tp, one.position)
+        if state.bounds is not None:
+            end = min(end, state.bounds.get(tp, one.position))
+        found[tp] = OffsetRange(tp, one.position, max(one.position, end))
+    return found
+
+
+def end_of(
+    state: StreamState, finished: StreamOffset, ranges: Mapping[TopicPartition, OffsetRange], snapshot: ClusterSnapshot
+) -> tuple[StreamState, StreamOffset]:
+    """The end of a micro-batch that reads the ranges; what is not assigned is remembered, as far as it still exists."""
+    spans = {tp: state.assigned[tp].span(r.until) for tp, r in ranges.items()}
+    for tp, span in finished.spans.items():
+        if tp not in spans and tp in snapshot.states and tp.topic not in state.replaced:
+            spans[tp] = state.remembered(tp, span)
+    before = {name: mark for name, mark in finished.topics.items() if name not in state.replaced}
+    topics = snapshot.topics.items()
+    marks = {name: mark_after(topic, before.get(name, TopicMark()), spans) for name, topic in topics}
+    return replace(state, replaced={}, undecided={}), StreamOffset(spans, marks)
+
+
+def shown(partitions: Iterable[TopicPartition], most: int = 10) -> str:
+    """The names of partitions, in order; of many, the first ones and how many more.
+
+    >>> shown({TopicPartition("t", 1), TopicPartition("t", 0)})
+    't-0, t-1'
+    """
+    names = [str(tp) for tp in sorted(partitions)]
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

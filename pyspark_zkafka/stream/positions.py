@@ -15,23 +15,12 @@ from pyspark_zkafka.protocol.checkpoint import StreamOffset, TopicMark, Waiting
 from pyspark_zkafka.protocol.model import NO_LEADER, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec, Position, Resolution, resolve
 from pyspark_zkafka.protocol.resumption import StoredOffset, outdated, resume
+from pyspark_zkafka.stream.planner import PartitionProgress
 from pyspark_zkafka.stream.session import ANSWER_S, StreamSession
 
-__all__ = ["Beginning", "Gain", "StreamStarts"]
+__all__ = ["Beginning", "StreamStarts"]
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Gain:
-    """A partition that was gained: the next offset to read, and the group's, None where it has none.
-
-    `resets` says that the position may be lower than the group's offset, which belongs to a log that is no more.
-    """
-
-    position: int
-    committed: StoredOffset | None = None
-    resets: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +46,7 @@ class Beginning:
     not decided yet, and that would be others later; those of partitions that the query does not own are among them.
     """
 
-    gains: Mapping[TopicPartition, Gain]
+    gains: Mapping[TopicPartition, PartitionProgress]
     undecided: Mapping[TopicPartition, int]
     waiting: Mapping[TopicPartition, Waiting]
 
@@ -120,7 +109,7 @@ class StreamStarts:
         return Beginning(gains, undecided, begun.waiting)
 
     def _others(
-        self, partitions: Collection[TopicPartition], gains: Mapping[TopicPartition, Gain]
+        self, partitions: Collection[TopicPartition], gains: Mapping[TopicPartition, PartitionProgress]
     ) -> dict[TopicPartition, int]:
         """The starts of partitions that others own, in topics of which the group has no offset at all.
 
@@ -139,12 +128,14 @@ class StreamStarts:
             return self.options.read.reset in (None, "latest")
         return named == LATEST or isinstance(named, AtTimestamp)
 
-    def _decided(self, partition: TopicPartition, gain: Gain, stored: StoredOffset | None) -> Gain:
-        """The gain with what the group has decided, unless the options name an offset or a time."""
-        if stored is None or gain.committed is not None:
-            return gain
+    def _decided(
+        self, partition: TopicPartition, found: PartitionProgress, stored: StoredOffset | None
+    ) -> PartitionProgress:
+        """The start with what the group has decided, unless the options name an offset or a time."""
+        if stored is None or found.committed is not None:
+            return found
         is_exact = self._named(partition) not in (None, EARLIEST, LATEST)
-        return Gain(gain.position if is_exact else stored.offset, stored)
+        return PartitionProgress(found.position if is_exact else stored.offset, stored)
 
     def _waiting(self, offline: Collection[TopicPartition], snapshot: ClusterSnapshot) -> dict[TopicPartition, Waiting]:
         """The partitions without a leader that are to be read from the end of their logs.
@@ -175,7 +166,7 @@ class StreamStarts:
         first: bool,
         replaced: Collection[str] = frozenset(),
         waiting: Mapping[TopicPartition, Waiting] | None = None,
-    ) -> dict[TopicPartition, Gain]:
+    ) -> dict[TopicPartition, PartitionProgress]:
         """Where to go on with each partition. Blocks for a few requests.
 
         Parameters
@@ -222,7 +213,8 @@ class StreamStarts:
         resolution = self._resolve(positions, first)
         self._report(resolution)
         resets = {o.partition for o in resolution.outside} | again
-        return {r.partition: Gain(r.start, committed.get(r.partition), r.partition in resets) for r in resolution.ranges}
+        starts = {r.partition: r.start for r in resolution.ranges}
+        return {tp: PartitionProgress(start, committed.get(tp), tp in resets) for tp, start in starts.items()}
 
     def _stale(self, committed: Mapping[TopicPartition, StoredOffset]) -> set[TopicPartition]:
         """The partitions of which the group's offset belongs to a topic of the same name that is no more.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_zkafka.options.model import StreamOptions
-    from pyspark_zkafka.stream.planner import StreamPlanner
+    from pyspark_zkafka.stream.driver import StreamDriver
 
 __all__ = ["ZKafkaStreamReader"]
 
@@ -43,7 +43,7 @@ class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: StreamOptions, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
-        self._planner: StreamPlanner | None = None
+        self._planner: StreamDriver | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query starts; what the group has committed, if there is one."""
@@ -91,14 +91,14 @@ class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._planner = None
                 atexit.unregister(self.stop)
 
-    def _plan(self) -> StreamPlanner:
+    def _plan(self) -> StreamDriver:
         if self._planner is None:
-            from pyspark_zkafka.stream.planner import StreamPlanner
+            from pyspark_zkafka.stream.driver import StreamDriver
             from pyspark_zkafka.transport.select import uses_native
 
             uses_native(self._options.read.connection)  # what is missing is said here, not by each task
             _leave_on_sigterm()
-            self._planner = StreamPlanner(self._options)
+            self._planner = StreamDriver(self._options)
             atexit.register(self.stop)  # for a SIGTERM that comes when `stop` is called, and has done nothing yet
         return self._planner
 

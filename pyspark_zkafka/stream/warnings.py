@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from pyspark_zkafka.errors import DataLoss
-from pyspark_zkafka.protocol.model import TopicPartition
 
-__all__ = ["StreamReports", "shown"]
+__all__ = ["StreamReports"]
 
 _log = logging.getLogger(__name__)
 
@@ -42,13 +41,3 @@ class StreamReports:
         if now - self._warned.get(text, float("-inf")) > _REPEAT_S:
             self._warned[text] = now
             _log.warning("%s", text)
-
-
-def shown(partitions: Iterable[TopicPartition], most: int = 10) -> str:
-    """The names of partitions, in order; of many, the first ones and how many more.
-
-    >>> shown({TopicPartition("t", 1), TopicPartition("t", 0)})
-    't-0, t-1'
-    """
-    names = [str(tp) for tp in sorted(partitions)]
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

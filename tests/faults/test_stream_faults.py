@@ -17,7 +17,7 @@ from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
-from pyspark_zkafka.stream.planner import StreamPlanner
+from pyspark_zkafka.stream.driver import StreamDriver
 from pyspark_zkafka.testing.waiting import Deadline
 
 if TYPE_CHECKING:
@@ -68,12 +68,12 @@ class Pause:
 
 
 @pytest.fixture
-def planner(zookeeper: dict[str, str]) -> Iterator[Callable[..., StreamPlanner]]:
+def planner(zookeeper: dict[str, str]) -> Iterator[Callable[..., StreamDriver]]:
     """Makes planners, which do what Spark's planning calls ask for: ``planner({"subscribe": topic})``."""
-    made: list[StreamPlanner] = []
+    made: list[StreamDriver] = []
 
-    def make(options: dict[str, str]) -> StreamPlanner:
-        made.append(StreamPlanner(parse_stream({**zookeeper, **options})))
+    def make(options: dict[str, str]) -> StreamDriver:
+        made.append(StreamDriver(parse_stream({**zookeeper, **options})))
         return made[-1]
 
     yield make
@@ -140,7 +140,7 @@ class TestReplacedTopic:
             assert values(one)[10:] == [f"other{n}" for n in range(5)] + [f"new{n}" for n in range(3)]
 
     def test_deleted_before_it_is_read(
-        self, planner: Callable[..., StreamPlanner], zkafka_cluster: LocalCluster, new_topic: MakeTopic
+        self, planner: Callable[..., StreamDriver], zkafka_cluster: LocalCluster, new_topic: MakeTopic
     ) -> None:
         """A topic that is deleted after a micro-batch was planned, but before it was divided, is an error, or left out."""
         topic, other = new_topic(), new_topic()

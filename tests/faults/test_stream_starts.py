@@ -9,14 +9,14 @@ import pytest
 
 from pyspark_zkafka.errors import DataLoss
 from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.stream.planner import StreamPlanner
+from pyspark_zkafka.stream.driver import StreamDriver
 from pyspark_zkafka.testing.waiting import Deadline
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
 
 MakeTopic = Callable[..., str]
-NewPlanner = Callable[..., StreamPlanner]
+NewPlanner = Callable[..., StreamDriver]
 
 pytestmark = pytest.mark.usefixtures("all_brokers")
 
@@ -32,7 +32,7 @@ def spans(offset: dict[str, Any], topic: str) -> dict[int, tuple[int, int]]:
     return {int(number): tuple(span[:2]) for number, span in offset["topics"][topic]["partitions"].items()}
 
 
-def plan_until(planner: StreamPlanner, start: dict[str, Any], topic: str, partitions: set[int]) -> dict[str, Any]:
+def plan_until(planner: StreamDriver, start: dict[str, Any], topic: str, partitions: set[int]) -> dict[str, Any]:
     """Plan micro-batches, each of which is done at once, until one has read from all of the partitions."""
     at = [start]
 
@@ -48,10 +48,10 @@ def plan_until(planner: StreamPlanner, start: dict[str, Any], topic: str, partit
 @pytest.fixture
 def planner(zookeeper: dict[str, str]) -> Iterator[NewPlanner]:
     """Makes planners, which do what Spark's planning calls ask for: ``planner({"subscribe": topic})``."""
-    made: list[StreamPlanner] = []
+    made: list[StreamDriver] = []
 
-    def make(options: dict[str, str], connection: dict[str, str] | None = None) -> StreamPlanner:
-        made.append(StreamPlanner(parse_stream({**(connection or zookeeper), **options})))
+    def make(options: dict[str, str], connection: dict[str, str] | None = None) -> StreamDriver:
+        made.append(StreamDriver(parse_stream({**(connection or zookeeper), **options})))
         return made[-1]
 
     yield make

@@ -16,7 +16,7 @@ from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.errors import DataLoss
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.stream.planner import StreamPlanner
+from pyspark_zkafka.stream.driver import StreamDriver
 from pyspark_zkafka.testing.waiting import Deadline
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def test_clean_election(zkafka_cluster: LocalCluster, new_topic: MakeTopic, zook
     topic = new_topic(partitions=2, assignment={0: [0, 1], 1: [0, 1]})
     fill(zkafka_cluster, topic, 10, b"before")
     zkafka_cluster.wait_in_sync(topic)
-    planner = StreamPlanner(parse_stream({**zookeeper, "subscribe": topic, "startingOffsets": "earliest"}))
+    planner = StreamDriver(parse_stream({**zookeeper, "subscribe": topic, "startingOffsets": "earliest"}))
     try:
         first = planner.latest(planner.initial(), limited=True)
         zkafka_cluster.stop(0)

@@ -19,7 +19,7 @@ from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
-from pyspark_zkafka.stream.planner import StreamPlanner
+from pyspark_zkafka.stream.driver import StreamDriver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -183,7 +183,7 @@ class TestStream:
     def test_planning_does_not_wait(self, transaction: OpenTransaction, zookeeper: dict[str, str]) -> None:
         """A micro-batch is planned without a pause, and the log's end is shown no lower than the position."""
         slept: list[float] = []
-        planner = StreamPlanner(parse_stream({**zookeeper, **transaction.set_committed(8)}), sleep=slept.append)
+        planner = StreamDriver(parse_stream({**zookeeper, **transaction.set_committed(8)}), sleep=slept.append)
         try:
             start = planner.initial()
             assert planner.latest(start, limited=True) == start

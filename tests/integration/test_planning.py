@@ -25,7 +25,7 @@ from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.protocol.checkpoint import StreamOffset
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST
-from pyspark_zkafka.stream.planner import StreamPlanner
+from pyspark_zkafka.stream.driver import StreamDriver
 from pyspark_zkafka.zookeeper.connection import Answers, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import Operation, Outcome
 
@@ -118,13 +118,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
 
 
 @pytest.fixture
-def planner(zookeeper: dict[str, str]) -> Iterator[Callable[..., StreamPlanner]]:
+def planner(zookeeper: dict[str, str]) -> Iterator[Callable[..., StreamDriver]]:
     """Makes planners whose clients tell what they send."""
-    made: list[StreamPlanner] = []
+    made: list[StreamDriver] = []
 
-    def make(**options: str) -> StreamPlanner:
+    def make(**options: str) -> StreamDriver:
         given = {**zookeeper, "kafka.debug": "protocol", "startingOffsets": "earliest", **options}
-        made.append(StreamPlanner(parse_stream(given)))
+        made.append(StreamDriver(parse_stream(given)))
         return made[-1]
 
     yield make
@@ -143,7 +143,7 @@ def as_spark_has_it(offset: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def micro_batch(planner: StreamPlanner, start: dict[str, Any]) -> tuple[dict[str, Any], int]:
+def micro_batch(planner: StreamDriver, start: dict[str, Any]) -> tuple[dict[str, Any], int]:
     """The end of the next micro-batch, and the number of its splits; what the planner knows of it, its text tells."""
     end = as_spark_has_it(planner.latest(start, limited=False))
     assert planner._parse(end) == StreamOffset.from_json(end)
@@ -170,7 +170,7 @@ def test_batch(
 @pytest.mark.parametrize("partitions", [6, 60])
 def test_stream(
     asked: Asked,
-    planner: Callable[..., StreamPlanner],
+    planner: Callable[..., StreamDriver],
     zkafka_cluster: LocalCluster,
     new_topic: NewTopic,
     partitions: int,
@@ -194,7 +194,7 @@ def test_stream(
 @pytest.mark.parametrize("membership", ["join", "none"])
 def test_stream_with_a_group(
     asked: Asked,
-    planner: Callable[..., StreamPlanner],
+    planner: Callable[..., StreamDriver],
     zkafka_cluster: LocalCluster,
     new_topic: NewTopic,
     membership: str,
@@ -214,7 +214,7 @@ def test_stream_with_a_group(
     assert asked.since() == (["ask", "transact"], {"ListOffsets": BROKERS})
 
 
-def test_marks_of_commits(planner: Callable[..., StreamPlanner], zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
+def test_marks_of_commits(planner: Callable[..., StreamDriver], zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
     """The transaction that a checkpoint remembers is the one that wrote the group's offset, from the first commit on."""
     topic = new_topic(partitions=2)
     fill(zkafka_cluster, topic, 2)

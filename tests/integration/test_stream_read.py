@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark_zkafka.errors import ClusterStateError, DataLoss, OptionError
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.protocol.checkpoint import StreamOffset
-from pyspark_zkafka.stream.planner import StreamPlanner
+from pyspark_zkafka.stream.driver import StreamDriver
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -38,12 +38,12 @@ def offset_file(checkpoint: Path, number: int) -> str:
 
 
 @pytest.fixture
-def planner(zookeeper: dict[str, str]) -> Iterator[Callable[..., StreamPlanner]]:
+def planner(zookeeper: dict[str, str]) -> Iterator[Callable[..., StreamDriver]]:
     """Makes planners, which do what Spark's planning calls ask for: ``planner({"subscribe": topic})``."""
-    made: list[StreamPlanner] = []
+    made: list[StreamDriver] = []
 
-    def make(options: dict[str, str], **arguments: Any) -> StreamPlanner:
-        made.append(StreamPlanner(parse_stream({**zookeeper, **options}), **arguments))
+    def make(options: dict[str, str], **arguments: Any) -> StreamDriver:
+        made.append(StreamDriver(parse_stream({**zookeeper, **options}), **arguments))
         return made[-1]
 
     yield make
@@ -51,7 +51,7 @@ def planner(zookeeper: dict[str, str]) -> Iterator[Callable[..., StreamPlanner]]
         one.close()
 
 
-def initial(planner: StreamPlanner) -> dict[str, Any]:
+def initial(planner: StreamDriver) -> dict[str, Any]:
     """Where a new query starts; Spark asks for the latest offset next, and that is when errors are raised."""
     start = planner.initial()
     planner.latest(start, limited=True)
@@ -90,7 +90,7 @@ class TestStarts:
         ],
     )
     def test_start(
-        self, planner: Callable[..., StreamPlanner], timed: str, options: dict[str, str], expected: list[int]
+        self, planner: Callable[..., StreamDriver], timed: str, options: dict[str, str], expected: list[int]
     ) -> None:
         """Each partition starts where it is told to: at an offset, an end of the log, or a timestamp."""
         given = {name: value.replace("TOPIC", timed) for name, value in options.items()}
@@ -105,7 +105,7 @@ class TestStarts:
         zkafka_cluster.delete_records(topic, {0: 4})
         return topic
 
-    def test_refused(self, planner: Callable[..., StreamPlanner], timed: str) -> None:
+    def test_refused(self, planner: Callable[..., StreamDriver], timed: str) -> None:
         """Starts that do not fit what is there are named."""
         subscribe = {"subscribe": timed}
         with pytest.raises(OptionError, match=f"startingOffsets does not name {timed}-1, {timed}-2"):
@@ -230,7 +230,7 @@ class TestDiscovery:
         with pytest.raises(StreamingQueryException, match=r"\[UNKNOWN_TOPIC\] There is no topic .*no-such-topic"):
             stream({"subscribe": "no-such-topic"}).run()
 
-    def test_unknown_partition(self, planner: Callable[..., StreamPlanner], new_topic: NewTopic) -> None:
+    def test_unknown_partition(self, planner: Callable[..., StreamDriver], new_topic: NewTopic) -> None:
         """So does one of a partition that does not exist, or of a topic of which partitions are named."""
         topic = new_topic()
         with pytest.raises(ClusterStateError, match=rf"\[UNKNOWN_TOPIC\] .*no-such-topic, {topic}-7;"):
@@ -290,7 +290,7 @@ class TestLimits:
         assert 3 < came[2] - came[1] < 30
 
     def test_minimum_of_more_partitions(
-        self, planner: Callable[..., StreamPlanner], zkafka_cluster: LocalCluster, new_topic: NewTopic
+        self, planner: Callable[..., StreamDriver], zkafka_cluster: LocalCluster, new_topic: NewTopic
     ) -> None:
         """All partitions together make up the minimum; the delay counts from the last micro-batch."""
         topic, now = new_topic(partitions=2), [100.0]

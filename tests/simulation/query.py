@@ -13,7 +13,7 @@ from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.protocol.checkpoint import StreamOffset
 from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
-from pyspark_zkafka.stream.planner import StreamPlanner
+from pyspark_zkafka.stream.driver import StreamDriver
 from tests.simulation.cluster import Cluster
 from tests.simulation.member import GROUP, Member
 
@@ -108,7 +108,7 @@ class Query:
         self.offsets: list[dict[str, Any]] = []
         self.finished = 0
         self.member: Member | None = None
-        self._planner: StreamPlanner | None = None
+        self._planner: StreamDriver | None = None
         self._start: dict[str, Any] | None = None
 
     @property
@@ -119,7 +119,7 @@ class Query:
         """Begin another run."""
         session = SessionOfValues(self._options, cluster, member, lambda: chance.random() < 0.3)
         self.member, self._start = member, None
-        self._planner = StreamPlanner(self._options, lambda: 0.0, lambda s: None, session)  # type: ignore[arg-type]
+        self._planner = StreamDriver(self._options, lambda: 0.0, lambda s: None, session)  # type: ignore[arg-type]
 
     def die(self) -> None:
         """End the run: nothing is closed, the session lives on for a while."""
@@ -136,7 +136,7 @@ class Query:
         else:
             self._plan(self._planner, self._start)
 
-    def _plan(self, planner: StreamPlanner, start: dict[str, Any]) -> None:
+    def _plan(self, planner: StreamDriver, start: dict[str, Any]) -> None:
         """Spark asks for the start once more when the first micro-batch was planned."""
         end = planner.latest(start, limited=True)
         self._on_started()
@@ -145,7 +145,7 @@ class Query:
             if len(self.offsets) == 1:
                 assert planner.initial() == start
 
-    def _run(self, planner: StreamPlanner, end: dict[str, Any]) -> None:
+    def _run(self, planner: StreamDriver, end: dict[str, Any]) -> None:
         splits, _ = planner.splits(end)
         planned = StreamOffset.from_json(end)
         assert sum(s.until - s.start for s in splits) == sum(span.size for span in planned.spans.values())

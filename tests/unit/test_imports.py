@@ -33,7 +33,7 @@ READERS = [
 ]
 WRITERS = [ZKafkaWriter(WRITE, PLAN), ZKafkaStreamWriter(WRITE, PLAN)]
 NO_TASKS = {"kazoo", "mmh3", "rich", "typer", "puresasl"}
-OF_DRIVERS = {"cli", "group", "stream.planner", "testing", "views", "zookeeper"}
+OF_DRIVERS = {"cli", "group", "stream.driver", "testing", "views", "zookeeper"}
 CLIENTS = {"confluent_kafka", "pyspark_zkafka.kafka", "pyspark_zkafka.zookeeper"}
 OF_WRITERS = {"pyspark_zkafka.transport.producer", "pyspark_zkafka.transport.python_sender", "pyspark_zkafka.protocol.rows"}
 COMPUTE = {"pyarrow.compute"}
@@ -101,7 +101,7 @@ def test_a_write_task() -> None:
 
 def test_a_stream_without_a_group() -> None:
     """Planning a stream that is in no group loads nothing of groups."""
-    modules = imported("import pyspark_zkafka.stream.planner, pyspark_zkafka.zookeeper.cluster")
+    modules = imported("import pyspark_zkafka.stream.driver, pyspark_zkafka.zookeeper.cluster")
     assert "kazoo" in modules
     assert not of({"pyspark_zkafka.group", "mmh3", *OF_WRITERS, *COMPUTE}, modules)
 
