@@ -12,8 +12,8 @@ from types import TracebackType
 
 from pyspark_zkafka.errors import ConsumerIdTaken, GroupError, ZKafkaError, ZooKeeperError
 from pyspark_zkafka.group.claims import Blocker, Claims
+from pyspark_zkafka.group.rebalance import Attempts, Step, step
 from pyspark_zkafka.group.registration import Registration, consumer_id_of, registration_of
-from pyspark_zkafka.group.revocation import Holds
 from pyspark_zkafka.group.subscription import leave_trace
 from pyspark_zkafka.group.view import GroupView, GroupWatch
 from pyspark_zkafka.options.model import GroupOptions, ZooKeeperConfig
@@ -96,9 +96,9 @@ class GroupMember:
         self._closing = False
         self._session: int | None = None
         self._suspended_at: float | None = None
-        self._holds = Holds(options.hold_ms / 1000, self._timing.clock)
-        self._tries = 0
-        self._next_try = 0.0
+        self._reading: frozenset[TopicPartition] = frozenset()
+        self._step = Step()
+        self._attempts = Attempts()
         self._due = 0.0
         self._sweep_at = 0.0
         self._settled = False
@@ -195,14 +195,14 @@ class GroupMember:
             if self._failure is not None:
                 raise self._failure
             owned = self.owned()
-            self._holds.reading = frozenset(owned)
+            self._reading = frozenset(owned)
             return owned
 
     def read(self, partitions: Collection[TopicPartition]) -> None:
         """Say which partitions are being read from now on; none when the work is done."""
         with self._lock:
-            self._holds.reading = frozenset(partitions)
-            if self._holds.have_finished:
+            self._reading = frozenset(partitions)
+            if self._step.revoking.keys() - self._reading:
                 self._demand()
 
     def wait(self, timeout_s: float) -> bool:
@@ -345,9 +345,10 @@ class GroupMember:
             return
         target = self._target(self._view)
         self._require(owner)
-        self._give_away(target, owner)
-        missing = {tp: thread for tp, thread in target.items() if self._thread_of(tp) != thread}
-        blockers = self._claim(missing, owner) if missing else []
+        revoking, hold_s = self._step.revoking, self._options.hold_ms / 1000
+        self._step = step(target, self._claims.held, self._reading, revoking, self._timing.clock(), hold_s)
+        self._release(self._step, owner)
+        blockers = self._claim(self._step.claim, owner) if self._step.claim else []
         self._schedule(blockers)
         if self._watch.ids() != self._view.ids:
             self._demand()
@@ -382,38 +383,32 @@ class GroupMember:
         everyones = assign(self._options.strategy, view.subscribers)
         return {tp: t for tp, t in everyones.items() if group_znodes.consumer_of_thread(t) == self.consumer}
 
-    def _thread_of(self, partition: TopicPartition) -> str | None:
-        claim = self._claims.held.get(partition)
-        return None if claim is None else claim.thread
-
-    def _give_away(self, target: Mapping[TopicPartition, str], owner: ClaimOwner) -> None:
-        """Release what is not in the target, but not yet what is being read."""
-        free, overdue = self._holds.part(self._claims.held.keys() - target.keys())
-        if overdue:
+    def _release(self, decided: Step, owner: ClaimOwner) -> None:
+        if decided.overdue:
             _log.warning(
-                "%s gave away %s after rebalance.hold.ms, while a micro-batch is reading: its records may be read twice",
+                "%s released %s after rebalance.hold.ms, while a micro-batch is reading: its records may be read twice",
                 self.consumer,
-                _names(overdue),
+                _names(decided.overdue),
             )
-        if free:
-            self._claims.release(free, owner)
-            _log.info("%s released %s", self.consumer, _names(free))
+        if decided.release:
+            self._claims.release(decided.release, owner)
+            _log.info("%s released %s", self.consumer, _names(decided.release))
 
     def _schedule(self, blockers: list[Blocker]) -> None:
         """When to look next: at once when a blocking claim goes, else after the back-off, or when a hold ends."""
         now = self._timing.clock()
         self._sweep_at = now + _SWEEP_S
-        self._due = self._holds.ends_at
-        self._settled = not blockers and not self._holds
+        self._due = self._step.wait_until
+        self._settled = not blockers and not self._step.revoking
         if not blockers:
-            self._tries, self._next_try = 0, 0.0
+            self._attempts = Attempts()
             return
-        if now >= self._next_try:  # what events bring about earlier is no further try
-            self._next_try = now + self._options.backoff_ms / 1000 * (0.5 + self._timing.jitter())
-            self._tries += 1
-            if self._tries % self._options.max_retries == 0:
-                self._tell_of(blockers)
-        self._due = min(self._due, self._next_try)
+        before = self._attempts
+        pause_s = self._options.backoff_ms / 1000 * (0.5 + self._timing.jitter())
+        self._attempts = before.fail(now, pause_s)
+        if self._attempts != before and self._attempts.count % self._options.max_retries == 0:
+            self._tell_of(blockers)
+        self._due = min(self._due, self._attempts.next_at)
         paths = [group_znodes.owner_path(self._options.name, b.partition) for b in blockers]
         if len(self.client.exists_many(paths, self._on_event)) < len(paths):
             self._demand()
@@ -424,7 +419,7 @@ class GroupMember:
             "%s cannot claim its partitions after %d tries, and goes on trying: %s; a member that is stuck, or has "
             "another partition.assignment.strategy, must be stopped",
             self.consumer,
-            self._tries,
+            self._attempts.count,
             shown,
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from pyspark_zkafka.errors import ZooKeeperError
 from pyspark_zkafka.group.claims import Claims
+from pyspark_zkafka.group.rebalance import Step, step
 from pyspark_zkafka.group.subscription import leave_trace
 from pyspark_zkafka.protocol.assignors import Subscribers, assign
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
@@ -15,6 +16,8 @@ from tests.simulation.ensemble import Session
 
 GROUP = "g"
 IDS = f"/consumers/{GROUP}/ids"
+HOLD = 10
+"""How long a member keeps what it reads, in the ensemble\'s time."""
 
 
 class Member:
@@ -35,6 +38,7 @@ class Member:
         self._topics = topics
         self._claims = Claims(session, GROUP)  # type: ignore[arg-type]
         self._reading: frozenset[TopicPartition] = frozenset()
+        self._step = Step()
         self.settled = False
 
     @property
@@ -91,13 +95,11 @@ class Member:
     def _act(self) -> None:
         self.register()
         self._claims.verify(self.owner)
-        target = self._target()
-        free = self._claims.held.keys() - target.keys() - self._reading
-        if free:
-            self._claims.release(free, self.owner)
-        missing = {tp: thread for tp, thread in target.items() if tp not in self._claims.held}
-        blockers = self._claims.take(missing, self.owner) if missing else []
-        self.settled = not blockers and self._claims.held.keys() == target.keys()
+        now = float(self.session.ensemble.now_ms)
+        self._step = step(self._target(), self._claims.held, self._reading, self._step.revoking, now, HOLD)
+        self._claims.release(self._step.release, self.owner)
+        blockers = self._claims.take(self._step.claim, self.owner) if self._step.claim else []
+        self.settled = not blockers and not self._step.revoking
 
     def _target(self) -> dict[TopicPartition, str]:
         members = self.session.ensemble.children(IDS)
