@@ -12,13 +12,17 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_CONF_DIR := $(abspath spark-conf)
 
-.PHONY: demo test bench check docs format clean
+.PHONY: demo test simulate bench check docs format clean
 
 demo: $(READY)
 	$(BIN)/zkafka demo
 
 test: $(READY)
 	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+
+# SCHEDULES random schedules of groups, by name and by pattern; a failing one is shown as short as it can be.
+simulate: $(READY)
+	$(BIN)/python -m tests.simulation $(or $(SCHEDULES),10000)
 
 # Some 45 minutes on an idle machine; BENCH_ARGS=--quick for a few. docs/benchmarks/ holds what it draws.
 bench: $(BENCH_READY)

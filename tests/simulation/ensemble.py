@@ -12,11 +12,11 @@ from pyspark_zkafka.zookeeper.transactions import Check, Conflict, Create, Delet
 
 
 class Ensemble:
-    """The znodes, by path, and what to do after each transaction that wrote any: `on_write` is called with their paths."""
+    """The znodes, by path; after each transaction, `on_write` is called with the paths that it wrote, and the session."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Znode] = {}
-        self.on_write: Callable[[Sequence[str]], None] = lambda paths: None
+        self.on_write: Callable[[Sequence[str], int], None] = lambda paths, session: None
         self.now_ms = 0
         self._zxid = 0
         self._sessions = 0
@@ -51,7 +51,7 @@ class Ensemble:
                 self.nodes = before
                 return Outcome(Conflict(operation, reason))
         written = [o.path for o in operations if isinstance(o, (Create, SetData)) and o.path in self.nodes]
-        self.on_write(written)
+        self.on_write(written, session)
         return Outcome(None, self._zxid if any(isinstance(o, SetData) for o in operations) else None)
 
     def _do(self, operation: Operation, session: int) -> Reason | None:
