@@ -85,8 +85,8 @@ class Rows:
 class OutgoingBatch:
     """The rows of one batch that go to one topic; all arrays are of one length, in the order of the frame.
 
-    `key` and `value` are binary, `partition` int32, `timestamp_ms` int64, `headers` a list of structs; all but `value` are
-    None where the frame has no such column.
+    `key` and `value` are binary, `partition` int32, `timestamp_ms` int64, `headers` a list of structs of a string and
+    binary; all but `value` are None where the frame has no such column.
     """
 
     topic: str
@@ -197,8 +197,11 @@ def _one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _as_bytes(column: pa.Array) -> pa.Array:
-    large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
-    return column.cast(pa.large_binary() if large else pa.binary())
+    return column.cast(pa.large_binary() if _is_large(column.type) else pa.binary())
+
+
+def _is_large(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_large_string(kind) or pa.types.is_large_binary(kind))
 
 
 def _milliseconds(column: pa.Array) -> pa.Array:
@@ -230,7 +233,15 @@ def _checked_headers(column: pa.Array) -> pa.Array:
             "INVALID_HEADERS",
             "A header in the column headers has a zero byte in its key; librdkafka would end the key there, so take it out",
         )
-    return column
+    return column.cast(_headers_of_bytes(column.type))
+
+
+def _headers_of_bytes(kind: pa.DataType) -> pa.DataType:
+    """The type of headers with binary values: a value declared as string may hold any bytes, as a key may not."""
+    key, value = kind.value_type
+    binary = pa.large_binary() if _is_large(value.type) else pa.binary()
+    entry = pa.struct([key, value.with_type(binary)])
+    return pa.large_list(entry) if pa.types.is_large_list(kind) else pa.list_(entry)
 
 
 def _first_not_utf8(texts: pa.Array) -> bytes | None:

@@ -251,39 +251,6 @@ def test_null_timestamps_are_left_to_the_producer() -> None:
     assert timestamp_ms.to_pylist() == [None, None]
 
 
-@pytest.mark.parametrize("headers", [[[(None, b"x")]], [None, [("a", b"1"), (None, None)]], [[None]]])
-def test_headers_need_keys(headers: list[Any]) -> None:
-    """A header without a key, or a null in the place of one, is an error."""
-    found = batch(value=values(*[b"v"] * len(headers)), headers=pa.array(headers, HEADERS))
-    with pytest.raises(ZKafkaError, match=r"\[INVALID_HEADERS\] A header in the column headers has a null key"):
-        only(found)
-
-
-@pytest.mark.parametrize("key", ["a\0b", "\0"])
-def test_keys_of_headers_hold_no_zero_byte(key: str) -> None:
-    """A key that librdkafka would cut short is an error."""
-    found = batch(value=values(b"1", b"2"), headers=pa.array([[("a", b"1")], [("b", None), (key, b"x")]], HEADERS))
-    with pytest.raises(ZKafkaError, match=r"\[INVALID_HEADERS\] A header in the column headers has a zero byte in its key"):
-        only(found)
-
-
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
-@pytest.mark.parametrize(
-    ("key", "shown"),
-    [(b"a\xff", r"b'a\\xff'"), (b"\xff" * 500, "b'" + r"\\xff" * 60 + r"'\.\.\.")],
-    ids=["short", "long"],
-)
-def test_keys_of_headers_are_utf8(key: bytes, shown: str, kind: pa.DataType) -> None:
-    """A key that is not UTF-8, which no reader could hold as a string, is an error that quotes its beginning."""
-    bytes_kind = pa.large_binary() if kind == pa.large_string() else pa.binary()
-    keys = pa.Array.from_buffers(kind, 3, pa.array([b"a", b"\xc3\xa4", key], bytes_kind).buffers())
-    entries = pa.StructArray.from_arrays([keys, values(b"1", b"2", b"3")], ["key", "value"])
-    found = batch(value=values(b"1", b"2"), headers=pa.ListArray.from_arrays(pa.array([0, 1, 3], pa.int32()), entries))
-    with pytest.raises(ZKafkaError, match=rf"\[INVALID_HEADERS\] A header .* has a key that is not UTF-8: {shown};"):
-        only(found)
-    assert only(found.slice(0, 1)).headers is not None
-
-
 def test_headers_outside_of_a_slice_do_not_matter() -> None:
     """Of a sliced batch only its own rows are looked at."""
     found = batch(

@@ -1,4 +1,4 @@
-"""Keys of headers that are not UTF-8: a string to Spark, bytes to Kafka."""
+"""Headers that are not UTF-8: strings to Spark, bytes to Kafka."""
 
 from __future__ import annotations
 
@@ -26,6 +26,17 @@ def test_written(spark: SparkSession, zookeeper: dict[str, str], read: Read, new
     with pytest.raises(Exception, match=r"\[INVALID_HEADERS\] .* has a key that is not UTF-8: b'k\\xff'"):
         writer.save()
     assert read({"subscribe": topic}).collect() == []
+
+
+@pytest.mark.parametrize("path", ["off", "on"])
+def test_values(spark: SparkSession, zookeeper: dict[str, str], read: Read, new_topic: NewTopic, path: str) -> None:
+    """The value of a header may be declared string and hold any bytes: it is written as it is."""
+    topic = new_topic()
+    headers = "array(named_struct('key', 'k', 'value', cast(x'31ff' as string)))"
+    frame = spark.range(0, 2, 1, 1).selectExpr("'v' as value", f"{headers} as headers")
+    frame.write.format("zkafka").options(**zookeeper, topic=topic, nativePath=path).mode("append").save()
+    found = read({"subscribe": topic, "includeHeaders": "true"}).collect()
+    assert [[(h.key, h.value) for h in row.headers] for row in found] == [[("k", b"1\xff")]] * 2
 
 
 @pytest.mark.parametrize("path", ["off", "on"])
