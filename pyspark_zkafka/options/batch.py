@@ -58,6 +58,8 @@ __all__ = [
     "starting",
 ]
 
+_BOOTSTRAP = ("kafka.bootstrap.servers", "kafka.metadata.broker.list")
+
 
 def parse_connection(raw: Mapping[str, str], scope: Scope = "read") -> Connection:
     """The connection that options describe, for tools that need nothing else."""
@@ -68,10 +70,10 @@ def parse_connection(raw: Mapping[str, str], scope: Scope = "read") -> Connectio
 
 
 def _connection(given: Given, role: Literal["consumer", "producer"]) -> Connection:
-    bootstrap = given.text("kafka.bootstrap.servers") or None
     translated, problems = translate(_client_properties(given), role, judge)
     given.problems.extend(problems)
-    if bootstrap is None and not given.has("zookeeper.connect"):
+    bootstrap = translated.pop("bootstrap.servers", None)
+    if not given.has("zookeeper.connect") and not any(map(given.text, _BOOTSTRAP)):
         given.problems.append("give zookeeper.connect, or kafka.bootstrap.servers for a cluster without ZooKeeper")
     listener = Listener(given.optional("listener.name"), str(translated.get("security.protocol", "PLAINTEXT")))
     native_path = given.choice("nativePath", {"auto": None, "on": True, "off": False}, None)
@@ -80,8 +82,7 @@ def _connection(given: Given, role: Literal["consumer", "producer"]) -> Connecti
 
 def _client_properties(given: Given) -> dict[str, str]:
     """Those of ``kafka.*`` that are for librdkafka to obey, as the user spelled them, without the prefix."""
-    ours = ("kafka.bootstrap.servers", "kafka.group.id")
-    found = (given.raw[lower] for lower in given.raw if lower.startswith("kafka.") and lower not in ours)
+    found = (given.raw[lower] for lower in given.raw if lower.startswith("kafka.") and lower != "kafka.group.id")
     return {name[len("kafka.") :]: value for name, value in found}
 
 

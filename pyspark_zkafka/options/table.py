@@ -99,7 +99,8 @@ CONNECTION: tuple[Option, ...] = (
         "host:port[,host:port...]",
         "the brokers registered in ZooKeeper",
         _ALL,
-        "Brokers to begin with; by itself it serves clusters without ZooKeeper (KRaft).",
+        "Brokers to begin with; by itself it serves clusters without ZooKeeper (KRaft). "
+        "Also as kafka.metadata.broker.list.",
     ),
     Option(
         "listener.name",
