@@ -175,6 +175,8 @@ def _meant(properties: Mapping[str, str], role: Role) -> dict[str, str]:
 def _one(
     name: str, value: str, role: Role, meant: Mapping[str, str], judge: Callable[[str, str], Verdict]
 ) -> Mapping[str, str]:
+    if "\0" in value:
+        raise ValueError("holds a zero byte, at which librdkafka would end it; take it out")
     rows = _TABLES[role].get(name)
     if rows is None:
         return _passed_on(name, value, role, judge)

@@ -7,6 +7,7 @@ loaded before the first one.
 from __future__ import annotations
 
 import ctypes
+import re
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -17,6 +18,8 @@ __all__ = ["judge"]
 
 _UNKNOWN_NAME, _OK = -2, 0  # rd_kafka_conf_res_t
 _WHY_BYTES = 512
+# Through C, any other name may reach the library as one that is refused here: it ends at a zero byte.
+_NAME = re.compile(r"[a-z0-9._]+")
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rd_kafka_conf_new": (ctypes.c_void_p, ()),
     "rd_kafka_conf_destroy": (None, (ctypes.c_void_p,)),
@@ -28,8 +31,8 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 def judge(name: str, value: str) -> Verdict:
-    """The verdict on a property; `UNKNOWN`, too, where the library cannot be asked."""
-    library = _library()
+    """The verdict on a property; `UNKNOWN`, too, where the library cannot be asked: about this one, or at all."""
+    library = _library() if _NAME.fullmatch(name) and "\0" not in value else None
     if library is None:
         return UNKNOWN
     conf, why = library.rd_kafka_conf_new(), ctypes.create_string_buffer(_WHY_BYTES)

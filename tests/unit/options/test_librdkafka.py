@@ -13,7 +13,8 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.kafka.consumer_client import MessageClient
 from pyspark_zkafka.kafka.consumer_properties import consumer_properties
 from pyspark_zkafka.options.batch import parse_connection
-from pyspark_zkafka.options.client_properties import Verdict, translate
+from pyspark_zkafka.options.client_properties import UNKNOWN, Verdict, translate
+from pyspark_zkafka.options.librdkafka import judge
 from pyspark_zkafka.options.model import Connection
 from pyspark_zkafka.transport.native.consumer import ArrowClient
 from pyspark_zkafka.transport.producer import producer_properties
@@ -85,3 +86,23 @@ def test_refusals_come_first() -> None:
     """What is refused here for a reason is refused, though librdkafka has it."""
     (problem,) = problems({"kafka.enable.auto.commit": "true"})
     assert "is refused: offsets are committed when" in problem
+
+
+@pytest.mark.parametrize(
+    "name", ["plugin.library.paths\0", "plugin.library.paths\0x", "enable.auto.commit\0", "f\u00e9", "a b"]
+)
+def test_names_that_no_property_can_have(name: str) -> None:
+    """A name that would reach librdkafka as another one, which may be refused, is unknown, and nothing is asked."""
+    (problem,) = problems({f"kafka.{name}": "no-such-plugin"})
+    assert "is unknown to Kafka's Java clients and to librdkafka" in problem
+    assert judge(name, "no-such-plugin") == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "name", ["bootstrap.servers", "client.id", "ssl.ca.location", "sasl.password", "test.mock.broker.rtt", "no.such"]
+)
+def test_values_with_a_zero_byte(name: str) -> None:
+    """A value that would reach librdkafka cut short is a problem, whoever knows the property; a secret is not shown."""
+    (problem,) = problems({f"kafka.{name}": "5\0open-sesame"})
+    assert problem == f"kafka.{name} holds a zero byte, at which librdkafka would end it; take it out"
+    assert judge(name, "5\0open-sesame") == UNKNOWN
