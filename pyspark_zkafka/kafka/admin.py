@@ -263,7 +263,7 @@ class KafkaAdmin:
                 continue
             # Of a leader that gave no answer while others did, librdkafka says no error, but an offset of -1001.
             if info.offset < -1:
-                failed[tp] = self._silent(str(tp), timeout_s)
+                failed[tp] = self._unanswered(tp, timeout_s)
                 continue
             found[tp] = int(info.offset)
             if info.leader_epoch is not None:
@@ -302,6 +302,12 @@ class KafkaAdmin:
         if future.done() and future.exception() is None:
             return future.result()
         return self._wait(f"listing the offsets of {partition}", future)
+
+    def _unanswered(self, partition: TopicPartition, timeout_s: float) -> ZKafkaError:
+        """The error for a leader that gave no answer: the refusal, where a broker has refused us meanwhile."""
+        self._admin().poll(0)
+        doing = f"listing the offsets of {partition} at {self._servers}"
+        return self._reports.refusal(doing) or self._silent(str(partition), timeout_s)
 
     def _silent(self, partitions: str, timeout_s: float) -> BrokersUnavailable:
         return BrokersUnavailable(

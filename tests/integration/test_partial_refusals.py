@@ -1,0 +1,84 @@
+"""A cluster of which one broker lets us in, and another one does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from pyspark_zkafka.errors import ClusterStateError
+from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.offsets import LATEST
+from pyspark_zkafka.testing import LocalCluster
+from pyspark_zkafka.testing.waiting import Deadline
+
+pytestmark = pytest.mark.server
+
+PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+LETS_IN, REFUSES = 0, 1
+LOGIN = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "alice",
+    "sasl.password": f"sesame-{LETS_IN}",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """Two brokers with a password each, and a topic with a partition on each."""
+    config = {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.login.plain.sasl.jaas.config": f'{PLAIN_LOGIN} required user_alice="sesame-{{id}}";',
+        "offsets.topic.replication.factor": "1",
+    }
+    with LocalCluster(brokers=2, listeners={"LOGIN": "SASL_PLAINTEXT"}, broker_config=config) as cluster:
+        cluster.create_topic("t", assignment={0: [LETS_IN], 1: [REFUSES]})
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def servers(cluster: LocalCluster) -> str:
+    """The address of the broker that lets us in."""
+    return next(s for s in cluster.listener_servers("LOGIN").split(",") if s.endswith(f":{cluster.port(LETS_IN, 'LOGIN')}"))
+
+
+@pytest.fixture(scope="module")
+def group(cluster: LocalCluster) -> str:
+    """A group whose coordinator is the broker that does not."""
+
+    def coordinator(admin: AdminClient, name: str) -> int | None:
+        try:
+            return int(admin.describe_consumer_groups([name], request_timeout=10)[name].result(30).coordinator.id)
+        except KafkaException:
+            return None  # the topic of offsets is being made
+
+    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        names = [f"g{n}" for n in range(20)]
+        assert Deadline(60).until(lambda: coordinator(admin, names[0]) is not None or None)
+        return next(name for name in names if coordinator(admin, name) == REFUSES)
+
+
+@pytest.mark.parametrize("timeout_ms", [1000, 10_000])
+def test_a_leader_that_refuses(servers: str, timeout_ms: int) -> None:
+    """Beside a leader that answers, the refusal is the error of the partition, however short the time-out is."""
+    wanted = {TopicPartition("t", number): LATEST for number in (0, 1)}
+    with KafkaAdmin(servers, {**LOGIN, "socket.timeout.ms": timeout_ms}) as admin:
+        _, failed = admin.list_offsets_each(wanted)
+    error = failed[TopicPartition("t", 1)]
+    assert (error.condition, error.retriable) == ("REFUSED_BY_BROKER", False)
+    assert error.message.startswith("listing the offsets of t-1")
+
+
+@pytest.mark.parametrize("doing", ["reading", "committing"])
+def test_a_coordinator_that_refuses(servers: str, group: str, doing: str) -> None:
+    """A group's offsets in Kafka that are kept by a broker which refuses us are refused."""
+    place = TopicPartition("t", 0)
+    with KafkaGroupOffsets(servers, LOGIN, group) as offsets:
+        with pytest.raises(ClusterStateError, match=rf"REFUSED_BY_BROKER\] {doing} the offsets of group {group}") as caught:
+            _ = offsets.committed([place]) if doing == "reading" else offsets.commit({place: 1})
+        assert not caught.value.retriable
