@@ -47,6 +47,14 @@ _UNREACHABLE_CODES = frozenset(
         KafkaError.NETWORK_EXCEPTION,
     }
 )
+_NO_COORDINATOR_CODES = frozenset(
+    {
+        KafkaError._WAIT_COORD,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
 _REFUSED_CODES = {
     KafkaError._AUTHENTICATION: "check kafka.security.protocol, and the mechanism, user and password in kafka.sasl.*",
     KafkaError._SSL: "check kafka.ssl.*: the authorities, our certificate, and that the broker's bears its host name",
@@ -56,6 +64,10 @@ _REFUSED_CODES = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "ask for IdempotentWrite, or set kafka.enable.idempotence to false",
 }
 _UNREACHABLE = "no broker answered; check that the brokers run and that their listeners are reachable from here"
+_NO_COORDINATOR = (
+    "the group has no coordinator now, or none that answers; check that the brokers that keep __consumer_offsets run "
+    "and are reachable from here"
+)
 _ABOUT_PROPERTIES = ("Failed to create", "onfiguration property")
 _TRUNCATED = KafkaError(KafkaError._LOG_TRUNCATION).str()
 _UNKNOWN_EPOCH = "No epoch found"
@@ -169,10 +181,9 @@ def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
             f"{text}; the partition has no leader now, or is just changing it; try again, with a broker of its ISR running",
         )
     if code in _UNREACHABLE_CODES:
-        return BrokersUnavailable(
-            "BROKERS_UNAVAILABLE",
-            f"{text}; {_UNREACHABLE}",
-        )
+        return BrokersUnavailable("BROKERS_UNAVAILABLE", f"{text}; {_UNREACHABLE}")
+    if code in _NO_COORDINATOR_CODES:
+        return BrokersUnavailable("BROKERS_UNAVAILABLE", f"{text}; {_NO_COORDINATOR}")
     if code in _REFUSED_CODES:
         return ClusterStateError("REFUSED_BY_BROKER", f"{text}; {_REFUSED_CODES[code]}")
     return ClusterStateError("KAFKA_ERROR", f"{text}; see librdkafka's documentation of that error")

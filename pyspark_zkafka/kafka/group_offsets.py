@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka.kafka.admin import asking_consumer_properties
-from pyspark_zkafka.kafka.errors import Reports, from_exception, from_kafka
+from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, Reports, from_exception, from_kafka
 from pyspark_zkafka.kafka.log import librdkafka_logger
 from pyspark_zkafka.protocol.model import TopicPartition
 
@@ -19,6 +19,10 @@ __all__ = ["KafkaGroupOffsets"]
 T = TypeVar("T")
 
 _TIMEOUT_S = 30.0
+# Reports come between questions alone: a refusal is noted after the first, and old enough after the second. There are no
+# more of them, as the answer to a question that was given up is lost.
+_LOOK_AFTER_S = (1.0, 3.0)
+_UNANSWERED = (KafkaError._TIMED_OUT, KafkaError._WAIT_COORD)
 
 
 class KafkaGroupOffsets:
@@ -34,13 +38,19 @@ class KafkaGroupOffsets:
     properties : mapping
         librdkafka's; those that do not concern the connection are left out.
     group : str
+    timeout_s : float
+        How long to wait for offsets that are asked for, and for the group's coordinator.
     """
 
-    def __init__(self, bootstrap_servers: str, properties: Mapping[str, Any], group: str) -> None:
+    def __init__(
+        self, bootstrap_servers: str, properties: Mapping[str, Any], group: str, timeout_s: float = _TIMEOUT_S
+    ) -> None:
         self._group = group
+        self._timeout_s = timeout_s
         self._reports = Reports()
         self._consumer: Consumer | None = None
         own = {"group.id": group, "enable.auto.commit": False, "error_cb": self._reports}
+        own["session.timeout.ms"] = int(timeout_s * 1000)  # for so long a commit waits for a coordinator
         self._config = {**asking_consumer_properties(properties), "bootstrap.servers": bootstrap_servers, **own}
 
     def __enter__(self) -> KafkaGroupOffsets:
@@ -56,16 +66,21 @@ class KafkaGroupOffsets:
             self._consumer = None
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The next offsets to read; partitions without one are absent. Blocks for a request, 30 s at the most."""
+        """The next offsets to read; partitions without one are absent.
+
+        Blocks for a request: `timeout_s` at the most, some seconds if the brokers refuse us.
+        """
         if not partitions:
             return {}
         asked = [KafkaTopicPartition(tp.topic, tp.partition) for tp in partitions]
-        found = self._call("reading", lambda consumer: consumer.committed(asked, timeout=_TIMEOUT_S))
+        found = self._call("reading", lambda consumer: self._ask(consumer, asked))
         self._require_success("reading", found)
         return {TopicPartition(tp.topic, tp.partition): tp.offset for tp in found if tp.offset >= 0}
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set the next offsets to read, whatever is stored; blocks for a request, 30 s at the most.
+        """Set the next offsets to read, whatever is stored.
+
+        Blocks for a request: up to `timeout_s` for the group's coordinator, and ``socket.timeout.ms`` for its answer.
 
         Raises
         ------
@@ -79,6 +94,21 @@ class KafkaGroupOffsets:
         wanted = [KafkaTopicPartition(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
         done = self._call("committing", lambda consumer: consumer.commit(offsets=wanted, asynchronous=False))
         self._require_success("committing", done)
+
+    def _ask(self, consumer: Consumer, asked: list[KafkaTopicPartition]) -> list[KafkaTopicPartition]:
+        """What is committed; asks again after some seconds, unless the brokers have refused us by then."""
+        left_s = self._timeout_s
+        for look_s in _LOOK_AFTER_S:
+            if left_s <= look_s:
+                break
+            try:
+                return list(consumer.committed(asked, timeout=look_s))
+            except KafkaException as error:
+                consumer.poll(0)
+                if error.args[0].code() not in _UNANSWERED or self._reports.refusal("", REFUSED_FOR_S) is not None:
+                    raise
+            left_s -= look_s
+        return list(consumer.committed(asked, timeout=left_s))
 
     def _call(self, doing: str, call: Callable[[Consumer], T]) -> T:
         if self._consumer is None:

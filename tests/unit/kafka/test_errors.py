@@ -119,3 +119,22 @@ def test_no_leader_at_all() -> None:
     error = from_kafka(KafkaError(KafkaError._NOENT, "Failed to query partition leaders: No leaders found"), "listing")
     assert isinstance(error, NoLeader)
     assert not isinstance(from_kafka(KafkaError(KafkaError._NOENT, "No such entry"), "listing"), NoLeader)
+
+
+COORDINATION = [
+    KafkaError._WAIT_COORD,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+]
+
+
+@pytest.mark.parametrize("code", COORDINATION)
+def test_coordinators_that_cannot_be_reached(code: int) -> None:
+    """A group without a coordinator, for the moment, is worth another try; if brokers refuse us, that is why."""
+    failed, reports = KafkaException(KafkaError(code)), Reports()
+    error = reports.error(failed, "committing")
+    assert isinstance(error, BrokersUnavailable)
+    assert "check that the brokers that keep __consumer_offsets run" in error.message
+    reports(KafkaError(KafkaError._SSL, "SSL handshake failed: certificate verify failed"))
+    assert reports.error(failed, "committing").condition == "REFUSED_BY_BROKER"
