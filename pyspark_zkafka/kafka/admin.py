@@ -48,6 +48,7 @@ _PATIENCE_S = 5.0
 _MAX_PER_REQUEST = 1_000
 # librdkafka's defaults.
 _FETCH_BYTES, _MESSAGE_BYTES, _RESPONSE_OVERHEAD_BYTES = 52_428_800, 1_000_000, 512
+_LEAST_MESSAGE_BYTES = 1_000
 MANY = 1_000
 """From so many partitions on, it pays to be connected to the brokers once more."""
 
@@ -60,12 +61,15 @@ def shared_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
 def asking_consumer_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
     """The same for a consumer that fetches nothing.
 
-    librdkafka wants the sizes of a consumer to fit each other, whatever it does: a response, a fetch and a message.
+    librdkafka wants the sizes of a consumer to fit each other, whatever it does: a response, a fetch and a message. A
+    producer may receive less than fits the least of them.
     """
     shared = shared_properties(properties)
     if "receive.message.max.bytes" in shared:
-        fetch = min(_FETCH_BYTES, int(shared["receive.message.max.bytes"]) - _RESPONSE_OVERHEAD_BYTES)
-        shared |= {"fetch.max.bytes": fetch, "message.max.bytes": min(_MESSAGE_BYTES, fetch)}
+        response = max(int(shared["receive.message.max.bytes"]), _LEAST_MESSAGE_BYTES + _RESPONSE_OVERHEAD_BYTES)
+        fetch = min(_FETCH_BYTES, response - _RESPONSE_OVERHEAD_BYTES)
+        message = min(_MESSAGE_BYTES, fetch)
+        shared |= {"receive.message.max.bytes": response, "fetch.max.bytes": fetch, "message.max.bytes": message}
     return shared
 
 

@@ -89,6 +89,14 @@ def test_sizes_of_a_write() -> None:
         assert offsets.committed([]) == {}
 
 
+@pytest.mark.parametrize("size", ["1000", "1511", "1512", "1001512"])
+def test_least_sizes_of_a_write(size: str) -> None:
+    """However little a producer may receive, what commits the offsets of its group can be made."""
+    options = connection("write", **{"receive.message.max.bytes": size})
+    with KafkaGroupOffsets(UNREACHABLE, options.kafka, "g") as offsets:
+        assert offsets.committed([]) == {}
+
+
 @pytest.mark.parametrize(
     "sizes",
     [{"message.max.bytes": "100000000", "receive.message.max.bytes": "100000511"}, {"receive.message.max.bytes": "9000"}],
