@@ -9,9 +9,9 @@ from pyspark_zkafka.errors import UnknownTopic
 
 __all__ = ["RULE", "describe_bad_names", "is_topic_name", "require_topic_name", "shown_name"]
 
-RULE = "Kafka allows 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', but neither '.' nor '..'"
+RULE = "Kafka allows 1 to 255 of the characters a-z, A-Z, 0-9, '.', '_' and '-', but neither '.' nor '..'"
 
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}")
 _SHOWN_CHARACTERS = 60
 _SHOWN_NAMES = 5
 
@@ -25,10 +25,15 @@ def is_topic_name(text: str) -> bool:
     >>> is_topic_name("orders.eu-1"), is_topic_name("a/b"), is_topic_name("..")
     (True, False, False)
 
+    Notes
+    -----
+    Up to 255 characters, as Kafka allowed before 0.10, since topics of that time still exist and are to be found and read.
+    Later versions allow 249, which leaves room for the names of a broker's folders (KAFKA-3219): where a longer name does
+    not exist, brokers refuse it themselves.
+
     References
     ----------
-    org.apache.kafka.common.internals.Topic, Kafka 3.9.1. Before 0.10 it allowed 255 characters, more than the names of a
-    broker's folders had room for (KAFKA-3219).
+    org.apache.kafka.common.internals.Topic, Kafka 3.9.1; kafka.common.Topic, Kafka 0.9.0.1.
     """
     return text not in (".", "..") and _NAME.fullmatch(text) is not None
 

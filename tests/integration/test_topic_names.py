@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 NewTopic = Callable[..., str]
 Read = Callable[..., "DataFrame"]
 
+OLD_NAME = "x" * 255
+"""As long as Kafka before 0.10 allowed."""
+
 
 @pytest.mark.parametrize("path", ["off", "on"])
 @pytest.mark.parametrize("bad", [r"concat(good, '\u0000x')", "repeat('x', 600)", "'a/b'", "cast(x'61ff' as string)"])
@@ -42,12 +45,13 @@ def test_rows_for_a_topic_that_cannot_be(
 
 
 def test_znodes_that_are_no_topics(chroot: Chroot) -> None:
-    """What somebody has put beside the topics in ZooKeeper, under a name that Kafka does not allow, is no topic."""
-    for name in ("t", "two words", "x" * 300):
+    """What somebody has put beside the topics in ZooKeeper, under a name that no version of Kafka allows, is no topic."""
+    for name in ("t", "two words", OLD_NAME, "x" * 300):
         chroot.topic(name, 1)
     with ZooKeeperClient(chroot.config) as client:
-        assert client.topic_names() == ["t"]
-        assert list(client.snapshot().topics) == ["t"]
+        assert client.topic_names() == ["t", OLD_NAME]
+        assert list(client.snapshot().topics) == ["t", OLD_NAME]
+        assert list(client.snapshot([OLD_NAME]).topics) == [OLD_NAME]
 
 
 @pytest.fixture(scope="module")
