@@ -221,7 +221,8 @@ class ZooKeeperConnection:
         ZooKeeperError
             No answer: whether the transaction happened is unknown.
         ZooKeeperRefused
-            An ACL forbids one of the operations, or there are more than a request can hold; nothing happened.
+            An ACL forbids one of the operations, and nothing happened. Or there are probably more than a request can hold
+            (REQUEST_TOO_LARGE): the servers ended the connection, and whether the transaction happened is unknown.
         """
         if not operations:
             return Outcome()

@@ -65,7 +65,10 @@ def is_rolled_back(error: BaseException) -> bool:
 
 
 def is_too_large(error: BaseException, size: int) -> bool:
-    """Whether a request of so many bytes failed as one does that servers do not take: they end the connection."""
+    """Whether a request of so many bytes failed as one does that servers do not take: they end the connection.
+
+    They also end it for other reasons.
+    """
     return size > _LARGEST_REQUEST_BYTES and isinstance(error, (*_PASSING, kazoo.ConnectionDropped))
 
 
@@ -73,9 +76,9 @@ def too_large(size: int, doing: str, config: ZooKeeperConfig) -> ZooKeeperRefuse
     """The error for such a request."""
     return ZooKeeperRefused(
         "REQUEST_TOO_LARGE",
-        f"{doing} was refused: {config.hosts} ended the connection at a request of some {size} bytes, as servers do when "
-        f"one is larger than their jute.maxbuffer ({_LARGEST_REQUEST_BYTES} by default); subscribe to fewer topics, or by "
-        "a pattern, or raise jute.maxbuffer on all servers",
+        f"{doing} got no answer: {config.hosts} ended the connection at a request of some {size} bytes, probably because "
+        f"it is larger than their jute.maxbuffer ({_LARGEST_REQUEST_BYTES} by default); whether it was obeyed is unknown; "
+        "subscribe to fewer topics, or by a pattern, or raise jute.maxbuffer on all servers",
         size=size,
     )
 

@@ -33,6 +33,7 @@ _EPHEMERAL = 1
 _HEADER_BYTES = 9
 _ACL_BYTES = 31
 _FIELDS_BYTES = 16
+_REQUEST_BYTES = 12 + _HEADER_BYTES  # its length, number and type, and the header that ends a transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ REASONS: dict[type[object], Reason] = {
 
 def request_bytes(operations: Iterable[Operation], chroot: str = "") -> int:
     """About how large the request for some operations is, in bytes; never too low."""
-    return sum(_operation_bytes(operation, len(chroot.encode())) for operation in operations)
+    return _REQUEST_BYTES + _operations_bytes(operations, chroot)
 
 
 def pieces(
@@ -138,14 +139,14 @@ def pieces(
     """
     piece: list[T] = []
     counted: set[Operation] = set()
-    size = 0
+    size = _REQUEST_BYTES
     for part in parts:
         operations = set(operations_of(part))
-        more = request_bytes(operations - counted, chroot)
+        more = _operations_bytes(operations - counted, chroot)
         if piece and size + more > max_bytes:
             yield piece
-            piece, counted, size = [], set(), 0
-            more = request_bytes(operations, chroot)
+            piece, counted, size = [], set(), _REQUEST_BYTES
+            more = _operations_bytes(operations, chroot)
         piece.append(part)
         counted |= operations
         size += more
@@ -165,6 +166,10 @@ def to_wire(operation: Operation, chroot: str) -> tuple[object, ...]:
             return wire.Delete(path, version)  # type: ignore[no-any-return]
         case Check(version=version):
             return wire.CheckVersion(path, version)  # type: ignore[no-any-return]
+
+
+def _operations_bytes(operations: Iterable[Operation], chroot: str) -> int:
+    return sum(_operation_bytes(operation, len(chroot.encode())) for operation in operations)
 
 
 def _operation_bytes(operation: Operation, chroot_bytes: int) -> int:

@@ -19,7 +19,7 @@ from pyspark_zkafka.retries import Retry
 from pyspark_zkafka.zookeeper import errors
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 from pyspark_zkafka.zookeeper.kazoo_handler import BoundedHandler, ConnectionLog, ReadAhead
-from pyspark_zkafka.zookeeper.transactions import Check, Create, Delete, SetData, request_bytes, to_wire
+from pyspark_zkafka.zookeeper.transactions import Check, Create, Delete, Operation, SetData, request_bytes, to_wire
 
 CONFIG = ZooKeeperConfig("zk1:2181", "/kafka", auth=("digest", "alice:open-sesame"))
 
@@ -152,7 +152,12 @@ def test_what_was_received_ahead_hides_nothing_else() -> None:
 
 
 def test_a_request_is_never_larger_than_reckoned() -> None:
-    """The estimate covers each kind of operation, with data, chroot and characters beyond ASCII."""
+    """The estimate covers all that is sent for each kind of operation, with data, chroot and characters beyond ASCII."""
+
+    def sent(*operations: Operation) -> int:
+        """As kazoo sends a request: its length, its number, its type, and the operations."""
+        return 3 * 4 + len(Transaction([to_wire(operation, "/chroot") for operation in operations]).serialize())
+
     operations = [
         Create("/a", None),
         Create("/b", b"x" * 100, ephemeral=True),
@@ -161,9 +166,9 @@ def test_a_request_is_never_larger_than_reckoned() -> None:
         Check("/b"),
     ]
     for operation in operations:
-        sent = len(Transaction([to_wire(operation, "/chroot")]).serialize())
-        ending = len(Transaction([]).serialize())
-        assert sent - ending <= request_bytes([operation], "/chroot") < sent + 40
+        assert sent(operation) <= request_bytes([operation], "/chroot") < sent(operation) + 40
+        some = [operation] * 3
+        assert sent(*some) <= request_bytes(some, "/chroot")
 
 
 def test_constructing_a_client_does_nothing() -> None:
@@ -201,3 +206,11 @@ def test_what_the_program_does_wrong_is_not_retriable(error: ZKafkaError) -> Non
 def test_missing_sasl_support_says_what_to_install() -> None:
     """The advice names the extra."""
     assert "pip install 'pyspark-zkafka[sasl]'" in str(errors.sasl_missing())
+
+
+def test_a_request_that_is_probably_too_large() -> None:
+    """Servers do not say why they end a connection: neither the reason nor the outcome is known for certain."""
+    error = errors.too_large(2_000_000, "A transaction at /consumers (9 operations)", CONFIG)
+    assert "ended the connection at a request of some 2000000 bytes, probably because" in error.message
+    assert "whether it was obeyed is unknown" in error.message
+    assert not error.retriable
