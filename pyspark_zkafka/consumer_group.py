@@ -129,7 +129,7 @@ class ConsumerGroup:
         DataLoss
             A committed offset is outside the log, and `failOnDataLoss` is set.
         ZKafkaError
-            ZooKeeper or the brokers cannot be asked.
+            ZooKeeper or the brokers cannot be asked; retriable (NO_SESSION) while the session with ZooKeeper is lost.
         """
         from pyspark_zkafka.protocol.model import OffsetRange
         from pyspark_zkafka.protocol.offsets import LATEST
@@ -154,10 +154,7 @@ class ConsumerGroup:
         member.rebalance()
         member.read(())
         member.wait_settled(group.max_retries * group.backoff_ms / 1000)
-        owned, owner = sorted(member.rebalance()), member.owner
-        if owner is None:
-            raise GroupError("NO_SESSION", "The session with ZooKeeper is lost; plan again when it is back")
-        return owned, owner
+        return sorted(member.rebalance()), member.require_owner()
 
     def _open(self) -> StreamSession:
         if self._session is None:

@@ -123,6 +123,12 @@ class GroupMember:
         session = self._session
         return None if session is None else ClaimOwner(self.consumer, session)
 
+    def require_owner(self) -> ClaimOwner:
+        """The same; raises ZooKeeperError (NO_SESSION) while there is none, which passes."""
+        if (owner := self.owner) is None:
+            raise _no_session()
+        return owner
+
     @property
     def settled(self) -> bool:
         """Whether the member owned all that it was given, and nothing else, when it last looked."""
