@@ -1,4 +1,4 @@
-"""The frozen values that options become; `options` makes them."""
+"""Frozen values that options are parsed into; their defaults are in the table of options."""
 
 from __future__ import annotations
 
@@ -100,21 +100,21 @@ class ReadOptions:
     subscription: Subscription | None
     start: OffsetSpec
     end: OffsetSpec
-    view: str | None = None
-    group: str | None = None
-    reset: ResetPolicy | None = None
-    no_match: Literal["error", "latest"] = "error"
-    fail_on_data_loss: bool = True
-    min_partitions: int | None = None
-    max_records: int | None = None
-    min_records: int | None = None
-    include_headers: bool = False
-    poll_timeout_ms: int = 120_000
-    retries: int = 3
-    retry_interval_ms: int = 1000
-    skip_offline: bool = False
-    client_group: str = "zkafka"
-    stores: tuple[OffsetStore, ...] = ("zookeeper",)
+    view: str | None
+    group: str | None
+    reset: ResetPolicy | None
+    no_match: Literal["error", "latest"]
+    fail_on_data_loss: bool
+    min_partitions: int | None
+    max_records: int | None
+    min_records: int | None
+    include_headers: bool
+    poll_timeout_ms: int
+    retries: int
+    retry_interval_ms: int
+    skip_offline: bool
+    client_group: str
+    stores: tuple[OffsetStore, ...]
     ignored: tuple[str, ...] = ()
 
 

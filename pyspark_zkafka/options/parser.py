@@ -1,23 +1,23 @@
-"""The options that a user gave, taken one by one and checked against the table; problems gather until the end."""
+"""The parser of options: looks them up by name, reads them as their rows in the table say, and collects the problems."""
 
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.options.table import BY_NAME, STREAM, Scope
 
-__all__ = ["Given", "choose", "whole_number"]
+__all__ = ["OptionParser"]
 
-T = TypeVar("T")
-D = TypeVar("D")
+_OF_THE_ROW = object()
 
 
-class Given:
-    """Options by name, in any case of letters; `finish` raises all problems at once.
+class OptionParser:
+    """Parser of the options of one read, stream or write; `finish` raises all problems at once.
+
+    Names are case-insensitive.
 
     Parameters
     ----------
@@ -48,39 +48,32 @@ class Given:
         """Whether the option was given."""
         return name.lower() in self.raw
 
-    def text(self, name: str, default: str = "") -> str:
-        """The value without blanks around it."""
-        return self.raw.get(name.lower(), (name, default))[1].strip()
+    def text(self, name: str) -> str:
+        """The value as it was given, without blanks around it; nothing if it was not given."""
+        return self.raw.get(name.lower(), (name, ""))[1].strip()
 
-    def optional(self, name: str) -> str | None:
-        """The same, None if it was not given; to be empty is a problem."""
-        if self.has(name) and not self.text(name):
-            self.problems.append(f"{name} is empty; give a value or leave it out")
-        return self.text(name) or None
+    def value(self, name: str, default: Any = _OF_THE_ROW, read: Callable[[str, str], Any] | None = None) -> Any:
+        """The value as the option's kind reads it; the row's default if it was not given, or is a problem.
 
-    def parsed(self, name: str, parse: Callable[[str], T], default: D) -> T | D:
-        """The value as `parse` reads it; a ValueError or OptionError of it is a problem."""
-        if not self.has(name):
-            return default
+        Parameters
+        ----------
+        name : str
+            As the table spells it.
+        default : object
+            What a row's derived default amounts to here.
+        read : callable
+            Reads the value in the kind's stead, where more than the row must be known for it.
+        """
+        option = BY_NAME[name.lower()]
         try:
-            return parse(self.text(name))
+            if self.has(name):
+                return (read or option.kind.read)(name, self.text(name))
         except OptionError as error:
             self.problems.append(error.message)
         except ValueError as error:
-            self.problems.append(f"{name} is {self.text(name)!r}; expected {error}")
-        return default
-
-    def choice(self, name: str, choices: Mapping[str, T], default: D) -> T | D:
-        """What the value stands for, in any case of letters."""
-        return self.parsed(name, lambda text: choose(text, choices), default)
-
-    def boolean(self, name: str, default: bool) -> bool:
-        """``true`` or ``false``."""
-        return self.choice(name, {"true": True, "false": False}, default)
-
-    def integer(self, name: str, at_least: int, default: D) -> int | D:
-        """A whole number of at most 18 digits."""
-        return self.parsed(name, lambda text: whole_number(text, at_least), default)
+            found = "malformed" if option.secret else repr(self.text(name))
+            self.problems.append(f"{name} is {found}; expected {error}")
+        return option.default_value() if default is _OF_THE_ROW else default
 
     def finish(self) -> None:
         """Raise INVALID_OPTIONS with every problem, if there is one."""
@@ -98,15 +91,3 @@ def _nearest(name: str) -> str:
     if not near and f"kafka.{name}" in BY_NAME:
         near = [f"kafka.{name}"]
     return f"; did you mean {BY_NAME[near[0]].name}?" if near else "; docs/options.md lists all options"
-
-
-def choose(text: str, choices: Mapping[str, T]) -> T:
-    if text.lower() not in choices:
-        raise ValueError(" or ".join(choices))
-    return choices[text.lower()]
-
-
-def whole_number(text: str, at_least: int) -> int:
-    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text) or int(text) < at_least:
-        raise ValueError(f"a whole number, {at_least} or more")
-    return int(text)

@@ -1,4 +1,4 @@
-"""What the options of a streaming read mean, as frozen values; `options` does the same for batches."""
+"""Options of streaming reads, as frozen values."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from dataclasses import replace
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.options.batch import lacks_zookeeper, parse_read, read_options, starting
-from pyspark_zkafka.options.durations import parse_duration_ms
 from pyspark_zkafka.options.model import GroupOptions, ReadOptions, StreamOptions
-from pyspark_zkafka.options.parser import Given
+from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.table import BY_NAME
 from pyspark_zkafka.options.table import STREAM as OF_STREAMS
-from pyspark_zkafka.protocol.assignors import STRATEGIES
 from pyspark_zkafka.protocol.limits import TriggerLimits
 from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
@@ -30,7 +28,7 @@ def parse_stream(raw: Mapping[str, str]) -> StreamOptions:
     OptionError
         INVALID_OPTIONS, with every problem in one text.
     """
-    given = Given(raw, "stream")
+    given = OptionParser(raw, "stream")
     start = starting(given, "committed" if given.has("group.id") else LATEST, None)
     read = read_options(given, start)
     options = StreamOptions(read, _limits(given), _group(given, read))
@@ -60,30 +58,30 @@ def parse_either(raw: Mapping[str, str]) -> ReadOptions:
             raise min(as_batch, as_stream, key=lambda error: len(error.parameters["problems"])) from None
 
 
-def _limits(given: Given) -> TriggerLimits:
+def _limits(given: OptionParser) -> TriggerLimits:
     limits = TriggerLimits(
-        max_records=given.integer("maxOffsetsPerTrigger", 1, None),
-        max_bytes=given.integer("maxBytesPerTrigger", 1, None),
-        min_records=given.integer("minOffsetsPerTrigger", 1, None),
-        max_delay_ms=given.parsed("maxTriggerDelay", parse_duration_ms, 15 * 60 * 1000),
+        max_records=given.value("maxOffsetsPerTrigger"),
+        max_bytes=given.value("maxBytesPerTrigger"),
+        min_records=given.value("minOffsetsPerTrigger"),
+        max_delay_ms=given.value("maxTriggerDelay"),
     )
     if limits.max_records is not None and (limits.min_records or 0) > limits.max_records:
         given.problems.append("minOffsetsPerTrigger is larger than maxOffsetsPerTrigger; lower it")
     return limits
 
 
-def _group(given: Given, read: ReadOptions) -> GroupOptions | None:
-    retries, backoff_ms = given.integer("rebalance.max.retries", 1, 4), given.integer("rebalance.backoff.ms", 1, 2000)
-    strategy = given.choice("partition.assignment.strategy", {name: name for name in STRATEGIES}, "range")
+def _group(given: OptionParser, read: ReadOptions) -> GroupOptions | None:
+    retries, backoff_ms = given.value("rebalance.max.retries"), given.value("rebalance.backoff.ms")
+    strategy = given.value("partition.assignment.strategy")
     options = GroupOptions(
         name=read.group or "",
-        join=given.choice("groupMembership", {"join": True, "none": False}, True),
-        consumer_id=given.optional("consumer.id"),
-        threads=given.integer("consumer.threads", 1, 1),
+        join=given.value("groupMembership"),
+        consumer_id=given.value("consumer.id"),
+        threads=given.value("consumer.threads"),
         strategy=strategy,
         max_retries=retries,
         backoff_ms=backoff_ms,
-        hold_ms=given.integer("rebalance.hold.ms", 0, retries * backoff_ms // 2),
+        hold_ms=given.value("rebalance.hold.ms", retries * backoff_ms // 2),
     )
     if read.group is None:
         given.problems.extend(f"{name} needs group.id" for name in _OF_MEMBERS if given.has(name))
@@ -104,7 +102,7 @@ _OF_MEMBERS = (
 )
 
 
-def _problems_of_joining(given: Given, read: ReadOptions, group: GroupOptions) -> list[str]:
+def _problems_of_joining(given: OptionParser, read: ReadOptions, group: GroupOptions) -> list[str]:
     problems = []
     if lacks_zookeeper(given, read.connection):
         problems.append("a group's members meet in ZooKeeper: set zookeeper.connect, or groupMembership to none")

@@ -37,7 +37,7 @@ OF_DRIVERS = {"cli", "group", "stream.driver", "testing", "views", "zookeeper"}
 CLIENTS = {"confluent_kafka", "pyspark_zkafka.kafka", "pyspark_zkafka.zookeeper"}
 OF_WRITERS = {"pyspark_zkafka.transport.producer", "pyspark_zkafka.transport.python_sender", "pyspark_zkafka.protocol.rows"}
 COMPUTE = {"pyarrow.compute"}
-PARSERS = {"pyspark_zkafka.options.batch", "pyspark_zkafka.options.table", "pyspark_zkafka.options.parser", "difflib"}
+PARSERS = {"pyspark_zkafka.options.batch", "pyspark_zkafka.options.table", "pyspark_zkafka.options.kinds", "pyspark_zkafka.options.parser", "difflib"}
 
 
 def imported(code: str, *pickles: object) -> set[str]:
