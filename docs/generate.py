@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyspark_zkafka.options.client_property_table import ACCEPTED
+from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.options.refused_client_properties import REFUSED
 from pyspark_zkafka.options.table import table_markdown
 
@@ -20,30 +20,43 @@ topic), unless `auto.offset.reset` says where the others start.
 """
 _PROPERTIES = """# Client properties: `kafka.*`
 
-What follows `kafka.` goes to librdkafka. Java's spellings are translated where librdkafka has a twin; everything else is
-refused with the reason, so that no setting is dropped without a word.
+What follows `kafka.` goes to librdkafka. No property is dropped: it is translated, refused with the reason, or passed on.
 
-The tables have what Kafka's Java clients 3.9.1 and librdkafka 2.16 have. A property that only a newer librdkafka has is
-passed on by its own name: the library that is installed on the driver says, before any task runs, whether it knows the name
-and takes the value. The executors need one that does, too.
+- Spellings of Kafka's Java clients, and aliases, are translated as the first table says.
+- Properties that would have no effect, or would break reading or writing, are refused: see the second table. So are
+  properties of consumers alone in a write, and those of producers alone in a read.
+- Every other property that librdkafka has is passed on by its own name; see librdkafka's
+  [CONFIGURATION.md](https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md). Before any task runs, the
+  librdkafka that is installed on the driver is asked whether it has the name and takes the value. A number must be written
+  as librdkafka reads it: `10s`, which it would read as 10, is refused. The executors need the same librdkafka.
 
-## Accepted
+If the driver's librdkafka cannot be asked, since it is linked statically into confluent-kafka's module, these properties
+are passed on unchecked, and the first client that is made refuses them with `UNUSABLE_KAFKA_PROPERTY`.
 
-| property | for | librdkafka's |
-|---|---|---|
+The tables have what Kafka's Java clients 3.9.1 and librdkafka 2.16 have.
+
+## Translated
+
+| property | for | librdkafka's | with |
+|---|---|---|---|
 """
 _CLIENTS = {"C": "read", "P": "write", "CP": "both"}
 
 
-def _accepted() -> list[str]:
-    rows = {
-        (a.name, a.clients): f"| `{a.name}` | {_CLIENTS[a.clients]} | {_targets(a.target_names())} |\n" for a in ACCEPTED
-    }
-    return [rows[key] for key in sorted(rows)]
+def _translated() -> list[str]:
+    rows = [row for row in PROPERTIES if row.targets != "="]
+    return [
+        f"| `{row.name}` | {_CLIENTS[row.clients]} | {_targets(row.target_names())} | {_condition(row.when)} |\n"
+        for row in sorted(rows, key=lambda row: row.name)
+    ]
 
 
 def _targets(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names) or "says how others are meant"
+
+
+def _condition(when: tuple[str | None, ...]) -> str:
+    return " or ".join(f"`{when[0]}={value}`" for value in when[1:])
 
 
 def pages() -> dict[str, str]:
@@ -52,7 +65,7 @@ def pages() -> dict[str, str]:
     return {
         "options.md": _OPTIONS + table_markdown(),
         "kafka-properties.md": _PROPERTIES
-        + "".join(_accepted())
+        + "".join(_translated())
         + "\n## Refused\n\n| property | why, and what to do |\n|---|---|\n"
         + refused,
     }

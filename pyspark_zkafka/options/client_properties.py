@@ -1,8 +1,7 @@
-"""What the options `kafka.*` mean for librdkafka.
+"""Translation of the options `kafka.*` to librdkafka's properties.
 
-Every property of Kafka's Java clients and of librdkafka is known: it is passed on, translated to its twin, or refused with
-the reason. Nothing is dropped in silence: a user who sets a property gets its effect, or hears why not. What only a newer
-librdkafka has is for that library to judge.
+A property is translated to its twin, refused with the reason, or passed on by its own name if librdkafka has it and takes
+the value. None is dropped: a user who sets a property gets its effect, or an error.
 
 References
 ----------
@@ -12,30 +11,47 @@ References
 from __future__ import annotations
 
 import difflib
+import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from pyspark_zkafka.options.client_property_rules import broken_rules, idempotence_given_up
-from pyspark_zkafka.options.client_property_table import ACCEPTED, Accepted
+from pyspark_zkafka.options.client_property_table import PROPERTIES, ClientProperty
 from pyspark_zkafka.options.connection_properties import concerns_connection
 from pyspark_zkafka.options.refused_client_properties import REFUSED
 
-__all__ = ["SECRET_KEYS", "UNKNOWN", "Role", "Verdict", "is_of_connection", "is_secret", "mask", "translate"]
+__all__ = [
+    "NO_OBJECTION",
+    "SECRET_KEYS",
+    "UNKNOWN",
+    "Role",
+    "Verdict",
+    "is_of_connection",
+    "is_secret",
+    "mask",
+    "translate",
+]
 
 Role = Literal["consumer", "producer"]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a librdkafka says of a property: whether it has it, and what is wrong with the value, in its own words."""
+    """The answer of a librdkafka about a property.
+
+    `known` is whether it has the property; `problem` is its reason to refuse the value, in its own words; `value` is what
+    it reads where it takes it; `names` are those that it has, where it does not have the one that it was asked about.
+    """
 
     known: bool
     problem: str = ""
+    value: str = ""
+    names: tuple[str, ...] = ()
 
 
-UNKNOWN = Verdict(known=False)
+UNKNOWN, NO_OBJECTION = Verdict(known=False), Verdict(known=True)
 
 SECRET_KEYS = frozenset(
     {
@@ -67,13 +83,12 @@ _LOOKS_SECRET = re.compile(r"password|passphrase|secret|jaas|private\.key")
 _MASKED = "*****"
 
 
-def _knows_no_more(name: str, value: str) -> Verdict:
-    """The verdict of a librdkafka that has what the tables have."""
-    return UNKNOWN
+def _no_objection(name: str, value: str) -> Verdict:
+    return NO_OBJECTION
 
 
 def translate(
-    properties: Mapping[str, str], role: Role, judge: Callable[[str, str], Verdict] = _knows_no_more
+    properties: Mapping[str, str], role: Role, judge: Callable[[str, str], Verdict] = _no_objection
 ) -> tuple[dict[str, str], list[str]]:
     """librdkafka's properties for a user's, and a text for each problem.
 
@@ -84,7 +99,8 @@ def translate(
     role : {"consumer", "producer"}
         Who will have them: a property of the other one is a problem, since it would have no effect.
     judge : callable
-        Asked about each name, in lower case, that no table has, and its value.
+        Asked about each property, by its name in lower case, that is passed on or is a number: the ranges of numbers are
+        librdkafka's.
 
     Returns
     -------
@@ -140,7 +156,7 @@ def is_of_connection(name: str) -> bool:
     (True, True, False)
     """
     plain = name.strip().lower()
-    targets = {target for row in ACCEPTED if row.name == plain for target in row.target_names()}
+    targets = {target for row in PROPERTIES if row.name == plain for target in row.target_names()}
     return any(map(concerns_connection, targets | {plain}))
 
 
@@ -153,15 +169,15 @@ def mask(properties: Mapping[str, str]) -> dict[str, str]:
     return {name: _MASKED if is_secret(name) else value for name, value in properties.items()}
 
 
-def _by_name(client: str) -> dict[str, list[Accepted]]:
-    rows: dict[str, list[Accepted]] = {}
-    for row in ACCEPTED:
+def _by_name(client: str) -> dict[str, list[ClientProperty]]:
+    rows: dict[str, list[ClientProperty]] = {}
+    for row in PROPERTIES:
         if client in row.clients:
             rows.setdefault(row.name, []).append(row)
     return rows
 
 
-_TABLES: dict[Role, dict[str, list[Accepted]]] = {"consumer": _by_name("C"), "producer": _by_name("P")}
+_TABLES: dict[Role, dict[str, list[ClientProperty]]] = {"consumer": _by_name("C"), "producer": _by_name("P")}
 _WORK: dict[Role, str] = {"consumer": "read", "producer": "write"}
 
 
@@ -187,18 +203,42 @@ def _one(
         read = row.read(value)
     except ValueError as expected:
         raise ValueError(f"{_shown(name, value)}; expected {expected}" + _because(row)) from None
-    return {target: read for target in row.target_names()} if isinstance(read, str) else read
+    found = {target: read for target in row.target_names()} if isinstance(read, str) else read
+    for target, text in found.items() if row.range_is_librdkafkas else ():
+        _check_value(name, value, text, judge(target, text))
+    return found
 
 
 def _passed_on(name: str, value: str, role: Role, judge: Callable[[str, str], Verdict]) -> Mapping[str, str]:
     """A property that is in neither table, if librdkafka takes it."""
-    verdict = UNKNOWN if name in REFUSED or name in _TABLES[_other(role)] else judge(name, value)
+    # Blanks may belong to a secret, though not to the name of a file.
+    text = value if is_secret(name) and not name.endswith((".location", ".file")) else value.strip()
+    verdict = UNKNOWN if name in REFUSED or name in _TABLES[_other(role)] else judge(name, text)
     if not verdict.known:
-        raise ValueError(_why_not(name, role))
+        raise ValueError(_why_not(name, role, verdict.names))
+    if not text:
+        raise ValueError(f"{_shown(name, value)}; expected a text, not nothing")
+    _check_value(name, value, text, verdict)
+    return {name: text}
+
+
+def _check_value(name: str, value: str, text: str, verdict: Verdict) -> None:
     if verdict.problem:
         said = "" if is_secret(name) else f": {verdict.problem}"
         raise ValueError(f"{_shown(name, value)}; librdkafka refuses it{said}")
-    return {name: value}
+    if _is_misread(text, verdict.value):
+        raise ValueError(f"{_shown(name, value)}; expected a whole number: librdkafka would read {verdict.value}")
+
+
+def _is_misread(text: str, value: str) -> bool:
+    """Whether a text is not the number that librdkafka reads: it ignores what follows digits, and knows octal numbers."""
+    if not (re.match(r"\s*[+-]?[0-9]", text) and re.fullmatch(r"-?[0-9]+", value)):
+        return False
+    try:
+        # Decimal numbers are read back with six digits.
+        return not math.isclose(float(text), int(value), rel_tol=1e-5) if "." in text else int(text) != int(value)
+    except ValueError:
+        return True
 
 
 def _other(role: Role) -> Role:
@@ -211,13 +251,13 @@ def _holds(when: tuple[str | None, ...], meant: Mapping[str, str]) -> bool:
     return meant.get(str(when[0])) in [None if value is None else value.lower() for value in when[1:]]
 
 
-def _needed(row: Accepted) -> str:
+def _needed(row: ClientProperty) -> str:
     name, *values = row.when
     given = [f"{name}={value}" for value in values if value is not None]
     return " or ".join([*given, *([f"no {name}"] if None in values else [])])
 
 
-def _because(row: Accepted) -> str:
+def _because(row: ClientProperty) -> str:
     return f"; {row.otherwise}" if row.otherwise else ""
 
 
@@ -227,13 +267,13 @@ def _shown(name: str, value: str) -> str:
     return f"is {value!r}" if len(value) <= 80 else f"is {value[:80]!r}..."
 
 
-def _why_not(name: str, role: Role) -> str:
+def _why_not(name: str, role: Role, names: Iterable[str]) -> str:
     if name in REFUSED:
         return f"is refused: {REFUSED[name]}"
     other = _other(role)
     if name in _TABLES[other]:
         return f"is a {other}'s property, without effect on a {_WORK[role]}; remove it, or set it where you {_WORK[other]}"
-    near = difflib.get_close_matches(name, [*_TABLES[role], *REFUSED], n=1, cutoff=0.75)
+    near = difflib.get_close_matches(name, [*_TABLES[role], *REFUSED, *names], n=1, cutoff=0.75)
     hint = f"; did you mean kafka.{near[0]}?" if near else ""
     return f"is unknown to Kafka's Java clients and to librdkafka{hint}"
 

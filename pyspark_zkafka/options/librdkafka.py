@@ -1,7 +1,7 @@
-"""Questions to the installed librdkafka about properties: it may be newer than the tables of this package.
+"""Questions to the installed librdkafka about names and values of properties.
 
 The library is the one that confluent-kafka's own module is linked to. No client is made for a question, and nothing is
-loaded before the first one.
+loaded before the first one; of confluent-kafka, nothing is imported.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import ctypes
 import re
 from functools import cache
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from typing import Any
 
-from pyspark_zkafka.options.client_properties import UNKNOWN, Verdict
+from pyspark_zkafka.options.client_properties import NO_OBJECTION, UNKNOWN, Verdict
 
 __all__ = ["judge"]
 
 _UNKNOWN_NAME, _OK = -2, 0  # rd_kafka_conf_res_t
-_WHY_BYTES = 512
+_TEXT_BYTES = 512
+_SIZE = ctypes.POINTER(ctypes.c_size_t)
 # Through C, any other name may reach the library as one that is refused here: it ends at a zero byte.
 _NAME = re.compile(r"[a-z0-9._]+")
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -27,29 +28,49 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
         ctypes.c_int,
         (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t),
     ),
+    "rd_kafka_conf_get": (ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, _SIZE)),
+    "rd_kafka_conf_dump": (ctypes.POINTER(ctypes.c_char_p), (ctypes.c_void_p, _SIZE)),
+    "rd_kafka_conf_dump_free": (None, (ctypes.POINTER(ctypes.c_char_p), ctypes.c_size_t)),
 }
 
 
 def judge(name: str, value: str) -> Verdict:
-    """The verdict on a property; `UNKNOWN`, too, where the library cannot be asked: about this one, or at all."""
-    library = _library() if _NAME.fullmatch(name) and "\0" not in value else None
+    """The verdict on a property; `NO_OBJECTION` where the library cannot be asked: the first client will refuse it."""
+    if not _NAME.fullmatch(name) or "\0" in value:
+        return UNKNOWN
+    library = _library()
     if library is None:
-        return UNKNOWN
-    conf, why = library.rd_kafka_conf_new(), ctypes.create_string_buffer(_WHY_BYTES)
-    found = library.rd_kafka_conf_set(conf, name.encode(), value.encode(), why, _WHY_BYTES)
-    library.rd_kafka_conf_destroy(conf)
-    if found == _UNKNOWN_NAME:
-        return UNKNOWN
-    return Verdict(known=True, problem="" if found == _OK else why.value.decode(errors="replace"))
+        return NO_OBJECTION
+    conf, text = library.rd_kafka_conf_new(), ctypes.create_string_buffer(_TEXT_BYTES)
+    try:
+        found = library.rd_kafka_conf_set(conf, name.encode(), value.encode(), text, _TEXT_BYTES)
+        if found == _UNKNOWN_NAME:
+            return Verdict(known=False, names=_names(library, conf))
+        if found != _OK:
+            return Verdict(known=True, problem=text.value.decode(errors="replace").strip())
+        read = library.rd_kafka_conf_get(conf, name.encode(), text, ctypes.byref(ctypes.c_size_t(_TEXT_BYTES)))
+        return Verdict(known=True, value=text.value.decode(errors="replace") if read == _OK else "")
+    finally:
+        library.rd_kafka_conf_destroy(conf)
+
+
+def _names(library: Any, conf: int) -> tuple[str, ...]:
+    """Names of properties that the library has, without those that have no value by default."""
+    count = ctypes.c_size_t()
+    dumped = library.rd_kafka_conf_dump(conf, ctypes.byref(count))
+    names = tuple(dumped[i].decode() for i in range(0, count.value, 2))
+    library.rd_kafka_conf_dump_free(dumped, count)
+    return names
 
 
 @cache
 def _library() -> Any | None:
-    spec = find_spec("confluent_kafka") and find_spec("confluent_kafka.cimpl")
-    if spec is None or spec.origin is None:
+    package = PathFinder.find_spec("confluent_kafka")
+    module = package and PathFinder.find_spec("confluent_kafka.cimpl", package.submodule_search_locations)
+    if module is None or module.origin is None:
         return None
     try:
-        library = ctypes.CDLL(spec.origin)
+        library = ctypes.CDLL(module.origin)
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments

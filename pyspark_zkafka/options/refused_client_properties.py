@@ -1,4 +1,4 @@
-"""Every property of Kafka's Java clients and of librdkafka that is not passed on, one row each, with the reason.
+"""Properties of Kafka's Java clients and of librdkafka that are refused, with the reasons.
 
 References
 ----------
@@ -29,6 +29,11 @@ _SHARE = f"it belongs to share groups, which are not used; {_REMOVE}"
 _OURS = f"reading and writing stand on its value, which the connector sets; {_REMOVE}"
 _ENGINE = "OpenSSL engines load machine code into every worker, and are deprecated; use ssl.providers"
 
+
+def _all(reason: str, names: str) -> dict[str, str]:
+    return dict.fromkeys(names.split(), reason)
+
+
 REFUSED: dict[str, str] = {
     # Spark's own, by other names
     "auto.offset.reset": "use startingOffsets, or the option auto.offset.reset without the prefix kafka.",
@@ -40,24 +45,36 @@ REFUSED: dict[str, str] = {
     "key.serializer": "keys are written as bytes; cast them to binary or string with DataFrame operations",
     "value.serializer": "values are written as bytes; cast them to binary or string with DataFrame operations",
     "interceptor.classes": "an interceptor may change or drop records behind Spark's back; use DataFrame operations",
-    "interceptors": _CALLBACK,
+    **_all(
+        _CALLBACK,
+        """
+        interceptors error_cb throttle_cb stats_cb log_cb background_event_cb socket_cb connect_cb closesocket_cb
+        open_cb resolve_cb opaque default_topic_conf consume_cb rebalance_cb offset_commit_cb dr_cb dr_msg_cb
+        partitioner_cb msg_order_cmp ssl.certificate.verify_cb oauthbearer_token_refresh_cb ssl_engine_callback_data
+        """,
+    ),
     # The group
     "group.id": "use the option group.id without the prefix kafka.",
-    "group.instance.id": _NO_GROUP,
-    "group.protocol": _NO_GROUP,
-    "group.protocol.type": _NO_GROUP,
-    "group.remote.assignor": _NO_GROUP,
+    **_all(
+        _NO_GROUP,
+        """
+        group.instance.id group.protocol group.protocol.type group.remote.assignor heartbeat.interval.ms
+        coordinator.query.interval.ms
+        """,
+    ),
     "session.timeout.ms": f"{_NO_GROUP}; for a group in ZooKeeper, see zookeeper.session.timeout.ms",
-    "heartbeat.interval.ms": _NO_GROUP,
-    "coordinator.query.interval.ms": _NO_GROUP,
     "partition.assignment.strategy": f"{_NO_GROUP}; for a group in ZooKeeper, give it without the prefix kafka.",
     # Reading
     "default.api.timeout.ms": "Java-only: how long Java's calls may block; use kafkaConsumer.pollTimeoutMs",
     "max.poll.records": f"Java-only: rows come in Arrow batches, not in polls; {_REMOVE}",
     "exclude.internal.topics": "Java-only: write a subscribePattern that says which topics are meant",
     "topic.blacklist": "a topic that Spark plans to read would not be found; write a subscribePattern that leaves it out",
-    "enable.partition.eof": _OURS,
-    "enable.auto.offset.store": _OURS,
+    **_all(
+        _OURS,
+        """
+        enable.partition.eof enable.auto.offset.store delivery.report.only.error enabled_events log.queue
+        """,
+    ),
     "offset.store.method": _LEGACY,
     "offset.store.path": _LEGACY,
     "offset.store.sync.interval.ms": _LEGACY,
@@ -75,85 +92,57 @@ REFUSED: dict[str, str] = {
     "partitioner.availability.timeout.ms": f"Java-only: rows without key go to partitions that have a leader; {_REMOVE}",
     "max.block.ms": "Java-only: how long Java's send() may block; use delivery.timeout.ms, which includes that wait",
     "metadata.max.idle.ms": f"Java-only: how long Java remembers an unused topic; {_REMOVE}",
-    "delivery.report.only.error": _OURS,
     "queuing.strategy": f"lifo would write rows out of order, and is deprecated; {_REMOVE}",
     "produce.offset.report": _GONE,
     # librdkafka's inside
     "builtin.features": f"it says what librdkafka can do and cannot be set; {_REMOVE}",
     "plugin.library.paths": "a plugin loads machine code into every worker and may change records behind Spark's back; "
     "use DataFrame operations",
-    "enabled_events": _OURS,
-    "log.queue": _OURS,
     "internal.termination.signal": f"signals belong to Spark's workers; {_REMOVE}",
     "topic.metadata.refresh.fast.cnt": _GONE,
     "socket.blocking.max.ms": _GONE,
     "reconnect.backoff.jitter.ms": _GONE,
-    "error_cb": _CALLBACK,
-    "throttle_cb": _CALLBACK,
-    "stats_cb": _CALLBACK,
-    "log_cb": _CALLBACK,
-    "background_event_cb": _CALLBACK,
-    "socket_cb": _CALLBACK,
-    "connect_cb": _CALLBACK,
-    "closesocket_cb": _CALLBACK,
-    "open_cb": _CALLBACK,
-    "resolve_cb": _CALLBACK,
-    "opaque": _CALLBACK,
-    "default_topic_conf": _CALLBACK,
-    "consume_cb": _CALLBACK,
-    "rebalance_cb": _CALLBACK,
-    "offset_commit_cb": _CALLBACK,
-    "dr_cb": _CALLBACK,
-    "dr_msg_cb": _CALLBACK,
-    "partitioner_cb": _CALLBACK,
-    "msg_order_cmp": _CALLBACK,
-    "ssl.certificate.verify_cb": _CALLBACK,
-    "oauthbearer_token_refresh_cb": _CALLBACK,
-    "ssl_engine_callback_data": _CALLBACK,
     "ssl_key": "use ssl.key.pem or ssl.key.location",
     "ssl_certificate": "use ssl.certificate.pem or ssl.certificate.location",
     "ssl_ca": "use ssl.ca.pem or ssl.ca.location",
     # TLS and SASL
     "ssl.truststore.password": f"PEM files of certificates have no password; {_REMOVE}, and see ssl.truststore.type",
-    "ssl.protocol": _JVM_TLS,
-    "ssl.enabled.protocols": _JVM_TLS,
-    "ssl.provider": _JVM_TLS,
-    "ssl.keymanager.algorithm": _JVM_TLS,
-    "ssl.trustmanager.algorithm": _JVM_TLS,
-    "ssl.secure.random.implementation": _JVM_TLS,
-    "ssl.engine.factory.class": _JVM_TLS,
-    "security.providers": _JVM_TLS,
+    **_all(
+        _JVM_TLS,
+        """
+        ssl.protocol ssl.enabled.protocols ssl.provider ssl.keymanager.algorithm ssl.trustmanager.algorithm
+        ssl.secure.random.implementation ssl.engine.factory.class security.providers
+        """,
+    ),
     "ssl.engine.location": _ENGINE,
     "ssl.engine.id": _ENGINE,
     "ssl.ca.certificate.stores": "it names certificate stores of Windows; use ssl.ca.location",
-    "sasl.client.callback.handler.class": _LOGIN,
-    "sasl.login.callback.handler.class": _LOGIN,
-    "sasl.login.class": _LOGIN,
-    "sasl.login.connect.timeout.ms": _LOGIN,
-    "sasl.login.read.timeout.ms": _LOGIN,
-    "sasl.login.refresh.buffer.seconds": _LOGIN,
-    "sasl.login.refresh.min.period.seconds": _LOGIN,
-    "sasl.login.refresh.window.factor": _LOGIN,
-    "sasl.login.refresh.window.jitter": _LOGIN,
-    "sasl.login.retry.backoff.max.ms": _LOGIN,
-    "sasl.login.retry.backoff.ms": _LOGIN,
-    "sasl.kerberos.ticket.renew.jitter": _LOGIN,
-    "sasl.kerberos.ticket.renew.window.factor": _LOGIN,
-    "sasl.oauthbearer.header.urlencode": _LOGIN,
-    "sasl.oauthbearer.clock.skew.seconds": _BROKER_SIDE,
-    "sasl.oauthbearer.expected.audience": _BROKER_SIDE,
-    "sasl.oauthbearer.expected.issuer": _BROKER_SIDE,
-    "sasl.oauthbearer.jwks.endpoint.refresh.ms": _BROKER_SIDE,
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": _BROKER_SIDE,
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": _BROKER_SIDE,
-    "sasl.oauthbearer.jwks.endpoint.url": _BROKER_SIDE,
-    "sasl.oauthbearer.scope.claim.name": _BROKER_SIDE,
+    **_all(
+        _LOGIN,
+        """
+        sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class
+        sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
+        sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
+        sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms sasl.kerberos.ticket.renew.jitter
+        sasl.kerberos.ticket.renew.window.factor sasl.oauthbearer.header.urlencode
+        """,
+    ),
+    **_all(
+        _BROKER_SIDE,
+        """
+        sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
+        sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
+        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
+        sasl.oauthbearer.scope.claim.name
+        """,
+    ),
     # Metrics
-    "auto.include.jmx.reporter": _METRICS,
-    "metric.reporters": _METRICS,
-    "metrics.num.samples": _METRICS,
-    "metrics.recording.level": _METRICS,
-    "metrics.sample.window.ms": _METRICS,
+    **_all(
+        _METRICS,
+        """
+        auto.include.jmx.reporter metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+        """,
+    ),
     # Connections
     "socket.connection.setup.timeout.max.ms": f"Java-only: librdkafka's set-up time-out does not grow; {_REMOVE}, and see "
     "socket.connection.setup.timeout.ms",

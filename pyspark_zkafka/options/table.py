@@ -8,58 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pyspark_zkafka.options import kinds
 from pyspark_zkafka.options.client_properties import is_of_connection
-from pyspark_zkafka.options.kinds import (
-    BOOLEAN,
-    CLAIM_OWNER,
-    DURATION,
-    ENDING_OFFSETS,
-    ENSEMBLE,
-    EXCEPT_PATTERN,
-    HOST_NAME_CHECK,
-    OFFSETS_TO_COMMIT,
-    PARTITIONS,
-    PATTERN,
-    PEM_FILE,
-    RESET_POLICY,
-    STARTING_OFFSETS,
-    TIMESTAMP,
-    TIMESTAMPS,
-    ZOOKEEPER_AUTH,
-    Choice,
-    Integer,
-    Kind,
-    Text,
-    words,
-)
+from pyspark_zkafka.options.kinds import BOOLEAN, PEM_FILE, Choice, Integer, Text, words
 from pyspark_zkafka.protocol.assignors import STRATEGIES
 from pyspark_zkafka.protocol.partitioners import PARTITIONERS
 
-__all__ = [
-    "BY_NAME",
-    "CONNECTION",
-    "STREAM",
-    "TABLE",
-    "VIEWS",
-    "Derived",
-    "Option",
-    "Scope",
-    "is_connection_option",
-    "table_markdown",
-]
+__all__ = ["BY_NAME", "STREAM", "TABLE", "VIEWS", "Derived", "Option", "Scope", "is_connection_option", "table_markdown"]
 
-VIEWS = (
-    "brokers",
-    "topics",
-    "partitions",
-    "controller",
-    "groups",
-    "members",
-    "owners",
-    "offsets",
-    "admin",
-    "configs",
-)
+VIEWS = ("brokers", "topics", "partitions", "controller", "groups", "members", "owners", "offsets", "admin", "configs")
 Scope = Literal["read", "write", "stream"]
 
 
@@ -79,7 +36,7 @@ class Option:
     """
 
     name: str
-    kind: Kind
+    kind: kinds.Kind
     default: str | Derived | None
     scopes: tuple[Scope, ...]
     doc: str
@@ -97,13 +54,7 @@ _WRITE: tuple[Scope, ...] = ("write",)
 STREAM: tuple[Scope, ...] = ("stream",)
 
 CONNECTION: tuple[Option, ...] = (
-    Option(
-        "zookeeper.connect",
-        ENSEMBLE,
-        None,
-        _ALL,
-        "The ensemble, and the chroot that the brokers use.",
-    ),
+    Option("zookeeper.connect", kinds.ENSEMBLE, None, _ALL, "The ensemble, and the chroot that the brokers use."),
     Option(
         "zookeeper.session.timeout.ms",
         Integer(1, "ms"),
@@ -120,7 +71,7 @@ CONNECTION: tuple[Option, ...] = (
     ),
     Option(
         "zookeeper.auth",
-        ZOOKEEPER_AUTH,
+        kinds.ZOOKEEPER_AUTH,
         None,
         _ALL,
         "How to authenticate with ZooKeeper; sasl needs the extra pyspark-zkafka[sasl].",
@@ -136,7 +87,7 @@ CONNECTION: tuple[Option, ...] = (
     ),
     Option(
         "zookeeper.ssl.endpoint.identification.algorithm",
-        HOST_NAME_CHECK,
+        kinds.HOST_NAME_CHECK,
         "https",
         _ALL,
         "Whether ZooKeeper's certificate must bear the host's name.",
@@ -179,27 +130,15 @@ TABLE: tuple[Option, ...] = (
     *CONNECTION,
     # What to read
     Option("subscribe", Text("topic[,topic...]"), None, _READS, "Topics to read; exactly one of this and the next three."),
-    Option(
-        "subscribePattern",
-        PATTERN,
-        None,
-        _READS,
-        "Topics to read: those whose whole name matches.",
-    ),
+    Option("subscribePattern", kinds.PATTERN, None, _READS, "Topics to read: those whose whole name matches."),
     Option(
         "subscribeExceptPattern",
-        EXCEPT_PATTERN,
+        kinds.EXCEPT_PATTERN,
         None,
         _READS,
         "Topics to read: all whose whole name does not match, but Kafka's internal ones (the old consumer's black list).",
     ),
-    Option(
-        "assign",
-        PARTITIONS,
-        None,
-        _READS,
-        "Partitions to read.",
-    ),
+    Option("assign", kinds.PARTITIONS, None, _READS, "Partitions to read."),
     Option(
         "view",
         words(*VIEWS),
@@ -211,7 +150,7 @@ TABLE: tuple[Option, ...] = (
     # Where from and to
     Option(
         "startingOffsets",
-        STARTING_OFFSETS,
+        kinds.STARTING_OFFSETS,
         Derived("batch: earliest; stream: committed with group.id, else latest"),
         _READS,
         'Where to start; a stream that has a checkpoint goes on from it. JSON: `{"topic": {"0": 23, "1": -2}, "other": '
@@ -219,39 +158,29 @@ TABLE: tuple[Option, ...] = (
     ),
     Option(
         "endingOffsets",
-        ENDING_OFFSETS,
+        kinds.ENDING_OFFSETS,
         "latest",
         _READ,
         "Where to end (exclusive). JSON as for startingOffsets, with -1 for latest.",
     ),
     Option(
         "startingTimestamp",
-        TIMESTAMP,
+        kinds.TIMESTAMP,
         None,
         _READS,
         "Start at the first record that is not older; wins over the two below and startingOffsets.",
     ),
     Option(
         "endingTimestamp",
-        TIMESTAMP,
+        kinds.TIMESTAMP,
         None,
         _READ,
         "End before the first record that is not older; at the log's end if there is none.",
     ),
     Option(
-        "startingOffsetsByTimestamp",
-        TIMESTAMPS,
-        None,
-        _READS,
-        "The same by partition; wins over startingOffsets.",
+        "startingOffsetsByTimestamp", kinds.TIMESTAMPS, None, _READS, "The same by partition; wins over startingOffsets."
     ),
-    Option(
-        "endingOffsetsByTimestamp",
-        TIMESTAMPS,
-        None,
-        _READ,
-        "The same by partition; wins over endingOffsets.",
-    ),
+    Option("endingOffsetsByTimestamp", kinds.TIMESTAMPS, None, _READ, "The same by partition; wins over endingOffsets."),
     Option(
         "startingOffsetsByTimestampStrategy",
         words("error", "latest"),
@@ -261,7 +190,7 @@ TABLE: tuple[Option, ...] = (
     ),
     Option(
         "auto.offset.reset",
-        RESET_POLICY,
+        kinds.RESET_POLICY,
         Derived("latest"),
         _READS,
         "Where a partition starts that has no committed offset. "
@@ -397,7 +326,7 @@ TABLE: tuple[Option, ...] = (
     ),
     Option(
         "commitOffsets",
-        OFFSETS_TO_COMMIT,
+        kinds.OFFSETS_TO_COMMIT,
         None,
         _WRITE,
         "The next offsets to read, committed to the group in ZooKeeper after every row is acknowledged, and not otherwise. "
@@ -405,7 +334,7 @@ TABLE: tuple[Option, ...] = (
     ),
     Option(
         "commitOwner",
-        CLAIM_OWNER,
+        kinds.CLAIM_OWNER,
         None,
         _WRITE,
         "The group's member that commits: what `ConsumerGroup` puts into its `commit_options`. Without it, no "
@@ -433,7 +362,7 @@ TABLE: tuple[Option, ...] = (
         STREAM,
         "Wait for so many new records before a micro-batch begins.",
     ),
-    Option("maxTriggerDelay", DURATION, "15m", STREAM, "With minOffsetsPerTrigger: do not wait for longer."),
+    Option("maxTriggerDelay", kinds.DURATION, "15m", STREAM, "With minOffsetsPerTrigger: do not wait for longer."),
 )
 
 BY_NAME = {option.name.lower(): option for option in TABLE}

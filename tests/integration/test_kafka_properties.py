@@ -10,7 +10,9 @@ import confluent_kafka
 import pytest
 
 from pyspark_zkafka.options.client_properties import Role, translate
-from pyspark_zkafka.options.client_property_table import ACCEPTED, Accepted
+from pyspark_zkafka.options.client_property_table import PROPERTIES, ClientProperty
+from pyspark_zkafka.options.librdkafka import judge
+from pyspark_zkafka.options.refused_client_properties import REFUSED
 
 NUMBERS = "-1 0 1 5 6 7 9 10 12 100 1000 45000 60000 300000 900000 3600000 86400000 1000000 100000000 1000000000 2147483647"
 WORDS = """
@@ -46,24 +48,28 @@ def make(role: Role, properties: Mapping[str, str]) -> None:
         confluent_kafka.Producer(dict(properties)).flush(0)
 
 
-def accepted(row: Accepted, role: Role) -> Iterator[dict[str, str]]:
+def accepted(row: ClientProperty, role: Role) -> Iterator[dict[str, str]]:
     """What `translate` lets through of the candidates for a row."""
     needed = {str(row.when[0]): str(row.when[1])} if row.when else {}
     if row.target_names() == ["ssl.keystore.location"]:
         needed["ssl.keystore.password"] = "x"
     for value in SPECIAL.get(row.name, CANDIDATES):
-        found, problems = translate({**COMPANIONS.get(row.name, {}), **needed, row.name: value}, role)
+        found, problems = translate({**COMPANIONS.get(row.name, {}), **needed, row.name: value}, role, judge)
         if not problems:
             yield found
 
 
+VECTORS = Path(__file__).parents[1] / "vectors" / "librdkafka_config_names.json"
+LIBRDKAFKA: dict[str, str] = json.loads(VECTORS.read_text(encoding="utf-8"))["properties"]
+PASSED_ON = sorted(set(LIBRDKAFKA) - set(REFUSED) - {row.name for row in PROPERTIES})
+FILES_AND_CRYPTOGRAPHY = ("https.", "sasl.", "ssl.")  # what librdkafka looks into when it makes a client
 PAIRS = [
-    pytest.param(row, role, id=f"{row.name}-{role}") for row in ACCEPTED for role in ROLES if ROLES[role] in row.clients
+    pytest.param(row, role, id=f"{row.name}-{role}") for row in PROPERTIES for role in ROLES if ROLES[role] in row.clients
 ]
 
 
 @pytest.mark.parametrize(("row", "role"), PAIRS)
-def test_librdkafka_takes_what_is_translated(row: Accepted, role: Role) -> None:
+def test_librdkafka_takes_what_is_translated(row: ClientProperty, role: Role) -> None:
     """Whatever value passes the translation, a real client can be made with it; and some value passes."""
     found = {json.dumps(properties): properties for properties in accepted(row, role)}
     assert found
@@ -73,6 +79,14 @@ def test_librdkafka_takes_what_is_translated(row: Accepted, role: Role) -> None:
 
 def test_the_recorded_names_are_the_installed_ones() -> None:
     """Each recorded property that reaches librdkafka is one that the installed library knows, and none is hidden."""
-    vectors = Path(__file__).parents[1] / "vectors" / "librdkafka_config_names.json"
-    known = json.loads(vectors.read_text(encoding="utf-8"))["properties"]
-    assert {t for row in ACCEPTED for t in row.target_names() if row.name != "sasl.jaas.config"} <= set(known)
+    assert {target for row in PROPERTIES for target in row.target_names()} <= set(LIBRDKAFKA)
+
+
+def test_librdkafka_takes_what_is_passed_on() -> None:
+    """What the driver's librdkafka says about a property's value is what a real client does."""
+    for name in PASSED_ON:
+        taken = [value for value in CANDIDATES if not translate({name: value}, "consumer", judge)[1]]
+        assert taken, name
+        if not name.startswith(FILES_AND_CRYPTOGRAPHY):
+            for value in taken:
+                make("consumer", {name: value})

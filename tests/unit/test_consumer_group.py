@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from pyspark_zkafka.consumer_group import ConsumerGroup, GroupBatch
 from pyspark_zkafka.options.batch import parse_write
-from pyspark_zkafka.options.client_property_table import ACCEPTED
+from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.table import is_connection_option
 from pyspark_zkafka.protocol.model import ClaimOwner, OffsetRange, TopicPartition
 
+VECTORS = Path(__file__).parents[1] / "vectors" / "librdkafka_config_names.json"
+LIBRDKAFKA: dict[str, str] = json.loads(VECTORS.read_text(encoding="utf-8"))["properties"]
 RANGES = (OffsetRange(TopicPartition("t", 0), 3, 7),)
 CONNECTING = {
     "zookeeper.session.timeout.ms": "9000",
@@ -101,12 +105,14 @@ def test_a_batch_of_nothing_commits_nothing() -> None:
 @pytest.mark.parametrize("prefix", ["ssl.", "sasl.", "https.", "socket.", "broker.", "enable.ssl", "enable.sasl"])
 def test_no_property_of_a_connection_is_left_out(prefix: str) -> None:
     """Each client property of TLS, SASL, sockets and addresses that a group accepts is one of the connection."""
-    names = {row.name for row in ACCEPTED if row.name.startswith(prefix)}
+    names = {name for name in [row.name for row in PROPERTIES] + [*LIBRDKAFKA] if name.startswith(prefix)}
     assert names
     assert {name for name in names if is_connection_option(f"kafka.{name}")} == names
 
 
 def test_a_write_knows_each_property_of_a_connection() -> None:
     """What a group accepts of a connection's properties, a producer accepts, too."""
-    connecting = {row.name for row in ACCEPTED if "C" in row.clients and is_connection_option(f"kafka.{row.name}")}
-    assert connecting <= {row.name for row in ACCEPTED if "P" in row.clients}
+    connecting = {row.name for row in PROPERTIES if "C" in row.clients and is_connection_option(f"kafka.{row.name}")}
+    assert connecting <= {row.name for row in PROPERTIES if "P" in row.clients}
+    passed_on = set(LIBRDKAFKA) - {row.name for row in PROPERTIES}
+    assert {LIBRDKAFKA[name] for name in passed_on if is_connection_option(f"kafka.{name}")} == {"*"}

@@ -37,7 +37,13 @@ OF_DRIVERS = {"cli", "group", "stream.driver", "testing", "views", "zookeeper"}
 CLIENTS = {"confluent_kafka", "pyspark_zkafka.kafka", "pyspark_zkafka.zookeeper"}
 OF_WRITERS = {"pyspark_zkafka.transport.producer", "pyspark_zkafka.transport.python_sender", "pyspark_zkafka.protocol.rows"}
 COMPUTE = {"pyarrow.compute"}
-PARSERS = {"pyspark_zkafka.options.batch", "pyspark_zkafka.options.table", "pyspark_zkafka.options.kinds", "pyspark_zkafka.options.parser", "difflib"}
+PARSERS = {
+    "pyspark_zkafka.options.batch",
+    "pyspark_zkafka.options.table",
+    "pyspark_zkafka.options.kinds",
+    "pyspark_zkafka.options.parser",
+    "difflib",
+}
 
 
 def imported(code: str, *pickles: object) -> set[str]:
@@ -106,10 +112,30 @@ def test_a_stream_without_a_group() -> None:
     assert not of({"pyspark_zkafka.group", "mmh3", *OF_WRITERS, *COMPUTE}, modules)
 
 
-def test_options_of_properties_that_are_known() -> None:
-    """Checking options asks no librdkafka about properties that the tables have."""
-    options = {**READ, "kafka.fetch.max.bytes": "2000000", "kafka.client.id": "me"}
-    modules = imported(f"from pyspark_zkafka.options.batch import parse_read; parse_read({options!r})")
+@pytest.mark.parametrize(
+    ("properties", "questions"),
+    [
+        ({}, False),
+        (
+            {
+                "kafka.bootstrap.servers": "k:1",
+                "kafka.sasl.mechanisms": "OAUTHBEARER",
+                "kafka.sasl.oauthbearer.method": "oidc",
+            },
+            False,
+        ),
+        ({"kafka.client.id": "me"}, True),
+    ],
+)
+def test_checking_options(properties: dict[str, str], questions: bool) -> None:
+    """librdkafka is loaded to be asked about properties that are passed on, and not before; its Python module never is."""
+    code = (
+        "from pyspark_zkafka.options.batch import parse_read\n"
+        "from pyspark_zkafka.options.librdkafka import _library\n"
+        f"parse_read({ {**READ, **properties}!r})\n"
+        f"assert _library.cache_info().currsize == {questions:d}\n"
+    )
+    modules = imported(f"exec({code!r})")
     assert "pyspark_zkafka.options.batch" in modules
     assert not of(CLIENTS, modules)
 

@@ -1,10 +1,9 @@
-"""Properties that the tables do not have: the installed librdkafka is asked whether it has them.
-
-It has some that it does not list, which stand here for those of a newer one.
-"""
+"""Properties that are passed on: the installed librdkafka is asked whether it has them and takes their values."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +13,15 @@ from pyspark_zkafka.kafka.consumer_client import MessageClient
 from pyspark_zkafka.kafka.consumer_properties import consumer_properties
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.options.client_properties import UNKNOWN, Verdict, translate
+from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.options.librdkafka import judge
 from pyspark_zkafka.options.model import Connection
+from pyspark_zkafka.options.refused_client_properties import REFUSED
 from pyspark_zkafka.transport.native.consumer import ArrowClient
 from pyspark_zkafka.transport.producer import producer_properties
 
+VECTORS = Path(__file__).parents[2] / "vectors" / "librdkafka_config_names.json"
+LIBRDKAFKA: dict[str, str] = json.loads(VECTORS.read_text(encoding="utf-8"))["properties"]
 BROKERS = {"kafka.bootstrap.servers": "127.0.0.1:1"}
 
 
@@ -59,10 +62,14 @@ def test_what_librdkafka_does_not_know(name: str) -> None:
     assert problem.startswith(f"{name} is unknown to Kafka's Java clients and to librdkafka")
 
 
-def test_the_nearest_name() -> None:
-    """A slip of the pen is offered the name that was meant."""
-    (problem,) = problems({"kafka.fetch.max.bite": "1"})
-    assert problem.endswith("did you mean kafka.fetch.max.bytes?")
+@pytest.mark.parametrize(
+    ("slip", "meant"),
+    [("fetch.max.bite", "fetch.max.bytes"), ("socket.keepalife.enable", "socket.keepalive.enable"), ("ackz", "acks")],
+)
+def test_the_nearest_name(slip: str, meant: str) -> None:
+    """A slip of the pen is offered the name that was meant: one of the tables, or of librdkafka."""
+    with pytest.raises(OptionError, match=rf"did you mean kafka\.{meant}\?"):
+        parse_connection({**BROKERS, f"kafka.{slip}": "1"}, "write" if meant == "acks" else "read")
 
 
 @pytest.mark.parametrize("client", [ArrowClient, MessageClient])
@@ -80,6 +87,36 @@ def test_secrets_that_librdkafka_refuses() -> None:
     _, (problem,) = translate({"new.password": "open-sesame"}, "consumer", lambda name, value: verdict)
     assert problem.startswith("kafka.new.password is malformed")
     assert "open-sesame" not in problem
+
+
+@pytest.mark.parametrize("value", ["12", "007", "1.5", "0x10", "12 monkeys", "-", " \u0663", "1_000"])
+def test_text_that_looks_like_a_number(value: str) -> None:
+    """Text is passed on as it is, whatever number it looks like."""
+    assert parsed({"kafka.client.id": value}).kafka == {"client.id": value.strip()}
+    assert parsed({"kafka.sasl.password": value}).kafka == {"sasl.password": value}
+
+
+@pytest.mark.parametrize(
+    ("name", "given"), [("check.crcs", "TRUE"), ("broker.address.family", "V4"), ("debug", "Fetch, msg")]
+)
+def test_words_in_any_case(name: str, given: str) -> None:
+    """Words are written in any case, as librdkafka reads them."""
+    assert parsed({f"kafka.{name}": given}).kafka[name].lower() == given.lower()
+
+
+def test_a_librdkafka_that_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its properties are passed on all the same, for a client to refuse; what the tables say holds."""
+    monkeypatch.setattr("pyspark_zkafka.options.librdkafka._library", lambda: None)
+    names = [name for name, scope in LIBRDKAFKA.items() if scope == "*" and name not in REFUSED]
+    for name in set(names) - {row.name for row in PROPERTIES} | {"no.such"}:
+        assert parsed({f"kafka.{name}": "x"}).kafka == {name: "x"}
+    assert parsed({"kafka.fetch.wait.max.ms": "7"}).kafka == {"fetch.wait.max.ms": "7"}
+    assert "expected a whole number" in problems({"kafka.fetch.wait.max.ms": "soon"})[0]
+    with (
+        pytest.raises(OptionError, match=r"UNUSABLE_KAFKA_PROPERTY.*no\.such"),
+        MessageClient(consumer_properties(parsed({"kafka.no.such": "x"}), "127.0.0.1:1", "g")),
+    ):
+        pass
 
 
 def test_refusals_come_first() -> None:

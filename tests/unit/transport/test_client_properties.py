@@ -16,7 +16,7 @@ from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.kafka.log import librdkafka_logger
 from pyspark_zkafka.kafka.record_sizes import sample_record_bytes
 from pyspark_zkafka.options.batch import parse_connection, parse_read
-from pyspark_zkafka.options.client_property_table import ACCEPTED
+from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.transport.native.consumer import ArrowClient
@@ -167,8 +167,8 @@ def test_linger_beyond_the_default_delivery_time() -> None:
 )
 def test_defaults_bear_the_names_that_options_become(properties: Mapping[str, Any]) -> None:
     """A default that a user may replace has the name that each spelling of it is translated to: it is never there twice."""
-    replaceable = {row.name for row in ACCEPTED} & properties.keys()
-    targets = {target for row in ACCEPTED for target in row.target_names()}
+    replaceable = {row.name for row in PROPERTIES} & properties.keys()
+    targets = {target for row in PROPERTIES for target in row.target_names()}
     assert len(replaceable) > 3
     assert replaceable <= targets
 
