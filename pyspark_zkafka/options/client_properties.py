@@ -232,7 +232,7 @@ def _check_value(name: str, value: str, text: str, verdict: Verdict) -> None:
 
 def _is_misread(text: str, value: str) -> bool:
     """Whether a text is not the number that librdkafka reads: it ignores what follows digits, and knows octal numbers."""
-    if not (re.match(r"\s*[+-]?[0-9]", text) and re.fullmatch(r"-?[0-9]+", value)):
+    if not (re.match(r"\s*[+-]?[0-9]", text) and re.fullmatch(r"-?[0-9]{1,10}", value)):
         return False
     try:
         # Decimal numbers are read back with six digits.

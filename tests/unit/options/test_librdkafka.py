@@ -89,7 +89,7 @@ def test_secrets_that_librdkafka_refuses() -> None:
     assert "open-sesame" not in problem
 
 
-@pytest.mark.parametrize("value", ["12", "007", "1.5", "0x10", "12 monkeys", "-", " \u0663", "1_000"])
+@pytest.mark.parametrize("value", ["12", "007", "1.5", "0x10", "12 monkeys", "-", " \u0663", "1_000", "9" * 600])
 def test_text_that_looks_like_a_number(value: str) -> None:
     """Text is passed on as it is, whatever number it looks like."""
     assert parsed({"kafka.client.id": value}).kafka == {"client.id": value.strip()}
