@@ -22,17 +22,7 @@ from pyspark_zkafka.options.client_property_table import PROPERTIES, ClientPrope
 from pyspark_zkafka.options.connection_properties import concerns_connection
 from pyspark_zkafka.options.refused_client_properties import REFUSED
 
-__all__ = [
-    "NO_OBJECTION",
-    "SECRET_KEYS",
-    "UNKNOWN",
-    "Role",
-    "Verdict",
-    "is_of_connection",
-    "is_secret",
-    "mask",
-    "translate",
-]
+__all__ = ["NO_OBJECTION", "UNKNOWN", "Role", "Verdict", "is_of_connection", "is_secret", "translate"]
 
 Role = Literal["consumer", "producer"]
 
@@ -53,34 +43,13 @@ class Verdict:
 
 UNKNOWN, NO_OBJECTION = Verdict(known=False), Verdict(known=True)
 
-SECRET_KEYS = frozenset(
-    {
-        "sasl.jaas.config",
-        "sasl.oauthbearer.assertion.private.key.file",
-        "sasl.oauthbearer.assertion.private.key.passphrase",
-        "sasl.oauthbearer.assertion.private.key.pem",
-        "sasl.oauthbearer.client.credentials.client.secret",
-        "sasl.oauthbearer.client.secret",
-        "sasl.oauthbearer.config",
-        "sasl.password",
-        "sasl.username",
-        "ssl.ca.pem",
-        "ssl.certificate.pem",
-        "ssl.key.location",
-        "ssl.key.password",
-        "ssl.key.pem",
-        "ssl.keystore.certificate.chain",
-        "ssl.keystore.key",
-        "ssl.keystore.password",
-        "ssl.truststore.certificates",
-        "ssl.truststore.password",
-        "ssl_key",
-    }
+_SECRET = re.compile(
+    r".*(password|passphrase|secret|jaas|private\.key).*"
+    r"|sasl\.username|sasl\.oauthbearer\.config|ssl_key|ssl\.key\.(location|pem)|ssl\.(ca|certificate)\.pem"
+    r"|ssl\.keystore\.(key|certificate\.chain)|ssl\.truststore\.certificates",
+    re.DOTALL,
 )
-"""The properties that Java declares as passwords, those that librdkafka redacts, and PEM texts."""
-
-_LOOKS_SECRET = re.compile(r"password|passphrase|secret|jaas|private\.key")
-_MASKED = "*****"
+"""Names of properties that Java declares as passwords, that librdkafka redacts, of PEM texts, and that sound secret."""
 
 
 def _no_objection(name: str, value: str) -> Verdict:
@@ -146,7 +115,7 @@ def is_secret(name: str) -> bool:
     (True, True, False)
     """
     plain = name.strip().lower().removeprefix("kafka.")
-    return plain in SECRET_KEYS or _LOOKS_SECRET.search(plain) is not None
+    return _SECRET.fullmatch(plain) is not None
 
 
 def is_of_connection(name: str) -> bool:
@@ -158,15 +127,6 @@ def is_of_connection(name: str) -> bool:
     plain = name.strip().lower()
     targets = {target for row in PROPERTIES if row.name == plain for target in row.target_names()}
     return any(map(concerns_connection, targets | {plain}))
-
-
-def mask(properties: Mapping[str, str]) -> dict[str, str]:
-    """The same properties in the same order, with ``*****`` for each secret value, to be shown.
-
-    >>> mask({"sasl.mechanism": "PLAIN", "sasl.password": "x"})
-    {'sasl.mechanism': 'PLAIN', 'sasl.password': '*****'}
-    """
-    return {name: _MASKED if is_secret(name) else value for name, value in properties.items()}
 
 
 def _by_name(client: str) -> dict[str, list[ClientProperty]]:
