@@ -14,7 +14,7 @@ from pyspark_zkafka.protocol.model import Broker, Endpoint, PartitionState, Topi
 from pyspark_zkafka.protocol.znodes import admin, brokers, groups
 from pyspark_zkafka.protocol.znodes import topics as znodes
 
-VECTORS = Path(__file__).parents[2] / "vectors" / "znodes.json"
+VECTORS = Path(__file__).parents[3] / "vectors" / "znodes.json"
 
 RoundTrip = Callable[[str, bytes], bytes]
 
