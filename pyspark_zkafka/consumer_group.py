@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pyspark_zkafka.errors import GroupError, OptionError
+from pyspark_zkafka.errors import GroupError, OptionError, ZooKeeperError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -151,7 +151,7 @@ class ConsumerGroup:
         member.wait_settled(group.max_retries * group.backoff_ms / 1000)
         owned, owner = sorted(member.rebalance()), member.owner
         if owner is None:
-            raise GroupError("NO_SESSION", "The session with ZooKeeper is lost; plan again when it is back")
+            raise ZooKeeperError("NO_SESSION", "The session with ZooKeeper is lost; plan again when it is back")
         return owned, owner
 
     def _open(self) -> StreamSession:

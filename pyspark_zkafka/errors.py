@@ -19,6 +19,8 @@
     │   └── ConsumerIdTaken      another session is registered by the id
     ├── CheckpointError          a stream's checkpoint cannot be read
     ├── DataLoss                 records in the range are gone
+    ├── UnreadableRecord         a record does not fit the column types
+    ├── InvalidRow               a row cannot be written as it is
     ├── DeliveryFailed           rows were not acknowledged
     ├── CodecError               a znode's bytes are not what Kafka writes
     └── LocalClusterError        the local test cluster cannot start or run
@@ -42,12 +44,14 @@ __all__ = [
     "DeliveryFailed",
     "GroupContended",
     "GroupError",
+    "InvalidRow",
     "LocalClusterError",
     "NoLeader",
     "OptionError",
     "PartitionLost",
     "PartitionOwned",
     "UnknownTopic",
+    "UnreadableRecord",
     "ZKafkaError",
     "ZooKeeperError",
     "ZooKeeperMisused",
@@ -162,6 +166,14 @@ class CheckpointError(ZKafkaError):
 
 class DataLoss(ZKafkaError):
     """Records of the planned range are no longer in the log."""
+
+
+class UnreadableRecord(ZKafkaError):
+    """A record in the log does not fit the types of the columns that are read."""
+
+
+class InvalidRow(ZKafkaError):
+    """A row cannot become a record: its topic, partition, timestamp or headers are not valid."""
 
 
 class DeliveryFailed(ZKafkaError):

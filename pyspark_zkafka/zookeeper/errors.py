@@ -6,7 +6,7 @@ from kazoo import exceptions as kazoo
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState
 
-from pyspark_zkafka.errors import ZKafkaError, ZooKeeperError, ZooKeeperMisused, ZooKeeperRefused
+from pyspark_zkafka.errors import OptionError, ZKafkaError, ZooKeeperError, ZooKeeperMisused, ZooKeeperRefused
 from pyspark_zkafka.options.model import ZooKeeperConfig
 
 __all__ = [
@@ -147,9 +147,9 @@ def already_open() -> ZooKeeperMisused:
     return ZooKeeperMisused("ZOOKEEPER_ALREADY_OPEN", "The ZooKeeper client is open already; make another one")
 
 
-def sasl_missing() -> ZooKeeperRefused:
+def sasl_missing() -> OptionError:
     """The error for SASL without the package that does it."""
-    return ZooKeeperRefused(
+    return OptionError(
         "SASL_MISSING",
         "zookeeper.auth asks for SASL, and the package pure-sasl is not installed; pip install 'pyspark-zkafka[sasl]'",
     )

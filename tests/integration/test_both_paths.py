@@ -722,7 +722,7 @@ class TestWriteTask:
         topic = new_topic(partitions=2)
         batch = frame(value=[b"a", b"b"], partition=pa.array([0, partition], pa.int32()))
         found = same(lambda native: write_task(zkafka_cluster.bootstrap_servers, native, [batch], topic=topic))
-        assert found.condition == "PARTITION_OUT_OF_RANGE"
+        assert (found.kind, found.condition) == ("InvalidRow", "PARTITION_OUT_OF_RANGE")
         assert arrived(zkafka_cluster.bootstrap_servers, topic, 2) == {0: [], 1: []}
 
     def test_missing_topic(self, zkafka_cluster: LocalCluster) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.errors import OptionError, UnknownTopic, ZKafkaError
+from pyspark_zkafka.errors import InvalidRow, OptionError
 from pyspark_zkafka.protocol.rows import OutgoingBatch, Rows, check_columns, outgoing, slices_by_size
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -152,7 +152,7 @@ def test_rows_go_to_the_topics_of_their_column() -> None:
 def test_null_topic_is_an_error() -> None:
     """A row without topic fails the batch before any part of it is handed out."""
     found = outgoing(batch(topic=pa.array(["a", "a", None]), value=values(b"1", b"2", b"3")), None)
-    with pytest.raises(UnknownTopic, match=r"\[NULL_TOPIC\] The column topic is null in row 2 of a batch"):
+    with pytest.raises(InvalidRow, match=r"\[NULL_TOPIC\] The column topic is null in row 2 of a batch"):
         next(found)
 
 
@@ -175,7 +175,7 @@ def test_topics_that_kafka_does_not_allow(name: bytes, shown: str, kind: pa.Data
     topics = pa.Array.from_buffers(kind, 5, topics.buffers())
     found = outgoing(batch(topic=topics, value=values(*[b"v"] * 5)), None)
     with pytest.raises(
-        UnknownTopic, match=rf"\[INVALID_TOPIC\] The column topic is {shown} in row 2 of a batch; Kafka allows"
+        InvalidRow, match=rf"\[INVALID_TOPIC\] The column topic is {shown} in row 2 of a batch; Kafka allows"
     ):
         next(found)
 
@@ -237,7 +237,7 @@ def test_timestamps_that_kafka_cannot_hold_are_refused(microseconds: int) -> Non
     """A timestamp that floors to 0 ms or less is an error: 0 would mean "now" to the client."""
     found = batch(value=values(b"1", b"2", b"3"), timestamp=at(None, 5_000, microseconds))
     with pytest.raises(
-        ZKafkaError, match=r"in row 2 of a batch; Kafka holds none before 1970-01-01T00:00:00\.001Z"
+        InvalidRow, match=r"in row 2 of a batch; Kafka holds none before 1970-01-01T00:00:00\.001Z"
     ) as caught:
         only(found)
     assert caught.value.condition == "INVALID_TIMESTAMP"
@@ -255,7 +255,7 @@ def test_null_timestamps_are_left_to_the_producer() -> None:
 def test_headers_need_keys(headers: list[Any]) -> None:
     """A header without a key, or a null in the place of one, is an error."""
     found = batch(value=values(*[b"v"] * len(headers)), headers=pa.array(headers, HEADERS))
-    with pytest.raises(ZKafkaError, match=r"\[INVALID_HEADERS\] A header in the column headers has a null key"):
+    with pytest.raises(InvalidRow, match=r"\[INVALID_HEADERS\] A header in the column headers has a null key"):
         only(found)
 
 
@@ -263,7 +263,7 @@ def test_headers_need_keys(headers: list[Any]) -> None:
 def test_keys_of_headers_hold_no_zero_byte(key: str) -> None:
     """A key that librdkafka would cut short is an error."""
     found = batch(value=values(b"1", b"2"), headers=pa.array([[("a", b"1")], [("b", None), (key, b"x")]], HEADERS))
-    with pytest.raises(ZKafkaError, match=r"\[INVALID_HEADERS\] A header in the column headers has a zero byte in its key"):
+    with pytest.raises(InvalidRow, match=r"\[INVALID_HEADERS\] A header in the column headers has a zero byte in its key"):
         only(found)
 
 
@@ -279,7 +279,7 @@ def test_keys_of_headers_are_utf8(key: bytes, shown: str, kind: pa.DataType) -> 
     keys = pa.Array.from_buffers(kind, 3, pa.array([b"a", b"\xc3\xa4", key], bytes_kind).buffers())
     entries = pa.StructArray.from_arrays([keys, values(b"1", b"2", b"3")], ["key", "value"])
     found = batch(value=values(b"1", b"2"), headers=pa.ListArray.from_arrays(pa.array([0, 1, 3], pa.int32()), entries))
-    with pytest.raises(ZKafkaError, match=rf"\[INVALID_HEADERS\] A header .* has a key that is not UTF-8: {shown};"):
+    with pytest.raises(InvalidRow, match=rf"\[INVALID_HEADERS\] A header .* has a key that is not UTF-8: {shown};"):
         only(found)
     assert only(found.slice(0, 1)).headers is not None
 
