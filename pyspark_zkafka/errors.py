@@ -91,7 +91,7 @@ def _rebuild(kind: type[ZKafkaError], condition: str, message: str, parameters: 
 
 
 class OptionError(ZKafkaError):
-    """Options or a schema that cannot be obeyed; lists every problem at once."""
+    """Options, arguments or a schema are not valid."""
 
 
 class ZooKeeperError(ZKafkaError):
@@ -161,7 +161,7 @@ class ConsumerIdTaken(GroupError):
 
 
 class CheckpointError(ZKafkaError):
-    """A stream's checkpoint holds what this version of the package did not write."""
+    """A stream's checkpoint has what this version of the package cannot read."""
 
 
 class DataLoss(ZKafkaError):
@@ -203,7 +203,7 @@ class CodecError(ZKafkaError):
         super().__init__(
             "MALFORMED_ZNODE",
             f"Znode {path} cannot be read: found {shown}{more}, expected {expected}; "
-            "correct or delete the znode, or ask who wrote it",
+            "correct or delete the znode, or find out what wrote it",
             path=path,
             data=data,
             expected=expected,

@@ -89,4 +89,4 @@ def _first_from(
             return message.offset(), -1 if epoch is None else epoch
         if message is not None and message.error().code() == KafkaError._PARTITION_EOF:
             return begin, None
-    raise BrokersUnavailable("BROKERS_UNAVAILABLE", f"{doing}: nothing came from offset {begin} on; it is tried again")
+    raise BrokersUnavailable("BROKERS_UNAVAILABLE", f"{doing}: no records from offset {begin} on; it is tried again")

@@ -305,7 +305,7 @@ def _check_committed(given: Given, options: ReadOptions) -> None:
 
 def _check_view(given: Given, options: ReadOptions) -> None:
     if options.view in _ZOOKEEPER_VIEWS and lacks_zookeeper(given, options.connection):
-        given.problems.append(f"view={options.view} shows what is in ZooKeeper: it needs zookeeper.connect")
+        given.problems.append(f"view={options.view} reads ZooKeeper and needs zookeeper.connect")
     if options.view is not None:
         names = (o.name for o in TABLE if "read" in o.scopes and given.has(o.name))
         given.problems.extend(view_problems(options.view, names))

@@ -109,9 +109,9 @@ def _problems_of_joining(given: Given, read: ReadOptions, group: GroupOptions) -
     if lacks_zookeeper(given, read.connection):
         problems.append("a group's members meet in ZooKeeper: set zookeeper.connect, or groupMembership to none")
     if isinstance(read.subscription, Assign):
-        problems.append("assign leaves nothing for a group to share out; use subscribe, or set groupMembership to none")
+        problems.append("assign leaves nothing for the group to assign; use subscribe, or set groupMembership to none")
     if group.consumer_id is not None and "/" in group.consumer_id:
-        problems.append(f"consumer.id is {group.consumer_id!r}; a znode is named after it, which cannot hold '/'")
+        problems.append(f"consumer.id is {group.consumer_id!r}; a znode is named after it, which cannot contain '/'")
     topics = len(read.subscription.topics) if isinstance(read.subscription, Subscribe) else 1
     if group.threads * topics > MAX_THREADS:
         problems.append(

@@ -222,7 +222,7 @@ def malformed_timestamp(partition: TopicPartition, offset: int, timestamp_ms: in
     """The error for a record whose timestamp does not fit Spark's microseconds."""
     return UnreadableRecord(
         "MALFORMED_TIMESTAMP",
-        f"The timestamp of {partition} at offset {offset} is {timestamp_ms} ms, beyond what Spark can hold; "
+        f"The timestamp of {partition} at offset {offset} is {timestamp_ms} ms, outside the range of Spark's timestamps; "
         "leave the column timestamp out of the schema to read the record",
     )
 

@@ -207,7 +207,7 @@ def _milliseconds(column: pa.Array) -> pa.Array:
     if row >= 0:
         raise InvalidRow(
             "INVALID_TIMESTAMP",
-            f"The column timestamp is {column[row]} in row {row} of a batch; Kafka holds none before "
+            f"The column timestamp is {column[row]} in row {row} of a batch; Kafka stores none before "
             "1970-01-01T00:00:00.001Z; leave it null to let the producer set the time",
         )
     return milliseconds
@@ -216,17 +216,20 @@ def _milliseconds(column: pa.Array) -> pa.Array:
 def _checked_headers(column: pa.Array) -> pa.Array:
     keys = pc.struct_field(column.flatten(), "key")
     if keys.null_count:
-        raise InvalidRow("INVALID_HEADERS", "A header in the column headers has a null key; Kafka needs a key")
+        raise InvalidRow(
+            "INVALID_HEADERS",
+            "A header in the column headers has a null key, and Kafka requires one; give each header a key",
+        )
     if (bad := _first_not_utf8(keys)) is not None:
         raise InvalidRow(
             "INVALID_HEADERS",
             f"A header in the column headers has a key that is not UTF-8: {bad[:_QUOTED_BYTES]!r}"
-            f"{'...' if len(bad) > _QUOTED_BYTES else ''}; no reader could hold it as a string: encode it as text",
+            f"{'...' if len(bad) > _QUOTED_BYTES else ''}; readers could not return it as a string; encode it as UTF-8",
         )
     if pc.any(pc.match_substring(keys, "\0")).as_py():
         raise InvalidRow(
             "INVALID_HEADERS",
-            "A header in the column headers has a zero byte in its key; librdkafka would end the key there, so take it out",
+            "A header in the column headers has a zero byte in its key; librdkafka would end the key there; remove it",
         )
     return column
 

@@ -58,4 +58,4 @@ def describe_bad_names(option: str, names: Iterable[str]) -> str | None:
 def require_topic_name(name: str) -> None:
     """Raise InvalidRow (INVALID_TOPIC) for a name that Kafka does not allow."""
     if not is_topic_name(name):
-        raise InvalidRow("INVALID_TOPIC", f"There is no topic {shown_name(name)}; {RULE}; correct the name")
+        raise InvalidRow("INVALID_TOPIC", f"The name {shown_name(name)} is not valid for a topic; {RULE}; correct the name")

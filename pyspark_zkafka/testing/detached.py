@@ -88,7 +88,7 @@ def bring_down(name: str) -> None:
     if Deadline(_END_TIMEOUT_S).until(lambda: True if _state(name) is None else None) is None:
         raise LocalClusterError(
             "CLUSTER_NOT_DOWN",
-            f"The local cluster {name!r} still runs {_END_TIMEOUT_S} s after its daemon was told to end; "
+            f"The local cluster {name!r} still runs {_END_TIMEOUT_S} s after its daemon was asked to end; "
             f"kill process {state.pid}: the servers end with it",
         )
 
@@ -161,7 +161,9 @@ def _exclusively(name: str) -> Iterator[None]:
     with _file(name, "lock").open("a") as lock:
         # One who only looks shares the lock for a moment.
         if Deadline(2).until(lambda: _lock(lock, fcntl.LOCK_EX) or None) is None:
-            raise LocalClusterError("CLUSTER_ALREADY_UP", f"A local cluster named {name!r} is coming up, or is up")
+            raise LocalClusterError(
+                "CLUSTER_ALREADY_UP", f"A local cluster named {name!r} is coming up, or is up; give another name"
+            )
         yield
 
 

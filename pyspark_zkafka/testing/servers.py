@@ -277,7 +277,9 @@ class Servers:
     def _wait_until_unregistered(self, broker: Server, deadline: Deadline) -> None:
         with self.zookeeper() as client:
             if deadline.until(lambda: None if broker in _registered(client) else True) is None:
-                raise LocalClusterError("NOT_READY", f"The znode of broker {broker} is still there; is a namesake running?")
+                raise LocalClusterError(
+                    "NOT_READY", f"The znode of broker {broker} is still there; check for another broker of this id"
+                )
 
     def _expired_at_start(self, broker: Server) -> bool:
         """Whether a broker ended as ZooKeeper gave its session up while it started: a busy machine stood still."""

@@ -169,7 +169,7 @@ class TopicOperations:
 
             found = Deadline(timeout_s).until(look)
             if found is None:
-                raise _unsettled(f"{lack}, after {timeout_s:.0f} s; the brokers tell {watch.views()}")
+                raise _unsettled(f"{lack}, after {timeout_s:.0f} s; the brokers report {watch.views()}")
             return found
 
 
@@ -190,4 +190,4 @@ def _created(client: KazooClient, path: str, data: bytes) -> bool | None:
 
 
 def _unsettled(lack: str) -> LocalClusterError:
-    return LocalClusterError("NOT_SETTLED", f"The local cluster does not become as asked: {lack}")
+    return LocalClusterError("NOT_SETTLED", f"The local cluster did not reach the requested state: {lack}")

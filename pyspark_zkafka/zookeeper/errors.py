@@ -89,7 +89,7 @@ def translate(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZKaf
     if isinstance(error, _MALFORMED):
         return ZooKeeperMisused(
             "ZOOKEEPER_MISUSED",
-            f"{doing} at {config.hosts} failed, the servers do not understand the request ({_name(error)}); "
+            f"{doing} at {config.hosts} failed: the servers do not understand the request ({_name(error)}); "
             "check that they are of ZooKeeper 3.4 or later, and report this",
         )
     if isinstance(error, KazooTimeoutError):
@@ -101,8 +101,8 @@ def translate(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZKaf
     if isinstance(error, (*_PASSING, kazoo.ConnectionDropped)):
         return ZooKeeperError(
             "ZOOKEEPER_CONNECTION_LOST",
-            f"{doing} at {config.hosts} failed, the connection or the session was lost ({_name(error)}); "
-            "try again, and look into the servers' logs when it comes back",
+            f"{doing} at {config.hosts} failed: the connection or the session was lost ({_name(error)}); "
+            "try again, and if it recurs, see the servers' logs",
         )
     return ZooKeeperError("ZOOKEEPER_ERROR", f"{doing} at {config.hosts} failed ({_name(error)}); see the servers' logs")
 

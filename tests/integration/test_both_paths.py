@@ -410,7 +410,7 @@ class TestFailedReads:
         impatient = ReadPolicy(poll_timeout_ms=700)
         found = read("t", 10, columns=VALUE, policy=impatient, servers="127.0.0.1:1")
         assert found.condition == "BROKERS_UNAVAILABLE"
-        assert "t-0: nothing came from the brokers for 700 ms at offset 0" in found.message
+        assert "t-0: no records from the brokers for 700 ms at offset 0" in found.message
         assert "last error: _" in found.message
 
     def test_no_brokers_for_the_ends_of_a_log(self, zkafka_cluster: LocalCluster) -> None:

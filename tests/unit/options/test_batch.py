@@ -453,7 +453,7 @@ BROKERS = {"kafka.bootstrap.servers": "k:9092"}
     [
         (parse_read, {"subscribe": "a", "startingOffsets": "committed", "group.id": "g"}, "it needs zookeeper.connect"),
         (parse_write, {"group.id": "g", "commitOffsets": '{"t": {"0": 1}}'}, "it needs zookeeper.connect"),
-        *((parse_read, {"view": v}, f"view={v} shows what is in ZooKeeper") for v in VIEWS[4:]),
+        *((parse_read, {"view": v}, f"view={v} reads ZooKeeper and needs") for v in VIEWS[4:]),
     ],
 )
 def test_groups_need_zookeeper(parse: Any, given: dict[str, str], says: str) -> None:

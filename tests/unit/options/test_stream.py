@@ -241,7 +241,7 @@ def test_the_only_problem(given: dict[str, str], says: str) -> None:
         ({"subscribe": "a", "subscribePattern": "b"}, "subscribe and subscribePattern contradict each other"),
         (
             {"assign": '{"t": [0]}', "group.id": "g"},
-            "assign leaves nothing for a group to share out; use subscribe, or set",
+            "assign leaves nothing for the group to assign; use subscribe, or set",
         ),
         (
             {"subscribePattern": "a,*b", "group.id": "g"},

@@ -237,7 +237,7 @@ def test_timestamps_that_kafka_cannot_hold_are_refused(microseconds: int) -> Non
     """A timestamp that floors to 0 ms or less is an error: 0 would mean "now" to the client."""
     found = batch(value=values(b"1", b"2", b"3"), timestamp=at(None, 5_000, microseconds))
     with pytest.raises(
-        InvalidRow, match=r"in row 2 of a batch; Kafka holds none before 1970-01-01T00:00:00\.001Z"
+        InvalidRow, match=r"in row 2 of a batch; Kafka stores none before 1970-01-01T00:00:00\.001Z"
     ) as caught:
         only(found)
     assert caught.value.condition == "INVALID_TIMESTAMP"
