@@ -398,7 +398,7 @@ CATALOGUE: tuple[Condition, ...] = (
         DataLoss,
         "OFFSET_WENT_BACK",
         "A log ends, or was truncated, before the position of a stream.",
-        "Find out what truncated it (an unclean election, or somebody by hand), then set `failOnDataLoss` to false to go on.",
+        "Find out what truncated it (an unclean election, or somebody by hand), then set `failOnDataLoss` to false.",
     ),
     Condition(
         DataLoss,

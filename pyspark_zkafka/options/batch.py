@@ -198,7 +198,9 @@ def _check_sizes(given: Given, options: ReadOptions) -> None:
     if options.min_records is None:
         return
     if options.min_partitions is not None:
-        given.problems.append("minRecordsPerPartition joins what minPartitions divides: give one of them")
+        given.problems.append(
+            "minRecordsPerPartition merges input partitions, minPartitions divides them; give one of them"
+        )
     if options.max_records is not None and options.max_records < options.min_records:
         given.problems.append(
             f"minRecordsPerPartition is {options.min_records}, more than maxRecordsPerPartition, which is "
@@ -288,7 +290,7 @@ def _stores(given: Given, connection: Connection) -> tuple[OffsetStore, ...]:
     in_kafka = given.choice("offsets.storage", {"zookeeper": False, "kafka": True}, False)
     dual = given.boolean("dual.commit.enabled", in_kafka and connection.zookeeper is not None)
     if dual and not in_kafka:
-        given.problems.append("dual.commit.enabled is of use only with offsets.storage=kafka; leave it out")
+        given.problems.append("dual.commit.enabled has an effect only with offsets.storage=kafka; leave it out")
     if dual and lacks_zookeeper(given, connection):
         given.problems.append("dual.commit.enabled also writes /consumers/<group>/offsets: it needs zookeeper.connect")
     return ("zookeeper",) if not in_kafka else ("kafka", "zookeeper") if dual else ("kafka",)

@@ -279,8 +279,8 @@ def test_offsets_in_kafka(
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"startingOffsets": "earliest"}, "no use for startingOffsets"),
-        ({"assign": "{}"}, "no use for assign"),
+        ({"startingOffsets": "earliest"}, "does not accept startingOffsets"),
+        ({"assign": "{}"}, "does not accept assign"),
         ({"consumer.thread": "2"}, "did you mean consumer.threads"),
         ({"consumer.id": "a/b"}, "cannot contain '/'"),
     ],
