@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 
+from pyspark_zkafka.error_catalogue import CATALOGUE, Condition
+from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.options.refused_client_properties import REFUSED
 from pyspark_zkafka.options.table import table_markdown
@@ -40,6 +43,15 @@ The tables have what Kafka's Java clients 3.9.1 and librdkafka 2.16 have.
 | property | for | librdkafka's | with |
 |---|---|---|---|
 """
+_ERRORS = """# Errors
+
+An error reads `[CONDITION] what happened; what was found; what to do`. Spark wraps it in errors of its own, of which only
+the text survives: read the line that begins with the condition. Errors that are not listed here are Spark's, see
+[Troubleshooting](troubleshooting.md).
+
+In Python, all of these are `ZKafkaError`s, by the classes of `pyspark_zkafka.errors` that head the tables, with the
+attributes `condition`, `message`, `parameters` and `retriable`. A retriable error may pass when the call is repeated.
+"""
 _CLIENTS = {"C": "read", "P": "write", "CP": "both"}
 
 
@@ -68,7 +80,17 @@ def pages() -> dict[str, str]:
         + "".join(_translated())
         + "\n## Refused\n\n| property | why, and what to do |\n|---|---|\n"
         + refused,
+        "errors.md": _ERRORS + "".join(_section(kind, list(found)) for kind, found in groupby(CATALOGUE, lambda c: c.kind)),
     }
+
+
+def _section(kind: type[ZKafkaError], conditions: list[Condition]) -> str:
+    above = [base.__name__ for base in kind.__mro__ if issubclass(base, ZKafkaError)][:0:-1]
+    title = " > ".join([*above[1:], kind.__name__])
+    says = (kind.__doc__ or "").strip().splitlines()[0]
+    passes = " Retriable." if kind.retriable else ""
+    rows = "".join(f"| `{c.name}` | {c.cause} | {c.remedy} |\n" for c in conditions)
+    return f"\n## {title}\n\n{says}{passes}\n\n| condition | cause | remedy |\n|---|---|---|\n{rows}"
 
 
 def _refused() -> list[tuple[str, str]]:

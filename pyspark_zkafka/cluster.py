@@ -78,7 +78,7 @@ def _require_protocol(listener: Listener, endpoints: Collection[Endpoint]) -> No
                 "WRONG_SECURITY_PROTOCOL",
                 f"The listener {endpoint.listener} at {endpoint} is registered with {endpoint.security_protocol}, and "
                 f"kafka.security.protocol is {listener.security_protocol}; set it to {endpoint.security_protocol}, or, if "
-                "a proxy translates, set kafka.bootstrap.servers to where it listens",
+                "a proxy converts the protocol, set kafka.bootstrap.servers to the proxy's address",
             )
 
 
@@ -87,6 +87,6 @@ def _no_listener(connection: Connection, snapshot: ClusterSnapshot) -> ClusterSt
     there = sorted({f"{e.listener} ({e.security_protocol})" for b in snapshot.brokers.values() for e in b.endpoints})
     return ClusterStateError(
         "NO_LISTENER",
-        f"No broker has a listener {wanted}; they register {', '.join(there)}; "
+        f"No broker has a listener {wanted}; the brokers register {', '.join(there)}; "
         "set listener.name or kafka.security.protocol accordingly",
     )

@@ -82,7 +82,7 @@ class ConsumerGroup:
 
         unfit = [name for name in _OF_OTHERS if name.lower() in {given.lower() for given in options or {}}]
         if unfit:
-            raise OptionError("INVALID_OPTIONS", f"A ConsumerGroup has no use for {', '.join(unfit)}; leave it out")
+            raise OptionError("INVALID_OPTIONS", f"A ConsumerGroup does not accept {', '.join(unfit)}; leave it out")
         self._raw = {**(options or {}), "zookeeper.connect": zookeeper_connect, "group.id": group}
         if subscribe:
             self._raw["subscribe"] = _joined(subscribe)
@@ -150,7 +150,7 @@ class ConsumerGroup:
     def _owned(self, session: StreamSession) -> tuple[list[TopicPartition], ClaimOwner]:
         member, group = session.member, self._options.group
         if member is None or group is None:
-            raise GroupError("NOT_A_MEMBER", "Without membership there is nothing to plan; set group.id")
+            raise GroupError("NOT_A_MEMBER", "This ConsumerGroup is not a member of a group; set group.id")
         member.rebalance()
         member.read(())
         member.wait_settled(group.max_retries * group.backoff_ms / 1000)
@@ -158,7 +158,7 @@ class ConsumerGroup:
 
     def _open(self) -> StreamSession:
         if self._session is None:
-            raise GroupError("NOT_A_MEMBER", "A ConsumerGroup is a member inside its with block only; use it there")
+            raise GroupError("NOT_A_MEMBER", "A ConsumerGroup is a member only inside its with block; use it there")
         return self._session
 
     def _commit(self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner) -> None:

@@ -19,6 +19,8 @@
     │   └── ConsumerIdTaken      another session is registered by the id
     ├── CheckpointError          a stream's checkpoint cannot be read
     ├── DataLoss                 records in the range are gone
+    ├── UnreadableRecord         a record does not fit the column types
+    ├── InvalidRow               a row cannot be written as it is
     ├── DeliveryFailed           rows were not acknowledged
     ├── CodecError               a znode's bytes are not what Kafka writes
     └── LocalClusterError        the local test cluster cannot start or run
@@ -42,12 +44,14 @@ __all__ = [
     "DeliveryFailed",
     "GroupContended",
     "GroupError",
+    "InvalidRow",
     "LocalClusterError",
     "NoLeader",
     "OptionError",
     "PartitionLost",
     "PartitionOwned",
     "UnknownTopic",
+    "UnreadableRecord",
     "ZKafkaError",
     "ZooKeeperError",
     "ZooKeeperMisused",
@@ -87,7 +91,7 @@ def _rebuild(kind: type[ZKafkaError], condition: str, message: str, parameters: 
 
 
 class OptionError(ZKafkaError):
-    """Options or a schema that cannot be obeyed; lists every problem at once."""
+    """Options, arguments or a schema are not valid."""
 
 
 class ZooKeeperError(ZKafkaError):
@@ -157,11 +161,19 @@ class ConsumerIdTaken(GroupError):
 
 
 class CheckpointError(ZKafkaError):
-    """A stream's checkpoint holds what this version of the package did not write."""
+    """A stream's checkpoint has what this version of the package cannot read."""
 
 
 class DataLoss(ZKafkaError):
     """Records of the planned range are no longer in the log."""
+
+
+class UnreadableRecord(ZKafkaError):
+    """A record in the log does not fit the types of the columns that are read."""
+
+
+class InvalidRow(ZKafkaError):
+    """A row cannot become a record: its topic, partition, timestamp or headers are not valid."""
 
 
 class DeliveryFailed(ZKafkaError):
@@ -191,7 +203,7 @@ class CodecError(ZKafkaError):
         super().__init__(
             "MALFORMED_ZNODE",
             f"Znode {path} cannot be read: found {shown}{more}, expected {expected}; "
-            "correct or delete the znode, or ask who wrote it",
+            "correct or delete the znode, or find out what wrote it",
             path=path,
             data=data,
             expected=expected,

@@ -101,7 +101,7 @@ class ZKafkaDataSource(DataSource):
             raise OptionError(
                 "SAVE_MODE",
                 'A topic is a log and cannot be overwritten; use .mode("append"), and delete the topic\'s records '
-                "first if they are to go",
+                "first if they are to be replaced",
             )
         options = parse_write(self.options)
         check_columns(to_arrow_schema(schema, timezone="UTC"), options.topic)

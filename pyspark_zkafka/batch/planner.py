@@ -98,7 +98,7 @@ class _Bounds:
         from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
         if self.options.group is None:
-            raise OptionError("INVALID_OPTION", "startingOffsets=committed needs group.id")
+            raise OptionError("INVALID_OPTION", "startingOffsets is committed, and no group is named; set group.id")
         zookeeper = self.cluster if isinstance(self.cluster, ZooKeeperClient) else None
         with GroupOffsets(
             self.options.connection, self.servers, self.options.group, self.options.stores, zookeeper
@@ -118,7 +118,10 @@ def _admin(options: ReadOptions, servers: str, cluster: ClusterSource) -> Abstra
 
 def _snapshot(options: ReadOptions, cluster: ClusterSource) -> ClusterSnapshot:
     if options.subscription is None:
-        raise OptionError("INVALID_OPTION", "give one of subscribe, subscribePattern and assign")
+        raise OptionError(
+            "INVALID_OPTION",
+            "No topics are given; give one of subscribe, subscribePattern, subscribeExceptPattern and assign",
+        )
     by_pattern = isinstance(options.subscription, (SubscribePattern, SubscribeExcept))
     return cluster.snapshot(wanted_topics(options.subscription, cluster.topic_names() if by_pattern else ()))
 

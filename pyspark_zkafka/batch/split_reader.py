@@ -133,8 +133,8 @@ class SplitReader:
         if poll.first < self._position or not poll.ordered:
             raise ClusterStateError(
                 "OFFSETS_OUT_OF_ORDER",
-                f"{self._split.partition}: got offsets {poll.first} to {poll.last}, not one above the other, where "
-                f"{self._position} was next; report this with the log of librdkafka (kafka.debug=fetch)",
+                f"{self._split.partition}: offsets are not ascending: got {poll.first} to {poll.last}, expected "
+                f"{self._position} or more; report this with the log of librdkafka (kafka.debug=fetch)",
             )
         self._position = min(poll.last + 1, self._until)
         self._log_end = None
@@ -196,17 +196,18 @@ class SplitReader:
             raise ClusterStateError(
                 "TRANSACTION_OPEN",
                 f"{self._split.partition}: records [{self._position}, {self._until}) of the range [{self._split.start}, "
-                f"{self._until}) are not stable, and kafka.isolation.level is read_committed; a transaction has been open "
-                f"for {waited}; read again when it has ended, or raise kafkaConsumer.pollTimeoutMs",
+                f"{self._until}) are not stable: a transaction has been open for {waited}, and kafka.isolation.level is "
+                "read_committed; read again when it has ended, or raise kafkaConsumer.pollTimeoutMs",
             )
         if self._log_end is not None:
             self._lose(self._until, f"the log has ended at {self._log_end} for {waited}: it was truncated")
             return
         raise BrokersUnavailable(
             "BROKERS_UNAVAILABLE",
-            f"{self._split.partition}: nothing came from the brokers for {waited} at offset {self._position} "
-            f"(planned leader {self._split.leader}, ISR {list(self._split.isr)}, asked {', '.join(self._split.endpoints)}; "
-            f"last error: {error or 'none'}); check the brokers, or raise kafkaConsumer.pollTimeoutMs",
+            f"{self._split.partition}: no records from the brokers for {waited} at offset {self._position} "
+            f"(planned leader {self._split.leader}, ISR {list(self._split.isr)}, endpoints "
+            f"{', '.join(self._split.endpoints)}; last error: {error or 'none'}); check the brokers, or raise "
+            "kafkaConsumer.pollTimeoutMs",
         )
 
     def _waits_for_transaction(self) -> bool:

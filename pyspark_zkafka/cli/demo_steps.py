@@ -27,5 +27,5 @@ def step(console: Console, title: str, call: str, *, spinner: bool = True) -> It
 def prove(console: Console, claim: str, holds: bool) -> None:
     """Say that a claim is proved, or end the demo."""
     if not holds:
-        raise ZKafkaError("DEMO_FAILED", f"{claim}: this should not be; please report it with the output above")
+        raise ZKafkaError("DEMO_FAILED", f"This check failed: {claim}; please report it with the output above")
     console.print(f"[green]proved[/] {claim}")

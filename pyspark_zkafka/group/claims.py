@@ -203,6 +203,6 @@ def _kept(data: bytes | None) -> bytes | None:
 def _contended(group: str) -> GroupContended:
     return GroupContended(
         "CLAIMS_CONTENDED",
-        f"The claims of group {group} changed {_ATTEMPTS} times while they were read; trying again will help, unless "
-        "something deletes and creates its owners all the time: find out what does",
+        f"The claims of group {group} changed {_ATTEMPTS} times while they were read; try again, "
+        "and if that does not help, find out what keeps deleting and creating the znodes of its owners",
     )

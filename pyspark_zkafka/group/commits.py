@@ -276,7 +276,7 @@ def _require_offsets(offsets: Mapping[TopicPartition, int]) -> None:
     if bad:
         raise OptionError(
             "INVALID_OFFSET",
-            f"Offsets to commit must be 0 or more, and fit 64 bits; found {', '.join(bad)}; "
+            f"Offsets to commit must be 0 or more and fit 64 bits; found {', '.join(bad)}; "
             "give the next offset to read, not -1 (latest) or -2 (earliest)",
         )
 
@@ -285,6 +285,6 @@ def _contended(group: str, conflict: Conflict | None, attempts: int) -> GroupCon
     found = "" if conflict is None else f", the last time {conflict.operation.path}: {conflict.reason.value}"
     return GroupContended(
         "COMMIT_CONTENDED",
-        f"The offsets of group {group} were not committed: {attempts} times others changed them meanwhile{found}; "
-        "try again, and if that does not help, find out who else commits to this group",
+        f"The offsets of group {group} were not committed: others changed them {attempts} times meanwhile{found}; "
+        "try again, and if that does not help, find out what else commits to this group",
     )

@@ -384,7 +384,7 @@ class GroupMember:
             raise GroupError(
                 "NOT_STICKY",
                 f"partition.assignment.strategy is sticky, which all members of {self._options.name} must have; found "
-                f"{', '.join(strangers)} without it; set range or roundrobin, as JVM consumers have it, for all members",
+                f"{', '.join(strangers)} without it; set one strategy for all: range or roundrobin beside JVM consumers",
             )
         everyones = assign(self._options.strategy, view.subscribers)
         return {tp: t for tp, t in everyones.items() if group_znodes.consumer_of_thread(t) == self.consumer}
@@ -470,4 +470,4 @@ def _names(partitions: Collection[TopicPartition], most: int = 8) -> str:
 
 
 def _no_session() -> ZooKeeperError:
-    return ZooKeeperError("NO_SESSION", "The member has no session with ZooKeeper now; it will try again")
+    return ZooKeeperError("NO_SESSION", "The member has no session with ZooKeeper; it tries again by itself")

@@ -48,7 +48,7 @@ class GroupOffsets:
         zookeeper: ZooKeeperClient | None,
     ) -> None:
         if "zookeeper" in stores and zookeeper is None:
-            raise OptionError("INVALID_OPTION", "offsets in /consumers/<group>/offsets need zookeeper.connect")
+            raise OptionError("INVALID_OPTION", "Offsets in /consumers/<group>/offsets need zookeeper.connect; set it")
         self._group = group
         self._stores = stores
         self._zookeeper = zookeeper
@@ -186,7 +186,7 @@ class GroupOffsets:
 
     def _client(self) -> ZooKeeperClient:
         if self._zookeeper is None:
-            raise OptionError("INVALID_OPTION", "offsets in /consumers/<group>/offsets need zookeeper.connect")
+            raise OptionError("INVALID_OPTION", "Offsets in /consumers/<group>/offsets need zookeeper.connect; set it")
         return self._zookeeper
 
 
@@ -222,8 +222,8 @@ def require_none_lost(result: CommitResult, group: str) -> None:
         names = ", ".join(map(str, sorted(result.lost)))
         raise PartitionLost(
             "PARTITION_LOST",
-            f"The offsets of {names} were not committed, as this member of group {group} no longer owns them: another "
-            "one goes on at the offsets that are stored, and its work may overlap with this one's; the other "
-            f"{len(result.written) + len(result.kept)} partition(s) are committed. Plan again, or raise rebalance.hold.ms",
+            f"The offsets of {names} were not committed: this member of group {group} no longer owns them, and their new "
+            "owner starts at the stored offsets, so that records may be processed twice; the other "
+            f"{len(result.written) + len(result.kept)} partition(s) are committed; plan again, or raise rebalance.hold.ms",
             partitions=sorted(result.lost),
         )

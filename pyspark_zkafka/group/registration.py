@@ -71,8 +71,8 @@ class Registration:
                     raise _taken(self, stat.ephemeral_owner)
         raise GroupContended(
             "REGISTRATION_CONTENDED",
-            f"{self.consumer} is not registered: {_ATTEMPTS} times {self.path} or its parents came or went; try again, "
-            f"and if that does not help, find out what deletes and creates znodes of group {self.group}",
+            f"{self.consumer} is not registered: {_ATTEMPTS} times {self.path} or its parents were created or deleted; try "
+            f"again, and if that does not help, find out what deletes and creates znodes of group {self.group}",
         )
 
     def _operations(self, client: ZooKeeperConnection) -> list[Operation]:
@@ -95,7 +95,7 @@ def registration_of(options: GroupOptions, subscription: Subscription) -> Consum
         pattern: group_znodes.Pattern = "white_list" if isinstance(subscription, SubscribePattern) else "black_list"
         return ConsumerRegistration({regex: options.threads}, pattern, assignor=assignor)
     if isinstance(subscription, Assign):
-        raise GroupError("ASSIGN_IN_GROUP", "assign leaves nothing for a group to share out; use subscribe")
+        raise GroupError("ASSIGN_IN_GROUP", "assign leaves nothing for the group to assign; use subscribe")
     return ConsumerRegistration(dict.fromkeys(subscription.topics, options.threads), assignor=assignor)
 
 

@@ -77,5 +77,7 @@ def _create(client: ZooKeeperConnection, paths: Collection[str]) -> None:
         if conflict.reason is not Reason.NODE_EXISTS:
             break
     raise GroupContended(
-        "GROUP_CONTENDED", f"The znodes {next(iter(paths))} ... or their parents came or went {_ATTEMPTS} times; try again"
+        "GROUP_CONTENDED",
+        f"{next(iter(paths))} was not created: it or its parents were created or deleted {_ATTEMPTS} times meanwhile; "
+        "try again",
     )

@@ -316,7 +316,7 @@ class KafkaAdmin:
     def _silent(self, partitions: str, timeout_s: float) -> BrokersUnavailable:
         return BrokersUnavailable(
             _SILENT,
-            f"The leaders of {partitions} did not tell the offsets of their logs within {timeout_s:g} s; "
+            f"The leaders of {partitions} did not answer a request for offsets within {timeout_s:g} s; "
             "check that these brokers run and are reachable from here, or raise kafka.request.timeout.ms",
         )
 

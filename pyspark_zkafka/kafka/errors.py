@@ -57,11 +57,11 @@ _NO_COORDINATOR_CODES = frozenset(
 )
 _REFUSED_CODES = {
     KafkaError._AUTHENTICATION: "check kafka.security.protocol, and the mechanism, user and password in kafka.sasl.*",
-    KafkaError._SSL: "check kafka.ssl.*: the authorities, our certificate, and that the broker's bears its host name",
+    KafkaError._SSL: "check kafka.ssl.*: the authorities, the client's certificate, and that the broker's names its host",
     KafkaError.SASL_AUTHENTICATION_FAILED: "check the user and password in kafka.sasl.*",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "ask for the right to read, write or describe the topic",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "ask for the right to read the group",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "ask for IdempotentWrite, or set kafka.enable.idempotence to false",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "an ACL must allow Read, Write or Describe on the topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "an ACL must allow Read on the group",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "an ACL must allow IdempotentWrite, or set kafka.enable.idempotence to false",
 }
 _UNREACHABLE = "no broker answered; check that the brokers run and that their listeners are reachable from here"
 _NO_COORDINATOR = (
@@ -169,7 +169,7 @@ def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
     if code == KafkaError._INVALID_ARG and any(sign in text for sign in _ABOUT_PROPERTIES):
         return OptionError(
             "UNUSABLE_KAFKA_PROPERTY",
-            f"{text}; check the option kafka.* that stands for this property; the driver and every executor must have the "
+            f"{text}; check the kafka.* option of this property; the driver and every executor must have the "
             "same librdkafka (confluent-kafka), a file must be on the driver and on every executor, and a key's password "
             "must fit",
         )
@@ -178,7 +178,7 @@ def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
     if code in _NO_LEADER_CODES or (code == KafkaError._NOENT and "No leaders found" in error.str()):
         return NoLeader(
             "NO_LEADER",
-            f"{text}; the partition has no leader now, or is just changing it; try again, with a broker of its ISR running",
+            f"{text}; the partition has no leader, or its leader is changing; try again with a broker of its ISR running",
         )
     if code in _UNREACHABLE_CODES:
         return BrokersUnavailable("BROKERS_UNAVAILABLE", f"{text}; {_UNREACHABLE}")

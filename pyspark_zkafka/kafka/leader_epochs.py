@@ -106,7 +106,7 @@ class EpochReader:
             if (refusal := self._reports.refusal(self._doing, REFUSED_FOR_S)) is not None:
                 raise refusal
         raise BrokersUnavailable(
-            "BROKERS_UNAVAILABLE", f"{self._doing}: nothing came from offset {begin} on; it is tried again"
+            "BROKERS_UNAVAILABLE", f"{self._doing}: no records from offset {begin} on; it is tried again"
         )
 
 

@@ -161,7 +161,9 @@ def _check_sizes(given: OptionParser, options: ReadOptions) -> None:
     if options.min_records is None:
         return
     if options.min_partitions is not None:
-        given.problems.append("minRecordsPerPartition joins what minPartitions divides: give one of them")
+        given.problems.append(
+            "minRecordsPerPartition merges input partitions, minPartitions divides them; give one of them"
+        )
     if options.max_records is not None and options.max_records < options.min_records:
         given.problems.append(
             f"minRecordsPerPartition is {options.min_records}, more than maxRecordsPerPartition, which is "
@@ -226,7 +228,7 @@ def _stores(given: OptionParser, connection: Connection) -> tuple[OffsetStore, .
     in_kafka = given.value("offsets.storage")
     dual = given.value("dual.commit.enabled", in_kafka and connection.zookeeper is not None)
     if dual and not in_kafka:
-        given.problems.append("dual.commit.enabled is of use only with offsets.storage=kafka; leave it out")
+        given.problems.append("dual.commit.enabled has an effect only with offsets.storage=kafka; leave it out")
     if dual and lacks_zookeeper(given, connection):
         given.problems.append("dual.commit.enabled also writes /consumers/<group>/offsets: it needs zookeeper.connect")
     return ("zookeeper",) if not in_kafka else ("kafka", "zookeeper") if dual else ("kafka",)
@@ -243,7 +245,7 @@ def _check_committed(given: OptionParser, options: ReadOptions) -> None:
 
 def _check_view(given: OptionParser, options: ReadOptions) -> None:
     if options.view in _ZOOKEEPER_VIEWS and lacks_zookeeper(given, options.connection):
-        given.problems.append(f"view={options.view} shows what is in ZooKeeper: it needs zookeeper.connect")
+        given.problems.append(f"view={options.view} reads ZooKeeper and needs zookeeper.connect")
     if options.view is not None:
         names = (o.name for o in TABLE if "read" in o.scopes and given.has(o.name))
         given.problems.extend(view_problems(options.view, names))

@@ -61,7 +61,7 @@ def _instead_of(module: str) -> str:
     replacement = _REPLACEMENTS.get(module.rpartition(".")[2])
     if replacement is None:
         return "PlainLoginModule or ScramLoginModule, since librdkafka runs no login module of Java"
-    return f"{replacement} in its stead, since librdkafka runs no login module of Java"
+    return f"{replacement} instead, since librdkafka runs no login module of Java"
 
 
 def parse(text: str) -> tuple[str, dict[str, str]]:

@@ -105,16 +105,14 @@ _OF_MEMBERS = (
 def _problems_of_joining(given: OptionParser, read: ReadOptions, group: GroupOptions) -> list[str]:
     problems = []
     if lacks_zookeeper(given, read.connection):
-        problems.append("a group's members meet in ZooKeeper: set zookeeper.connect, or groupMembership to none")
+        problems.append("members of a group register in ZooKeeper; set zookeeper.connect, or groupMembership to none")
     if isinstance(read.subscription, Assign):
-        problems.append("assign leaves nothing for a group to share out; use subscribe, or set groupMembership to none")
+        problems.append("assign leaves nothing for the group to assign; use subscribe, or set groupMembership to none")
     if group.consumer_id is not None and "/" in group.consumer_id:
-        problems.append(f"consumer.id is {group.consumer_id!r}; a znode is named after it, which cannot hold '/'")
+        problems.append(f"consumer.id is {group.consumer_id!r}; a znode is named after it, which cannot contain '/'")
     topics = len(read.subscription.topics) if isinstance(read.subscription, Subscribe) else 1
     if group.threads * topics > MAX_THREADS:
-        problems.append(
-            f"consumer.threads is {group.threads}; a group counts {MAX_THREADS} of a member, of all topics together"
-        )
+        problems.append(f"consumer.threads is {group.threads}; a member has {MAX_THREADS} at most, over all its topics")
     if isinstance(read.subscription, (SubscribePattern, SubscribeExcept)):
         problems.extend(_problems_of_filter(read.subscription))
     return problems

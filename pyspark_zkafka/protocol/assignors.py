@@ -149,7 +149,7 @@ def _filter(regex: str) -> TopicFilter:
     try:
         return topic_filter(normal)
     except FilterError as exc:
-        text = f"A member's filter cannot be read: {exc}; found {normal!r}; correct the filter of the member that has it"
+        text = f"The topic filter of a member cannot be used: {exc}; found {normal!r}; correct that member's filter"
         raise GroupError("BAD_FILTER", text, regex=regex) from exc
 
 

@@ -203,6 +203,6 @@ def _unreadable(found: object) -> CheckpointError:
     version = found.get("version") if isinstance(found, dict) else None
     return CheckpointError(
         "UNKNOWN_CHECKPOINT",
-        f"The checkpoint holds an offset that this zkafka cannot read (version {version!r}, expected {VERSION}): "
-        f"{str(found)[:200]}; use the zkafka that wrote it, or a new checkpointLocation",
+        f"The checkpoint has an offset that this version of zkafka cannot read (version {version!r}, expected {VERSION}): "
+        f"{str(found)[:200]}; use the version that wrote it, or a new checkpointLocation",
     )

@@ -201,7 +201,7 @@ def _allowed(
     if reason is not None:
         raise OptionError("INVALID_OPTION", f"{option} is {_word(position)}: {reason}")
     if isinstance(position, int) and position < EARLIEST:
-        raise OptionError("INVALID_OPTION", f"{option} holds the offset {position}; use 0 or more, -1 or -2")
+        raise OptionError("INVALID_OPTION", f"{option} has the offset {position}; use 0 or more, -1 or -2")
     return position
 
 
@@ -211,7 +211,7 @@ def _word(position: object) -> str:
 
 def _numeric(position: Position | Literal["committed"]) -> Position:
     if position == "committed":
-        raise OptionError("INVALID_OPTION", "committed holds for all partitions; it cannot be given by topic")
+        raise OptionError("INVALID_OPTION", "committed applies to all partitions; it cannot be given by topic")
     return position
 
 
@@ -253,7 +253,7 @@ class Outside:
     def __str__(self) -> str:
         return (
             f"{self.partition}: {self.bound} offset {self.offset} is outside the log, "
-            f"which holds [{self.earliest}, {self.latest})"
+            f"which spans [{self.earliest}, {self.latest})"
         )
 
 

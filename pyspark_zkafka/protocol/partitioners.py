@@ -31,7 +31,7 @@ from typing import TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_zkafka.errors import OptionError, UnknownTopic
+from pyspark_zkafka.errors import InvalidRow, OptionError, UnknownTopic
 from pyspark_zkafka.protocol.key_hashes import (
     Column,
     Hashes,
@@ -115,7 +115,7 @@ class Router:
 
         Raises
         ------
-        UnknownTopic
+        InvalidRow
             ``PARTITION_OUT_OF_RANGE``, for the first row whose explicit partition does not exist.
         OptionError
             ``BAD_KEY_TYPE``, for keys that are neither binary nor string.
@@ -147,8 +147,8 @@ class Router:
         np.copyto(routed, asked, where=~free, casting="unsafe")
         return free
 
-    def _out_of_range(self, row: int, partition: int) -> UnknownTopic:
-        return UnknownTopic(
+    def _out_of_range(self, row: int, partition: int) -> InvalidRow:
+        return InvalidRow(
             "PARTITION_OUT_OF_RANGE",
             f"Row {row} of the batch asks for partition {partition} of topic {self.topic}; the topic has "
             f"{self.partitions} partitions, 0 to {self.partitions - 1}; correct the column partition, or leave it null",

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from pyspark_zkafka.errors import OptionError, ZKafkaError
+from pyspark_zkafka.errors import OptionError, UnreadableRecord
 from pyspark_zkafka.protocol.model import TopicPartition
 
 __all__ = [
@@ -119,7 +119,7 @@ def build_batch(messages: Sequence[Message], schema: pa.Schema) -> pa.RecordBatc
 
     Raises
     ------
-    ZKafkaError
+    UnreadableRecord
         MALFORMED_UTF8 where a column is declared string and a record is not UTF-8; MALFORMED_TIMESTAMP where a timestamp
         does not fit Spark's microseconds. Both name topic, partition and offset.
     """
@@ -151,15 +151,15 @@ def _bytes_column(
         raise malformed_utf8(name, _partition_of(bad), bad.offset()) from None
 
 
-def malformed_utf8(column: str, partition: TopicPartition, offset: int) -> ZKafkaError:
+def malformed_utf8(column: str, partition: TopicPartition, offset: int) -> UnreadableRecord:
     """The error for a record whose key or value is declared a string, or which has a header's name, that is none."""
     if column == "headers":
-        return ZKafkaError(
+        return UnreadableRecord(
             "MALFORMED_UTF8",
             f"The name of a header of {partition} at offset {offset} is not UTF-8; leave the column headers out of the "
             "schema to read the record",
         )
-    return ZKafkaError(
+    return UnreadableRecord(
         "MALFORMED_UTF8",
         f"The {column} of {partition} at offset {offset} is not UTF-8; declare {column} as binary in the schema and decode "
         "it there",
@@ -218,11 +218,11 @@ def _beyond_spark(milliseconds: Any) -> Any:
     return (milliseconds > _MAX_TIMESTAMP_MS) | (milliseconds < -_MAX_TIMESTAMP_MS)
 
 
-def malformed_timestamp(partition: TopicPartition, offset: int, timestamp_ms: int) -> ZKafkaError:
+def malformed_timestamp(partition: TopicPartition, offset: int, timestamp_ms: int) -> UnreadableRecord:
     """The error for a record whose timestamp does not fit Spark's microseconds."""
-    return ZKafkaError(
+    return UnreadableRecord(
         "MALFORMED_TIMESTAMP",
-        f"The timestamp of {partition} at offset {offset} is {timestamp_ms} ms, beyond what Spark can hold; "
+        f"The timestamp of {partition} at offset {offset} is {timestamp_ms} ms, outside the range of Spark's timestamps; "
         "leave the column timestamp out of the schema to read the record",
     )
 

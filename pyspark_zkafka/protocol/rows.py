@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_zkafka.errors import OptionError, UnknownTopic, ZKafkaError
+from pyspark_zkafka.errors import InvalidRow, OptionError
 from pyspark_zkafka.protocol.topic_names import RULE, is_topic_name, shown_name
 
 __all__ = ["OutgoingBatch", "Rows", "check_columns", "outgoing", "slices_by_size"]
@@ -140,12 +140,10 @@ def outgoing(batch: pa.RecordBatch, topic: str | None) -> Iterator[OutgoingBatch
 
     Raises
     ------
-    UnknownTopic
+    InvalidRow
         NULL_TOPIC, INVALID_TOPIC: without the option, a row has no topic, or one that Kafka does not allow; nothing of the
-        batch has been sent then.
-    ZKafkaError
-        INVALID_TIMESTAMP, INVALID_HEADERS: a timestamp before 1970-01-01T00:00:00.001Z; a header without key, or with one
-        that is not UTF-8 or holds a zero byte.
+        batch has been sent then. INVALID_TIMESTAMP, INVALID_HEADERS: a timestamp before 1970-01-01T00:00:00.001Z; a header
+        without key, or with one that is not UTF-8 or has a zero byte.
     """
     whole = _columns(batch, topic or "")
     if topic is not None or batch.num_rows == 0:
@@ -155,7 +153,7 @@ def outgoing(batch: pa.RecordBatch, topic: str | None) -> Iterator[OutgoingBatch
     topics = _one_chunk(batch.column("topic"))
     if topics.null_count:
         row = pc.index(pc.is_null(topics), value=True).as_py()
-        raise UnknownTopic(
+        raise InvalidRow(
             "NULL_TOPIC", f"The column topic is null in row {row} of a batch; fill it, or set the option topic"
         )
     for name in _names(topics):
@@ -169,7 +167,7 @@ def _names(topics: pa.Array) -> list[str]:
         # What is not UTF-8 decodes to what no topic can be called.
         if not is_topic_name(text := name.decode("utf-8", "surrogateescape")):
             row = pc.index(_as_bytes(topics), name).as_py()
-            raise UnknownTopic(
+            raise InvalidRow(
                 "INVALID_TOPIC", f"The column topic is {shown_name(text)} in row {row} of a batch; {RULE}; correct the name"
             )
     return [name.decode() for name in names]
@@ -210,9 +208,9 @@ def _milliseconds(column: pa.Array) -> pa.Array:
     milliseconds = pc.cast(pc.floor_temporal(column, unit="millisecond"), kind).cast(pa.int64())
     row = pc.index(pc.less(milliseconds, 1), value=True).as_py()
     if row >= 0:
-        raise ZKafkaError(
+        raise InvalidRow(
             "INVALID_TIMESTAMP",
-            f"The column timestamp is {column[row]} in row {row} of a batch; Kafka holds none before "
+            f"The column timestamp is {column[row]} in row {row} of a batch; Kafka stores none before "
             "1970-01-01T00:00:00.001Z; leave it null to let the producer set the time",
         )
     return milliseconds
@@ -221,17 +219,20 @@ def _milliseconds(column: pa.Array) -> pa.Array:
 def _checked_headers(column: pa.Array) -> pa.Array:
     keys = pc.struct_field(column.flatten(), "key")
     if keys.null_count:
-        raise ZKafkaError("INVALID_HEADERS", "A header in the column headers has a null key; Kafka needs a key")
+        raise InvalidRow(
+            "INVALID_HEADERS",
+            "A header in the column headers has a null key, and Kafka requires one; give each header a key",
+        )
     if (bad := _first_not_utf8(keys)) is not None:
-        raise ZKafkaError(
+        raise InvalidRow(
             "INVALID_HEADERS",
             f"A header in the column headers has a key that is not UTF-8: {bad[:_QUOTED_BYTES]!r}"
-            f"{'...' if len(bad) > _QUOTED_BYTES else ''}; no reader could hold it as a string: encode it as text",
+            f"{'...' if len(bad) > _QUOTED_BYTES else ''}; readers could not return it as a string; encode it as UTF-8",
         )
     if pc.any(pc.match_substring(keys, "\0")).as_py():
-        raise ZKafkaError(
+        raise InvalidRow(
             "INVALID_HEADERS",
-            "A header in the column headers has a zero byte in its key; librdkafka would end the key there, so take it out",
+            "A header in the column headers has a zero byte in its key; librdkafka would end the key there; remove it",
         )
     return column.cast(_headers_of_bytes(column.type))
 

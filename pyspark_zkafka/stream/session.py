@@ -134,7 +134,7 @@ class StreamSession:
     def offsets(self) -> GroupOffsets:
         """The group's offsets, where they are kept."""
         if self._group is None:
-            raise OptionError("INVALID_OPTION", "a group's offsets need group.id")
+            raise OptionError("INVALID_OPTION", "Offsets of a group are read, and no group is named; set group.id")
         if self._offsets is None:
             from pyspark_zkafka.group.offset_store import GroupOffsets
 
@@ -312,7 +312,8 @@ class StreamSession:
     @property
     def _subscription(self) -> Subscription:
         if self._read.subscription is None:
-            raise OptionError("INVALID_OPTION", "give one of subscribe, subscribePattern and assign")
+            text = "No topics are given; give one of subscribe, subscribePattern, subscribeExceptPattern and assign"
+            raise OptionError("INVALID_OPTION", text)
         return self._read.subscription
 
 

@@ -48,7 +48,7 @@ def kafka_jars(kafka_version: str) -> tuple[str, ...]:
     version = version_tuple(kafka_version)
     if version >= (4,):
         raise LocalClusterError(
-            "BAD_KAFKA_VERSION", f"Kafka {kafka_version} has no ZooKeeper any more; a local cluster runs 0.8.2.2 to 3.9.x"
+            "BAD_KAFKA_VERSION", f"Kafka {kafka_version} does not run with ZooKeeper; a local cluster runs 0.8.2.2 to 3.9.x"
         )
     scala = "2.13" if version >= (2, 4) else "2.12" if version >= (0, 11) else "2.11"
     kafka = f"org.apache.kafka:kafka_{scala}:{kafka_version}"

@@ -168,7 +168,9 @@ class ServerProcesses:
             )
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
-            raise LocalClusterError("SERVER_NOT_STARTED", f"The operating system refused: {answer['error']}")
+            raise LocalClusterError(
+                "SERVER_NOT_STARTED", f"The operating system did not start the server: {answer['error']}"
+            )
         return answer
 
 

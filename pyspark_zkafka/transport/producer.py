@@ -275,8 +275,8 @@ class CountingProducer:
             "DELIVERY_FAILED",
             f"{failure.partition}: {failure.cause}; of {counts.handed_over} records handed over by this task "
             f"{counts.acknowledged} were acknowledged and {failed} were not (last error of the connection: "
-            f"{self._reports.last or 'none'}); mend the cause and write again: rows that were acknowledged will be there "
-            "twice",
+            f"{self._reports.last or 'none'}); correct the cause and write again: the acknowledged rows "
+            "will be duplicated",
             acknowledged=counts.acknowledged,
             failed=failed,
         )
@@ -325,5 +325,5 @@ class _Stalled:
 def _unknown(topic: str) -> UnknownTopic:
     return UnknownTopic(
         "UNKNOWN_TOPIC",
-        f"The cluster has no topic {topic}, and does not create it by itself; create it first, or correct the name",
+        f"The cluster has no topic {topic}, and does not create it automatically; create it, or correct the name",
     )

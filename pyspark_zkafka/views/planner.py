@@ -42,7 +42,7 @@ def plan_view(view: str, options: ReadOptions) -> list[Row]:
         with ZooKeeperClient(connection.zookeeper) as zookeeper:
             return _FROM_ZOOKEEPER[view](options, zookeeper)
     if view not in _FROM_BROKERS:
-        raise OptionError("INVALID_OPTION", f"view={view} shows what is in ZooKeeper: it needs zookeeper.connect")
+        raise OptionError("INVALID_OPTION", f"view={view} reads ZooKeeper and needs zookeeper.connect")
     with KafkaAdmin(connection.bootstrap_servers or "", connection.kafka) as admin:
         return _FROM_BROKERS[view](options, admin)
 

@@ -38,15 +38,15 @@ def parse_stream_write(raw: Mapping[str, str], *, overwrite: bool) -> WriteOptio
     if overwrite:
         raise OptionError(
             "OUTPUT_MODE",
-            "The output mode complete puts the whole result in place of the last one with every micro-batch, and in a "
-            "topic nothing can be replaced; use append (with a watermark, if the query aggregates), or write what has "
+            "The output mode complete replaces the whole result with each micro-batch, and records of a topic cannot be "
+            "replaced; use append (with a watermark, if the query aggregates), or write what has "
             "changed with outputMode('update') and foreachBatch",
         )
     if any(name.lower() == "commitoffsets" for name in raw):
         raise OptionError(
             "INVALID_OPTIONS",
-            "commitOffsets is an option of a batch: it names fixed offsets, and a stream's progress moves on; its reading "
-            "side commits it, after each micro-batch: give group.id to readStream, and leave commitOffsets out",
+            "commitOffsets is an option of batch writes, and names fixed offsets; a stream commits its offsets on the "
+            "reading side, after each micro-batch; give group.id to readStream, and leave commitOffsets out",
         )
     from pyspark_zkafka.options.batch import parse_write
 

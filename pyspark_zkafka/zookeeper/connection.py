@@ -118,7 +118,7 @@ class ZooKeeperConnection:
         ZooKeeperRefused
             The credentials are not accepted.
         OptionError
-            A file for TLS cannot be used.
+            A file for TLS cannot be used, or SASL is asked for and pure-sasl is not installed.
         """
         if self._kazoo is not None:
             raise errors.already_open()

@@ -6,7 +6,7 @@ from kazoo import exceptions as kazoo
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState
 
-from pyspark_zkafka.errors import ZKafkaError, ZooKeeperError, ZooKeeperMisused, ZooKeeperRefused
+from pyspark_zkafka.errors import OptionError, ZKafkaError, ZooKeeperError, ZooKeeperMisused, ZooKeeperRefused
 from pyspark_zkafka.options.model import ZooKeeperConfig
 
 __all__ = [
@@ -92,7 +92,7 @@ def translate(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZKaf
     if isinstance(error, _MALFORMED):
         return ZooKeeperMisused(
             "ZOOKEEPER_MISUSED",
-            f"{doing} at {config.hosts} failed, the servers do not understand the request ({_name(error)}); "
+            f"{doing} at {config.hosts} failed: the servers do not understand the request ({_name(error)}); "
             "check that they are of ZooKeeper 3.4 or later, and report this",
         )
     if isinstance(error, KazooTimeoutError):
@@ -104,8 +104,8 @@ def translate(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZKaf
     if isinstance(error, (*_PASSING, kazoo.ConnectionDropped)):
         return ZooKeeperError(
             "ZOOKEEPER_CONNECTION_LOST",
-            f"{doing} at {config.hosts} failed, the connection or the session was lost ({_name(error)}); "
-            "try again, and look into the servers' logs when it comes back",
+            f"{doing} at {config.hosts} failed: the connection or the session was lost ({_name(error)}); "
+            "try again, and if it recurs, see the servers' logs",
         )
     return ZooKeeperError("ZOOKEEPER_ERROR", f"{doing} at {config.hosts} failed ({_name(error)}); see the servers' logs")
 
@@ -150,9 +150,9 @@ def already_open() -> ZooKeeperMisused:
     return ZooKeeperMisused("ZOOKEEPER_ALREADY_OPEN", "The ZooKeeper client is open already; make another one")
 
 
-def sasl_missing() -> ZooKeeperRefused:
+def sasl_missing() -> OptionError:
     """The error for SASL without the package that does it."""
-    return ZooKeeperRefused(
+    return OptionError(
         "SASL_MISSING",
         "zookeeper.auth asks for SASL, and the package pure-sasl is not installed; pip install 'pyspark-zkafka[sasl]'",
     )

@@ -42,5 +42,5 @@ def _load(store: str, file: str, what: str, load: Callable[[str], None]) -> None
         raise OptionError(
             "UNUSABLE_TLS_FILE",
             f"zookeeper.ssl.{store}.location is {file!r}, which cannot be used here ({error}); it must be a file on the "
-            f"driver and on every executor that holds {what}",
+            f"driver and on every executor, with {what}",
         ) from error

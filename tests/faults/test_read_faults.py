@@ -215,7 +215,7 @@ class TestBrokers:
         try:
             begin = time.monotonic()
             with pytest.raises(
-                BrokersUnavailable, match=rf"{topic}-0: nothing came from the brokers for 2000 ms at offset 0"
+                BrokersUnavailable, match=rf"{topic}-0: no records from the brokers for 2000 ms at offset 0"
             ):
                 read_offsets(impatient, plan)
             assert 2 <= time.monotonic() - begin < 20

@@ -174,7 +174,7 @@ def test_retention(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: M
     lenient.wait_for(25)
     assert lenient.offsets() == [*range(10), *range(25, 40)]
     assert len(strict.rows) == 10
-    with pytest.raises(StreamingQueryException, match=rf"OFFSET_OUT_OF_RANGE\] {topic}-0: .* 10 .* which holds \[25, 40\)"):
+    with pytest.raises(StreamingQueryException, match=rf"OFFSET_OUT_OF_RANGE\] {topic}-0: .* 10 .* which spans \[25, 40\)"):
         stopped.run()
 
 

@@ -279,10 +279,10 @@ def test_offsets_in_kafka(
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"startingOffsets": "earliest"}, "no use for startingOffsets"),
-        ({"assign": "{}"}, "no use for assign"),
+        ({"startingOffsets": "earliest"}, "does not accept startingOffsets"),
+        ({"assign": "{}"}, "does not accept assign"),
         ({"consumer.thread": "2"}, "did you mean consumer.threads"),
-        ({"consumer.id": "a/b"}, "cannot hold '/'"),
+        ({"consumer.id": "a/b"}, "cannot contain '/'"),
     ],
 )
 def test_options_that_cannot_be_obeyed(options: dict[str, str], says: str) -> None:

@@ -125,7 +125,7 @@ class TestBatch:
     def test_outside(self, transaction: OpenTransaction, plan: Callable[..., Any]) -> None:
         """An offset behind all records of the log, those of the transaction among them, is outside the log."""
         options = {**transaction.set_committed(11), "startingOffsets": "committed"}
-        with pytest.raises(DataLoss, match=r"\[OFFSET_OUT_OF_RANGE\] .* starting offset 11 .* holds \[0, 10\)"):
+        with pytest.raises(DataLoss, match=r"\[OFFSET_OUT_OF_RANGE\] .* starting offset 11 .* spans \[0, 10\)"):
             plan(options)
 
     @pytest.mark.parametrize("path", ["on", "off"])
@@ -194,7 +194,7 @@ class TestStream:
 
     def test_outside(self, stream: Callable[..., Any], transaction: OpenTransaction) -> None:
         """A position behind all records of the log is data loss."""
-        with pytest.raises(Exception, match=r"\[OFFSET_OUT_OF_RANGE\] .* starting offset 11 .* holds \[0, 10\)"):
+        with pytest.raises(Exception, match=r"\[OFFSET_OUT_OF_RANGE\] .* starting offset 11 .* spans \[0, 10\)"):
             stream(transaction.set_committed(11)).run()
 
 

@@ -561,7 +561,7 @@ class TestAcl:
         monkeypatch.setitem(sys.modules, "puresasl", None)
         options = parse_read({**sasl, "zookeeper.auth": f"sasl:DIGEST-MD5:alice:{SECRET}", "subscribe": "orders"})
         match = r"SASL_MISSING.*pip install 'pyspark-zkafka\[sasl\]'"
-        fails_soon(ZooKeeperRefused, match, lambda: plan_batch(options), within_s=3)
+        fails_soon(OptionError, match, lambda: plan_batch(options), within_s=3)
 
 
 class TestZooKeeperTls:

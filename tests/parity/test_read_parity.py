@@ -420,7 +420,7 @@ class TestGaps:
     def test_fail(self, peers: Peers, begins_at_40: str, options: dict[str, Any]) -> None:
         """With failOnDataLoss both fail: Spark's in its tasks, ours while planning, with the log's bounds."""
         given = {"subscribe": begins_at_40, **filled(options, begins_at_40), "kafkaConsumer.pollTimeoutMs": "2000"}
-        reason = rf"{begins_at_40}-0: (starting|ending) offset 10.? is outside the log, which holds \[40, 100\)"
+        reason = rf"{begins_at_40}-0: (starting|ending) offset 10.? is outside the log, which spans \[40, 100\)"
         peers.both_refuse(given, reason)
         with pytest.raises(DataLoss, match=reason):
             plan_batch(parse_read({**given, "zookeeper.connect": peers.cluster.zookeeper_connect}))
@@ -428,7 +428,7 @@ class TestGaps:
     def test_start_behind_the_log(self, peers: Peers, begins_at_40: str) -> None:
         """Where Spark's connector refuses a start beyond the log even without failOnDataLoss, ours warns and reads on."""
         options = {"subscribe": begins_at_40, **filled({"startingOffsets": (101, 8)}, begins_at_40)}
-        peers.both_refuse(options, r"starting offset 101 is outside the log, which holds \[40, 100\)")
+        peers.both_refuse(options, r"starting offset 101 is outside the log, which spans \[40, 100\)")
         lenient = {**options, "failOnDataLoss": "false"}
         with pytest.raises(Exception, match="start offset 101 is greater than the resolved end offset 100"):
             peers.theirs(lenient).collect()

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-@pytest.mark.parametrize("page", ["options.md", "kafka-properties.md"])
+@pytest.mark.parametrize("page", ["options.md", "kafka-properties.md", "errors.md"])
 def test_generated_pages(page: str) -> None:
     """The generated pages are as `make docs` would make them now."""
     pages = runpy.run_path(str(ROOT / "docs" / "generate.py"))["pages"]()

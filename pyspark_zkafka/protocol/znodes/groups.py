@@ -128,7 +128,7 @@ def group_path(group: str) -> str:
     if group in ("", ".", "..") or "/" in group or "\0" in group:
         raise OptionError(
             "INVALID_GROUP",
-            f"A group cannot be called {group!r}: a znode has its name; use letters, digits, '.', '_' and '-'",
+            f"The group name {group!r} cannot be the name of a znode; use letters, digits, '.', '_' and '-'",
         )
     return f"{CONSUMERS}/{group}"
 

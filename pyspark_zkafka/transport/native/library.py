@@ -194,7 +194,7 @@ def topic_argument(name: str) -> bytes:
 
     Raises
     ------
-    UnknownTopic
+    InvalidRow
         INVALID_TOPIC: Kafka does not allow it; C would read another name, or librdkafka refuse it.
     """
     require_topic_name(name)

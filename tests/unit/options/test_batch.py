@@ -377,12 +377,12 @@ def test_all_problems_are_in_one_error() -> None:
         ({"subscribe": "a", "offsets.storage": "disk"}, "offsets.storage is 'disk'; expected zookeeper or kafka"),
         (
             {"subscribe": "a", "group.id": "g", "dual.commit.enabled": "true"},
-            "dual.commit.enabled is of use only with offsets.storage=kafka; leave it out",
+            "dual.commit.enabled has an effect only with offsets.storage=kafka; leave it out",
         ),
         ({"subscribe": "a", "minRecordsPerPartition": "0"}, "minRecordsPerPartition is '0'; expected a whole number, 1 or"),
         (
             {"subscribe": "a", "minRecordsPerPartition": "5", "minPartitions": "2"},
-            "minRecordsPerPartition joins what minPartitions divides: give one of them",
+            "minRecordsPerPartition merges input partitions, minPartitions divides them; give one of them",
         ),
         (
             {"subscribe": "a", "minRecordsPerPartition": "5", "maxRecordsPerPartition": "4"},
@@ -453,7 +453,7 @@ BROKERS = {"kafka.bootstrap.servers": "k:9092"}
     [
         (parse_read, {"subscribe": "a", "startingOffsets": "committed", "group.id": "g"}, "it needs zookeeper.connect"),
         (parse_write, {"group.id": "g", "commitOffsets": '{"t": {"0": 1}}'}, "it needs zookeeper.connect"),
-        *((parse_read, {"view": v}, f"view={v} shows what is in ZooKeeper") for v in VIEWS[4:]),
+        *((parse_read, {"view": v}, f"view={v} reads ZooKeeper and needs") for v in VIEWS[4:]),
     ],
 )
 def test_groups_need_zookeeper(parse: Any, given: dict[str, str], says: str) -> None:

@@ -225,7 +225,10 @@ def test_brokers_alone() -> None:
         ),
         ({"group.id": "g", "rebalance.backoff.ms": "0"}, "rebalance.backoff.ms is '0'; expected a whole number, 1 or more"),
         ({"group.id": "g", "rebalance.hold.ms": "-1"}, "rebalance.hold.ms is '-1'; expected a whole number, 0 or more"),
-        ({"group.id": "g", "dual.commit.enabled": "true"}, "dual.commit.enabled is of use only with offsets.storage=kafka"),
+        (
+            {"group.id": "g", "dual.commit.enabled": "true"},
+            "dual.commit.enabled has an effect only with offsets.storage=kafka",
+        ),
     ],
 )
 def test_the_only_problem(given: dict[str, str], says: str) -> None:
@@ -241,7 +244,7 @@ def test_the_only_problem(given: dict[str, str], says: str) -> None:
         ({"subscribe": "a", "subscribePattern": "b"}, "subscribe and subscribePattern contradict each other"),
         (
             {"assign": '{"t": [0]}', "group.id": "g"},
-            "assign leaves nothing for a group to share out; use subscribe, or set",
+            "assign leaves nothing for the group to assign; use subscribe, or set",
         ),
         (
             {"subscribePattern": "a,*b", "group.id": "g"},
@@ -253,7 +256,7 @@ def test_the_only_problem(given: dict[str, str], says: str) -> None:
             "no regular expression that members can judge (invalid escape sequence: \\1)",
         ),
         ({"subscribeExceptPattern": "[a]" * 4000, "group.id": "g"}, "12000 characters, of which no more than 10000"),
-        ({"subscribe": "a,b", "consumer.threads": "50001", "group.id": "g"}, "a group counts 100000 of a member"),
+        ({"subscribe": "a,b", "consumer.threads": "50001", "group.id": "g"}, "a member has 100000 at most"),
         ({"subscribePattern": "a", "consumer.threads": "100001", "group.id": "g"}, "consumer.threads is 100001;"),
     ],
 )
@@ -274,7 +277,7 @@ def test_a_group_needs_zookeeper() -> None:
     given = {**BROKERS, "subscribe": "t", "group.id": "g"}
     stored, meet = problems(given)
     assert stored.startswith("group.id means offsets in /consumers/<group>/offsets: it needs zookeeper.connect")
-    assert meet == "a group's members meet in ZooKeeper: set zookeeper.connect, or groupMembership to none"
+    assert meet == "members of a group register in ZooKeeper; set zookeeper.connect, or groupMembership to none"
     assert problems({**given, "offsets.storage": "kafka"}) == (meet,)
     (malformed,) = problems({**given, "zookeeper.connect": "zk:port"})
     assert malformed.startswith("zookeeper.connect is 'zk:port'")

@@ -184,10 +184,10 @@ def test_another_topic_of_the_same_name(mark: TopicMark, topic_id: str | None, c
 )
 def test_damaged(found: object) -> None:
     """What this package did not write is refused, and quoted, not taken for something else."""
-    with pytest.raises(CheckpointError, match=r"\[UNKNOWN_CHECKPOINT\] The checkpoint holds an offset that") as caught:
+    with pytest.raises(CheckpointError, match=r"\[UNKNOWN_CHECKPOINT\] The checkpoint has an offset that") as caught:
         StreamOffset.from_json(found)
     assert str(found)[:200] in str(caught.value)
-    assert "use the zkafka that wrote it, or a new checkpointLocation" in str(caught.value)
+    assert "use the version that wrote it, or a new checkpointLocation" in str(caught.value)
 
 
 def test_another_version() -> None:

@@ -59,7 +59,7 @@ def test_offsets_are_parsed(text: str, bound: Any, expected: OffsetSpec) -> None
         ("earliest", "ending", "o is earliest (-2): a batch that ends at earliest reads nothing"),
         ('{"a": {"0": -2}}', "ending", "o is earliest (-2): a batch that ends at earliest reads nothing"),
         ("committed", "ending", "o is committed: a batch cannot end at the committed offset"),
-        ('{"a": {"0": -3}}', "starting", "o holds the offset -3"),
+        ('{"a": {"0": -3}}', "starting", "o has the offset -3"),
         ('{"a": "committed"}', "starting", "expected {"),
         ("", "starting", "o is ''; expected earliest, committed, or JSON: {"),
         ("oldest", "starting", "o is 'oldest'; expected earliest, committed, or JSON: {"),
@@ -88,7 +88,7 @@ def test_offsets_are_parsed(text: str, bound: Any, expected: OffsetSpec) -> None
         ("committed", "commit", "o is committed: expected offsets of 0 or more by partition"),
         ('{"a": "earliest"}', "commit", "o is earliest (-2): expected offsets of 0 or more by partition"),
         ('{"a": {"0": -1}}', "commit", "o is latest (-1): expected offsets of 0 or more by partition"),
-        ('{"a": {"0": -3}}', "commit", "o holds the offset -3"),
+        ('{"a": {"0": -3}}', "commit", "o has the offset -3"),
     ],
 )
 def test_bad_offsets_are_refused(text: str, bound: Any, says: str) -> None:
@@ -325,8 +325,8 @@ def test_committed_offset_outside_the_log_is_reported() -> None:
     found = resolve([A0, A1], everywhere("committed"), everywhere(LATEST), bounds)
     assert found.ranges == (OffsetRange(A0, 10, 20), OffsetRange(A1, 20, 20))
     assert [str(o) for o in found.outside] == [
-        "a-0: starting offset 2 is outside the log, which holds [10, 20)",
-        "a-1: starting offset 30 is outside the log, which holds [10, 20)",
+        "a-0: starting offset 2 is outside the log, which spans [10, 20)",
+        "a-1: starting offset 30 is outside the log, which spans [10, 20)",
     ]
 
 

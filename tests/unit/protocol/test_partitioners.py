@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.errors import OptionError, UnknownTopic
+from pyspark_zkafka.errors import InvalidRow, OptionError, UnknownTopic
 from pyspark_zkafka.protocol.partitioners import PARTITIONERS, Router, crc32, fnv1a, murmur2, murmur3, to_positive
 
 VECTORS = Path(__file__).parents[2] / "vectors"
@@ -162,7 +162,7 @@ def test_partition_out_of_range_names_row_value_count_and_topic(partition: int) 
     """An explicit partition that does not exist is an error that names all that one needs to find it."""
     explicit = pa.array([2, None, partition, -7], pa.int64())
     with pytest.raises(
-        UnknownTopic, match=rf"^\[PARTITION_OUT_OF_RANGE\] Row 2 .*{partition} of topic orders; .*has 3 "
+        InvalidRow, match=rf"^\[PARTITION_OUT_OF_RANGE\] Row 2 .*{partition} of topic orders; .*has 3 "
     ) as e:
         Router("orders", 3, [0, 1, 2]).route(4, None, explicit)
     assert e.value.parameters == {"topic": "orders", "row": 2, "partition": partition, "partitions": 3}

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_zkafka.errors import OptionError, ZKafkaError
+from pyspark_zkafka.errors import OptionError, UnreadableRecord
 from pyspark_zkafka.protocol.records import (
     COLUMNS,
     build_batch,
@@ -221,7 +221,7 @@ def test_all_values_may_be_null(kind: str) -> None:
 def test_invalid_utf8_names_the_record(name: str, bad: bytes) -> None:
     """Bytes that are no UTF-8 in a column declared string are an error with column, topic, partition and offset."""
     messages = [FakeMessage(40), FakeMessage(41, **{name[0]: bad}), FakeMessage(42)]  # type: ignore[arg-type]
-    with pytest.raises(ZKafkaError) as caught:
+    with pytest.raises(UnreadableRecord) as caught:
         column(messages, f"{name} string")
     assert caught.value.condition == "MALFORMED_UTF8"
     assert f"The {name} of orders-3 at offset 41 is not UTF-8; declare {name} as binary" in str(caught.value)
@@ -275,7 +275,7 @@ def test_timestamp_is_in_utc() -> None:
 def test_timestamps_beyond_spark_are_an_error(milliseconds: int) -> None:
     """A timestamp that does not fit microseconds is an error that names the record; the other columns can be read."""
     messages = [FakeMessage(40), FakeMessage(41, time=(1, milliseconds)), FakeMessage(42)]
-    with pytest.raises(ZKafkaError) as caught:
+    with pytest.raises(UnreadableRecord) as caught:
         column(messages, "timestamp timestamp")
     assert caught.value.condition == "MALFORMED_TIMESTAMP"
     assert f"The timestamp of orders-3 at offset 41 is {milliseconds} ms" in str(caught.value)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.errors import OptionError, UnknownTopic, ZKafkaError
+from pyspark_zkafka.errors import InvalidRow, OptionError
 from pyspark_zkafka.protocol.rows import OutgoingBatch, Rows, check_columns, outgoing, slices_by_size
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -152,7 +152,7 @@ def test_rows_go_to_the_topics_of_their_column() -> None:
 def test_null_topic_is_an_error() -> None:
     """A row without topic fails the batch before any part of it is handed out."""
     found = outgoing(batch(topic=pa.array(["a", "a", None]), value=values(b"1", b"2", b"3")), None)
-    with pytest.raises(UnknownTopic, match=r"\[NULL_TOPIC\] The column topic is null in row 2 of a batch"):
+    with pytest.raises(InvalidRow, match=r"\[NULL_TOPIC\] The column topic is null in row 2 of a batch"):
         next(found)
 
 
@@ -175,7 +175,7 @@ def test_topics_that_kafka_does_not_allow(name: bytes, shown: str, kind: pa.Data
     topics = pa.Array.from_buffers(kind, 5, topics.buffers())
     found = outgoing(batch(topic=topics, value=values(*[b"v"] * 5)), None)
     with pytest.raises(
-        UnknownTopic, match=rf"\[INVALID_TOPIC\] The column topic is {shown} in row 2 of a batch; Kafka allows"
+        InvalidRow, match=rf"\[INVALID_TOPIC\] The column topic is {shown} in row 2 of a batch; Kafka allows"
     ):
         next(found)
 
@@ -237,7 +237,7 @@ def test_timestamps_that_kafka_cannot_hold_are_refused(microseconds: int) -> Non
     """A timestamp that floors to 0 ms or less is an error: 0 would mean "now" to the client."""
     found = batch(value=values(b"1", b"2", b"3"), timestamp=at(None, 5_000, microseconds))
     with pytest.raises(
-        ZKafkaError, match=r"in row 2 of a batch; Kafka holds none before 1970-01-01T00:00:00\.001Z"
+        InvalidRow, match=r"in row 2 of a batch; Kafka stores none before 1970-01-01T00:00:00\.001Z"
     ) as caught:
         only(found)
     assert caught.value.condition == "INVALID_TIMESTAMP"

@@ -33,7 +33,7 @@ def test_scala_version(version: str, jar: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "said"), [("4.0.0", "no ZooKeeper any more"), ("3.9", "write it like"), ("new", "write it like")]
+    ("version", "said"), [("4.0.0", "does not run with ZooKeeper"), ("3.9", "write it like"), ("new", "write it like")]
 )
 def test_versions_refused(version: str, said: str) -> None:
     """A version without ZooKeeper, or that is none, is refused with the reason."""

@@ -76,7 +76,7 @@ def test_spread() -> None:
         ({"brokers": 0}, "brokers is 0"),
         ({"racks": ["a"]}, "1 entries for 3 brokers"),
         ({"kafka_version": "0.8.2.2", "listeners": {"A": "PLAINTEXT"}}, "no named listeners"),
-        ({"kafka_version": "4.0.0"}, "no ZooKeeper any more"),
+        ({"kafka_version": "4.0.0"}, "does not run with ZooKeeper"),
     ],
 )
 def test_refused_before_anything_starts(arguments: dict[str, Any], said: str) -> None:

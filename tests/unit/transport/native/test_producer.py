@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.errors import UnknownTopic
+from pyspark_zkafka.errors import InvalidRow
 from pyspark_zkafka.protocol.rows import OutgoingBatch
 from pyspark_zkafka.transport.native.arrays import CArray
 from pyspark_zkafka.transport.native.library import Counts as CCounts
@@ -55,9 +55,9 @@ def test_names_that_c_cannot_hold(name: str) -> None:
     """A name that C would read as another, or librdkafka not at all, does not get there."""
     rows = OutgoingBatch(name, pa.array([b"v"]), None, None, None, None)
     with ArrowSender(NOBODY, QueueLimits(), lambda error: None) as sender:
-        with pytest.raises(UnknownTopic, match="INVALID_TOPIC"):
+        with pytest.raises(InvalidRow, match="INVALID_TOPIC"):
             sender.add(rows, np.zeros(1, np.int32), 1)
-        with pytest.raises(UnknownTopic, match="INVALID_TOPIC"):
+        with pytest.raises(InvalidRow, match="INVALID_TOPIC"):
             sender.leaders(name, 0.1)
         assert sender.counts == Counts(0, 0)
         assert sender.delivered(name) == {}
