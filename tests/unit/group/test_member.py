@@ -17,6 +17,6 @@ def test_without_a_session() -> None:
     assert options.group is not None
     member = GroupMember(zookeeper, options.group, options.read.subscription)
     assert member.owner is None
-    with pytest.raises(ZKafkaError, match=r"\[NO_SESSION\] The member has no session with ZooKeeper now") as caught:
+    with pytest.raises(ZKafkaError, match=r"\[NO_SESSION\] The member has no session with ZooKeeper") as caught:
         member.require_owner()
     assert caught.value.retriable
