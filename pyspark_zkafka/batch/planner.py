@@ -19,13 +19,13 @@ from pyspark_zkafka.protocol.planning import (
     SubscribeExcept,
     SubscribePattern,
     describe_offline,
-    divide,
     make_splits,
+    split_ranges,
     spread_over_leaders,
     subscribed_partitions,
     wanted_topics,
 )
-from pyspark_zkafka.protocol.pushdown import Narrowing
+from pyspark_zkafka.protocol.pushdown import PushedFilters
 from pyspark_zkafka.protocol.resumption import outdated
 from pyspark_zkafka.retries import Retry
 
@@ -44,13 +44,13 @@ class BatchPlan:
 
 
 def plan_batch(
-    options: ReadOptions, narrowing: Narrowing | None = None, sleep: Callable[[float], None] = time.sleep
+    options: ReadOptions, pushed: PushedFilters | None = None, sleep: Callable[[float], None] = time.sleep
 ) -> BatchPlan:
     """The plan of a batch read. Blocks for a few round trips to ZooKeeper and the brokers.
 
     Parameters
     ----------
-    narrowing : Narrowing, optional
+    pushed : PushedFilters, optional
         What the query's filters leave to read.
 
     Raises
@@ -65,14 +65,14 @@ def plan_batch(
     with open_cluster(options.connection) as cluster:
         snapshot = retry(lambda: _snapshot(options, cluster))
         subscribed = _subscribed(options, snapshot)
-        partitions = [tp for tp in subscribed if narrowing is None or narrowing.admits(tp)]
+        partitions = [tp for tp in subscribed if pushed is None or pushed.admits(tp)]
         servers = bootstrap_servers(options.connection, snapshot)
         if not partitions:
             return BatchPlan((), snapshot, servers)
         with _admin(options, servers, cluster) as admin:
             bounds = _Bounds(options, admin, cluster, servers, snapshot)
-            ranges = retry(lambda: _ranges(options, partitions, subscribed, bounds, narrowing))
-    pieces = divide(ranges, options.min_partitions, options.max_records)
+            ranges = retry(lambda: _ranges(options, partitions, subscribed, bounds, pushed))
+    pieces = split_ranges(ranges, options.min_partitions, options.max_records)
     splits = make_splits(pieces, snapshot, options.connection.client_rack, options.connection.listener)
     return BatchPlan(tuple(spread_over_leaders(splits)), snapshot, servers)
 
@@ -146,7 +146,7 @@ def _ranges(
     partitions: Collection[TopicPartition],
     subscribed: Collection[TopicPartition],
     bounds: _Bounds,
-    narrowing: Narrowing | None,
+    pushed: PushedFilters | None,
 ) -> list[OffsetRange]:
     resolution = resolve(
         partitions,
@@ -158,11 +158,11 @@ def _ranges(
         subscribed=subscribed,
     )
     _report_outside(resolution, options.fail_on_data_loss)
-    if narrowing is None:
+    if pushed is None:
         return list(resolution.ranges)
-    since = {} if narrowing.since_ms is None else dict.fromkeys(partitions, AtTimestamp(narrowing.since_ms))
+    since = {} if pushed.since_ms is None else dict.fromkeys(partitions, AtTimestamp(pushed.since_ms))
     first_since = bounds.list_offsets(since)
-    return [narrowing.cut(r, first_since) for r in resolution.ranges]
+    return [pushed.cut(r, first_since) for r in resolution.ranges]
 
 
 def _report_outside(resolution: Resolution, fail: bool) -> None:

@@ -22,8 +22,8 @@ from pyspark.sql.datasource import (
 )
 
 from pyspark_zkafka.options.model import ReadOptions
-from pyspark_zkafka.protocol.planning import Split, combine
-from pyspark_zkafka.protocol.pushdown import Comparison, Narrowing, Operator, narrow
+from pyspark_zkafka.protocol.planning import Split, coalesce
+from pyspark_zkafka.protocol.pushdown import Comparison, Operator, PushedFilters, pushed_filters
 from pyspark_zkafka.worker.allocator import keep_freed_memory
 from pyspark_zkafka.worker.collector import collector_paused, freeze_imports
 
@@ -61,7 +61,7 @@ class ZKafkaReader(DataSourceReader):
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
-        self._narrowing: Narrowing | None = None
+        self._pushed: PushedFilters | None = None
 
     def partitions(self) -> Sequence[InputPartition]:
         """The splits, in the order in which Spark runs them; empty for an empty plan. Blocks for a few round trips."""
@@ -69,7 +69,7 @@ class ZKafkaReader(DataSourceReader):
         from pyspark_zkafka.transport.select import uses_native
 
         uses_native(self._options.connection)  # what is missing is said here, not by each task
-        plan = plan_batch(self._options, self._narrowing)
+        plan = plan_batch(self._options, self._pushed)
         return split_partitions(self._options, plan.splits, plan.bootstrap_servers)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -144,14 +144,14 @@ class PushdownReader(ZKafkaReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Narrow the plan; every filter is handed back, so that Spark still evaluates it on the rows."""
-        self._narrowing = narrow(c for c in map(_comparison, filters) if c is not None)
+        self._pushed = pushed_filters(c for c in map(_comparison, filters) if c is not None)
         return filters
 
 
 def split_partitions(options: ReadOptions, splits: Iterable[Split], bootstrap_servers: str) -> list[SplitPartition]:
     """Spark's input partitions for splits, in order: one for each, or for several of few records."""
-    lots = combine(splits, options.min_records, options.max_records)
-    return [SplitPartition(lot, _servers(lot, bootstrap_servers)) for lot in lots]
+    groups = coalesce(splits, options.min_records, options.max_records)
+    return [SplitPartition(group, _servers(group, bootstrap_servers)) for group in groups]
 
 
 def one_ahead(items: Iterable[A], begin: Callable[[A, ExitStack], B]) -> Generator[tuple[A, B]]:

@@ -151,7 +151,7 @@ class SplitReader:
             self._on_timeout(poll.error)
 
     def _on_out_of_range(self, truncation: str | None) -> None:
-        low, high = self._consumer.log_range(self._policy.poll_timeout_ms / 1000)
+        low, high = self._consumer.watermarks(self._policy.poll_timeout_ms / 1000)
         if self._position > high and self._high_watermark is not None:
             high = self._high_watermark()
         identity = self._check_identity()
@@ -215,7 +215,7 @@ class SplitReader:
         if self._high_watermark is None:
             return False
         try:
-            _, stable = self._consumer.log_range(_ANSWER_S)
+            _, stable = self._consumer.watermarks(_ANSWER_S)
             return stable <= self._position < self._high_watermark()
         except ZKafkaError:
             return False

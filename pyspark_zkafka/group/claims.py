@@ -9,7 +9,7 @@ from pyspark_zkafka.errors import GroupContended
 from pyspark_zkafka.group.ownership import is_claim_of, owner_parents
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition, session_text
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
-from pyspark_zkafka.zookeeper.connection import Answers, Znode, ZooKeeperConnection
+from pyspark_zkafka.zookeeper.connection import Results, Znode, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import Check, Create, Delete, Operation, SetData, pieces
 
 __all__ = ["Blocker", "Claims"]
@@ -110,7 +110,7 @@ class Claims:
 
     def _taking(self, partition: TopicPartition, thread: str, owner: ClaimOwner) -> Iterator[Operation]:
         """All that a claim may need: with parents that are missing, in the place of another claim."""
-        yield from self._parents([partition], Answers())
+        yield from self._parents([partition], Results())
         yield Delete(self._path(partition))
         yield from self._change(partition, thread, None, owner)
 
@@ -137,11 +137,11 @@ class Claims:
                 return []
         raise _contended(self._group)
 
-    def _read(self, partitions: Collection[TopicPartition]) -> Answers:
+    def _read(self, partitions: Collection[TopicPartition]) -> Results:
         above = owner_parents(self._group, partitions)
         return self._client.ask(exists=self._group_parents, get=[*above, *(self._path(tp) for tp in partitions)])
 
-    def _parents(self, partitions: Iterable[TopicPartition], found: Answers) -> Iterator[Operation]:
+    def _parents(self, partitions: Iterable[TopicPartition], found: Results) -> Iterator[Operation]:
         """Make the parents that are missing; write each ``owners/T``, for all who believe to own a partition of it."""
         above = owner_parents(self._group, partitions)
         yield from (Create(path, None) for path in self._group_parents if path not in found.stats)

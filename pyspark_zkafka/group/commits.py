@@ -11,7 +11,7 @@ from pyspark_zkafka.errors import GroupContended, OptionError, ZooKeeperError
 from pyspark_zkafka.group.ownership import NoJvmOwner, NoOwner, OwnedBy, OwnerProof
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
-from pyspark_zkafka.zookeeper.connection import Answers, ZooKeeperConnection
+from pyspark_zkafka.zookeeper.connection import Results, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import (
     MAX_TRANSACTION_BYTES,
     Conflict,
@@ -168,7 +168,7 @@ class _Commit:
     def chunks(self, max_bytes: int) -> list[list[TopicPartition]]:
         """The partitions in pieces of which each fits into a transaction, even if every znode is missing."""
         chroot = self.client.config.chroot
-        return list(pieces(sorted(self.offsets), lambda tp: self.operations([tp], Answers()), chroot, max_bytes))
+        return list(pieces(sorted(self.offsets), lambda tp: self.operations([tp], Results()), chroot, max_bytes))
 
     def run(self, partitions: Sequence[TopicPartition]) -> None:
         """Commit some partitions in one transaction, trying again while others interfere or the connection is lost."""
@@ -190,10 +190,10 @@ class _Commit:
 
     def look_at_owners(self, partitions: Sequence[TopicPartition]) -> None:
         """Raise what the proof has against any of the partitions now."""
-        asked = self.proof.questions(partitions)
+        asked = self.proof.lookups(partitions)
         self.proof.lost(partitions, self.client.ask(get=asked.get, children=asked.children))
 
-    def operations(self, partitions: Sequence[TopicPartition], found: Answers) -> list[Operation]:
+    def operations(self, partitions: Sequence[TopicPartition], found: Results) -> list[Operation]:
         """What commits the partitions, given what is stored; nothing when all stored offsets are as high."""
         writes = [self._write(tp, found) for tp in partitions if not self._is_kept(tp, found)]
         if not writes:
@@ -222,7 +222,7 @@ class _Commit:
     def _report(
         self,
         partitions: Sequence[TopicPartition],
-        found: Answers,
+        found: Results,
         moved: set[TopicPartition],
         in_doubt: set[TopicPartition],
     ) -> None:
@@ -233,27 +233,27 @@ class _Commit:
             else:
                 self.kept[tp] = stored
 
-    def _read(self, partitions: Sequence[TopicPartition]) -> Answers:
+    def _read(self, partitions: Sequence[TopicPartition]) -> Results:
         """In the order of `ask`: what is proved of the parents held before the claims were read."""
-        asked = self.proof.questions(partitions)
+        asked = self.proof.lookups(partitions)
         return self.client.ask(
             exists=[*self._offset_parents(partitions), *asked.exists],
             children=asked.children,
             get=[*map(self._offset_path, partitions), *asked.get],
         )
 
-    def _write(self, partition: TopicPartition, found: Answers) -> Operation:
+    def _write(self, partition: TopicPartition, found: Results) -> Operation:
         path, data = self._offset_path(partition), group_znodes.encode_offset(self.offsets[partition])
         node = found.nodes.get(path)
         return Create(path, data) if node is None else SetData(path, data, node.stat.version)
 
-    def _is_kept(self, partition: TopicPartition, found: Answers) -> bool:
+    def _is_kept(self, partition: TopicPartition, found: Results) -> bool:
         stored, offset = self._stored(partition, found), self.offsets[partition]
         if stored is None or stored == offset:
             return stored is not None
         return stored >= 0 if self.only_missing else stored > offset and partition not in self.resets
 
-    def _stored(self, partition: TopicPartition, found: Answers) -> int | None:
+    def _stored(self, partition: TopicPartition, found: Results) -> int | None:
         path = self._offset_path(partition)
         node = found.nodes.get(path)
         return None if node is None else group_znodes.decode_offset(path, node.data)

@@ -181,7 +181,7 @@ class GroupOffsets:
         if self._zookeeper is None:
             return set()
         proof: OwnerProof = NoOwner(self._group, self._zookeeper) if owner is None else OwnedBy(self._group, owner)
-        asked = proof.questions(partitions)
+        asked = proof.lookups(partitions)
         return proof.lost(partitions, self._zookeeper.ask(get=asked.get, children=asked.children))
 
     def _client(self) -> ZooKeeperClient:

@@ -9,17 +9,17 @@ from typing import Protocol
 from pyspark_zkafka.errors import PartitionOwned
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition, session_text
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
-from pyspark_zkafka.zookeeper.connection import Answers, Znode, ZooKeeperConnection
+from pyspark_zkafka.zookeeper.connection import Results, Znode, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import Check, Create, Delete, Operation
 
-__all__ = ["NoJvmOwner", "NoOwner", "OwnedBy", "OwnerProof", "Questions", "is_claim_of", "owner_parents"]
+__all__ = ["Lookups", "NoJvmOwner", "NoOwner", "OwnedBy", "OwnerProof", "is_claim_of", "owner_parents"]
 
 _SHOWN = 3
 _NEVER = 2**31 - 1  # a version that no znode has: what was missing must not have come back meanwhile
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
+class Lookups:
     """What to read, by kind of request."""
 
     get: list[str] = field(default_factory=list)
@@ -30,15 +30,15 @@ class Questions:
 class OwnerProof(Protocol):
     """Who must own partitions for their offsets to move."""
 
-    def questions(self, partitions: Sequence[TopicPartition]) -> Questions:
+    def lookups(self, partitions: Sequence[TopicPartition]) -> Lookups:
         """What to read before the transaction."""
         ...
 
-    def lost(self, partitions: Sequence[TopicPartition], found: Answers) -> set[TopicPartition]:
+    def lost(self, partitions: Sequence[TopicPartition], found: Results) -> set[TopicPartition]:
         """Those of the partitions that must be left out; PartitionOwned when nothing may be done."""
         ...
 
-    def operations(self, partitions: Sequence[TopicPartition], found: Answers) -> list[Operation]:
+    def operations(self, partitions: Sequence[TopicPartition], found: Results) -> list[Operation]:
         """What fails where the answers no longer hold, and changes nothing."""
         ...
 
@@ -72,17 +72,17 @@ class OwnedBy:
     group: str
     owner: ClaimOwner
 
-    def questions(self, partitions: Sequence[TopicPartition]) -> Questions:
+    def lookups(self, partitions: Sequence[TopicPartition]) -> Lookups:
         """The claims, and the znodes above them, which must be read first."""
         claims = [group_znodes.owner_path(self.group, tp) for tp in partitions]
-        return Questions(get=claims, exists=owner_parents(self.group, partitions))
+        return Lookups(get=claims, exists=owner_parents(self.group, partitions))
 
-    def lost(self, partitions: Sequence[TopicPartition], found: Answers) -> set[TopicPartition]:
+    def lost(self, partitions: Sequence[TopicPartition], found: Results) -> set[TopicPartition]:
         """The partitions that the session does not own."""
         claims = {tp: found.nodes.get(group_znodes.owner_path(self.group, tp)) for tp in partitions}
         return {tp for tp, node in claims.items() if not is_claim_of(node, self.owner)}
 
-    def operations(self, partitions: Sequence[TopicPartition], found: Answers) -> list[Operation]:
+    def operations(self, partitions: Sequence[TopicPartition], found: Results) -> list[Operation]:
         """Check the versions of the claims and of ``owners/T``."""
         above = owner_parents(self.group, partitions)[1:]
         claims = [group_znodes.owner_path(self.group, tp) for tp in partitions]
@@ -98,12 +98,12 @@ class NoOwner:
     group: str
     client: ZooKeeperConnection
 
-    def questions(self, partitions: Sequence[TopicPartition]) -> Questions:
+    def lookups(self, partitions: Sequence[TopicPartition]) -> Lookups:
         """Which claims there are, and which of the znodes above them."""
         above = owner_parents(self.group, partitions)
-        return Questions(children=above, exists=above)
+        return Lookups(children=above, exists=above)
 
-    def lost(self, partitions: Sequence[TopicPartition], found: Answers) -> set[TopicPartition]:
+    def lost(self, partitions: Sequence[TopicPartition], found: Results) -> set[TopicPartition]:
         """None; PartitionOwned when any of the partitions has an owner."""
         existing = {f"{parent}/{child}" for parent, names in found.children.items() for child in names}
         paths = {group_znodes.owner_path(self.group, tp): tp for tp in partitions}
@@ -112,7 +112,7 @@ class NoOwner:
             raise _owned(self.group, {paths[path]: owners[path] for path in paths if path in owners})
         return set()
 
-    def operations(self, partitions: Sequence[TopicPartition], found: Answers) -> list[Operation]:
+    def operations(self, partitions: Sequence[TopicPartition], found: Results) -> list[Operation]:
         """Create and delete each claim, which fails where there is one."""
         paths = [path for path in owner_parents(self.group, partitions) if path not in found.stats]
         paths += [group_znodes.owner_path(self.group, tp) for tp in partitions]
@@ -125,16 +125,16 @@ class NoJvmOwner:
 
     group: str
 
-    def questions(self, partitions: Sequence[TopicPartition]) -> Questions:
+    def lookups(self, partitions: Sequence[TopicPartition]) -> Lookups:
         """The claims."""
-        return Questions(get=[group_znodes.owner_path(self.group, tp) for tp in partitions])
+        return Lookups(get=[group_znodes.owner_path(self.group, tp) for tp in partitions])
 
-    def lost(self, partitions: Sequence[TopicPartition], found: Answers) -> set[TopicPartition]:
+    def lost(self, partitions: Sequence[TopicPartition], found: Results) -> set[TopicPartition]:
         """The partitions that a JVM consumer has claimed: it writes a claim once, members of this package twice."""
         claims = {tp: found.nodes.get(group_znodes.owner_path(self.group, tp)) for tp in partitions}
         return {tp for tp, node in claims.items() if node is not None and node.stat.version == 0}
 
-    def operations(self, partitions: Sequence[TopicPartition], found: Answers) -> list[Operation]:
+    def operations(self, partitions: Sequence[TopicPartition], found: Results) -> list[Operation]:
         """Nothing: a claim that is made meanwhile does no harm, as its owner reads the offset before or after it."""
         return []
 

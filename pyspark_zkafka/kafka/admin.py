@@ -24,7 +24,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, UnknownTopic, ZKafkaError
-from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, Reports, from_exception
+from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, ErrorReports, from_exception
 from pyspark_zkafka.kafka.log import librdkafka_logger
 from pyspark_zkafka.kafka.pool import ClientPool, configuration
 from pyspark_zkafka.kafka.warm_up import INTRODUCTION_S
@@ -34,7 +34,7 @@ from pyspark_zkafka.protocol.offsets import EARLIEST, HIGH_WATERMARK, LATEST, At
 from pyspark_zkafka.protocol.topic_names import is_topic_name
 
 if TYPE_CHECKING:
-    from pyspark_zkafka.kafka.watermarks import LogBounds
+    from pyspark_zkafka.kafka.watermarks import WatermarkReader
 
 __all__ = ["KafkaAdmin", "asking_consumer_properties", "lease_admin", "shared_properties"]
 
@@ -100,14 +100,14 @@ class KafkaAdmin:
         self._timeout_s = int(properties.get("socket.timeout.ms", 30_000)) / 1000
         self._isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
         self._client: AdminClient | None = None
-        self._introduced = False
-        self._reports = Reports()
-        self._bounds: LogBounds | None = None
+        self._is_warm = False
+        self._reports = ErrorReports()
+        self._bounds: WatermarkReader | None = None
         self._all_told = True
 
     def __enter__(self) -> KafkaAdmin:
         try:
-            self._introduced = False
+            self._is_warm = False
             self._client = AdminClient({**self._config, "error_cb": self._reports}, logger=librdkafka_logger())
         except KafkaException as error:
             raise from_exception(error, "making an admin client") from error
@@ -187,11 +187,11 @@ class KafkaAdmin:
         timeout_s: float = math.inf,
         epochs: dict[TopicPartition, int] | None = None,
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
-        """The same, with the partitions whose leader did not tell, and why, beside the others.
+        """The same, with an error in place of the offset for each partition whose leader did not answer.
 
-        Those of which librdkafka may not know the right leader are asked for twice (see `learn_leaders`). `timeout_s` can
-        be less than a request may take otherwise. `epochs` receives the leader epochs of the logs, as far as brokers tell
-        (from Kafka 2.1 on).
+        Those of which librdkafka may not know the right leader are asked for twice (see `refresh_metadata`). `timeout_s`
+        can be less than a request may take otherwise. `epochs` receives the leader epochs of the logs, where brokers have
+        them (from Kafka 2.1 on).
         """
         self._begin_request()
         timeout_s = min(timeout_s, self._timeout_s)
@@ -208,28 +208,28 @@ class KafkaAdmin:
         if not self._all_told or len(wanted) < MANY or not {EARLIEST, LATEST}.issuperset(wanted.values()):
             return None
         if self._bounds is None:
-            from pyspark_zkafka.kafka.watermarks import LogBounds
+            from pyspark_zkafka.kafka.watermarks import WatermarkReader
 
             committed = self._isolation == IsolationLevel.READ_COMMITTED
             config = {**asking_consumer_properties(self._config), "bootstrap.servers": self._servers}
-            self._bounds = LogBounds(config, read_committed=committed).__enter__()
+            self._bounds = WatermarkReader(config, read_committed=committed).__enter__()
         return self._bounds.find(wanted, timeout_s, epochs)
 
     def _find_each(
         self, wanted: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
-        self._introduce({tp.topic for tp in wanted})
+        self._warm_up({tp.topic for tp in wanted})
         found, failed = self._ask_leaders(wanted, min(_PATIENCE_S, timeout_s), epochs)
         left_s = timeout_s - _PATIENCE_S
         passing = {tp for tp, error in failed.items() if error.retriable or isinstance(error, UnknownTopic)}
-        self.learn_leaders({tp.topic for tp in passing})
+        self.refresh_metadata({tp.topic for tp in passing})
         again = {tp for tp in passing if left_s > 0 or isinstance(failed[tp], (NoLeader, UnknownTopic))}
         found_now, failed_now = self._ask_leaders(
             {tp: wanted[tp] for tp in again}, max(left_s, min(_PATIENCE_S, timeout_s)), epochs
         )
         return found | found_now, {tp: error for tp, error in failed.items() if tp not in again} | failed_now
 
-    def learn_leaders(self, topics: Collection[str]) -> None:
+    def refresh_metadata(self, topics: Collection[str]) -> None:
         """Have librdkafka learn who leads the partitions of topics now; blocks for one request, 5 s at the most.
 
         Else it goes for minutes by what it once knew: asks a leader that is down until the request times out, and knows of
@@ -238,13 +238,13 @@ class KafkaAdmin:
         if topics:
             self._learn(*(topics if len(topics) == 1 else ()))
 
-    def _introduce(self, topics: Collection[str]) -> None:
+    def _warm_up(self, topics: Collection[str]) -> None:
         """Have a new client ask for a topic first: else its question for leaders may be lost for a second or three.
 
         Blocks for a second at the most; see `pyspark_zkafka.kafka.warm_up`.
         """
-        if topics and not self._introduced:
-            self._introduced = True
+        if topics and not self._is_warm:
+            self._is_warm = True
             self._learn(min(topics), timeout_s=INTRODUCTION_S)
 
     def _learn(self, *topic: str, timeout_s: float = _PATIENCE_S) -> None:

@@ -30,14 +30,14 @@ class MessageClient:
     def __init__(self, properties: Mapping[str, Any]) -> None:
         self._properties = dict(properties)
         self._open: Consumer | None = None
-        self._introduced = False
+        self._is_warm = False
         self.note: Callable[[KafkaError], None] = ignore
 
     def __enter__(self) -> MessageClient:
         settings = {**self._properties, "error_cb": lambda error: self.note(error)}
         try:
             self._open = Consumer(settings, logger=librdkafka_logger())
-            self._introduced = False
+            self._is_warm = False
         except KafkaException as error:
             raise from_exception(error, "making a consumer") from error
         return self
@@ -47,13 +47,13 @@ class MessageClient:
             self._open.close()
             self._open = None
 
-    def introduce(self, topic: str) -> None:
+    def warm_up(self, topic: str) -> None:
         """Ask the brokers for a topic, once, after it was assigned: else a new client may begin a second late.
 
         Blocks for up to a second; see `pyspark_zkafka.kafka.warm_up`.
         """
-        if not self._introduced:
-            self._introduced = True
+        if not self._is_warm:
+            self._is_warm = True
             with suppress(KafkaException):
                 self.consumer.list_topics(topic, timeout=INTRODUCTION_S)
 

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeader, OptionError, UnknownTopic, ZKafkaError
 
-__all__ = ["REFUSED_FOR_S", "UNKNOWN_TOPIC_CODES", "Reports", "from_exception", "from_kafka", "truncation"]
+__all__ = ["REFUSED_FOR_S", "UNKNOWN_TOPIC_CODES", "ErrorReports", "from_exception", "from_kafka", "truncation"]
 
 REFUSED_FOR_S = 2.0
 """How long to wait for an answer after a refusal: librdkafka tries again, and another broker may let us in."""
@@ -74,7 +74,7 @@ _UNKNOWN_EPOCH = "No epoch found"
 _PASSING_CAUSES = ("Local: ", "isconnected", "Failed to acquire")
 
 
-class Reports:
+class ErrorReports:
     """What librdkafka reports beside its answers; to be given as its ``error_cb``, and looked at between polls.
 
     `last` is the last report. A refusal (bad credentials, a certificate that does not fit) is remembered apart: librdkafka

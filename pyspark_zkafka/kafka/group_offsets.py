@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka.kafka.admin import asking_consumer_properties
-from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, Reports, from_exception, from_kafka
+from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, ErrorReports, from_exception, from_kafka
 from pyspark_zkafka.kafka.log import librdkafka_logger
 from pyspark_zkafka.protocol.model import TopicPartition
 
@@ -19,8 +19,8 @@ __all__ = ["KafkaGroupOffsets"]
 T = TypeVar("T")
 
 _TIMEOUT_S = 30.0
-# Reports come between questions alone: a refusal is noted after the first, and old enough after the second. There are no
-# more of them, as the answer to a question that was given up is lost.
+# Errors are reported between requests alone: a refusal is noted after the first, and old enough after the second. There are
+# no more of them, as the answer to a request that was given up is lost.
 _LOOK_AFTER_S = (1.0, 3.0)
 _UNANSWERED = (KafkaError._TIMED_OUT, KafkaError._WAIT_COORD)
 
@@ -47,7 +47,7 @@ class KafkaGroupOffsets:
     ) -> None:
         self._group = group
         self._timeout_s = timeout_s
-        self._reports = Reports()
+        self._reports = ErrorReports()
         self._consumer: Consumer | None = None
         own = {"group.id": group, "enable.auto.commit": False, "error_cb": self._reports}
         own["session.timeout.ms"] = int(timeout_s * 1000)  # for so long a commit waits for a coordinator

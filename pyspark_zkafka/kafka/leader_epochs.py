@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka.errors import BrokersUnavailable
-from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, Reports, from_exception
+from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, ErrorReports, from_exception
 from pyspark_zkafka.kafka.log import librdkafka_logger
 from pyspark_zkafka.protocol.model import TopicPartition
 
@@ -57,7 +57,7 @@ def first_after_epoch(
     ZKafkaError
         The brokers refuse us.
     """
-    reports = Reports(clock)
+    reports = ErrorReports(clock)
     try:
         consumer = Consumer({**properties, **_ONE_AT_A_TIME, "error_cb": reports}, logger=librdkafka_logger())
     except KafkaException as error:
@@ -75,14 +75,18 @@ class EpochReader:
     ----------
     consumer : confluent_kafka.Consumer
         One that reports the ends of logs.
-    reports : Reports
+    reports : ErrorReports
         The consumer's ``error_cb``.
     clock : callable
         Monotonic seconds.
     """
 
     def __init__(
-        self, consumer: Consumer, partition: TopicPartition, reports: Reports, clock: Callable[[], float] = time.monotonic
+        self,
+        consumer: Consumer,
+        partition: TopicPartition,
+        reports: ErrorReports,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._consumer = consumer
         self._partition = partition

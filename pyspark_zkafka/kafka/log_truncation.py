@@ -90,7 +90,7 @@ def _answers(
     with MessageClient({**properties, **_FEW}) as client:
         try:
             client.consumer.assign([_assigned(tp, position) for tp, position in positions.items()])
-            client.introduce(next(iter(positions)).topic)
+            client.warm_up(next(iter(positions)).topic)
             while waiting and (left_s := deadline - clock()) > 0:
                 before = set(waiting)
                 yield from client.consumer.consume(_MOST_MESSAGES, min(left_s, _POLL_S))

@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, Reports, from_exception
+from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, ErrorReports, from_exception
 from pyspark_zkafka.kafka.log import librdkafka_logger
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.records import UNREADABLE_HEADERS
@@ -60,7 +60,7 @@ def sample_record_bytes(
     """
     samples = {tp: _Sample() for tp in positions}
     deadline = clock() + timeout_s
-    with _consumer(properties, positions, Reports(clock)) as (consumer, reports):
+    with _consumer(properties, positions, ErrorReports(clock)) as (consumer, reports):
         while any(not s.done for s in samples.values()) and (left_s := deadline - clock()) > 0:
             found = consumer.consume(_SAMPLE_RECORDS, min(left_s, _POLL_S))
             for message in found:
@@ -108,8 +108,8 @@ def _headers(message: Message) -> list[tuple[bytes, bytes | None]]:
 
 @contextmanager
 def _consumer(
-    properties: Mapping[str, Any], positions: Mapping[TopicPartition, int], reports: Reports
-) -> Iterator[tuple[Consumer, Reports]]:
+    properties: Mapping[str, Any], positions: Mapping[TopicPartition, int], reports: ErrorReports
+) -> Iterator[tuple[Consumer, ErrorReports]]:
     try:
         consumer = Consumer({**properties, **_FEW, "error_cb": reports}, logger=librdkafka_logger())
     except KafkaException as error:

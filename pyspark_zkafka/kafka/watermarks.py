@@ -16,7 +16,7 @@ from pyspark_zkafka.kafka.warm_up import CLIENT_DEFAULTS
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, Position
 
-__all__ = ["LogBounds"]
+__all__ = ["WatermarkReader"]
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ _MOST_PER_QUESTION = 1_000
 _TIMESTAMPS: dict[Position, int] = {EARLIEST: OFFSET_BEGINNING, LATEST: OFFSET_END}
 
 
-class LogBounds:
+class WatermarkReader:
     """Asks for the earliest or latest offsets of many partitions, by a consumer that reads nothing.
 
     An AdminClient makes a future for each partition: 10,000 cost two to three times as much as here. But here nobody learns
@@ -51,7 +51,7 @@ class LogBounds:
             }
         )
 
-    def __enter__(self) -> LogBounds:
+    def __enter__(self) -> WatermarkReader:
         self._client.__enter__()
         return self
 
@@ -69,7 +69,7 @@ class LogBounds:
         deadline = time.monotonic() + min(timeout_s, _PATIENCE_S)
         found: dict[TopicPartition, int] = {}
         partitions = list(wanted)
-        self._client.introduce(partitions[0].topic)
+        self._client.warm_up(partitions[0].topic)
         try:
             for start in range(0, len(partitions), _MOST_PER_QUESTION):
                 some = partitions[start : start + _MOST_PER_QUESTION]

@@ -1,4 +1,4 @@
-"""Questions to the installed librdkafka about names and values of properties.
+"""Lookups to the installed librdkafka about names and values of properties.
 
 The library is the one that confluent-kafka's own module is linked to. No client is made for a question, and nothing is
 loaded before the first one; of confluent-kafka, nothing is imported.

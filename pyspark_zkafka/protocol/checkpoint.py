@@ -28,12 +28,12 @@ from typing import Any, NamedTuple
 from pyspark_zkafka.errors import CheckpointError
 from pyspark_zkafka.protocol.model import Topic, TopicPartition
 
-__all__ = ["Span", "StreamOffset", "TopicMark", "Waiting", "first_mark", "mark_after"]
+__all__ = ["PlannedRange", "StreamOffset", "TopicMark", "Waiting", "first_mark", "mark_after"]
 
 VERSION = 1
 
 
-class Span(NamedTuple):
+class PlannedRange(NamedTuple):
     """What a micro-batch reads of a partition, ``[start, until)``; `committed` is the group's offset when it was planned.
 
     `committed` is None where there was none, or no group. `mark` is the `StoredOffset.mark` of that offset.
@@ -83,13 +83,13 @@ class TopicMark:
 class StreamOffset:
     """The end of a micro-batch: what it reads of each partition, and the topics as they were."""
 
-    spans: Mapping[TopicPartition, Span] = field(default_factory=dict)
+    spans: Mapping[TopicPartition, PlannedRange] = field(default_factory=dict)
     topics: Mapping[str, TopicMark] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As Spark wants it; equal offsets give equal text, as topics and partitions are in order.
 
-        >>> StreamOffset({TopicPartition("t", 0): Span(1, 5)}, {"t": TopicMark("id", 7, 1)}).to_json()
+        >>> StreamOffset({TopicPartition("t", 0): PlannedRange(1, 5)}, {"t": TopicMark("id", 7, 1)}).to_json()
         {'version': 1, 'topics': {'t': {'czxid': 7, 'id': 'id', 'known': 1, 'partitions': {'0': [1, 5]}}}}
         """
         names = sorted({*self.topics, *(tp.topic for tp in self.spans)})
@@ -153,7 +153,7 @@ def mark_after(topic: Topic, before: TopicMark, spans: Collection[TopicPartition
     return TopicMark(topic.topic_id, topic.czxid, known, waiting)
 
 
-def _span_json(span: Span) -> list[int]:
+def _span_json(span: PlannedRange) -> list[int]:
     start, until, committed, mark = span
     if mark is not None:
         return [start, until, start if committed is None else committed, mark]
@@ -193,10 +193,10 @@ def _partition(text: str) -> int:
     return int(text)
 
 
-def _span(numbers: list[Any]) -> Span:
+def _span(numbers: list[Any]) -> PlannedRange:
     if not 2 <= len(numbers) <= 4 or {*map(type, numbers)} != {int} or min(numbers) < 0 or numbers[1] < numbers[0]:
         raise ValueError("a range of offsets")
-    return Span(*numbers) if len(numbers) > 2 else Span(numbers[0], numbers[1], numbers[0])
+    return PlannedRange(*numbers) if len(numbers) > 2 else PlannedRange(numbers[0], numbers[1], numbers[0])
 
 
 def _unreadable(found: object) -> CheckpointError:

@@ -22,10 +22,10 @@ __all__ = [
     "SubscribeExcept",
     "SubscribePattern",
     "Subscription",
-    "combine",
+    "coalesce",
     "describe_offline",
-    "divide",
     "make_splits",
+    "split_ranges",
     "spread_over_leaders",
     "subscribed_partitions",
     "wanted_topics",
@@ -150,7 +150,7 @@ def _isr(partition: TopicPartition, snapshot: ClusterSnapshot) -> str:
     return "unknown: being created" if state is None else ", ".join(map(str, state.isr)) or "empty"
 
 
-def divide(
+def split_ranges(
     ranges: Sequence[OffsetRange], min_partitions: int | None = None, max_records: int | None = None
 ) -> list[OffsetRange]:
     """The ranges without the empty ones, cut as Spark's own Kafka source cuts them.
@@ -250,23 +250,23 @@ def _split(
     )
 
 
-def combine(splits: Iterable[Split], min_records: int | None, max_records: int | None = None) -> list[tuple[Split, ...]]:
-    """The splits, in order, so many at a time that each lot but the last spans at least `min_records` offsets.
+def coalesce(splits: Iterable[Split], min_records: int | None, max_records: int | None = None) -> list[tuple[Split, ...]]:
+    """The splits, in order, so many at a time that each group but the last spans at least `min_records` offsets.
 
-    Without `min_records` each is alone. No lot of several spans more than `max_records`.
+    Without `min_records` each is alone. No group of several spans more than `max_records`.
     """
     if min_records is None:
         return [(split,) for split in splits]
-    lots: list[list[Split]] = []
+    groups: list[list[Split]] = []
     size = 0
     for split in splits:
         has_room = size < min_records and (max_records is None or size + split.size <= max_records)
-        if not lots or not has_room:
-            lots.append([])
+        if not groups or not has_room:
+            groups.append([])
             size = 0
-        lots[-1].append(split)
+        groups[-1].append(split)
         size += split.size
-    return [tuple(lot) for lot in lots]
+    return [tuple(group) for group in groups]
 
 
 def spread_over_leaders(splits: Sequence[Split]) -> list[Split]:

@@ -1,6 +1,6 @@
-"""What a query's filters let a plan leave out.
+"""Filters that are pushed down to a plan, which leaves out what cannot match.
 
-Narrowing never decides whether a row matches (Spark evaluates every filter again); it only leaves out what cannot match.
+They never decide whether a row matches: Spark evaluates every filter again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
 
-__all__ = ["Comparison", "Narrowing", "narrow"]
+__all__ = ["Comparison", "PushedFilters", "pushed_filters"]
 
 Operator = Literal["=", "in", ">", ">=", "<", "<="]
 
@@ -46,7 +46,7 @@ def _compare(operator: Operator, candidate: Any, value: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowing:
+class PushedFilters:
     """What is left to read.
 
     Parameters
@@ -79,14 +79,14 @@ class Narrowing:
         return OffsetRange(whole.partition, start, max(start, until))
 
 
-def narrow(comparisons: Iterable[Comparison]) -> Narrowing:
+def pushed_filters(comparisons: Iterable[Comparison]) -> PushedFilters:
     """What the given filters, all of which must hold, leave to read."""
     by_column: dict[str, list[Comparison]] = {}
     for comparison in comparisons:
         by_column.setdefault(comparison.column, []).append(comparison)
     offsets = [bounds for c in by_column.get("offset", []) if (bounds := _offset_bounds(c)) is not None]
     times = [ms for c in by_column.get("timestamp", []) if (ms := _since_ms(c)) is not None]
-    return Narrowing(
+    return PushedFilters(
         comparisons=tuple(by_column.get("topic", []) + by_column.get("partition", [])),
         from_offset=max((low for low, _ in offsets if low is not None), default=None),
         until_offset=min((high for _, high in offsets if high is not None), default=None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark_zkafka.protocol.checkpoint import Span
+from pyspark_zkafka.protocol.checkpoint import PlannedRange
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 
 __all__ = ["Resumption", "StoredOffset", "outdated", "resume"]
@@ -27,7 +27,7 @@ class Resumption:
     moved: bool = False
 
 
-def resume(span: Span | None, stored: StoredOffset | None, last: StoredOffset | None = None) -> Resumption:
+def resume(span: PlannedRange | None, stored: StoredOffset | None, last: StoredOffset | None = None) -> Resumption:
     """Where to go on with a partition that was gained.
 
     The stream's own finished work goes on where the group's offset is one that the stream itself committed: that of the
@@ -37,7 +37,7 @@ def resume(span: Span | None, stored: StoredOffset | None, last: StoredOffset | 
 
     Parameters
     ----------
-    span : Span or None
+    span : PlannedRange or None
         What the checkpoint's last finished micro-batch tells of the partition; None if the stream never read it.
     stored : StoredOffset or None
         The group's offset, read after the partition was claimed.
@@ -48,11 +48,11 @@ def resume(span: Span | None, stored: StoredOffset | None, last: StoredOffset | 
     --------
     One finished micro-batch, [10, 20), ahead of the commit; an operator's reset; one to the very same offset:
 
-    >>> resume(Span(10, 20, committed=10, mark=7), StoredOffset(10, mark=7))
+    >>> resume(PlannedRange(10, 20, committed=10, mark=7), StoredOffset(10, mark=7))
     Resumption(position=20, moved=False)
-    >>> resume(Span(10, 20, committed=10, mark=7), StoredOffset(5, mark=9))
+    >>> resume(PlannedRange(10, 20, committed=10, mark=7), StoredOffset(5, mark=9))
     Resumption(position=5, moved=True)
-    >>> resume(Span(10, 20, committed=10, mark=7), StoredOffset(10, mark=9))
+    >>> resume(PlannedRange(10, 20, committed=10, mark=7), StoredOffset(10, mark=9))
     Resumption(position=10, moved=True)
     """
     if span is None or stored is None:
@@ -72,7 +72,7 @@ def outdated(stored: Mapping[TopicPartition, StoredOffset], snapshot: ClusterSna
     return {tp for tp, czxid in created.items() if czxid is not None and (stored[tp].mark or czxid) < czxid}
 
 
-def _is_own(span: Span, stored: StoredOffset, last: StoredOffset | None) -> bool:
+def _is_own(span: PlannedRange, stored: StoredOffset, last: StoredOffset | None) -> bool:
     known = [span.mark, *([] if last is None else [last.mark])]
     if stored.mark is not None and any(mark is not None for mark in known):
         return stored.mark in known

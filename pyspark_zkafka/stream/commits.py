@@ -8,7 +8,7 @@ from pyspark_zkafka.errors import PartitionOwned, ZKafkaError
 from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.stream.planner import StreamState, shown
 from pyspark_zkafka.stream.session import StreamSession
-from pyspark_zkafka.stream.warnings import StreamReports
+from pyspark_zkafka.stream.warnings import StreamWarnings
 
 __all__ = ["StreamCommits"]
 
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 class StreamCommits:
     """Commits the positions of the partitions that are owned; does nothing for a stream without a group."""
 
-    def __init__(self, options: StreamOptions, session: StreamSession, reports: StreamReports) -> None:
+    def __init__(self, options: StreamOptions, session: StreamSession, reports: StreamWarnings) -> None:
         self._group = options.group
         self._session = session
         self._reports = reports

@@ -10,14 +10,14 @@ from typing import Any
 
 from pyspark_zkafka.errors import UnknownTopic, ZKafkaError
 from pyspark_zkafka.options.model import StreamOptions
-from pyspark_zkafka.protocol.checkpoint import Span, StreamOffset, TopicMark, first_mark
+from pyspark_zkafka.protocol.checkpoint import PlannedRange, StreamOffset, TopicMark, first_mark
 from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.protocol.planning import (
     Split,
     describe_offline,
-    divide,
     make_splits,
+    split_ranges,
     spread_over_leaders,
     subscribed_partitions,
 )
@@ -27,7 +27,7 @@ from pyspark_zkafka.stream.limits import StreamLimits
 from pyspark_zkafka.stream.planner import Loss, StreamState, check_ends, check_topics, end_of, ranges_of, shown
 from pyspark_zkafka.stream.positions import Beginning, StreamStarts
 from pyspark_zkafka.stream.session import StreamSession
-from pyspark_zkafka.stream.warnings import StreamReports
+from pyspark_zkafka.stream.warnings import StreamWarnings
 from pyspark_zkafka.worker.collector import collector_paused
 
 __all__ = ["StreamDriver"]
@@ -68,7 +68,7 @@ class StreamDriver:
         self._session = session or StreamSession(options, clock, sleep)
         self._opened = False
         self._starts = StreamStarts(options, self._session)
-        self._reports = StreamReports(options.read.fail_on_data_loss, clock)
+        self._reports = StreamWarnings(options.read.fail_on_data_loss, clock)
         self._commits = StreamCommits(options, self._session, self._reports)
         self._limits = StreamLimits(options, self._session, clock)
         self._epochs = StreamEpochs(options.read, self._session, self._reports)
@@ -191,7 +191,7 @@ class StreamDriver:
             self._reports.lose("PARTITIONS_GONE", f"{shown(r.partition for r in gone)} of the micro-batch no longer exist")
         there = [r for r in ranges if r.partition in snapshot.states]
         self._tell_member(r.partition for r in there)
-        pieces = divide(there, self._read.min_partitions, self._read.max_records)
+        pieces = split_ranges(there, self._read.min_partitions, self._read.max_records)
         rack, listener = self._read.connection.client_rack, self._read.connection.listener
         splits = make_splits(pieces, _as_planned(snapshot, planned), rack, listener)
         return spread_over_leaders(splits), self._session.servers(snapshot)
@@ -255,7 +255,7 @@ class StreamDriver:
         Not when Spark asks for the start: it does so, too, when a restart repeats the first micro-batch of an old query.
         """
         decided = self._session.retry(lambda: self._starts.decide(begun))
-        others = {tp: Span(start, start) for tp, start in decided.undecided.items() if tp not in decided.gains}
+        others = {tp: PlannedRange(start, start) for tp, start in decided.undecided.items() if tp not in decided.gains}
         self._state = replace(self._state.start(decided.gains), undecided=others)
 
     def _accept(self, state: StreamState, losses: Iterable[Loss]) -> None:

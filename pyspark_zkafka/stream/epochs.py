@@ -8,7 +8,7 @@ from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.stream.planner import PartitionProgress
 from pyspark_zkafka.stream.session import ANSWER_S, StreamSession
-from pyspark_zkafka.stream.warnings import StreamReports
+from pyspark_zkafka.stream.warnings import StreamWarnings
 
 __all__ = ["StreamEpochs"]
 
@@ -21,7 +21,7 @@ class StreamEpochs:
     do: it may be older than the log's end. What is known of a partition ends with the run, or when the member loses it.
     """
 
-    def __init__(self, options: ReadOptions, session: StreamSession, reports: StreamReports) -> None:
+    def __init__(self, options: ReadOptions, session: StreamSession, reports: StreamWarnings) -> None:
         self._options = options
         self._session = session
         self._reports = reports

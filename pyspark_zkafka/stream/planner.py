@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from pyspark_zkafka.protocol.checkpoint import Span, StreamOffset, TopicMark, mark_after
+from pyspark_zkafka.protocol.checkpoint import PlannedRange, StreamOffset, TopicMark, mark_after
 from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.protocol.resumption import StoredOffset
 
@@ -39,11 +39,11 @@ class PartitionProgress:
         is_stored = self.committed is not None and self.committed.offset == self.position
         return not is_stored and (self.resets or self.position >= self.moved_to)
 
-    def span(self, until: int) -> Span:
+    def span(self, until: int) -> PlannedRange:
         """From the position on, for the checkpoint: where nothing was committed, the position stands for that."""
         stored = self.committed
         known = (self.position, None) if stored is None else (stored.offset, stored.mark)
-        return Span(self.position, until, *known)
+        return PlannedRange(self.position, until, *known)
 
 
 class Loss(NamedTuple):
@@ -74,10 +74,10 @@ class StreamState:
     assigned: Mapping[TopicPartition, PartitionProgress] = field(default_factory=dict)
     committed: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
     replaced: Mapping[str, TopicMark] = field(default_factory=dict)
-    undecided: Mapping[TopicPartition, Span] = field(default_factory=dict)
+    undecided: Mapping[TopicPartition, PlannedRange] = field(default_factory=dict)
     bounds: Mapping[TopicPartition, int] | None = None
 
-    def finish(self, spans: Mapping[TopicPartition, Span]) -> StreamState:
+    def finish(self, spans: Mapping[TopicPartition, PlannedRange]) -> StreamState:
         """After a micro-batch: each position is its end."""
         moved = {tp: spans[tp].until for tp in spans.keys() & self.assigned.keys()}
         return self._update({tp: replace(self.assigned[tp], position=until) for tp, until in moved.items()})
@@ -141,11 +141,11 @@ class StreamState:
         assigned = {tp: one for tp, one in self.assigned.items() if tp.topic != topic}
         return replace(self, assigned=assigned, replaced={**self.replaced, topic: mark})
 
-    def remembered(self, partition: TopicPartition, span: Span) -> Span:
+    def remembered(self, partition: TopicPartition, span: PlannedRange) -> PlannedRange:
         """The checkpoint's entry of a partition that is not assigned now, from the last one."""
         last = self.committed.get(partition)
         known = (span.committed, span.mark) if last is None else (last.offset, last.mark)
-        return Span(span.until, span.until, *known)
+        return PlannedRange(span.until, span.until, *known)
 
     def _update(self, changed: Mapping[TopicPartition, PartitionProgress]) -> StreamState:
         return replace(self, assigned={**self.assigned, **changed}) if changed else self

@@ -227,7 +227,7 @@ class StreamSession:
         self._blind = False
         self._snapshot = found
         if self._zookeeper is not None and self._brokers is not None:
-            self._brokers.learn_leaders(_moved(before, found))
+            self._brokers.refresh_metadata(_moved(before, found))
         return found
 
     def _go_on_blind(self, reason: str) -> None:

@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 from pyspark_zkafka.errors import DataLoss
 
-__all__ = ["StreamReports"]
+__all__ = ["StreamWarnings"]
 
 _log = logging.getLogger(__name__)
 
 _REPEAT_S = 60.0
 
 
-class StreamReports:
-    """Reports of one run of a query.
+class StreamWarnings:
+    """Data loss and warnings of one run of a query.
 
     Parameters
     ----------

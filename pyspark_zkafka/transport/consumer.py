@@ -10,10 +10,10 @@ from typing import Protocol
 import pyarrow as pa
 from confluent_kafka import KafkaError
 
-from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, Reports, from_kafka, truncation
+from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, ErrorReports, from_kafka, truncation
 from pyspark_zkafka.protocol.model import TopicPartition
 
-__all__ = ["PartitionConsumer", "PartitionEvents", "Poll", "log_range_of"]
+__all__ = ["PartitionConsumer", "PartitionEvents", "Poll", "reading_watermarks"]
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class PartitionConsumer(Protocol):
             As `pyspark_zkafka.protocol.records.build_batch`.
         """
 
-    def log_range(self, timeout_s: float) -> tuple[int, int]:
+    def watermarks(self, timeout_s: float) -> tuple[int, int]:
         """The log's earliest offset and its end, asked from the leader."""
 
 
@@ -79,7 +79,7 @@ class PartitionEvents:
 
     def __init__(self, partition: TopicPartition, clock: Callable[[], float] = time.monotonic) -> None:
         self._partition = partition
-        self._reports = Reports(clock)
+        self._reports = ErrorReports(clock)
         self._gone = False
 
     def note(self, error: KafkaError) -> None:
@@ -113,7 +113,7 @@ class PartitionEvents:
         return poll
 
 
-def log_range_of(partition: TopicPartition) -> str:
+def reading_watermarks(partition: TopicPartition) -> str:
     """What is being done when the ends of a log are asked for, for the text of an error."""
     return f"asking the leader of {partition} for the ends of its log"
 

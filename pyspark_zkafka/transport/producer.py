@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.errors import DeliveryFailed, NoLeader, UnknownTopic
-from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, Reports, from_exception
+from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, ErrorReports, from_exception
 from pyspark_zkafka.kafka.warm_up import CLIENT_DEFAULTS, INTRODUCTION_S
 from pyspark_zkafka.options.client_property_rules import DELIVERY_TIMEOUT_MS
 from pyspark_zkafka.options.model import Connection
@@ -72,7 +72,7 @@ class CountingProducer:
     def __init__(
         self,
         properties: Mapping[str, Any],
-        make_sender: Callable[[Mapping[str, Any], QueueLimits, Reports], Sender],
+        make_sender: Callable[[Mapping[str, Any], QueueLimits, ErrorReports], Sender],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._properties = dict(properties)
@@ -83,7 +83,7 @@ class CountingProducer:
         self._limits = QueueLimits(records, int(kilobytes) * 1024, int(batch_bytes))
         self._make_sender = make_sender
         self._clock = clock
-        self._reports = Reports(clock)
+        self._reports = ErrorReports(clock)
         self._last_acknowledged = 0
         self._open: Sender | None = None
         self._told_of: dict[str, int] = {}

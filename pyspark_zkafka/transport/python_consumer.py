@@ -14,7 +14,7 @@ from pyspark_zkafka.kafka.consumer_client import MessageClient, ignore
 from pyspark_zkafka.kafka.errors import from_exception
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.records import build_batch
-from pyspark_zkafka.transport.consumer import PartitionEvents, Poll, log_range_of
+from pyspark_zkafka.transport.consumer import PartitionEvents, Poll, reading_watermarks
 
 __all__ = ["MessageBatch", "MessageConsumer"]
 
@@ -105,7 +105,7 @@ class MessageConsumer:
         """See `PartitionConsumer`."""
         tp = self._partition
         self._handle().assign([KafkaTopicPartition(tp.topic, tp.partition, offset)])
-        self._client.introduce(tp.topic)
+        self._client.warm_up(tp.topic)
 
     def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
         """See `PartitionConsumer`; the bytes may be exceeded by what the last poll brought."""
@@ -122,13 +122,13 @@ class MessageConsumer:
         """See `PartitionConsumer`."""
         return self._batch.take()
 
-    def log_range(self, timeout_s: float) -> tuple[int, int]:
+    def watermarks(self, timeout_s: float) -> tuple[int, int]:
         """See `PartitionConsumer`."""
         tp = KafkaTopicPartition(self._partition.topic, self._partition.partition)
         try:
             low, high = self._handle().get_watermark_offsets(tp, timeout=timeout_s, cached=False)
         except KafkaException as error:
-            raise from_exception(error, log_range_of(self._partition)) from error
+            raise from_exception(error, reading_watermarks(self._partition)) from error
         return low, high
 
     def _handle(self) -> Consumer:

@@ -36,7 +36,7 @@ class GroupMembers:
 class ZooKeeperClient(ZooKeeperConnection):
     """A `ZooKeeperConnection` to a Kafka cluster; see there for threads, pickling and how long it blocks.
 
-    Answers are what was read, one request after the other: a cluster that changes meanwhile may show partly old and partly
+    Results are what was read, one request after the other: a cluster that changes meanwhile may show partly old and partly
     new. A znode that vanishes between two rounds is left out. Bytes that Kafka does not write raise `CodecError`.
 
     Examples

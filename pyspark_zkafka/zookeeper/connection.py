@@ -23,7 +23,7 @@ from pyspark_zkafka.zookeeper.transactions import REASONS, Conflict, Operation, 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Answers", "SessionState", "Watch", "Znode", "ZnodeStat", "ZooKeeperConnection"]
+__all__ = ["Results", "SessionState", "Watch", "Znode", "ZnodeStat", "ZooKeeperConnection"]
 
 MAX_IN_FLIGHT = 2_000
 CLOSE_TIMEOUT_S = 2.0
@@ -61,7 +61,7 @@ class Znode:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class Results:
     """What a round of requests brought, by path; znodes that do not exist are not in it."""
 
     nodes: dict[str, Znode] = field(default_factory=dict)
@@ -197,14 +197,14 @@ class ZooKeeperConnection:
         children: Iterable[str] = (),
         exists: Iterable[str] = (),
         watch: Watch | None = None,
-    ) -> Answers:
+    ) -> Results:
         """One round of requests of all three kinds; see `get_many`.
 
         The servers answer them in this order: `exists`, then `children`, then `get`, each as given.
         """
         kinds = {"exists": exists, "children": children, "get": get}
         requests = [_Request(kind, path) for kind, paths in kinds.items() for path in dict.fromkeys(paths)]
-        answers = Answers()
+        answers = Results()
         for start in range(0, len(requests), MAX_IN_FLIGHT):
             self._round(requests[start : start + MAX_IN_FLIGHT], answers, watch)
         return answers
@@ -251,7 +251,7 @@ class ZooKeeperConnection:
                 raise errors.translate(result, doing, self.config) from result
         return None
 
-    def _round(self, requests: list[_Request], answers: Answers, watch: Watch | None) -> None:
+    def _round(self, requests: list[_Request], answers: Results, watch: Watch | None) -> None:
         deadline = self._clock() + self._timeout_s
         while requests:
             pending = [(request, self._send(request, watch)) for request in requests]
@@ -262,7 +262,7 @@ class ZooKeeperConnection:
         send = {"get": client.get_async, "children": client.get_children_async, "exists": client.exists_async}
         return send[request.kind](path, watch=watch)
 
-    def _settle(self, request: _Request, result: Any, answers: Answers, deadline: float) -> bool:
+    def _settle(self, request: _Request, result: Any, answers: Results, deadline: float) -> bool:
         """Wait for an answer and store it; False when the request is to be sent again."""
         try:
             answer = result.get(timeout=max(0.0, deadline - self._clock()))
@@ -344,7 +344,7 @@ def _stop(kazoo: Any) -> None:
         _log.warning("the ZooKeeper session was not closed in good order: %s", error)
 
 
-def _store(request: _Request, answer: Any, answers: Answers) -> None:
+def _store(request: _Request, answer: Any, answers: Results) -> None:
     if request.kind == "children":
         answers.children[request.path] = sorted(answer)
     elif request.kind == "get":

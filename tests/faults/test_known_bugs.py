@@ -29,7 +29,7 @@ from pyspark_zkafka.options.model import GroupOptions, ZooKeeperConfig
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Subscribe, SubscribePattern
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
-from pyspark_zkafka.zookeeper.connection import Answers, Watch
+from pyspark_zkafka.zookeeper.connection import Results, Watch
 from tests.support.wire import Wire
 
 if TYPE_CHECKING:
@@ -654,7 +654,7 @@ class Vanishing(ZooKeeperClient):
         children: Iterable[str] = (),
         exists: Iterable[str] = (),
         watch: Watch | None = None,
-    ) -> Answers:
+    ) -> Results:
         answers = super().ask(get, children, exists, watch)
         parent, _, name = self._path.rpartition("/")
         if name in answers.children.get(parent, ()) and self._other.exists(self._path):

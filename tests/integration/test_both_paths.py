@@ -420,7 +420,7 @@ class TestFailedReads:
             how = connection("127.0.0.1:1", native, {})
             split = Split(TopicPartition("t", 0), 0, 1, 0, 0, (0,), ("127.0.0.1:1",))
             with open_consumer(how, consumer_properties(how, "127.0.0.1:1", "g"), split, VALUE) as consumer:
-                return consumer.log_range(0.3)
+                return consumer.watermarks(0.3)
 
         found = same(ends)
         assert found.condition == "BROKERS_UNAVAILABLE"

@@ -12,7 +12,7 @@ from pyspark_zkafka.errors import NoLeader
 from pyspark_zkafka.kafka import admin
 from pyspark_zkafka.kafka import watermarks as log_bounds
 from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.kafka.watermarks import LogBounds
+from pyspark_zkafka.kafka.watermarks import WatermarkReader
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.testing import LocalCluster
@@ -35,16 +35,19 @@ def topic(monkeypatch: pytest.MonkeyPatch, zkafka_cluster: LocalCluster, new_top
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each time that the ends of many logs were asked for at once, whether all were told."""
     told: list[bool] = []
-    find = LogBounds.find
+    find = WatermarkReader.find
 
     def noting(
-        self: LogBounds, wanted: dict[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int] | None
+        self: WatermarkReader,
+        wanted: dict[TopicPartition, Position],
+        timeout_s: float,
+        epochs: dict[TopicPartition, int] | None,
     ) -> dict[TopicPartition, int] | None:
         found = find(self, wanted, timeout_s, epochs)
         told.append(found is not None)
         return found
 
-    monkeypatch.setattr(LogBounds, "find", noting)
+    monkeypatch.setattr(WatermarkReader, "find", noting)
     return told
 
 

@@ -26,7 +26,7 @@ from pyspark_zkafka.protocol.checkpoint import StreamOffset
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST
 from pyspark_zkafka.stream.driver import StreamDriver
-from pyspark_zkafka.zookeeper.connection import Answers, ZooKeeperConnection
+from pyspark_zkafka.zookeeper.connection import Results, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import Operation, Outcome
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
     ask, transact = ZooKeeperConnection.ask, ZooKeeperConnection.transact
     enter, leave = KafkaAdmin.__enter__, KafkaAdmin.__exit__
 
-    def counted_ask(self: ZooKeeperConnection, *args: Any, **kinds: Any) -> Answers:
+    def counted_ask(self: ZooKeeperConnection, *args: Any, **kinds: Any) -> Results:
         given = {kind: list(paths) for kind, paths in kinds.items() if kind != "watch"}
         if any(given.values()) and is_planning():
             counts.rounds.append("ask")

@@ -449,7 +449,7 @@ class TestTls:
         """What was refused before a request does not fail it, however slow its answer is."""
         connection = parse_read(tls).connection
         with FailsOnce(fortress.listener_servers("TLS")) as gate, KafkaAdmin(gate.address, connection.kafka) as admin:
-            admin.learn_leaders(["orders"])
+            admin.refresh_metadata(["orders"])
             assert gate.refused == 1
             with ThreadPoolExecutor(1) as pool:
                 fortress.pause(0)

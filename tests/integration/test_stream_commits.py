@@ -15,7 +15,7 @@ from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.stream.commits import StreamCommits
 from pyspark_zkafka.stream.planner import PartitionProgress, StreamState
-from pyspark_zkafka.stream.warnings import StreamReports
+from pyspark_zkafka.stream.warnings import StreamWarnings
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Operation, Outcome
 
@@ -64,7 +64,7 @@ def test_contention_passes(chroot: Chroot, caplog: pytest.LogCaptureFixture) -> 
     options: Any = parse_stream({"zookeeper.connect": "zk", "subscribe": "t", "group.id": "g", "groupMembership": "none"})
     with Meddled(chroot.config, before=lambda: chroot.other.set(path, b"0")) as client:
         session: Any = Session(Offsets(client))
-        commits = StreamCommits(options, session, StreamReports(fail_on_data_loss=True, clock=time.monotonic))
+        commits = StreamCommits(options, session, StreamWarnings(fail_on_data_loss=True, clock=time.monotonic))
         state = StreamState().assign({T0: Claim("", 0)}, {T0: PartitionProgress(5)})
         assert commits.commit(state) == state
         assert "progress could not be committed, it will be later: [COMMIT_CONTENDED]" in caplog.text

@@ -20,7 +20,7 @@ from pyspark_zkafka.protocol.znodes import topics as znodes
 from pyspark_zkafka.protocol.znodes.admin import AdminState
 from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration, LegacyPartition
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
-from pyspark_zkafka.zookeeper.connection import Answers, Watch, ZooKeeperConnection
+from pyspark_zkafka.zookeeper.connection import Results, Watch, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import Check, Conflict, Create, Delete, Reason, SetData
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ class Meddled(ZooKeeperClient):
         children: Iterable[str] = (),
         exists: Iterable[str] = (),
         watch: Watch | None = None,
-    ) -> Answers:
+    ) -> Results:
         answers = super().ask(get, children, exists, watch)
         if children:
             for path in self._paths:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
-from pyspark_zkafka.protocol.planning import Split, combine, divide, spread_over_leaders
+from pyspark_zkafka.protocol.planning import Split, coalesce, split_ranges, spread_over_leaders
 
 LIMITS = st.none() | st.integers(1, 60)
 
@@ -25,7 +25,7 @@ def some_ranges(draw: st.DrawFn) -> list[OffsetRange]:
 @given(some_ranges(), LIMITS, LIMITS)
 def test_a_plan_covers_each_range_exactly_once(ranges: list[OffsetRange], minimum: int | None, maximum: int | None) -> None:
     """The pieces of a range follow each other from its start to its end, in the order of the ranges, none empty."""
-    pieces = divide(ranges, minimum, maximum)
+    pieces = split_ranges(ranges, minimum, maximum)
     assert all(piece.start < piece.until for piece in pieces)
     joined = []
     for partition, found in groupby(pieces, key=lambda piece: piece.partition):
@@ -38,13 +38,13 @@ def test_a_plan_covers_each_range_exactly_once(ranges: list[OffsetRange], minimu
 @given(some_ranges(), LIMITS, st.integers(1, 60))
 def test_no_piece_is_larger_than_the_cap(ranges: list[OffsetRange], minimum: int | None, maximum: int) -> None:
     """maxRecordsPerPartition holds for every piece, also after minPartitions."""
-    assert max((piece.size for piece in divide(ranges, minimum, maximum)), default=0) <= maximum
+    assert max((piece.size for piece in split_ranges(ranges, minimum, maximum)), default=0) <= maximum
 
 
 @given(some_ranges(), st.integers(1, 60))
 def test_the_cap_makes_no_more_pieces_than_it_must(ranges: list[OffsetRange], maximum: int) -> None:
     """Alone, the cap cuts a range into as few and as equal pieces as can be."""
-    pieces = divide(ranges, None, maximum)
+    pieces = split_ranges(ranges, None, maximum)
     for whole in ranges:
         sizes = [piece.size for piece in pieces if piece.partition == whole.partition]
         assert len(sizes) == -(-whole.size // maximum)
@@ -55,7 +55,7 @@ def test_the_cap_makes_no_more_pieces_than_it_must(ranges: list[OffsetRange], ma
 def test_min_partitions_never_makes_fewer(ranges: list[OffsetRange], minimum: int) -> None:
     """Asking for more partitions leaves at least one for each range, and cuts nothing where there are enough."""
     full = [r for r in ranges if r.size > 0]
-    pieces = divide(ranges, minimum)
+    pieces = split_ranges(ranges, minimum)
     assert len(pieces) >= len(full)
     if minimum <= len(full):
         assert pieces == full
@@ -64,7 +64,7 @@ def test_min_partitions_never_makes_fewer(ranges: list[OffsetRange], minimum: in
 @given(st.integers(1, 10_000), st.integers(1, 200))
 def test_a_single_range_is_cut_exactly(size: int, minimum: int) -> None:
     """With one range minPartitions is exact, as far as there are records."""
-    assert len(divide([OffsetRange(TopicPartition("t", 0), 7, 7 + size)], minimum)) == min(size, minimum)
+    assert len(split_ranges([OffsetRange(TopicPartition("t", 0), 7, 7 + size)], minimum)) == min(size, minimum)
 
 
 @given(st.lists(st.integers(1, 5), max_size=40))
@@ -91,7 +91,7 @@ def test_a_leaders_own_splits_keep_their_order(leaders: list[int]) -> None:
 def test_lots_are_large_enough(sizes: list[int], minimum: int | None, maximum: int | None) -> None:
     """Lots hold every split once, in order; each but the last has enough records, or no room for the next split."""
     splits = [Split(TopicPartition("t", n), 7, 7 + size, 1, 0, (), ()) for n, size in enumerate(sizes)]
-    lots = combine(splits, minimum, maximum)
+    lots = coalesce(splits, minimum, maximum)
     assert [split for lot in lots for split in lot] == splits
     totals = [sum(split.size for split in lot) for lot in lots]
     if minimum is None:

@@ -1,4 +1,4 @@
-"""Narrowing against simulated logs: whatever the filters, no matching record is left out."""
+"""PushedFilters against simulated logs: whatever the filters, no matching record is left out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
-from pyspark_zkafka.protocol.pushdown import Comparison, narrow
+from pyspark_zkafka.protocol.pushdown import Comparison, pushed_filters
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -66,16 +66,16 @@ def logs(draw: st.DrawFn) -> list[Record]:
 @given(logs(), st.lists(comparisons(), max_size=4))
 def test_narrowing_never_drops_a_matching_record(log: list[Record], filters: list[Comparison]) -> None:
     """Each record that passes all filters lies in an admitted partition and in the part of the range that is left."""
-    narrowing = narrow(filters)
+    pushed = pushed_filters(filters)
     for record in log:
         if not all(record.matches(comparison) for comparison in filters):
             continue
         partition = TopicPartition(record.topic, record.partition)
-        since = narrowing.since_ms
+        since = pushed.since_ms
         late = [r.offset for r in log if since is not None and r.timestamp_ms >= since]
         first_since = {} if since is None else {partition: min(late, default=-1)}
-        left = narrowing.cut(OffsetRange(partition, 0, 36), first_since)
-        assert narrowing.admits(partition)
+        left = pushed.cut(OffsetRange(partition, 0, 36), first_since)
+        assert pushed.admits(partition)
         assert left.start <= record.offset < left.until
 
 
@@ -83,6 +83,6 @@ def test_narrowing_never_drops_a_matching_record(log: list[Record], filters: lis
 def test_narrowing_never_adds(start: int, size: int, filters: list[Comparison], first: int) -> None:
     """What is left lies within the range, or is empty."""
     partition = TopicPartition("a", 0)
-    left = narrow(filters).cut(OffsetRange(partition, start, start + size), {partition: first})
+    left = pushed_filters(filters).cut(OffsetRange(partition, start, start + size), {partition: first})
     assert left.start <= left.until
     assert left.size == 0 or start <= left.start < left.until <= start + size

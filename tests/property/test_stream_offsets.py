@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import CheckpointError
-from pyspark_zkafka.protocol.checkpoint import Span, StreamOffset, TopicMark, Waiting
+from pyspark_zkafka.protocol.checkpoint import PlannedRange, StreamOffset, TopicMark, Waiting
 from pyspark_zkafka.protocol.model import TopicPartition
 
 NUMBER = st.integers(0, 2**63 - 1)
@@ -19,11 +19,11 @@ TOPIC_ID = st.none() | st.text(max_size=22)
 
 
 @st.composite
-def spans(draw: st.DrawFn) -> Span:
+def spans(draw: st.DrawFn) -> PlannedRange:
     """A half-open range, with or without a committed offset."""
     start, until = sorted((draw(NUMBER), draw(NUMBER)))
     committed = draw(st.none() | st.just(start) | NUMBER)
-    return Span(start, until, committed, None if committed is None else draw(st.none() | NUMBER))
+    return PlannedRange(start, until, committed, None if committed is None else draw(st.none() | NUMBER))
 
 
 WAITING = st.dictionaries(st.integers(0, 2**31 - 1), st.builds(Waiting, st.integers(-1, 2**31 - 1), NUMBER), max_size=2)
@@ -38,7 +38,7 @@ OFFSETS = st.builds(
 def told(offset: StreamOffset) -> StreamOffset:
     """The same, with what the text leaves out: a committed offset that is the start, a topic of which nothing is known."""
     spans = {
-        tp: Span(s.start, s.until, s.start if s.committed is None else s.committed, s.mark)
+        tp: PlannedRange(s.start, s.until, s.start if s.committed is None else s.committed, s.mark)
         for tp, s in offset.spans.items()
     }
     return StreamOffset(spans, {**{tp.topic: TopicMark() for tp in offset.spans}, **offset.topics})

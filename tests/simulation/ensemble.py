@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pyspark_zkafka.errors import ZooKeeperError
 from pyspark_zkafka.options.model import ZooKeeperConfig
-from pyspark_zkafka.zookeeper.connection import Answers, Znode, ZnodeStat
+from pyspark_zkafka.zookeeper.connection import Results, Znode, ZnodeStat
 from pyspark_zkafka.zookeeper.transactions import Check, Conflict, Create, Delete, Operation, Outcome, Reason, SetData
 
 
@@ -100,7 +100,7 @@ class Session:
     def exists_many(self, paths: Iterable[str]) -> dict[str, ZnodeStat]:
         return self.ask(exists=paths).stats
 
-    def ask(self, get: Iterable[str] = (), children: Iterable[str] = (), exists: Iterable[str] = ()) -> Answers:
+    def ask(self, get: Iterable[str] = (), children: Iterable[str] = (), exists: Iterable[str] = ()) -> Results:
         """A round of requests, during which others go on: what is read first may be older than what is read last."""
         nodes = self.ensemble.nodes
         self.turn()
@@ -109,7 +109,7 @@ class Session:
         below = {path: self.ensemble.children(path) for path in children if path in self.ensemble.nodes}
         self.turn()
         nodes = {path: self.ensemble.nodes[path] for path in get if path in self.ensemble.nodes}
-        return Answers(nodes, below, stats)
+        return Results(nodes, below, stats)
 
     def transaction(self, operations: Sequence[Operation]) -> Conflict | None:
         return self.transact(operations).conflict

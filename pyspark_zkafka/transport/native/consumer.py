@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from pyspark_zkafka.kafka.errors import from_exception
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.records import COLUMNS, malformed_timestamp, malformed_utf8
-from pyspark_zkafka.transport.consumer import PartitionEvents, Poll, log_range_of
+from pyspark_zkafka.transport.consumer import PartitionEvents, Poll, reading_watermarks
 from pyspark_zkafka.transport.native.arrays import CArray
 from pyspark_zkafka.transport.native.library import Flaws, PollResult, require, topic_argument
 from pyspark_zkafka.transport.native.reports import events, open_client
@@ -118,7 +118,7 @@ class ArrowConsumer:
         self._check(flaws)
         return batch
 
-    def log_range(self, timeout_s: float) -> tuple[int, int]:
+    def watermarks(self, timeout_s: float) -> tuple[int, int]:
         """See `PartitionConsumer`."""
         tp, low, high = self._partition, c_int64(), c_int64()
         code = self._native.consumer_log_range(
@@ -126,7 +126,7 @@ class ArrowConsumer:
         )
         if code:
             error = KafkaError(code, f"Failed to get watermark offsets: {KafkaError(code).str()}")  # as confluent-kafka
-            raise from_exception(KafkaException(error), log_range_of(tp))
+            raise from_exception(KafkaException(error), reading_watermarks(tp))
         return low.value, high.value
 
     @property

@@ -113,7 +113,7 @@ class FakeConsumer:
         messages = [FakeMessage(o, self.sizes(o)) for o in found]
         return Brought(messages, {"end": self.high} if at_end else {})
 
-    def log_range(self, timeout_s: float) -> tuple[int, int]:
+    def watermarks(self, timeout_s: float) -> tuple[int, int]:
         assert timeout_s > 0
         return self.low, self.high
 

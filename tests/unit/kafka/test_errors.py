@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeader, OptionError
-from pyspark_zkafka.kafka.errors import Reports, from_kafka
+from pyspark_zkafka.kafka.errors import ErrorReports, from_kafka
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from pyspark_zkafka.kafka.errors import Reports, from_kafka
 )
 def test_refusals(code: int, text: str, refused: bool) -> None:
     """Credentials and certificates that do not fit are refusals; a connection that breaks off is none."""
-    reports = Reports()
+    reports = ErrorReports()
     reports(KafkaError(code, text))
     assert text in str(reports.last)
     assert (reports.refusal("reading") is not None) is refused
@@ -32,7 +32,7 @@ def test_refusals(code: int, text: str, refused: bool) -> None:
 
 def test_a_refusal_is_kept_for_its_request() -> None:
     """What is reported after a refusal does not hide it, until another request begins."""
-    reports = Reports()
+    reports = ErrorReports()
     reports(KafkaError(KafkaError._AUTHENTICATION, "Authentication failed"))
     reports(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
     assert reports.last == "_ALL_BROKERS_DOWN: 1/1 brokers are down"
@@ -48,7 +48,7 @@ def test_a_refusal_is_kept_for_its_request() -> None:
 
 def test_a_new_client_is_refused_before_it_asks() -> None:
     """As long as no broker has answered, a refusal of before the first request counts: librdkafka does not repeat it."""
-    reports = Reports()
+    reports = ErrorReports()
     reports(KafkaError(KafkaError._SSL, "SSL handshake failed: certificate verify failed"))
     reports.begin()
     assert reports.refusal("listing topics") is not None
@@ -57,7 +57,7 @@ def test_a_new_client_is_refused_before_it_asks() -> None:
 def test_a_refusal_counts_from_its_first_report() -> None:
     """Whoever waits for another broker's answer asks for a refusal that is so many seconds old."""
     now = 100.0
-    reports = Reports(lambda: now)
+    reports = ErrorReports(lambda: now)
     for now in (100.0, 101.5):  # noqa: B007  # the clock reads it
         reports(KafkaError(KafkaError._AUTHENTICATION, "Authentication failed"))
     assert reports.refusal("reading", 2) is None
@@ -70,14 +70,14 @@ def test_a_refusal_counts_from_its_first_report() -> None:
 )
 def test_what_a_refused_request_fails_with(code: int, kind: str) -> None:
     """A request without answer fails with the refusal, one that brokers have answered with what they said."""
-    reports = Reports()
+    reports = ErrorReports()
     reports(KafkaError(KafkaError._AUTHENTICATION, "Authentication failed"))
     assert reports.error(KafkaException(KafkaError(code)), "listing").condition == kind
 
 
 def test_brokers_out_of_reach() -> None:
     """When all brokers are down, the error has the cause that was reported before; one that comes back ends it."""
-    reports = Reports()
+    reports = ErrorReports()
     reports(KafkaError(KafkaError._TRANSPORT, "k:1: Connection refused"))
     assert reports.unreachable("listing") is None
     reports(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
@@ -90,7 +90,7 @@ def test_brokers_out_of_reach() -> None:
 
 def test_brokers_that_answer_again() -> None:
     """Brokers of which one has answered are not out of reach, though librdkafka reports only that they went down."""
-    reports = Reports()
+    reports = ErrorReports()
     reports(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
     reports.answered()
     assert reports.unreachable("listing topics") is None
@@ -132,7 +132,7 @@ COORDINATION = [
 @pytest.mark.parametrize("code", COORDINATION)
 def test_coordinators_that_cannot_be_reached(code: int) -> None:
     """A group without a coordinator, for the moment, is worth another try; if brokers refuse us, that is why."""
-    failed, reports = KafkaException(KafkaError(code)), Reports()
+    failed, reports = KafkaException(KafkaError(code)), ErrorReports()
     error = reports.error(failed, "committing")
     assert isinstance(error, BrokersUnavailable)
     assert "check that the brokers that keep __consumer_offsets run" in error.message

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError
-from pyspark_zkafka.kafka.errors import Reports
+from pyspark_zkafka.kafka.errors import ErrorReports
 from pyspark_zkafka.kafka.leader_epochs import EpochReader
 from pyspark_zkafka.protocol.model import TopicPartition
 
@@ -50,16 +50,16 @@ class Slow:
         return self.now
 
 
-Reader = Callable[..., tuple[EpochReader, Reports]]
+Reader = Callable[..., tuple[EpochReader, ErrorReports]]
 
 
 @pytest.fixture
 def reader() -> Reader:
     """Makes a reader of some answers, that was refused before them."""
 
-    def make(*answers: Answer | None) -> tuple[EpochReader, Reports]:
+    def make(*answers: Answer | None) -> tuple[EpochReader, ErrorReports]:
         consumer: Any = Slow(*answers)
-        reports = Reports(consumer.clock)
+        reports = ErrorReports(consumer.clock)
         reports(REFUSED)
         return EpochReader(consumer, TopicPartition("t", 0), reports, consumer.clock), reports
 

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.kafka.watermarks import LogBounds
+from pyspark_zkafka.kafka.watermarks import WatermarkReader
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST
 
@@ -34,7 +34,7 @@ class Told:
 
 
 def find(second: int | Exception | None) -> dict[TopicPartition, int] | None:
-    bounds = LogBounds({"bootstrap.servers": "host:1"}, read_committed=False)
+    bounds = WatermarkReader({"bootstrap.servers": "host:1"}, read_committed=False)
     bounds._client._open = Told(second)  # type: ignore[assignment]
     return bounds.find(WANTED, 2)
 
@@ -53,4 +53,4 @@ def test_not_told(second: int | Exception | None) -> None:
 def test_not_open() -> None:
     """Outside of its with block it is refused."""
     with pytest.raises(RuntimeError, match="with block"):
-        LogBounds({"bootstrap.servers": "host:1"}, read_committed=False).find(WANTED, 2)
+        WatermarkReader({"bootstrap.servers": "host:1"}, read_committed=False).find(WANTED, 2)

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import CheckpointError
-from pyspark_zkafka.protocol.checkpoint import Span, StreamOffset, TopicMark, Waiting, first_mark, mark_after
+from pyspark_zkafka.protocol.checkpoint import PlannedRange as Range
+from pyspark_zkafka.protocol.checkpoint import StreamOffset, TopicMark, Waiting, first_mark, mark_after
 from pyspark_zkafka.protocol.model import Topic, TopicPartition
 
 A0, A2, A10, B0 = TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("a", 10), TopicPartition("b", 0)
 OFFSET = StreamOffset(
-    {B0: Span(7, 7, 3), A10: Span(10, 25), A2: Span(0, 2**62, 0), A0: Span(5, 9, 4)},
+    {B0: Range(7, 7, 3), A10: Range(10, 25), A2: Range(0, 2**62, 0), A0: Range(5, 9, 4)},
     {"b": TopicMark("Lq4", None, 1), "a": TopicMark("xYz", 77, 11), "c": TopicMark()},
 )
 TEXT = (
@@ -39,7 +40,7 @@ def test_text() -> None:
 def test_back() -> None:
     """What was written is read: where the committed offset is not told, it is the start."""
     found = StreamOffset.from_json(json.loads(TEXT))
-    assert found == StreamOffset({**OFFSET.spans, A10: Span(10, 25, 10)}, OFFSET.topics)
+    assert found == StreamOffset({**OFFSET.spans, A10: Range(10, 25, 10)}, OFFSET.topics)
     assert json.dumps(found.to_json()) == TEXT
 
 
@@ -52,7 +53,7 @@ def test_order_of_insertion() -> None:
 
 def test_partitions_without_a_topic() -> None:
     """Partitions of a topic of which nothing else is known are written, too."""
-    assert StreamOffset({A0: Span(1, 2)}).to_json() == {
+    assert StreamOffset({A0: Range(1, 2)}).to_json() == {
         "version": 1,
         "topics": {"a": {"known": 0, "partitions": {"0": [1, 2]}}},
     }
@@ -66,12 +67,12 @@ def test_empty() -> None:
 
 def test_span() -> None:
     """A span is half-open."""
-    assert (Span(3, 9).size, Span(3, 3).size) == (6, 0)
+    assert (Range(3, 9).size, Range(3, 3).size) == (6, 0)
 
 
 def test_waiting() -> None:
     """Partitions that had no leader when the query began are written with their leader epoch and the time, by number."""
-    offset = StreamOffset({A0: Span(1, 2, 1)}, {"a": TopicMark(known=11, waiting={10: Waiting(-1, 7), 2: Waiting(5, 6)})})
+    offset = StreamOffset({A0: Range(1, 2, 1)}, {"a": TopicMark(known=11, waiting={10: Waiting(-1, 7), 2: Waiting(5, 6)})})
     assert json.dumps(offset.to_json()["topics"]["a"]) == (
         '{"known": 11, "partitions": {"0": [1, 2]}, "waiting": {"2": [5, 6], "10": [-1, 7]}}'
     )

@@ -196,7 +196,7 @@ class Log:
 
 
 class FakeBounds:
-    """Answers from logs that stand still, and keeps what it was asked."""
+    """Results from logs that stand still, and keeps what it was asked."""
 
     def __init__(self, logs: Mapping[TopicPartition, Log], committed: Mapping[TopicPartition, int] | None = None) -> None:
         self.logs = logs

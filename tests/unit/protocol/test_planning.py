@@ -25,8 +25,8 @@ from pyspark_zkafka.protocol.planning import (
     SubscribePattern,
     Subscription,
     describe_offline,
-    divide,
     make_splits,
+    split_ranges,
     spread_over_leaders,
     subscribed_partitions,
     wanted_topics,
@@ -185,13 +185,13 @@ PIECES = list[tuple[str, int, int]]
 )
 def test_divide(ranges: RANGES, minimum: int | None, maximum: int | None, expected: PIECES) -> None:
     """Ranges are cut as KafkaOffsetRangeCalculator cuts them (worked by hand)."""
-    found = divide([OffsetRange(TopicPartition(t, 0), *ends) for t, ends in ranges.items()], minimum, maximum)
+    found = split_ranges([OffsetRange(TopicPartition(t, 0), *ends) for t, ends in ranges.items()], minimum, maximum)
     assert [(r.partition.topic, r.start, r.until) for r in found] == expected
 
 
 def test_cap_holds_beyond_the_precision_of_a_double() -> None:
     """The number of parts is exact where a quotient of doubles is not."""
-    found = divide([OffsetRange(A, 0, 2**53 + 1)], None, 2**53)
+    found = split_ranges([OffsetRange(A, 0, 2**53 + 1)], None, 2**53)
     assert [r.size for r in found] == [2**52, 2**52 + 1]
 
 

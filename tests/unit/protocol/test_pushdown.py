@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
-from pyspark_zkafka.protocol.pushdown import Comparison, Narrowing, Operator, narrow
+from pyspark_zkafka.protocol.pushdown import Comparison, Operator, PushedFilters, pushed_filters
 
 OPERATORS: tuple[Operator, ...] = ("=", ">", ">=", "<", "<=")
 T3 = TopicPartition("m", 3)
@@ -37,7 +37,7 @@ MORNING_MS = 1_704_164_645_678
 )
 def test_partitions_are_left_out(operator: Operator, value: Any, admitted: bool) -> None:
     """Each operator on the partition number keeps or leaves out partition 3."""
-    assert narrow([Comparison("partition", operator, value)]).admits(T3) is admitted
+    assert pushed_filters([Comparison("partition", operator, value)]).admits(T3) is admitted
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_partitions_are_left_out(operator: Operator, value: Any, admitted: bool)
 )
 def test_topics_are_left_out(operator: Operator, value: Any, admitted: bool) -> None:
     """Each operator on the topic's name keeps or leaves out topic m."""
-    assert narrow([Comparison("topic", operator, value)]).admits(T3) is admitted
+    assert pushed_filters([Comparison("topic", operator, value)]).admits(T3) is admitted
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
@@ -66,13 +66,13 @@ def test_topics_are_left_out(operator: Operator, value: Any, admitted: bool) -> 
 )
 def test_what_cannot_be_compared_is_left_to_spark(column: str, operator: Operator, value: Any) -> None:
     """A value of another type leaves nothing out, whatever the operator."""
-    assert narrow([Comparison(column, operator, value)]).admits(T3)
+    assert pushed_filters([Comparison(column, operator, value)]).admits(T3)
 
 
 @pytest.mark.parametrize(("column", "values"), [("partition", (1, None)), ("partition", ("1",)), ("topic", (7, "a"))])
 def test_lists_with_strangers_are_left_to_spark(column: str, values: tuple[Any, ...]) -> None:
     """A list that holds a value of another type leaves nothing out."""
-    assert narrow([Comparison(column, "in", values)]).admits(T3)
+    assert pushed_filters([Comparison(column, "in", values)]).admits(T3)
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_lists_with_strangers_are_left_to_spark(column: str, values: tuple[Any, 
 )
 def test_offsets_are_cut(comparisons: list[tuple[Operator, Any]], expected: tuple[int, int]) -> None:
     """Filters on the offset cut the range [10, 100); contradictions leave an empty one, other types leave it whole."""
-    narrowing = narrow(Comparison("offset", operator, value) for operator, value in comparisons)
-    cut = narrowing.cut(OffsetRange(T3, 10, 100), {})
+    pushed = pushed_filters(Comparison("offset", operator, value) for operator, value in comparisons)
+    cut = pushed.cut(OffsetRange(T3, 10, 100), {})
     if expected[0] == expected[1]:
         assert cut.size == 0
         assert cut.until >= cut.start
@@ -134,13 +134,13 @@ def test_offsets_are_cut(comparisons: list[tuple[Operator, Any]], expected: tupl
 )
 def test_time_bounds_floor_to_milliseconds(operator: Operator, value: Any, expected: int | None) -> None:
     """A lower bound in time floors to Kafka's milliseconds; nothing follows from others, or from one before the epoch."""
-    assert narrow([Comparison("timestamp", operator, value)]).since_ms == expected
+    assert pushed_filters([Comparison("timestamp", operator, value)]).since_ms == expected
 
 
 def test_latest_time_bound_counts() -> None:
     """Of several lower bounds in time the latest holds."""
     bounds = [Comparison("timestamp", ">", MORNING), Comparison("timestamp", ">=", MORNING + timedelta(seconds=1))]
-    assert narrow(bounds).since_ms == MORNING_MS + 1000
+    assert pushed_filters(bounds).since_ms == MORNING_MS + 1000
 
 
 @pytest.mark.parametrize(
@@ -148,17 +148,17 @@ def test_latest_time_bound_counts() -> None:
 )
 def test_range_starts_at_the_first_record_not_older(first: dict[TopicPartition, int], expected: tuple[int, int]) -> None:
     """The first offset not older than the bound becomes the start, if it is later."""
-    assert Narrowing().cut(OffsetRange(T3, 10, 100), first) == OffsetRange(T3, *expected)
+    assert PushedFilters().cut(OffsetRange(T3, 10, 100), first) == OffsetRange(T3, *expected)
 
 
 def test_nothing_is_read_if_all_records_are_older() -> None:
     """Where no record is as late as the bound, the range is empty."""
-    assert Narrowing().cut(OffsetRange(T3, 10, 100), {T3: -1}).size == 0
+    assert PushedFilters().cut(OffsetRange(T3, 10, 100), {T3: -1}).size == 0
 
 
 def test_all_filters_must_hold() -> None:
-    """Filters on several columns narrow each in its way, and columns that do not matter are passed over."""
-    narrowing = narrow(
+    """Filters on several columns narrow a plan each in its way, and columns that do not matter are passed over."""
+    pushed = pushed_filters(
         [
             Comparison("topic", "=", "m"),
             Comparison("partition", ">", 1),
@@ -167,15 +167,15 @@ def test_all_filters_must_hold() -> None:
             Comparison("key", "=", b"k"),
         ]
     )
-    admitted = [n for n in range(6) if narrowing.admits(TopicPartition("m", n))]
+    admitted = [n for n in range(6) if pushed.admits(TopicPartition("m", n))]
     assert admitted == [2, 3]
-    assert not narrowing.admits(TopicPartition("x", 3))
-    assert (narrowing.from_offset, narrowing.until_offset, narrowing.since_ms) == (20, None, None)
+    assert not pushed.admits(TopicPartition("x", 3))
+    assert (pushed.from_offset, pushed.until_offset, pushed.since_ms) == (20, None, None)
 
 
 def test_no_filters_leave_everything() -> None:
     """Without filters nothing is left out."""
-    narrowing = narrow([])
-    assert narrowing == Narrowing()
-    assert narrowing.admits(T3)
-    assert narrowing.cut(OffsetRange(T3, 10, 100), {}) == OffsetRange(T3, 10, 100)
+    pushed = pushed_filters([])
+    assert pushed == PushedFilters()
+    assert pushed.admits(T3)
+    assert pushed.cut(OffsetRange(T3, 10, 100), {}) == OffsetRange(T3, 10, 100)

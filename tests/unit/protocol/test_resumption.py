@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_zkafka.protocol.checkpoint import Span
+from pyspark_zkafka.protocol.checkpoint import PlannedRange as Range
 from pyspark_zkafka.protocol.resumption import Resumption, StoredOffset, resume
 
 
@@ -15,21 +15,23 @@ from pyspark_zkafka.protocol.resumption import Resumption, StoredOffset, resume
         pytest.param(None, 7, None, Resumption(7), id="the group's offset, of a partition that the stream never read"),
         pytest.param(None, 0, None, Resumption(0), id="0 is an offset"),
         pytest.param(None, 7, 5, Resumption(7), id="the group's, whatever this process committed before"),
-        pytest.param(Span(10, 20), None, None, Resumption(20), id="the end of the finished micro-batch, without a group"),
-        pytest.param(Span(20, 20), None, None, Resumption(20), id="the remembered end"),
-        pytest.param(Span(10, 20, 10), 20, None, Resumption(20), id="the micro-batch was committed"),
-        pytest.param(Span(10, 20, 10), 10, None, Resumption(20), id="the one before was: its commit comes later"),
-        pytest.param(Span(10, 20, 4), 4, None, Resumption(20), id="no commit has worked for a while"),
-        pytest.param(Span(10, 20, 0), 0, None, Resumption(20), id="the same from 0"),
-        pytest.param(Span(10, 20, 4), 15, 15, Resumption(20), id="this process itself committed it"),
-        pytest.param(Span(10, 20, 10), 15, 12, Resumption(15, moved=True), id="between the two: another member's progress"),
-        pytest.param(Span(10, 20, 10), 35, None, Resumption(35, moved=True), id="another member has gone further"),
-        pytest.param(Span(10, 20, 10), 5, None, Resumption(5, moved=True), id="an operator's reset, back"),
-        pytest.param(Span(10, 20, 10), 0, None, Resumption(0, moved=True), id="an operator's reset, to the beginning"),
-        pytest.param(Span(20, 20, 20), 19, None, Resumption(19, moved=True), id="a reset by one, of an idle partition"),
+        pytest.param(Range(10, 20), None, None, Resumption(20), id="the end of the finished micro-batch, without a group"),
+        pytest.param(Range(20, 20), None, None, Resumption(20), id="the remembered end"),
+        pytest.param(Range(10, 20, 10), 20, None, Resumption(20), id="the micro-batch was committed"),
+        pytest.param(Range(10, 20, 10), 10, None, Resumption(20), id="the one before was: its commit comes later"),
+        pytest.param(Range(10, 20, 4), 4, None, Resumption(20), id="no commit has worked for a while"),
+        pytest.param(Range(10, 20, 0), 0, None, Resumption(20), id="the same from 0"),
+        pytest.param(Range(10, 20, 4), 15, 15, Resumption(20), id="this process itself committed it"),
+        pytest.param(
+            Range(10, 20, 10), 15, 12, Resumption(15, moved=True), id="between the two: another member's progress"
+        ),
+        pytest.param(Range(10, 20, 10), 35, None, Resumption(35, moved=True), id="another member has gone further"),
+        pytest.param(Range(10, 20, 10), 5, None, Resumption(5, moved=True), id="an operator's reset, back"),
+        pytest.param(Range(10, 20, 10), 0, None, Resumption(0, moved=True), id="an operator's reset, to the beginning"),
+        pytest.param(Range(20, 20, 20), 19, None, Resumption(19, moved=True), id="a reset by one, of an idle partition"),
     ],
 )
-def test_resume(span: Span | None, committed: int | None, last_committed: int | None, expected: Resumption) -> None:
+def test_resume(span: Range | None, committed: int | None, last_committed: int | None, expected: Resumption) -> None:
     """The stream's own work goes on unless somebody else has moved the group's offset, which then wins."""
     stored, last = (None if offset is None else StoredOffset(offset) for offset in (committed, last_committed))
     assert resume(span, stored, last) == expected
@@ -39,31 +41,33 @@ def test_resume(span: Span | None, committed: int | None, last_committed: int | 
     ("span", "stored", "last", "expected"),
     [
         pytest.param(
-            Span(0, 20, 0, mark=7),
+            Range(0, 20, 0, mark=7),
             StoredOffset(0, 9),
             None,
             Resumption(0, moved=True),
             id="a reset to the start of the batch",
         ),
-        pytest.param(Span(0, 20, 0, mark=7), StoredOffset(0, 7), None, Resumption(20), id="untouched since it was planned"),
-        pytest.param(Span(0, 20, 0, mark=7), StoredOffset(20, 9), None, Resumption(20), id="where the batch ends anyway"),
         pytest.param(
-            Span(20, 20, 0, mark=7),
+            Range(0, 20, 0, mark=7), StoredOffset(0, 7), None, Resumption(20), id="untouched since it was planned"
+        ),
+        pytest.param(Range(0, 20, 0, mark=7), StoredOffset(20, 9), None, Resumption(20), id="where the batch ends anyway"),
+        pytest.param(
+            Range(20, 20, 0, mark=7),
             StoredOffset(15, 9),
             StoredOffset(15, 9),
             Resumption(20),
             id="committed by this process",
         ),
         pytest.param(
-            Span(20, 20, 0, mark=7),
+            Range(20, 20, 0, mark=7),
             StoredOffset(15, 11),
             StoredOffset(15, 9),
             Resumption(15, moved=True),
             id="a reset to what this process committed",
         ),
-        pytest.param(Span(0, 20, 0), StoredOffset(0, 9), None, Resumption(20), id="without a mark, the offset decides"),
+        pytest.param(Range(0, 20, 0), StoredOffset(0, 9), None, Resumption(20), id="without a mark, the offset decides"),
     ],
 )
-def test_marks(span: Span, stored: StoredOffset, last: StoredOffset | None, expected: Resumption) -> None:
+def test_marks(span: Range, stored: StoredOffset, last: StoredOffset | None, expected: Resumption) -> None:
     """An offset that somebody wrote again is told from the stream's own of the same value by its mark."""
     assert resume(span, stored, last) == expected

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.protocol.checkpoint import Span, StreamOffset, TopicMark, Waiting
+from pyspark_zkafka.protocol.checkpoint import PlannedRange as Range
+from pyspark_zkafka.protocol.checkpoint import StreamOffset, TopicMark, Waiting
 from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, OffsetRange, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.protocol.resumption import StoredOffset
 from pyspark_zkafka.stream.planner import PartitionProgress, StreamState, check_ends, check_topics, end_of, ranges_of
@@ -30,7 +31,7 @@ def cluster(czxid: int = 7, name: str = "t") -> ClusterSnapshot:
 def finished(*partitions: TopicPartition, czxid: int = 7) -> StreamOffset:
     """The end of a micro-batch ``[0, 5)`` of each of the partitions."""
     names = {tp.topic for tp in partitions}
-    return StreamOffset(dict.fromkeys(partitions, Span(0, 5, 0)), {name: TopicMark(None, czxid, 2) for name in names})
+    return StreamOffset(dict.fromkeys(partitions, Range(0, 5, 0)), {name: TopicMark(None, czxid, 2) for name in names})
 
 
 class TestProgress:
@@ -54,8 +55,8 @@ class TestProgress:
 
     def test_span(self) -> None:
         """The checkpoint has the committed offset with the transaction that wrote it, or the position in its place."""
-        assert PartitionProgress(5).span(9) == Span(5, 9, 5)
-        assert PartitionProgress(5, StoredOffset(3, 77)).span(9) == Span(5, 9, 3, 77)
+        assert PartitionProgress(5).span(9) == Range(5, 9, 5)
+        assert PartitionProgress(5, StoredOffset(3, 77)).span(9) == Range(5, 9, 3, 77)
 
 
 class TestState:
@@ -63,7 +64,7 @@ class TestState:
 
     def test_finish(self) -> None:
         """After a micro-batch, the positions of what is still assigned are its end."""
-        assert state(p0=0).finish({T0: Span(0, 5), T1: Span(0, 5)}) == state(p0=5)
+        assert state(p0=0).finish({T0: Range(0, 5), T1: Range(0, 5)}) == state(p0=5)
 
     def test_revoke(self) -> None:
         """What is not owned, or was lost and gained again, is no longer assigned."""
@@ -84,8 +85,8 @@ class TestState:
         assert moved == {T1: 40}
         assert after.committed == {T0: StoredOffset(5, 77)}
         assert after.due() == {}
-        assert after.finish({T1: Span(5, 60)}).due() == {T1: 60}
-        assert after.assigned[T1].span(9) == Span(5, 9, 5)
+        assert after.finish({T1: Range(5, 60)}).due() == {T1: 60}
+        assert after.assigned[T1].span(9) == Range(5, 9, 5)
 
     def test_epochs(self) -> None:
         """The leader epoch of a log that has the position is remembered."""
@@ -150,9 +151,9 @@ class TestEndOf:
 
     def test_remembered(self) -> None:
         """What is not assigned now is remembered with what this run committed last, while it exists."""
-        before = replace(state(p0=5), committed={T1: StoredOffset(4, 77)}, undecided={U0: Span(1, 1)})
+        before = replace(state(p0=5), committed={T1: StoredOffset(4, 77)}, undecided={U0: Range(1, 1)})
         after, end = end_of(before, finished(T0, T1, U0), {T0: OffsetRange(T0, 5, 9)}, cluster())
-        assert end.spans == {T0: Span(5, 9, 5), T1: Span(5, 5, 4, 77)}
+        assert end.spans == {T0: Range(5, 9, 5), T1: Range(5, 5, 4, 77)}
         assert end.topics == {"t": TopicMark(None, 7, 2)}
         assert (after.undecided, after.replaced) == ({}, {})
 
@@ -161,4 +162,4 @@ class TestEndOf:
         replaced = state(p0=0).replace_topic("t", TopicMark(None, 8))
         before = replaced.assign({T0: Claim("", 0)}, {T0: PartitionProgress(0)})
         _, end = end_of(before, finished(T0, T1), {T0: OffsetRange(T0, 0, 2)}, cluster(czxid=8))
-        assert end == StreamOffset({T0: Span(0, 2, 0)}, {"t": TopicMark(None, 8, 1)})
+        assert end == StreamOffset({T0: Range(0, 2, 0)}, {"t": TopicMark(None, 8, 1)})
