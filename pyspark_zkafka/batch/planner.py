@@ -9,7 +9,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from pyspark_zkafka.cluster import ClusterSource, bootstrap_servers, open_cluster
-from pyspark_zkafka.errors import DataLoss, OptionError
+from pyspark_zkafka.data_loss import report_data_loss
+from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.model import ClusterSnapshot, OffsetRange, TopicPartition
@@ -169,6 +170,5 @@ def _report_outside(resolution: Resolution, fail: bool) -> None:
     if not resolution.outside:
         return
     text = "; ".join(map(str, resolution.outside))
-    if fail:
-        raise DataLoss("OFFSET_OUT_OF_RANGE", f"{text}; correct the offsets, or set failOnDataLoss to false")
-    _log.warning("%s; reading what is there, as failOnDataLoss is false", text)
+    remedy = "correct the offsets, or set failOnDataLoss to false"
+    report_data_loss("OFFSET_OUT_OF_RANGE", text, fail=fail, remedy=remedy, otherwise="reading what is there")

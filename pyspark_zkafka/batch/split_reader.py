@@ -10,7 +10,8 @@ from typing import Literal
 
 import pyarrow as pa
 
-from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DataLoss, ZKafkaError
+from pyspark_zkafka.data_loss import report_data_loss
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, ZKafkaError
 from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.transport.consumer import PartitionConsumer, Poll
 
@@ -170,9 +171,7 @@ class SplitReader:
             f"{self._split.partition}: the log was truncated below offset {self._position}, by an unclean election, and "
             f"has grown again: records before that offset were replaced after they were read; the client found: {report}"
         )
-        if self._policy.fail_on_data_loss:
-            raise DataLoss("DATA_LOSS", f"{text}; set failOnDataLoss to false to go on in the new log")
-        _log.warning("%s; going on, as failOnDataLoss is false: some records may be lost", text)
+        self._report_loss("DATA_LOSS", text, "set failOnDataLoss to false to go on in the new log")
         self._postpone_deadline()
 
     def _on_gone(self) -> None:
@@ -226,9 +225,7 @@ class SplitReader:
             f"{self._split.partition}: records [{self._position}, {resume}) of the range "
             f"[{self._split.start}, {self._until}) are gone; {cause}"
         )
-        if self._policy.fail_on_data_loss:
-            raise DataLoss("DATA_LOSS", f"{text}; set failOnDataLoss to false to go on without them")
-        _log.warning("%s; going on, as failOnDataLoss is false", text)
+        self._report_loss("DATA_LOSS", text, "set failOnDataLoss to false to go on without them")
         self._position = resume
         self._postpone_deadline()
 
@@ -243,10 +240,11 @@ class SplitReader:
         if found == self._accepted:
             return
         text = f"topic {self._split.partition.topic} was {found} after the read was planned"
-        if self._policy.fail_on_data_loss:
-            raise DataLoss("TOPIC_REPLACED", f"{text}; plan the read again, or set failOnDataLoss to false")
-        _log.warning("%s; going on, as failOnDataLoss is false: some records may be lost", text)
+        self._report_loss("TOPIC_REPLACED", text, "plan the read again, or set failOnDataLoss to false")
         self._accepted = found
+
+    def _report_loss(self, condition: str, text: str, remedy: str) -> None:
+        report_data_loss(condition, text, fail=self._policy.fail_on_data_loss, remedy=remedy)
 
     def _postpone_deadline(self) -> None:
         self._deadline = self._clock() + self._policy.poll_timeout_ms / 1000

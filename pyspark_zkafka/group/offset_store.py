@@ -8,7 +8,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
 
-from pyspark_zkafka.errors import CodecError, DataLoss, OptionError, PartitionLost
+from pyspark_zkafka.data_loss import report_data_loss
+from pyspark_zkafka.errors import CodecError, OptionError, PartitionLost
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets, commit_starts
 from pyspark_zkafka.group.ownership import NoOwner, OwnedBy, OwnerProof
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
@@ -208,12 +209,13 @@ def report_outdated(
     shown = ", ".join(f"{tp} at {stored[tp].offset}" for tp in names[:_SHOWN])
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     text = f"the group's offsets of {shown}{more} are older than the topic: they belong to a deleted one of the same name"
-    if fail_on_data_loss:
-        raise DataLoss(
-            "TOPIC_REPLACED",
-            f"{text}; delete or reset these offsets, or set failOnDataLoss to false to read the topic from its beginning",
-        )
-    _log.warning("%s; reading the topic from its beginning, as failOnDataLoss is false", text)
+    report_data_loss(
+        "TOPIC_REPLACED",
+        text,
+        fail=fail_on_data_loss,
+        remedy="delete or reset these offsets, or set failOnDataLoss to false to read the topic from its beginning",
+        otherwise="reading the topic from its beginning",
+    )
 
 
 def require_none_lost(result: CommitResult, group: str) -> None:

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from pyspark_zkafka.errors import ClusterStateError, DataLoss, UnknownTopic, ZKafkaError
+from pyspark_zkafka.data_loss import report_data_loss
+from pyspark_zkafka.errors import ClusterStateError, UnknownTopic, ZKafkaError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.protocol.checkpoint import StreamOffset, TopicMark, Waiting
@@ -327,10 +328,11 @@ class StreamStarts:
         if not resolution.outside:
             return
         text = "; ".join(map(str, resolution.outside))
-        if self.options.read.fail_on_data_loss:
-            raise DataLoss(
-                "OFFSET_OUT_OF_RANGE",
-                f"{text}; records may be lost; correct the offsets (of the group, or in startingOffsets), or set "
-                "failOnDataLoss to false to go on with what is there",
-            )
-        _log.warning("%s; going on with what is there, as failOnDataLoss is false", text)
+        report_data_loss(
+            "OFFSET_OUT_OF_RANGE",
+            f"{text}; records may be lost",
+            fail=self.options.read.fail_on_data_loss,
+            remedy="correct the offsets (of the group, or in startingOffsets), or set failOnDataLoss to false to go on "
+            "with what is there",
+            otherwise="going on with what is there",
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from pyspark_zkafka.errors import DataLoss
+from pyspark_zkafka.data_loss import report_data_loss
 
 __all__ = ["StreamWarnings"]
 
@@ -31,9 +31,7 @@ class StreamWarnings:
 
     def lose(self, condition: str, text: str) -> None:
         """Raise DataLoss, or, without failOnDataLoss, log a warning."""
-        if self._fail_on_data_loss:
-            raise DataLoss(condition, f"{text}; some records may be lost; set failOnDataLoss to false to go on")
-        _log.warning("%s; going on, as failOnDataLoss is false: some records may be lost", text)
+        report_data_loss(condition, f"{text}; some records may be lost", fail=self._fail_on_data_loss)
 
     def warn(self, text: str) -> None:
         """Log a warning, unless it was said within the last minute."""

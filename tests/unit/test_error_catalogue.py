@@ -17,9 +17,10 @@ from pyspark_zkafka.errors import ZKafkaError
 PACKAGE = Path(pyspark_zkafka.__file__).parent
 CLASSES = {name: getattr(errors, name) for name in errors.__all__}
 UNSCANNED = {"errors.py", "error_catalogue.py"}
-OF_REPORTS = {"lose": "DataLoss", "Loss": "DataLoss"}
+OF_REPORTS = dict.fromkeys(["lose", "Loss", "report_data_loss", "_report_loss"], "DataLoss")
 """Methods that raise a class with the condition that is their first argument, see stream/warnings.py."""
-VARIABLE = {("stream/warnings.py", "DataLoss"), ("stream/driver.py", "DataLoss")}
+VARIABLES = ("data_loss.py", "stream/warnings.py", "stream/driver.py", "batch/split_reader.py")
+VARIABLE = {(path, "DataLoss") for path in VARIABLES}
 """Where the condition is an argument of a function: those in `OF_REPORTS`."""
 
 
