@@ -1,4 +1,4 @@
-"""A batch job's membership in a consumer group (public): join, read what is owned, commit what was done with it."""
+"""A batch job's membership in a consumer group (public): join, read the owned partitions, commit their offsets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OF_OTHERS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestam
 
 
 class ConsumerGroup:
-    """A member of a consumer group in ZooKeeper, for the length of a ``with`` block in the user's own process.
+    """A member of a consumer group in ZooKeeper, for the duration of a ``with`` block in the user's own process.
 
     ::
 
@@ -47,8 +47,8 @@ class ConsumerGroup:
                 **batch.commit_options
             ).mode("append").save()
 
-    While a batch is being worked on, other members wait for its partitions, `rebalance.hold.ms` at the most; raise that for
-    jobs without JVM consumers beside them. Not to be pickled; one thread at a time.
+    While a batch is being processed, other members wait for its partitions, `rebalance.hold.ms` at the most; raise that for
+    jobs in groups without JVM consumers. Not pickle-safe; for one thread at a time.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class ConsumerGroup:
     Raises
     ------
     OptionError
-        The options cannot be obeyed; in the constructor.
+        The options are invalid; raised by the constructor.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class ConsumerGroup:
         self._waiting: Mapping[TopicPartition, Waiting] = {}
 
     def __enter__(self) -> ConsumerGroup:
-        """Join, and wait until the member owns what it is given, for some seconds at the most.
+        """Join, and wait until the member owns what it is assigned, for some seconds at the most.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class ConsumerGroup:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Leave: registration and claims are gone at once."""
+        """Leave: the registration and the claims are deleted at once."""
         session, self._session = self._session, None
         if session is not None:
             session.close()
@@ -119,9 +119,9 @@ class ConsumerGroup:
         return "" if member is None else member.consumer
 
     def plan(self, spark: SparkSession) -> GroupBatch:
-        """What is owned now, from the committed offsets to the latest, pinned: it does not change any more.
+        """Plan a batch: fixed ranges of the owned partitions, from the committed offsets to the latest.
 
-        Also gives away and claims partitions, and waits some seconds for those that others are about to give away.
+        Also releases and claims partitions, and waits some seconds for those that other members are about to release.
         Partitions without a leader are left for a later plan.
 
         Raises
@@ -129,7 +129,7 @@ class ConsumerGroup:
         DataLoss
             A committed offset is outside the log, and `failOnDataLoss` is set.
         ZKafkaError
-            ZooKeeper or the brokers cannot be asked; retriable (NO_SESSION) while the session with ZooKeeper is lost.
+            ZooKeeper or the brokers cannot be reached; retriable (NO_SESSION) while the ZooKeeper session is lost.
         """
         from pyspark_zkafka.protocol.model import OffsetRange
         from pyspark_zkafka.protocol.offsets import LATEST
@@ -172,7 +172,7 @@ class ConsumerGroup:
 
 
 def _joined(topics: Sequence[str]) -> str:
-    """The option `subscribe`, once no name can be taken for another one, or for two."""
+    """The option `subscribe`; rejects names that would be read as another one, or as two."""
     from pyspark_zkafka.protocol.topic_names import describe_bad_names
 
     problem = describe_bad_names("subscribe", topics)
@@ -182,7 +182,7 @@ def _joined(topics: Sequence[str]) -> str:
 
 
 class GroupBatch:
-    """A member's plan of one batch: the ranges of the partitions that it owned then.
+    """A member's plan of one batch: the ranges of the partitions that it owned when planning.
 
     Attributes
     ----------
@@ -199,7 +199,7 @@ class GroupBatch:
         self._owner = owner
 
     def load(self, schema: str | None = None) -> DataFrame:
-        """The records of the ranges, each time the same ones.
+        """Load the records of the ranges; each call reads the same ones.
 
         Parameters
         ----------
@@ -218,10 +218,10 @@ class GroupBatch:
     def commit_options(self) -> dict[str, str]:
         """Options for a write with zkafka, which commits the batch when every row is acknowledged, and not otherwise.
 
-        They have all that the group connects by.
+        They include the connection options of the group.
 
-        The write fails with PARTITION_LOST when the member does not own one of the partitions any more: the offsets of the
-        others are committed, and its rows are written.
+        The write fails with PARTITION_LOST when the member no longer owns one of the partitions: the offsets of the others
+        are committed, and the write's rows stay written.
         """
         from pyspark_zkafka.options.table import is_connection_option
 
@@ -238,7 +238,7 @@ class GroupBatch:
         Raises
         ------
         PartitionLost
-            The member does not own a partition any more; the others are committed.
+            The member no longer owns a partition; the others are committed.
         """
         self._member._commit({r.partition: r.until for r in self.ranges}, self._owner)
 

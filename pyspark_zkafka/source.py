@@ -1,4 +1,4 @@
-"""The data source `zkafka`, as Spark finds it."""
+"""The data source `zkafka`: Spark's entry point, and factory of readers and writers."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _COMMIT_WORKER = "pyspark.sql.worker.python_streaming_sink_runner"
 class ZKafkaDataSource(DataSource):
     """``format("zkafka")`` of ``spark.read``, ``spark.readStream``, ``df.write`` and ``df.writeStream``.
 
-    Options are checked, all at once, when the schema, the reader or the writer is asked for: before any task runs. Imports
-    of kazoo and confluent-kafka wait until then, so that finding the source stays cheap and never fails.
+    Options are checked, all at once, when Spark requests the schema, the reader or the writer: before any task runs. kazoo
+    and confluent-kafka are imported only then, so that looking up the source stays cheap and never fails.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -43,7 +43,7 @@ class ZKafkaDataSource(DataSource):
         return "zkafka"
 
     def schema(self) -> str:
-        """The columns of Spark's own Kafka source (with headers if asked for), or those of the view."""
+        """The columns of Spark's own Kafka source (with headers if requested), or those of the view."""
         from pyspark_zkafka.options.stream import parse_either
         from pyspark_zkafka.protocol.records import schema_ddl
         from pyspark_zkafka.protocol.view_tables import view_ddl
@@ -73,7 +73,7 @@ class ZKafkaDataSource(DataSource):
         return reader_class(options, projection)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A streaming reader for a projection of the schema; connects to nothing before Spark plans with it."""
+        """A streaming reader for a projection of the schema; opens no connection before Spark plans with it."""
         freeze_imports()
         from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -111,8 +111,8 @@ class ZKafkaDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A writer of one micro-batch.
 
-        Spark asks for one to write it, which gets a plan, and for another to commit or abort it, in a module of its own. If
-        that module is ever renamed, the other is planned, too, and nothing else changes.
+        Spark requests one to write it, which needs a plan, and another to commit or abort it, from a separate module. If
+        that module is ever renamed, the second one is planned, too, and nothing else changes.
         """
         freeze_imports()
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -128,17 +128,17 @@ class ZKafkaDataSource(DataSource):
 
 
 def _spark_pushes_filters() -> bool:
-    """Whether the reader is being made by the worker that Spark starts to push filters.
+    """True if the caller is the worker that Spark starts to push filters.
 
-    Spark tells a reader nothing of spark.sql.python.filterPushdown.enabled, and refuses one with pushFilters where that is
-    off; but it makes the reader in a module of its own where it is on. If that module is ever renamed, plans are no longer
-    narrowed, and nothing else changes.
+    Spark does not pass spark.sql.python.filterPushdown.enabled to a reader, and refuses one with pushFilters where that is
+    off; but it creates the reader from a separate module where it is on. If that module is ever renamed, plans are no
+    longer narrowed, and nothing else changes.
     """
     return _made_by(_PUSHDOWN_WORKER)
 
 
 def _made_by(worker: str) -> bool:
-    """Whether a worker of Spark's, named by its module, is asking for what is being made."""
+    """True if the given module of a Spark worker is on the call stack."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         spec = frame.f_globals.get("__spec__")

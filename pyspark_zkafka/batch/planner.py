@@ -1,4 +1,4 @@
-"""Plans a batch read on the driver: one look at the cluster, two requests for offsets, then pure planning."""
+"""Batch read planning on the driver: one cluster snapshot, two requests for offsets, then pure planning."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """What a batch reads: its splits in the order of Spark's tasks, and the cluster that they were planned from."""
+    """A batch read's splits, in the order of Spark's tasks, and the cluster snapshot that they were planned from."""
 
     splits: tuple[Split, ...]
     snapshot: ClusterSnapshot
@@ -47,21 +47,21 @@ class BatchPlan:
 def plan_batch(
     options: ReadOptions, pushed: PushedFilters | None = None, sleep: Callable[[float], None] = time.sleep
 ) -> BatchPlan:
-    """The plan of a batch read. Blocks for a few round trips to ZooKeeper and the brokers.
+    """Plan a batch read. Blocks for a few round trips to ZooKeeper and the brokers.
 
     Parameters
     ----------
     pushed : PushedFilters, optional
-        What the query's filters leave to read.
+        The query's filters, which narrow the ranges.
 
     Raises
     ------
     ZKafkaError
-        The cluster cannot be reached; a topic or partition is unknown or has no leader; the options do not fit what is
-        there; an explicit or committed offset is outside the log and `failOnDataLoss` is set.
+        The cluster cannot be reached; a topic or partition is unknown or has no leader; the options do not fit the
+        topics; an explicit or committed offset is outside the log and `failOnDataLoss` is set.
     """
     for name in options.ignored:
-        _log.warning("%s belongs to streaming: this batch read ignores it", name)
+        _log.warning("%s is a streaming option; ignored by this batch read", name)
     retry = Retry(options.retries, options.retry_interval_ms / 1000, sleep)
     with open_cluster(options.connection) as cluster:
         snapshot = retry(lambda: _snapshot(options, cluster))
@@ -137,7 +137,7 @@ def _subscribed(options: ReadOptions, snapshot: ClusterSnapshot) -> list[TopicPa
     error = describe_offline(offline, snapshot)
     if not options.skip_offline:
         raise error
-    _log.warning("left out, as offlinePartitions is skip: %s", error)
+    _log.warning("skipped, as offlinePartitions is skip: %s", error)
     left_out = set(offline)
     return [tp for tp in partitions if tp not in left_out]
 

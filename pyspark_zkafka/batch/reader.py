@@ -49,7 +49,7 @@ class SplitPartition(InputPartition):
 
 
 class ZKafkaReader(DataSourceReader):
-    """Reads a batch. Pickle-safe: it holds options and a schema, and opens what it needs inside each call.
+    """Reads a batch. Pickle-safe: it stores options and a schema, and opens connections inside each call.
 
     Parameters
     ----------
@@ -68,12 +68,12 @@ class ZKafkaReader(DataSourceReader):
         from pyspark_zkafka.batch.planner import plan_batch
         from pyspark_zkafka.transport.select import uses_native
 
-        uses_native(self._options.connection)  # what is missing is said here, not by each task
+        uses_native(self._options.connection)  # report a missing native path here, not in each task
         plan = plan_batch(self._options, self._pushed)
         return split_partitions(self._options, plan.splits, plan.bootstrap_servers)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of each split as Arrow batches, in offset order; nothing for the partition that Spark makes up."""
+        """The records of each split as Arrow batches, in offset order; none for an empty plan's placeholder."""
         if not isinstance(partition, SplitPartition):
             return iter(())
         return self._read(partition)
@@ -99,7 +99,7 @@ class ZKafkaReader(DataSourceReader):
             reader.begin()
             return reader
 
-        # What has become of a topic is asked once, when all of it is read.
+        # A topic's identity is checked once, after its last split.
         last = {split.partition.topic: split for split in partition.splits}
         with collector_paused(), closing(one_ahead(partition.splits, begin)) as readers:
             for split, reader in readers:
@@ -114,9 +114,9 @@ class ZKafkaReader(DataSourceReader):
             return admin.list_offsets({split.partition: LATEST})[split.partition]
 
     def _identity(self, split: Split, bootstrap_servers: str) -> Identity:
-        """What has become of the planned topic, by its id, or by its znode where the cluster has no ids.
+        """Compare the topic with the planned one, by its id, or by its znode where the cluster has no ids.
 
-        That it is gone must be said several times: a broker that has just started may know of no topic yet.
+        A deletion is confirmed by several requests: a broker that has just started may know no topic yet.
         """
         from pyspark_zkafka.kafka.admin import lease_admin
 
@@ -140,24 +140,27 @@ class ZKafkaReader(DataSourceReader):
 
 
 class PushdownReader(ZKafkaReader):
-    """The same with filters: a class of its own, since Spark refuses a reader that has pushFilters while that is off."""
+    """A batch reader that accepts pushed filters.
+
+    A separate class, since Spark refuses a reader that has pushFilters while filter pushdown is off.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Narrow the plan; every filter is handed back, so that Spark still evaluates it on the rows."""
+        """Narrow the plan; every filter is returned, so that Spark still evaluates it on the rows."""
         self._pushed = pushed_filters(c for c in map(_comparison, filters) if c is not None)
         return filters
 
 
 def split_partitions(options: ReadOptions, splits: Iterable[Split], bootstrap_servers: str) -> list[SplitPartition]:
-    """Spark's input partitions for splits, in order: one for each, or for several of few records."""
+    """Spark's input partitions for splits, in order: one for each split, or for several small ones."""
     groups = coalesce(splits, options.min_records, options.max_records)
     return [SplitPartition(group, _servers(group, bootstrap_servers)) for group in groups]
 
 
 def one_ahead(items: Iterable[A], begin: Callable[[A, ExitStack], B]) -> Generator[tuple[A, B]]:
-    """Each item with what `begin` made of it and opened for it.
+    """Each item with the result of `begin`, which is called one item ahead.
 
-    The next one has been begun by then, and no other; each is closed before the next but one is begun.
+    When an item is yielded, the next one has been begun, and no other; each is closed before the next but one is begun.
     """
     with ExitStack() as all_begun:
         waiting: tuple[A, B, ExitStack] | None = None

@@ -1,4 +1,4 @@
-"""Reads one split as Arrow batches and proves that nothing of it is missing."""
+"""Reader of one split as Arrow batches, which detects missing records."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _POLL_S = 0.05
 _ANSWER_S = 5.0
 
 Identity = Literal["same", "deleted", "created again"]
-"""What has become of a topic since it was planned."""
+"""A topic's state compared with the one that was planned."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPolicy:
-    """How to read: how patient to be, what to do when records are gone, how large batches may grow."""
+    """Limits of a read: reaction to missing records, time-out, batch size."""
 
     fail_on_data_loss: bool = True
     poll_timeout_ms: int = 120_000
@@ -39,10 +39,10 @@ class ReadPolicy:
 class SplitReader:
     """The records `[start, until)` of a split, in offset order.
 
-    Why a gap is no loss: the consumer asks for each next offset by number, and a broker answers OFFSET_OUT_OF_RANGE for one
-    that retention has removed; it goes on behind a gap only where the log has none to give (transaction markers, aborted
-    and compacted records). So loss shows as an offset out of range, a log that ends too early, a log that was truncated and
-    has grown again, or another topic of the same name, and each of these is looked for.
+    A gap in the offsets is not data loss: the consumer fetches each next offset by number, and a broker answers
+    OFFSET_OUT_OF_RANGE for one that retention has removed. It skips only offsets without a readable record (transaction
+    markers, aborted and compacted records). Data loss appears as an offset out of range, a log that ends too early, a log
+    that was truncated and has grown again, or another topic of the same name; each of these is checked.
 
     Parameters
     ----------
@@ -50,12 +50,12 @@ class SplitReader:
     consumer : PartitionConsumer
         Open, for the split's partition.
     identity : callable
-        Asks the cluster what has become of the topic. Called when the range is done, before the last word is said.
+        Compares the topic with the planned one. Called when the range has been read, before success is reported.
     clock : callable
         Monotonic seconds.
     high_watermark : callable, optional
-        Asks the leader for the end of the log with its open transactions, where the consumer reads committed and takes the
-        last stable offset for the end. Called when something is odd.
+        Requests the end of the log, open transactions included, from the leader; for a consumer that reads committed, and
+        takes the last stable offset for the end. Called when the position is beyond that end, or the read times out.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class SplitReader:
         self._is_begun = False
 
     def begin(self) -> None:
-        """Have the consumer fetch in the background, so that the first batch is there sooner. Does not block for it."""
+        """Start fetching in the background, so that the first batch arrives sooner. Does not wait for records."""
         if not self._is_begun:
             self._is_begun = True
             self._consumer.seek(self._position)
@@ -92,29 +92,29 @@ class SplitReader:
         Parameters
         ----------
         ask_identity : bool
-            Whether to ask at the end what has become of the topic. Of several ranges of a topic that are read one after the
-            other, the last one's question is enough.
+            Check the topic's identity at the end. Of several ranges of a topic that are read one after the other, the check
+            after the last one is enough.
 
         Raises
         ------
         DataLoss
             Records of the range are gone, and `fail_on_data_loss` is set; else a warning is logged.
         BrokersUnavailable
-            Nothing came for `poll_timeout_ms`.
+            No records arrived for `poll_timeout_ms`.
         ClusterStateError
-            The same, as a transaction is open that long, and the consumer reads committed.
+            No records arrived because a transaction was open for that long, and the consumer reads committed.
         """
         self.begin()
         self._postpone_deadline()
         while self._position < self._until:
             if self._gather():
                 yield self._consumer.take()
-                self._postpone_deadline()  # the time that Spark took is not the brokers'
-        if ask_identity and self._identity() == "created again":  # one that was deleted after the last record costs nothing
+                self._postpone_deadline()  # do not count the time that Spark took
+        if ask_identity and self._identity() == "created again":  # a deletion after the last record does no harm
             self._report_identity("created again")
 
     def _gather(self) -> int:
-        """Gather records for one batch; returns early, perhaps with none, when nothing is at hand."""
+        """Gather records for one batch; returns early, perhaps with none, when no more have arrived."""
         gathered = size = 0
         while self._position < self._until and gathered < self._policy.max_records and size < self._policy.max_bytes:
             left = min(self._policy.max_records - gathered, self._until - self._position)
@@ -128,7 +128,7 @@ class SplitReader:
         return gathered
 
     def _advance(self, poll: Poll) -> None:
-        """Move the position past what came."""
+        """Move the position past the records of a poll."""
         if poll.first is None or poll.last is None:
             return
         if poll.first < self._position or not poll.ordered:
@@ -166,7 +166,7 @@ class SplitReader:
             self._consumer.seek(self._position)
 
     def _report_truncation(self, report: str) -> None:
-        """Fail, or warn and go on at the position, in a log that is another one up to there."""
+        """Fail, or warn and continue at the position; the records before it have been replaced."""
         text = (
             f"{self._split.partition}: the log was truncated below offset {self._position}, by an unclean election, and "
             f"has grown again: records before that offset were replaced after they were read; the client found: {report}"
@@ -179,7 +179,7 @@ class SplitReader:
             self._position = self._until
 
     def _on_log_end(self, end: int) -> None:
-        """All up to `end` has been seen; the log may still grow up to `until`, e.g. on a leader that was just elected."""
+        """Note that the log ends at `end`; it may still grow up to `until`, e.g. on a leader that was just elected."""
         if end < self._position:
             return  # records followed it in the same poll
         self._position = min(end, self._until)
@@ -210,7 +210,7 @@ class SplitReader:
         )
 
     def _waits_for_transaction(self) -> bool:
-        """Whether the log goes on, but only with records of open transactions; not where nobody tells."""
+        """True if only records of open transactions follow; False where the leader does not answer."""
         if self._high_watermark is None:
             return False
         try:
@@ -220,7 +220,7 @@ class SplitReader:
             return False
 
     def _lose(self, resume: int, cause: str) -> None:
-        """Fail, or warn and go on at `resume`."""
+        """Fail, or warn and continue at `resume`."""
         text = (
             f"{self._split.partition}: records [{self._position}, {resume}) of the range "
             f"[{self._split.start}, {self._until}) are gone; {cause}"
@@ -236,7 +236,7 @@ class SplitReader:
         return found
 
     def _report_identity(self, found: Identity) -> None:
-        """Fail, or warn once and go on."""
+        """Fail, or warn once and continue."""
         if found == self._accepted:
             return
         text = f"topic {self._split.partition.topic} was {found} after the read was planned"

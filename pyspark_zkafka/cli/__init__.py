@@ -39,14 +39,14 @@ def demo(
     rows: Annotated[int, typer.Option(min=1, help="How many rows to write and read.")] = 1_000_000,
     cores: Annotated[int, typer.Option(min=1, help="How many cores Spark may use.")] = 2,
 ) -> None:
-    """Write, read, commit and lose a broker on a real cluster that is started for it."""
+    """Write, read, commit and stop a broker on a real cluster that is started for it."""
     from pyspark_zkafka.cli.demo import run
 
     run(rows, cores)
 
 
 def main() -> None:
-    """Run the command; an error of ours is one line on standard error and exit status 1."""
+    """Run the command; a ZKafkaError is printed as one line on standard error, with exit status 1."""
     try:
         app()
     except ZKafkaError as error:

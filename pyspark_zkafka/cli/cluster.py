@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Start, end and show local clusters (ZooKeeper and brokers).")
+app = typer.Typer(no_args_is_help=True, help="Start, stop and show local clusters (ZooKeeper and brokers).")
 
-_Name = Annotated[str, typer.Option(help="The cluster's name: each is another cluster.")]
+_Name = Annotated[str, typer.Option(help="The cluster's name; clusters of different names are independent.")]
 _Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 _CONNECT_TIMEOUT_S = 1.0
 
@@ -34,7 +34,7 @@ def up(
     name: _Name = "default",
     as_json: _Json = False,
 ) -> None:
-    """Start a cluster that stays until `down`; ready when this returns."""
+    """Start a cluster that runs until `down`; ready when this returns."""
     from pyspark_zkafka.testing.detached import bring_up
 
     config = dict(_pair(text) for text in broker_config or [])
@@ -44,7 +44,7 @@ def up(
 
 @app.command()
 def down(name: _Name = "default", as_json: _Json = False) -> None:
-    """End a cluster, and remove its data."""
+    """Stop a cluster, and delete its data."""
     from pyspark_zkafka.testing.detached import bring_down
 
     bring_down(name)
@@ -56,7 +56,7 @@ def down(name: _Name = "default", as_json: _Json = False) -> None:
 
 @app.command()
 def status(as_json: _Json = False) -> None:
-    """Show the clusters that are up, and whether each server listens."""
+    """Show the clusters that are up, and the servers that listen."""
     from pyspark_zkafka.testing.detached import running_clusters
 
     clusters = running_clusters()
@@ -79,7 +79,7 @@ def _show(clusters: Iterable[DetachedCluster], as_json: bool) -> None:
         return
     for cluster in clusters:
         Console().print(_servers_table(cluster))
-        # Plain lines: a table would cut what is to be copied.
+        # Plain lines: a table would truncate text that is to be copied.
         typer.echo(f"zookeeper.connect       = {cluster.zookeeper_connect}")
         typer.echo(f"kafka.bootstrap.servers = {cluster.bootstrap_servers}")
         typer.echo(f"data and logs           = {cluster.folder}")

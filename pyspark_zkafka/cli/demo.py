@@ -1,4 +1,4 @@
-"""The demo: what the package does, shown on real servers, step by step."""
+"""The demo of the package on real servers, step by step."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class _Demo:
         with step(self.console, "Read it back, and prove it", call):
             read, misplaced, seconds = self._count()
         prove(self.console, f"{read:,} records read, {self.rows:,} written", read == self.rows)
-        prove(self.console, f"{misplaced} of their keys are in another partition than murmur2 gives them", misplaced == 0)
+        prove(self.console, f"{misplaced} of their keys are in another partition than murmur2 assigns", misplaced == 0)
         self.console.print(f"{read / seconds:,.0f} rows/s, counted by key and partition")
 
     def _commit(self) -> None:
@@ -128,7 +128,7 @@ class _Demo:
 
         ends = canonical_json({split.partition: split.until for split in self._plan().splits})
         call = f'totals.write.format("zkafka").options(**{{"group.id": "{GROUP}", "commitOffsets": ends}}) ...'
-        with step(self.console, "Write totals, and commit what they were made of", call):
+        with step(self.console, "Write totals, and commit the offsets that they cover", call):
             totals = (
                 self._load()
                 .groupBy(F.col("partition").cast("string").alias("key"))
@@ -164,7 +164,7 @@ class _Demo:
         return self.spark.read.format("zkafka").options(**self._options).option("subscribe", TOPIC).load()
 
     def _count(self) -> tuple[int, int, float]:
-        """Records, keys that lie elsewhere than where Kafka's default partitioner puts them, and seconds."""
+        """Count of records, count of keys not in the partition that Kafka's default partitioner chooses, and seconds."""
         begin = time.monotonic()
         found = self._load().groupBy("key", "partition").count().collect()
         expected, _ = Router(TOPIC, PARTITIONS, range(PARTITIONS)).route(len(found), pa.array([r["key"] for r in found]))
@@ -177,7 +177,7 @@ class _Demo:
             return sum(admin.list_offsets(dict.fromkeys(partitions, LATEST)).values())
 
     def _with_bar(self, what: str, total: int, work: Callable[[], object], done: Callable[[], int]) -> float:
-        """Run `work` in this thread, beside a bar of what `done` counts in another one; seconds."""
+        """Run `work` in this thread, with a progress bar of what `done` counts in another one; returns the seconds."""
         finished = threading.Event()
         columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         begin = time.monotonic()
@@ -199,7 +199,7 @@ class _Demo:
         return time.monotonic() - begin
 
     def _offsets_table(self) -> Table:
-        table = _table("What ZooKeeper holds now", "znode", "value")
+        table = _table("Offsets in ZooKeeper now", "znode", "value")
         with self._zookeeper() as client:
             found = client.group_offsets(GROUP, None)
         for tp, offset in sorted(found.items()):
@@ -233,7 +233,7 @@ def _plan_table(plan: BatchPlan) -> Table:
 
 
 def _leaders_table(before: ClusterSnapshot, after: ClusterSnapshot) -> Table:
-    table = _table("Who leads", "partition", "before", "after", "ISR now")
+    table = _table("Leaders", "partition", "before", "after", "ISR now")
     for tp in before.partitions(TOPIC):
         was, now = before.states[tp], after.states[tp]
         table.add_row(str(tp), str(was.leader), str(now.leader), ", ".join(map(str, now.isr)))

@@ -1,4 +1,4 @@
-"""What the demo's parts share: steps that say what they do and how long it took, and claims that are proved."""
+"""Steps of the demo, shown with their call and duration, and checks of its claims."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["prove", "step"]
 
 @contextmanager
 def step(console: Console, title: str, call: str, *, spinner: bool = True) -> Iterator[None]:
-    """Show what is being done, by which call, and how long it took; `spinner` must be off for other live displays."""
+    """Show a step's title, its call and its duration; `spinner` must be off for other live displays."""
     console.print(Panel(f"[cyan]{call}[/]", title=f"[bold]{title}[/]", title_align="left", border_style="blue"))
     begin = time.monotonic()
     with console.status(f"{title} ...") if spinner else nullcontext():
@@ -25,7 +25,7 @@ def step(console: Console, title: str, call: str, *, spinner: bool = True) -> It
 
 
 def prove(console: Console, claim: str, holds: bool) -> None:
-    """Say that a claim is proved, or end the demo."""
+    """Print a claim as proved, or end the demo."""
     if not holds:
         raise ZKafkaError("DEMO_FAILED", f"This check failed: {claim}; please report it with the output above")
     console.print(f"[green]proved[/] {claim}")

@@ -90,7 +90,7 @@ class GroupDemo:
         self.seen.update((row["partition"], row["offset"]) for row in frame.select("partition", "offset").collect())
 
     def _show(self, title: str, call: str, change: Callable[[], object]) -> None:
-        """Change the group's members while records come in, and show who owns what until all has settled."""
+        """Change the group's members while records come in, and show the owners until all has settled."""
         with step(self.console, title, call, spinner=False):
             before = set(self._look().values())
             producer = threading.Thread(target=self._produce)
@@ -115,7 +115,7 @@ class GroupDemo:
         self.cluster.produce(TOPIC, [{"key": f"user-{n}", "value": f"click {n}"} for n in range(begin, self.produced)])
 
     def _finish(self, jvm: OldConsumer) -> None:
-        with step(self.console, "Nothing was lost", "what the members read, against what was written"):
+        with step(self.console, "Nothing was lost", "records read by the members, compared with those written"):
             deadline = time.monotonic() + _PATIENCE_S
             everything = {(tp.partition, offset) for tp, end in self._ends().items() for offset in range(end)}
             while not (everything <= self._read(jvm) and self._offsets() == self._ends()):
@@ -134,7 +134,7 @@ class GroupDemo:
         return self.seen | {(record.partition, record.offset) for record in jvm.records}
 
     def _settled(self, before: set[str]) -> bool:
-        """Whether every partition has an owner, the members share evenly, and other threads own them than before."""
+        """True if every partition has an owner, the members share evenly, and the owning threads have changed."""
         owners = self._look()
         counts = Counter(owners.values())
         members = len(self._client.group_members(GROUP).readable)

@@ -1,4 +1,4 @@
-"""What the C library's allocator is told: to keep the memory of one batch for the next."""
+"""Tune glibc malloc to reuse a batch's memory for the next batch."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _USERS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_",
 
 @cache
 def keep_freed_memory() -> bool:
-    """Have glibc keep freed memory, up to 64 MiB, where it would give it back to the system; before any thread is made.
+    """Make glibc keep up to 64 MiB of freed memory instead of returning it to the system; call before threads start.
 
-    A task frees a batch of some MiB and needs as much for the next: of memory that comes from the system anew, each page
-    is cleared and mapped again, which took a fifth of the CPU of reading records of 1 KB. All threads take from one
-    arena: else each of librdkafka's would keep as much for itself, and what was read from one broker could not serve what
-    comes from the next.
+    A task frees a batch of some MiB and needs as much for the next. The kernel clears and maps each page of newly
+    allocated memory, which took a fifth of the CPU of reading records of 1 KB. All threads allocate from one arena:
+    otherwise each of librdkafka's threads would keep its own, and memory freed after reading from one broker could not be
+    reused for the next.
 
     Returns
     -------
     bool
-        Whether that was done. Not where the environment says what the allocator shall do, nor without glibc.
+        True if set. False where environment variables configure the allocator, and without glibc.
     """
     if any(name in os.environ for name in _USERS):
         return False

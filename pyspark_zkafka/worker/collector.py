@@ -1,4 +1,4 @@
-"""What Python's cycle collector is spared: it looks at every object again and again, and finds nothing."""
+"""Pauses of Python's cycle collector, and exclusion of imported modules from its scans."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["collector_paused", "freeze_imports"]
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No collection for the time of a ``with`` block, while objects are made by the thousand, none of them in a cycle.
+    """Disable collection for a ``with`` block that creates thousands of objects, none of them in a cycle.
 
     The largest single gain of the pure-Python path.
     """
@@ -29,12 +29,12 @@ _frozen_modules = 0
 
 
 def freeze_imports() -> None:
-    """Have the collector leave alone, for good, what is there now; for a worker of Spark, before and after it imports.
+    """Exclude all present objects from collection permanently; for a Spark worker, before and after its imports.
 
     Spark's worker collects after each task, and after each call for a plan or a commit: 15 to 30 ms for the hundred
     thousand objects that are modules, classes and functions, more than a task of a small micro-batch takes. A large import
-    makes Python collect them, too. Nothing is done until more modules are imported. What is frozen is not collected first:
-    importing leaves next to nothing behind, and to look for it would take as long.
+    triggers collections, too. Does nothing until more modules are imported. Garbage is not collected before freezing:
+    importing leaves next to none behind, and a collection would take as long as those that this avoids.
     """
     global _frozen_modules
     if len(sys.modules) > _frozen_modules:

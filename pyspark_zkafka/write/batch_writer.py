@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class ZKafkaWriter(DataSourceArrowWriter):
-    """Writes a batch. Pickle-safe: it holds options and the plan, and opens what it needs inside each call.
+    """Writes a batch. Pickle-safe: it stores options and the plan, and opens connections inside each call.
 
     At-least-once: a task that Spark runs again writes its rows again.
     """
@@ -42,12 +42,12 @@ class ZKafkaWriter(DataSourceArrowWriter):
         return write_rows(self._options, self._plan, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Called on the driver when every task has succeeded: commit the offsets that the options name.
+        """Commit the offsets that the options name; called on the driver when every task has succeeded.
 
         Raises
         ------
         PartitionOwned
-            A live member of the group owns one of the partitions; no offset is moved then, the rows stay written.
+            A live member of the group owns one of the partitions; no offset is committed, the rows stay written.
         PartitionLost
             The member that commits does not own one of them; the others are committed, the rows stay written.
         """
@@ -69,7 +69,7 @@ class ZKafkaWriter(DataSourceArrowWriter):
         require_none_lost(result, commit.group)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Called on the driver when the write has failed: say what stays in Kafka. No offset is committed."""
+        """Log how many rows stay in Kafka; called on the driver when the write has failed. No offset is committed."""
         failed = sum(m is None for m in messages)
         _log.warning(
             "%d task(s) of the write failed; %d rows of the others are written and stay", failed, count_rows(messages)

@@ -23,12 +23,12 @@ _SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
 
 
 def parse_stream_write(raw: Mapping[str, str], *, overwrite: bool) -> WriteOptions:
-    """The options of a streaming write: those of a batch, beside what Spark itself reads from them.
+    """Parse the options of a streaming write: those of a batch write, without the ones that Spark itself reads.
 
     Parameters
     ----------
     overwrite : bool
-        What Spark makes of the output mode: True for complete, False for append.
+        Spark's form of the output mode: True for complete, False for append.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def parse_stream_write(raw: Mapping[str, str], *, overwrite: bool) -> WriteOptio
 
 
 class ZKafkaStreamWriter(DataSourceStreamArrowWriter):
-    """Writes one micro-batch. Pickle-safe: it holds options and the plan, and opens what it needs inside each call.
+    """Writes one micro-batch. Pickle-safe: it stores options and the plan, and opens connections inside each call.
 
     At-least-once: a micro-batch that Spark runs again writes its rows again.
 
@@ -62,9 +62,9 @@ class ZKafkaStreamWriter(DataSourceStreamArrowWriter):
     ----------
     options : WriteOptions
     plan : WritePlan or None
-        Spark makes a writer for each micro-batch, and so the plan is as new as that: partitions that a topic has gained are
-        seen in the next one. It makes another to commit, which needs no plan; should that ever write, each task makes its
-        own plan.
+        Spark creates a writer for each micro-batch, so each micro-batch has a new plan: partitions added to a topic are
+        used from the next one on. It creates another writer to commit, which needs no plan; if that one ever writes, each
+        task makes its own plan.
     """
 
     def __init__(self, options: WriteOptions, plan: WritePlan | None) -> None:
@@ -82,11 +82,11 @@ class ZKafkaStreamWriter(DataSourceStreamArrowWriter):
         return write_rows(self._options, self._plan or plan_write(self._options), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Called on the driver when every task has succeeded: all rows are acknowledged by then, nothing is left to do."""
+        """Log the count of rows, which are all acknowledged; called on the driver when every task has succeeded."""
         _log.info("micro-batch %d: wrote %d rows", batchId, count_rows(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Called on the driver when a task failed or the query was stopped: say what stays in Kafka."""
+        """Log what stays in Kafka; called on the driver when a task failed or the query was stopped."""
         unfinished = sum(m is None for m in messages)
         _log.warning(
             "micro-batch %d: %d task(s) failed or were stopped, and may have written some of their rows; %d rows of the "

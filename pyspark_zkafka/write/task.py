@@ -1,4 +1,4 @@
-"""A write's plan, made once on the driver, and what each task does by it: route whole Arrow arrays, send, count."""
+"""A write's plan, made once on the driver, and its execution in each task: route whole Arrow arrays, send, count."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ __all__ = ["WritePlan", "Written", "count_rows", "plan_write", "write_rows"]
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """What every task routes by, read once on the driver: a router for each topic, and the brokers to begin with.
+    """The plan of a write, shared by its tasks: a router for each topic, and the bootstrap servers.
 
-    `generation` tells these topics from others of the same names, and is None where that cannot be told.
+    `generation` distinguishes these topics from others of the same names; None where they have no identity.
     """
 
     bootstrap_servers: str
@@ -42,7 +42,7 @@ class WritePlan:
 
 
 def plan_write(options: WriteOptions) -> WritePlan:
-    """The plan of a write. Blocks for a few round trips; asks only for the option's topic if there is one.
+    """Plan a write. Blocks for a few round trips; looks up only the option's topic if there is one.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def plan_write(options: WriteOptions) -> WritePlan:
     from pyspark_zkafka.transport.producer import producer_properties
     from pyspark_zkafka.transport.select import open_producer, uses_native
 
-    uses_native(options.connection)  # what is missing is said here, not by each task
+    uses_native(options.connection)  # report a missing native path here, not in each task
     with open_cluster(options.connection) as cluster:
         snapshot = cluster.snapshot(None if options.topic is None else [options.topic])
     servers = bootstrap_servers(options.connection, snapshot)
@@ -75,13 +75,13 @@ def _generation(topics: Iterable[Topic]) -> frozenset[tuple[str, str | int, int]
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task wrote: acknowledged rows by (topic, partition)."""
+    """A task's commit message: acknowledged rows by (topic, partition)."""
 
     rows: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
 def count_rows(messages: Sequence[WriterCommitMessage | None]) -> int:
-    """How many rows the tasks wrote that have a commit message."""
+    """Total rows written by the tasks that returned a commit message."""
     return sum(sum(m.rows.values()) for m in messages if isinstance(m, Written))
 
 
@@ -115,7 +115,7 @@ def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.Reco
 
 
 def _first_turn(context: TaskContext | None) -> int:
-    """Another one for each task and each micro-batch: else the first partitions got the rows of all small ones."""
+    """Vary the first partition by task and micro-batch: otherwise the first ones would receive all small batches."""
     if context is None:
         return 0
     return context.partitionId() + int(context.getLocalProperty("streaming.sql.batchId") or 0)
@@ -141,14 +141,14 @@ class _WriteTask:
         self._sent = 0
 
     def send(self, batch: pa.RecordBatch) -> None:
-        """Route all rows of a batch, then send them: what is wrong with one of them is found before any is sent."""
+        """Route all rows of a batch, then send them: an invalid row is found before any is sent."""
         routed = [(part, self._route(part)) for part in outgoing(batch, self._options.topic)]
         for part, partitions in routed:
             self._producer.send(part, partitions, self._routers[part.topic].partitions)
             self._sent += len(partitions)
 
     def written(self) -> Written:
-        """The counts; to be asked after the producer was flushed."""
+        """The counts; call after flushing the producer."""
         rows = {(t, p): n for t in self._routers for p, n in self._producer.delivered(t).items()}
         acknowledged = self._producer.acknowledged
         if not self._sent == acknowledged == sum(rows.values()):
