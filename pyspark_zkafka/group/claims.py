@@ -1,4 +1,4 @@
-"""A member's claims on partitions: the ephemeral znodes ``/consumers/G/owners/T/P``, taken together or not at all."""
+"""A member's claims on partitions: the ephemeral znodes ``/consumers/G/owners/T/P``, created together or not at all."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _KEPT_BYTES = 64
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """Who holds a partition that the member is to claim."""
+    """Another owner of a partition that the member is to claim."""
 
     partition: TopicPartition
     thread: str
     session: int
 
     def __str__(self) -> str:
-        return f"{self.partition} is held by {self.thread or 'a nameless owner'} (session {session_text(self.session)})"
+        return f"{self.partition} is owned by {self.thread or 'a nameless owner'} (session {session_text(self.session)})"
 
 
 class Claims:
-    """The claims that a session of a member holds.
+    """The claims of one session of a member.
 
-    Not safe for threads, but for `held`, which is replaced and never changed. Each call blocks for a few round trips.
+    Not thread-safe, except for `held`, which is replaced and never changed. Each call blocks for a few round trips.
 
     Parameters
     ----------
@@ -49,9 +49,9 @@ class Claims:
         self.held: Mapping[TopicPartition, Claim] = {}
 
     def forget(self) -> None:
-        """Hold nothing any more: the session has ended, and the claims with it.
+        """Drop all claims: the session has ended, and its claims with it.
 
-        Unless the next session made some of them, while nobody knew yet that the last one had ended: `verify` finds those.
+        The next session may have made some of them before the end of the last one was noticed: `verify` finds those.
         """
         self._in_doubt |= self.held.keys()
         self.held = {}
@@ -59,13 +59,13 @@ class Claims:
     def take(self, wanted: Mapping[TopicPartition, str], owner: ClaimOwner) -> list[Blocker]:
         """Claim partitions for threads of the member, all or none of them.
 
-        A claim that an earlier session of the same member left behind is replaced. One of ours that names another thread is
-        changed, so that nobody else can have it meanwhile.
+        A claim that an earlier session of the same member left behind is replaced. A claim of this session that names
+        another thread is changed in place, so that no other member can claim the partition meanwhile.
 
         Returns
         -------
         list of Blocker
-            Who stands in the way; empty when all are claimed.
+            The other owners; empty when all are claimed.
         """
         taken: list[TopicPartition] = []
         for chunk in self._pieces(wanted, lambda tp: self._taking(tp, wanted[tp], owner)):
@@ -80,7 +80,7 @@ class Claims:
         return []
 
     def release(self, partitions: Collection[TopicPartition], owner: ClaimOwner) -> None:
-        """Delete claims, those that are still the session's own; they are not held any more from the beginning of it."""
+        """Delete the claims that are still the session's own; they leave `held` before they are deleted."""
         for chunk in self._pieces(partitions, self._releasing):
             gone = set(chunk)
             self._in_doubt |= gone
@@ -89,9 +89,9 @@ class Claims:
             self._in_doubt -= gone
 
     def verify(self, owner: ClaimOwner) -> list[TopicPartition]:
-        """Look whether the claims are there; those that are not are no longer held, and are returned.
+        """Check that the claims exist; those that do not leave `held`, and are returned.
 
-        Claims of which no answer told whether they were made, or released, are found, too.
+        Claims whose creation or deletion received no answer are resolved, too.
         """
         asked = sorted({*self.held, *self._in_doubt})
         found = self._client.get_many(self._path(tp) for tp in asked)
@@ -109,7 +109,7 @@ class Claims:
         return pieces(sorted(partitions), operations_of, self._client.config.chroot)
 
     def _taking(self, partition: TopicPartition, thread: str, owner: ClaimOwner) -> Iterator[Operation]:
-        """All that a claim may need: with parents that are missing, in the place of another claim."""
+        """The most operations that a claim may need: with missing parents, and another claim to replace."""
         yield from self._parents([partition], Results())
         yield Delete(self._path(partition))
         yield from self._change(partition, thread, None, owner)
@@ -142,7 +142,7 @@ class Claims:
         return self._client.ask(exists=self._group_parents, get=[*above, *(self._path(tp) for tp in partitions)])
 
     def _parents(self, partitions: Iterable[TopicPartition], found: Results) -> Iterator[Operation]:
-        """Make the parents that are missing; write each ``owners/T``, for all who believe to own a partition of it."""
+        """Create missing parents; write each ``owners/T``, which changes the version that proofs of ownership check."""
         above = owner_parents(self._group, partitions)
         yield from (Create(path, None) for path in self._group_parents if path not in found.stats)
         yield from (Create(path, None) for path in above if path not in found.nodes)
@@ -181,7 +181,7 @@ class Claims:
 
 
 def _is_ours(node: Znode, owner: ClaimOwner) -> bool:
-    """Whether it is the member's own claim, of this session or of an earlier one: only we can have written it twice."""
+    """True if the claim is the member's own, of this session or an earlier one: only this package writes claims twice."""
     consumer = group_znodes.consumer_of_thread(_thread(node))
     return consumer == owner.consumer and node.stat.version > 0
 
@@ -191,12 +191,12 @@ def _blocker(partition: TopicPartition, node: Znode) -> Blocker:
 
 
 def _thread(node: Znode) -> str:
-    """The thread that a claim names; anybody may have written it."""
+    """The thread that a claim names; any client may have written it."""
     return (node.data or b"").decode("utf-8", "replace")
 
 
 def _kept(data: bytes | None) -> bytes | None:
-    """The data of a parent to write again: as it is, but for what would crowd out the claims; consumers write none."""
+    """The data of a parent to write again: unchanged, or None if too large for the transaction; consumers write none."""
     return None if data is not None and len(data) > _KEPT_BYTES else data
 
 
@@ -204,5 +204,5 @@ def _contended(group: str) -> GroupContended:
     return GroupContended(
         "CLAIMS_CONTENDED",
         f"The claims of group {group} changed {_ATTEMPTS} times while they were read; try again, "
-        "and if that does not help, find out what keeps deleting and creating the znodes of its owners",
+        "and if that does not help, find the client that deletes and creates the znodes of its owners",
     )

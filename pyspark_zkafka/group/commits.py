@@ -1,4 +1,4 @@
-"""Committing a group's offsets to ZooKeeper, in transactions that prove who owns the partitions, or that nobody does."""
+"""Commits of a group's offsets to ZooKeeper, in transactions that verify who owns the partitions, or that nobody does."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _MAX_LOST = 3
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """What became of each partition's offset.
+    """The result of a commit for each partition.
 
-    `written`; or `kept`, with the stored one, which is as high or higher; or `lost`, as the member does not own it. `marks`
-    tell the offsets that were written from later ones of the same value: see `StoredOffset`. Those of which ZooKeeper did
-    not tell, as they are the first ones of their partitions, are not in it.
+    `written`; or `kept`, with the stored offset, which is as high or higher; or `lost`, as the member does not own it.
+    `marks` distinguish the written offsets from later ones of the same value: see `StoredOffset`. First offsets of
+    partitions may be absent from it, where ZooKeeper did not return the transaction.
     """
 
     written: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -58,10 +58,10 @@ def commit_offsets(
 ) -> CommitResult:
     """Move a group's offsets forward: those that a member owns, or, without one, all if nobody owns any of them.
 
-    All offsets are written in one transaction, which also proves who owns the partitions. For a member: see `OwnedBy`.
-    That there is no owner it proves by creating and deleting each owner's znode, which fails where there is one, and leaves
-    nothing behind. An offset never falls: each write holds for the version that was read. Parents that are missing are made
-    with null data, as the old consumer does it.
+    All offsets are written in one transaction, which also verifies who owns the partitions. For a member: see `OwnedBy`.
+    Without one, the transaction creates and deletes each owner's znode, which fails where there is one, and leaves nothing
+    behind. An offset never decreases: each write is conditional on the version that was read. Missing parents are created
+    with null data, as the old consumer does.
 
     More partitions than fit into a request (some 1,500; ZooKeeper's ``jute.maxbuffer`` is 1 MB by default) go in several
     transactions. Without an owner, all partitions are then checked before the first. Should a later one fail, the earlier
@@ -76,13 +76,13 @@ def commit_offsets(
     offsets : mapping
         The next offset to read, 0 or more, by partition.
     owner : ClaimOwner, optional
-        The member that commits. Partitions that it does not own are left out, and come back as `lost`.
+        The member that commits. Partitions that it does not own are not committed, and are returned as `lost`.
     resets : collection of TopicPartition
-        Those whose stored offset may be higher: one of a log that was truncated or made anew.
+        Those whose stored offset may be higher: of a log that was truncated or created again.
     max_transaction_bytes : int
         The largest transaction to send; below the servers' ``jute.maxbuffer``.
     attempts : int
-        How often to read and try, for each transaction, when others commit at the same time or the connection is lost.
+        Attempts for each transaction, when others commit at the same time or the connection is lost.
     sleep, jitter : callable
         Wait for some seconds; a random number in [0, 1).
 
@@ -94,7 +94,7 @@ def commit_offsets(
     Raises
     ------
     OptionError
-        An offset is negative, or no znode can be named after the group.
+        An offset is negative, or the group's name cannot be that of a znode.
     PartitionOwned
         No `owner` is given, and a member of the group owns a partition.
     CodecError
@@ -102,13 +102,13 @@ def commit_offsets(
     GroupContended
         Others kept changing the offsets; retriable.
     ZooKeeperError, ZooKeeperRefused
-        No answer; an ACL forbids it.
+        No answer; an ACL denies access.
 
     Notes
     -----
-    Blocks for two rounds of requests, and up to about 5 s of pauses when it has to try again, three connection timeouts
-    when there is no answer. Consumers do not watch owners, so none is disturbed. A consumer of the JVM reads the offsets
-    before it claims: one that joins at the same moment may still start at the old offset.
+    Blocks for two rounds of requests, up to about 5 s of pauses when it has to retry, and three connection timeouts when
+    there is no answer. Consumers do not watch owners, so none is disturbed. A JVM consumer reads the offsets before it
+    claims: one that joins at the same moment may still start at the old offset.
     """
     _require_offsets(offsets)
     proof = NoOwner(group, client) if owner is None else OwnedBy(group, owner)
@@ -122,11 +122,11 @@ def commit_offsets(
 
 
 def commit_starts(client: ZooKeeperConnection, group: str, offsets: Mapping[TopicPartition, int]) -> CommitResult:
-    """Commit where a group begins with partitions of which it has no offset, whoever of its members owns them.
+    """Commit a group's start in partitions of which it has no offset, whichever of its members owns them.
 
     Members that start at the same time find different ends of a log: the first to commit decides for all of them, so a
-    partition that has an offset keeps it, whatever it is. Partitions that a JVM consumer owns come back as `lost`. Where
-    the offset cannot be known yet, -1, which all consumers take for none, notes the moment.
+    partition that has an offset keeps it, whatever it is. Partitions that a JVM consumer owns are returned as `lost`. Where
+    the offset cannot be known yet, -1, which all consumers treat as none, records the time.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def commit_starts(client: ZooKeeperConnection, group: str, offsets: Mapping[Topi
 
 @dataclass(slots=True)
 class _Lost:
-    """How many answers got lost, and the partitions that may have been committed without our knowledge."""
+    """The count of lost answers, and the partitions whose commit may have succeeded without an answer."""
 
     count: int = 0
     partitions: set[TopicPartition] = field(default_factory=set)
@@ -166,12 +166,12 @@ class _Commit:
     marks: dict[TopicPartition, int] = field(default_factory=dict)
 
     def chunks(self, max_bytes: int) -> list[list[TopicPartition]]:
-        """The partitions in pieces of which each fits into a transaction, even if every znode is missing."""
+        """Split the partitions into pieces that each fit into a transaction, even if every znode is missing."""
         chroot = self.client.config.chroot
         return list(pieces(sorted(self.offsets), lambda tp: self.operations([tp], Results()), chroot, max_bytes))
 
     def run(self, partitions: Sequence[TopicPartition]) -> None:
-        """Commit some partitions in one transaction, trying again while others interfere or the connection is lost."""
+        """Commit some partitions in one transaction; retry while others interfere or the connection is lost."""
         lost = _Lost()
         conflict: Conflict | None = None
         for attempt in range(self.attempts):
@@ -189,12 +189,12 @@ class _Commit:
         raise _contended(self.group, conflict, self.attempts)
 
     def look_at_owners(self, partitions: Sequence[TopicPartition]) -> None:
-        """Raise what the proof has against any of the partitions now."""
+        """Raise if the proof of ownership fails now for any of the partitions."""
         asked = self.proof.lookups(partitions)
         self.proof.lost(partitions, self.client.ask(get=asked.get, children=asked.children))
 
     def operations(self, partitions: Sequence[TopicPartition], found: Results) -> list[Operation]:
-        """What commits the partitions, given what is stored; nothing when all stored offsets are as high."""
+        """The operations that commit the partitions, given the stored state; none if all stored offsets are as high."""
         writes = [self._write(tp, found) for tp in partitions if not self._is_kept(tp, found)]
         if not writes:
             return []
@@ -234,7 +234,7 @@ class _Commit:
                 self.kept[tp] = stored
 
     def _read(self, partitions: Sequence[TopicPartition]) -> Results:
-        """In the order of `ask`: what is proved of the parents held before the claims were read."""
+        """Read in the order of `ask`: the versions of the parents before the claims."""
         asked = self.proof.lookups(partitions)
         return self.client.ask(
             exists=[*self._offset_parents(partitions), *asked.exists],
@@ -286,5 +286,5 @@ def _contended(group: str, conflict: Conflict | None, attempts: int) -> GroupCon
     return GroupContended(
         "COMMIT_CONTENDED",
         f"The offsets of group {group} were not committed: others changed them {attempts} times meanwhile{found}; "
-        "try again, and if that does not help, find out what else commits to this group",
+        "try again, and if that does not help, find the other clients that commit to this group",
     )

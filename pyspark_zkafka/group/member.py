@@ -1,4 +1,4 @@
-"""A member of a consumer group in ZooKeeper: registered, and claiming its share beside JVM consumers."""
+"""A member of a consumer group in ZooKeeper, which shares partitions with JVM consumers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _CLOSE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Clocks and chance of a member: monotonic seconds, seconds since the epoch, a number in [0, 1), a wait of seconds."""
+    """Clocks, jitter and sleep: monotonic seconds, seconds since the epoch, a number in [0, 1), a wait of seconds."""
 
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
@@ -49,12 +49,12 @@ class Timing:
 class GroupMember:
     """A member, from ``join`` to ``leave``; also as a context manager.
 
-    A watch only raises a flag. A thread of the member's own answers the flag, and `rebalance` does so for a caller that is
-    between two pieces of work: both release what the member must give away, and claim what it is given. Partitions that the
+    A watch only sets a flag. The member's own thread handles the flag, and `rebalance` does so for a caller between two
+    pieces of work: both release the partitions revoked from the member, and claim those assigned to it. Partitions that the
     caller is reading (`read`) are kept until it is done with them, or `hold_ms` have passed.
 
-    Unlike a JVM consumer, a member keeps what it owns and goes on owning while others move, deletes no claim but its own,
-    and never stops trying. Safe for threads; not to be pickled, nor used after a fork.
+    Unlike a JVM consumer, a member keeps partitions that stay assigned to it during a rebalance, deletes no claim but its
+    own, and retries without limit. Thread-safe; not pickle-safe, and not to be used after a fork.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class GroupMember:
     Attributes
     ----------
     rebalances : int
-        How often the member has looked at its group and reckoned its share.
+        The number of times that the member has read its group and computed its assignment.
     """
 
     def __init__(
@@ -119,19 +119,19 @@ class GroupMember:
 
     @property
     def owner(self) -> ClaimOwner | None:
-        """Who the member's claims belong to; None while it has no session."""
+        """The owner that the member's claims name; None while it has no session."""
         session = self._session
         return None if session is None else ClaimOwner(self.consumer, session)
 
     def require_owner(self) -> ClaimOwner:
-        """The same; raises ZooKeeperError (NO_SESSION) while there is none, which passes."""
+        """The owner that the member's claims name; without a session, raises ZooKeeperError (NO_SESSION, retriable)."""
         if (owner := self.owner) is None:
             raise _no_session()
         return owner
 
     @property
     def settled(self) -> bool:
-        """Whether the member owned all that it was given, and nothing else, when it last looked."""
+        """True if the member owned exactly what it is assigned when it last looked, and no change is pending."""
         return self._settled and not (self._flag.is_set() or self._topics_flag.is_set())
 
     def __enter__(self) -> GroupMember:
@@ -144,17 +144,17 @@ class GroupMember:
     def join(self) -> None:
         """Connect, register and try to claim; blocks for a few round trips.
 
-        Where the member's id is still registered, by a session of its own that has not expired yet, it waits for that,
-        twice the session's timeout at the most.
+        If the member's id is still registered, by an earlier session that has not expired yet, waits for its expiry, twice
+        the session's timeout at the most.
 
         Raises
         ------
         ConsumerIdTaken
-            Somebody else is registered by the same id.
+            Another member is registered by the same id.
         GroupError
-            The sticky assignor was chosen, and other members do not know it.
+            The sticky assignor is set, and other members do not use it.
         ZooKeeperError, ZooKeeperRefused
-            ZooKeeper cannot be reached, or forbids it.
+            ZooKeeper cannot be reached, or denies access.
         """
         self._closing = False
         self.client.__enter__()
@@ -170,7 +170,7 @@ class GroupMember:
         self._thread.start()
 
     def leave(self) -> None:
-        """End the session: registration and claims go with it at once. Blocks for four seconds at the most."""
+        """End the session, which deletes registration and claims at once. Blocks for four seconds at the most."""
         self._closing = True
         self._wake.set()
         self._changed.set()
@@ -180,20 +180,20 @@ class GroupMember:
         self._session = None
 
     def owned(self) -> Mapping[TopicPartition, Claim]:
-        """What the member owns; nothing from the moment that its session is known to be lost, or may well be."""
+        """The partitions that the member owns; empty once its session is lost, or may have expired."""
         cut_off = self._timing.clock() >= self.client.session_ends_at
         return {} if self._session is None or cut_off else self._claims.held
 
     def rebalance(self) -> Mapping[TopicPartition, Claim]:
-        """Between two pieces of work: give away and claim what is due now; what the member owns then.
+        """Release and claim partitions that are due, between two pieces of work; returns those then owned.
 
-        All of it is kept as if it were being read, until the next call of `read` says what is. Costs nothing when nothing
-        has changed; errors that pass are logged, and tried again.
+        All of them are kept as if they were being read, until the next call of `read`. Sends no request when nothing has
+        changed; retriable errors are logged, and retried.
 
         Raises
         ------
         ZKafkaError
-            What keeps the member from following its group, and will not pass by itself.
+            An error that prevents the member from rebalancing, and is not retriable.
         """
         with self._lock:
             self.read(())
@@ -205,20 +205,20 @@ class GroupMember:
             return owned
 
     def read(self, partitions: Collection[TopicPartition]) -> None:
-        """Say which partitions are being read from now on; none when the work is done."""
+        """Set the partitions that are being read from now on; none when the work is done."""
         with self._lock:
             self._reading = frozenset(partitions)
             if self._step.revoking.keys() - self._reading:
                 self._demand()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until the member's ownership may have changed; False when the time is over."""
+        """Wait until the member's ownership may have changed; False on time-out."""
         changed = self._changed.wait(timeout_s)
         self._changed.clear()
         return changed
 
     def wait_settled(self, timeout_s: float) -> bool:
-        """Wait until the member owns all that it is given; False when the time is over."""
+        """Wait until the member owns all that it is assigned; False on time-out."""
         deadline = self._timing.clock() + timeout_s
         while not (self.settled or self._closing):
             left = deadline - self._timing.clock()
@@ -228,7 +228,7 @@ class GroupMember:
         return True
 
     def look_again(self) -> None:
-        """Have the claims verified soon: somebody found one that is not there."""
+        """Request a verification of the claims soon: a commit found one missing."""
         self._demand()
 
     # --- the member's own thread ---------------------------------------------------------------------------------------
@@ -239,13 +239,13 @@ class GroupMember:
             if self._suspended_at is not None:
                 self._timing.sleep(_SUSPENDED_PAUSE_S)
             elif self._wake.wait(max(0.0, due_s)) and not self._closing:
-                self._timing.sleep(_COALESCE_S * (0.5 + self._timing.jitter()))  # a burst of events makes one rebalance
+                self._timing.sleep(_COALESCE_S * (0.5 + self._timing.jitter()))  # coalesce events into one rebalance
             with self._lock:
                 if not self._closing:
                     self._serve_once()
 
     def _serve_once(self) -> None:
-        """Do what is due, if there is a connection; errors that do not pass are kept for the caller."""
+        """Do what is due, if there is a connection; errors that are not retriable are kept for the caller."""
         if self._suspended_at is not None:
             return
         self._wake.clear()
@@ -263,19 +263,19 @@ class GroupMember:
                 self._note(error)
 
     def _note(self, error: ZKafkaError) -> None:
-        passing = error.retriable or isinstance(error, ConsumerIdTaken)  # for a running member, that may expire
+        passing = error.retriable or isinstance(error, ConsumerIdTaken)  # for a running member, the other may expire
         self._failure = None if passing else error
         if str(error) != self._trouble:
-            _log.warning("%s could not follow its group, and tries again: %s", self.consumer, error)
+            _log.warning("%s could not follow its group, retrying: %s", self.consumer, error)
         self._trouble = str(error)
 
     def _demand(self) -> None:
-        """Have a rebalance soon."""
+        """Request a rebalance soon."""
         self._flag.set()
         self._wake.set()
 
     def _on_state(self, state: SessionState) -> None:
-        """On kazoo's thread: void the assignment of a session that is lost, and demand to look when there is a new one."""
+        """Void a lost session's assignment, and request a rebalance in a new one; called on kazoo's thread."""
         if state == "LOST":
             self._session = None
             self._settled = False
@@ -287,17 +287,17 @@ class GroupMember:
         self._changed.set()
 
     def _on_event(self, event: object) -> None:
-        """On kazoo's thread."""
+        """Request a rebalance; called on kazoo's thread."""
         self._demand()
 
     def _on_topics(self, event: object) -> None:
-        """On kazoo's thread: perhaps the new topic is none that matters."""
+        """Request a check of the topics, as a new one may be irrelevant; called on kazoo's thread."""
         self._topics_flag.set()
         self._wake.set()
 
     @property
     def _named_topics(self) -> Collection[str]:
-        """The topics of a subscription that names them."""
+        """The topics that the subscription names; empty for a pattern."""
         content = self._registration.content
         return content.subscription if content.pattern == "static" else ()
 
@@ -316,7 +316,7 @@ class GroupMember:
                 self._timing.sleep(_SUSPENDED_PAUSE_S)
 
     def _register(self) -> ClaimOwner:
-        """Be registered by the present session; who the claims belong to, of which those that are lost are dropped."""
+        """Ensure registration by the present session, and drop claims that no longer exist; returns the claims' owner."""
         session = self.client.session_id
         if session is None:
             raise _no_session()
@@ -329,25 +329,25 @@ class GroupMember:
             _log.info("%s is registered, session %s of %d ms", self.consumer, session_text(session), granted_ms)
             self._claims.verify(owner)
             return owner
-        self._verify(owner)  # before registering, which fails where another has the id, and perhaps the claims with it
+        self._verify(owner)  # before registering, which fails if another session has the id, and perhaps the claims
         is_there = self._registration.is_there(self.client, session)
         self._require(owner)
         if not is_there:
-            _log.warning("%s: somebody has deleted my registration; registering again", self.consumer)
+            _log.warning("%s: another client has deleted the registration; registering again", self.consumer)
             self._registration.write(self.client, session)
         return owner
 
     # --- rebalancing ---------------------------------------------------------------------------------------------------
 
     def _rebalance(self) -> None:
-        """Look, release, claim: once. What cannot be done now is due later."""
+        """Read the group, release and claim, once. What cannot be done now is scheduled for later."""
         self._flag.clear()
         self._topics_flag.clear()
         owner = self._register()
         self._view = self._look()
         self.rebalances += 1
         if self.consumer not in self._view.ids:
-            self._demand()  # deleted since: from this view nobody, we included, can reckon what is ours
+            self._demand()  # deleted meanwhile: no member can compute our assignment from this view
             return
         target = self._target(self._view)
         self._require(owner)
@@ -361,7 +361,7 @@ class GroupMember:
         self._changed.set()
 
     def _claim(self, missing: Mapping[TopicPartition, str], owner: ClaimOwner) -> list[Blocker]:
-        """Claim all or nothing, but for what a member owns whose registration only we cannot read: it will not give way."""
+        """Claim all or nothing, except partitions of members whose registration only we cannot read."""
         blockers = self._claims.take(missing, owner)
         foreign = {b.partition for b in blockers if group_znodes.consumer_of_thread(b.thread) in self._view.unreadable}
         rest = {tp: thread for tp, thread in missing.items() if tp not in foreign}
@@ -378,7 +378,7 @@ class GroupMember:
         return view
 
     def _target(self, view: GroupView) -> dict[TopicPartition, str]:
-        """What the member is to own, by thread."""
+        """The member's assignment: its threads by partition."""
         strangers = [name for name, m in view.members.items() if m.assignor != self._registration.content.assignor]
         if self._options.strategy == "sticky" and strangers:
             raise GroupError(
@@ -392,7 +392,7 @@ class GroupMember:
     def _release(self, decided: Step, owner: ClaimOwner) -> None:
         if decided.overdue:
             _log.warning(
-                "%s released %s after rebalance.hold.ms, while a micro-batch is reading: its records may be read twice",
+                "%s released %s after rebalance.hold.ms, while a micro-batch is reading: records may be read twice",
                 self.consumer,
                 _names(decided.overdue),
             )
@@ -401,7 +401,7 @@ class GroupMember:
             _log.info("%s released %s", self.consumer, _names(decided.release))
 
     def _schedule(self, blockers: list[Blocker]) -> None:
-        """When to look next: at once when a blocking claim goes, else after the back-off, or when a hold ends."""
+        """Schedule the next rebalance: when a blocking claim is deleted, after the back-off, or at a hold's end."""
         now = self._timing.clock()
         self._sweep_at = now + _SWEEP_S
         self._due = self._step.wait_until
@@ -430,7 +430,7 @@ class GroupMember:
         )
 
     def _sweep(self) -> None:
-        """Look whether claims, registration, members and topics are what they were: watches may be lost."""
+        """Check claims, registration, members and topics for changes: watches may be lost."""
         self._topics_flag.clear()
         begin = self._timing.clock()
         owner = self.owner
@@ -445,20 +445,20 @@ class GroupMember:
         self._sweep_at = self._timing.clock() + max(_SWEEP_S, _SWEEP_SHARE * elapsed)
 
     def _verify(self, owner: ClaimOwner) -> bool:
-        """Drop, and tell of, claims that are not there; whether there were any."""
+        """Drop and log claims that do not exist; True if there were any."""
         lost = self._claims.verify(owner)
         self._require(owner)
         if lost:
-            _log.warning("%s: somebody has deleted my claims on %s; claiming again", self.consumer, _names(lost))
+            _log.warning("%s: another client has deleted the claims on %s; claiming again", self.consumer, _names(lost))
         return bool(lost)
 
     def _require(self, owner: ClaimOwner) -> None:
-        """Raise if the session has ended meanwhile: the next one's reads find nothing of it, and nobody is to blame."""
+        """Raise if the session has ended meanwhile: what is missing in the next session was not deleted by others."""
         if self.owner != owner:
             raise _no_session()
 
     def _warn(self, text: str) -> None:
-        """Log a warning, each once."""
+        """Log a warning, each text once."""
         if text not in self._reported:
             self._reported.add(text)
             _log.warning("%s: %s", self.consumer, text)
@@ -470,4 +470,4 @@ def _names(partitions: Collection[TopicPartition], most: int = 8) -> str:
 
 
 def _no_session() -> ZooKeeperError:
-    return ZooKeeperError("NO_SESSION", "The member has no session with ZooKeeper; it tries again by itself")
+    return ZooKeeperError("NO_SESSION", "The member has no session with ZooKeeper; it retries by itself")

@@ -1,4 +1,4 @@
-"""Where a group's offsets are kept, in ZooKeeper, in Kafka, or in both: read and committed by one rule."""
+"""Stores of a group's offsets, ZooKeeper, Kafka or both, read and committed by one rule."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _SHOWN = 5
 
 
 class GroupOffsets:
-    """A group's offsets in its stores; open inside its ``with`` block. Neither safe for threads nor pickle-safe.
+    """A group's offsets in its stores; open inside its ``with`` block. Neither thread-safe nor pickle-safe.
 
     Parameters
     ----------
     connection : Connection
-        How to reach the brokers, for the store in Kafka.
+        Connection options of the brokers, for the store in Kafka.
     servers : str
-        Brokers to begin with.
+        Bootstrap servers.
     stores : sequence of "zookeeper" and "kafka"
         In the order in which they are written.
     zookeeper : ZooKeeperClient or None
-        Open; needed for the store in ZooKeeper, and to prove who owns partitions.
+        Open; needed for the store in ZooKeeper, and to verify ownership.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class GroupOffsets:
         Parameters
         ----------
         skip_malformed : bool
-            Log malformed offsets, and count them as 0: they are for the partitions' owners to report.
+            Log malformed offsets, and treat them as 0: they are for the partitions' owners to report.
 
         Raises
         ------
@@ -94,7 +94,7 @@ class GroupOffsets:
     ) -> CommitResult:
         """Move offsets forward; see `commit_offsets`, whose rules hold for each store.
 
-        Kafka takes part in no transaction of ZooKeeper's: for it, ownership is looked at right before.
+        Kafka is not part of ZooKeeper's transaction: ownership is checked right before a commit to Kafka.
         """
         result = CommitResult()
         for store in self._stores:
@@ -111,15 +111,15 @@ class GroupOffsets:
     def begin(
         self, starts: Mapping[TopicPartition, int], waiting: Collection[TopicPartition] = ()
     ) -> dict[TopicPartition, StoredOffset]:
-        """Commit where the group begins, where it has no offset yet; the offsets that are stored then.
+        """Commit the group's starts where it has no offset yet; returns the offsets then stored.
 
-        The first of several members that begin at the same time decides; see `commit_starts`. Kafka's own offsets know no
-        such condition: of two members that begin within the same milliseconds, the later one decides.
+        The first of several members that begin at the same time decides; see `commit_starts`. Commits to Kafka cannot be
+        conditional: of two members that begin within the same milliseconds, the later one decides.
 
         Parameters
         ----------
         waiting : collection of TopicPartition
-            Partitions without a leader, for which ZooKeeper notes the moment: see `begun_at`.
+            Partitions without a leader, for which ZooKeeper records the time: see `begun_at`.
         """
         if "zookeeper" in self._stores:
             commit_starts(self._client(), self._group, {**starts, **dict.fromkeys(waiting, -1)})
@@ -129,7 +129,7 @@ class GroupOffsets:
         return self.committed(starts)
 
     def begun_at(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """When the group began, in milliseconds, with partitions that had no leader then and of which it has no offset."""
+        """The times, in ms, at which the group began with partitions that had no leader then, and still have no offset."""
         if "zookeeper" not in self._stores:
             return {}
         paths = {group_znodes.offset_path(self._group, tp): tp for tp in partitions}
@@ -169,11 +169,11 @@ class GroupOffsets:
 
     @property
     def _are_marked(self) -> bool:
-        """What writes to Kafka, too, says nothing by what it writes to ZooKeeper."""
+        """True if ZooKeeper is the only store; beside commits to Kafka, its transactions identify no offset."""
         return self._stores == ("zookeeper",)
 
     def _marks(self, done: CommitResult) -> dict[TopicPartition, int]:
-        """The transactions that wrote the offsets; read where the commit was not told, and the offset is still that."""
+        """The transactions that wrote the offsets; read where the commit returned none, and the offset is unchanged."""
         read = self._read("zookeeper", done.written.keys() - done.marks.keys())
         late = {tp: s.mark for tp, s in read.items() if s.offset == done.written[tp] and s.mark is not None}
         return {**done.marks, **late}
@@ -197,7 +197,7 @@ def _decode(path: str, data: bytes | None, skip_malformed: bool) -> int:
     except CodecError as error:
         if not skip_malformed:
             raise
-        _log.warning("the owner of the partition cannot go on: %s", error)
+        _log.warning("malformed offset treated as 0; the partition's owner cannot continue: %s", error)
         return 0
 
 

@@ -1,4 +1,4 @@
-"""What a ZooKeeper transaction must prove of the owners of partitions before it moves their offsets, or their claims."""
+"""Proofs of ownership: ZooKeeper operations that make a transaction fail unless the owners are as expected."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pyspark_zkafka.zookeeper.transactions import Check, Create, Delete, Operati
 __all__ = ["Lookups", "NoJvmOwner", "NoOwner", "OwnedBy", "OwnerProof", "is_claim_of", "owner_parents"]
 
 _SHOWN = 3
-_NEVER = 2**31 - 1  # a version that no znode has: what was missing must not have come back meanwhile
+_NEVER = 2**31 - 1  # a version that no znode has: a missing znode must not be created meanwhile
 
 
 @dataclass(frozen=True, slots=True)
 class Lookups:
-    """What to read, by kind of request."""
+    """Paths to read, by kind of request."""
 
     get: list[str] = field(default_factory=list)
     children: list[str] = field(default_factory=list)
@@ -28,18 +28,18 @@ class Lookups:
 
 
 class OwnerProof(Protocol):
-    """Who must own partitions for their offsets to move."""
+    """The ownership of partitions that a commit of their offsets requires."""
 
     def lookups(self, partitions: Sequence[TopicPartition]) -> Lookups:
-        """What to read before the transaction."""
+        """The paths to read before the transaction."""
         ...
 
     def lost(self, partitions: Sequence[TopicPartition], found: Results) -> set[TopicPartition]:
-        """Those of the partitions that must be left out; PartitionOwned when nothing may be done."""
+        """The partitions that must not be committed; raises PartitionOwned if none may be."""
         ...
 
     def operations(self, partitions: Sequence[TopicPartition], found: Results) -> list[Operation]:
-        """What fails where the answers no longer hold, and changes nothing."""
+        """Operations that fail if the answers are no longer true, and change nothing."""
         ...
 
 
@@ -50,9 +50,9 @@ def owner_parents(group: str, partitions: Iterable[TopicPartition]) -> list[str]
 
 
 def is_claim_of(node: Znode | None, owner: ClaimOwner) -> bool:
-    """Whether a znode is a claim that a member's present session made.
+    """True if a znode is a claim that a member's present session made.
 
-    Its version tells it from a claim that a JVM consumer made, which stays at 0: ours are written twice.
+    Its version distinguishes it from a JVM consumer's claim, which stays at 0: members of this package write theirs twice.
     """
     if node is None or node.stat.ephemeral_owner != owner.session or node.stat.version == 0:
         return False
@@ -63,10 +63,10 @@ def is_claim_of(node: Znode | None, owner: ClaimOwner) -> bool:
 class OwnedBy:
     """A member's live session owns the partitions.
 
-    ZooKeeper can check a znode's version in a transaction, and not whose it is; and a claim that somebody deleted and
-    somebody else made anew begins at version 0 again. So a member writes its claims twice, which no JVM consumer does, and
-    writes ``owners/T`` with each claim: the versions of both, read before the claims were looked at, hold only as long as
-    these claims are the same.
+    A ZooKeeper transaction can check a znode's version, but not its owner; and a claim that was deleted and created again
+    by another member starts at version 0 again. So a member writes its claims twice, which no JVM consumer does, and
+    writes ``owners/T`` with each claim: the versions of both, those of ``owners/T`` read before the claims, are valid only
+    as long as these claims are the same.
     """
 
     group: str
@@ -99,12 +99,12 @@ class NoOwner:
     client: ZooKeeperConnection
 
     def lookups(self, partitions: Sequence[TopicPartition]) -> Lookups:
-        """Which claims there are, and which of the znodes above them."""
+        """The existing claims, and the znodes above them."""
         above = owner_parents(self.group, partitions)
         return Lookups(children=above, exists=above)
 
     def lost(self, partitions: Sequence[TopicPartition], found: Results) -> set[TopicPartition]:
-        """None; PartitionOwned when any of the partitions has an owner."""
+        """The empty set; raises PartitionOwned if any of the partitions has an owner."""
         existing = {f"{parent}/{child}" for parent, names in found.children.items() for child in names}
         paths = {group_znodes.owner_path(self.group, tp): tp for tp in partitions}
         owners = self.client.get_many(existing & paths.keys())
@@ -135,7 +135,7 @@ class NoJvmOwner:
         return {tp for tp, node in claims.items() if node is not None and node.stat.version == 0}
 
     def operations(self, partitions: Sequence[TopicPartition], found: Results) -> list[Operation]:
-        """Nothing: a claim that is made meanwhile does no harm, as its owner reads the offset before or after it."""
+        """None: a claim made meanwhile does no harm, as its owner reads the offset either before or after the commit."""
         return []
 
 

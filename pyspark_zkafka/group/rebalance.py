@@ -1,4 +1,4 @@
-"""Decisions of a member: which claims to release and to make, and when to look again.
+"""Decisions of a member: claims to release, claims to make, and the time of the next look.
 
 Pure: values in, values out. `pyspark_zkafka.group.member` reads the group, and acts on these decisions.
 """
@@ -22,11 +22,11 @@ class Step:
     release : frozenset of TopicPartition
         Claims to delete now.
     overdue : frozenset of TopicPartition
-        Those of them that are still being read, and have been kept for long enough.
+        Those of them that are still being read, and have been kept for `hold_s`.
     claim : mapping
         Threads of the member by the partitions that they are to claim.
     revoking : mapping
-        The partitions that must be released and are still being read, by the time until which they are kept.
+        Partitions that must be released and are still being read, with the time until which they are kept.
     """
 
     release: frozenset[TopicPartition] = frozenset()
@@ -36,7 +36,7 @@ class Step:
 
     @property
     def wait_until(self) -> float:
-        """When the first of the partitions that are kept is kept no longer; infinite if there is none."""
+        """The earliest time at which a kept partition must be released; infinite if there is none."""
         return min(self.revoking.values(), default=float("inf"))
 
 
@@ -51,7 +51,7 @@ def step(
     """The step from the claims that a member has to those that it is assigned.
 
     Partitions that are being read are kept until they are not, for `hold_s` at the most; the time counts from the first
-    step at which they are to be released, and anew when they need not be any more.
+    step at which they are to be released, and starts again after a step at which they need not be.
 
     Parameters
     ----------
@@ -93,5 +93,5 @@ class Attempts:
     next_at: float = 0.0
 
     def fail(self, now: float, pause_s: float) -> Attempts:
-        """After an attempt that failed; one that an event brought about earlier is none."""
+        """The state after a failed attempt; one that an event triggered before `next_at` does not count."""
         return Attempts(self.count + 1, now + pause_s) if now >= self.next_at else self

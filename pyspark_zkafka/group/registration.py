@@ -22,7 +22,7 @@ __all__ = ["Registration", "consumer_id_of", "registration_of"]
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a member says of itself to its group.
+    """A member's registration with its group.
 
     Parameters
     ----------
@@ -45,19 +45,19 @@ class Registration:
         return group_znodes.id_path(self.group, self.consumer)
 
     def is_there(self, client: ZooKeeperConnection, session: int) -> bool:
-        """Whether the znode exists, and lives with this session; blocks for a round trip."""
+        """True if the znode exists and belongs to this session; blocks for a round trip."""
         stat = client.exists_many([self.path]).get(self.path)
         return stat is not None and stat.ephemeral_owner == session
 
     def write(self, client: ZooKeeperConnection, session: int) -> None:
-        """Register, with the parents that are missing, as the consumer of 1.1.1 makes them: with empty data.
+        """Register, and create missing parents as the consumer of 1.1.1 does: with empty data.
 
         Raises
         ------
         ConsumerIdTaken
-            Another session is registered by the same id. It may be our own old one, which expires.
+            Another session is registered by the same id; perhaps an old one of this member, which will expire.
         GroupContended
-            The znode or its parents came and went all the time; retriable.
+            The znode or its parents were created and deleted repeatedly; retriable.
         """
         for _ in range(_ATTEMPTS):
             conflict = client.transaction(self._operations(client))
@@ -72,7 +72,7 @@ class Registration:
         raise GroupContended(
             "REGISTRATION_CONTENDED",
             f"{self.consumer} is not registered: {_ATTEMPTS} times {self.path} or its parents were created or deleted; try "
-            f"again, and if that does not help, find out what deletes and creates znodes of group {self.group}",
+            f"again, and if that does not help, find the client that deletes and creates znodes of group {self.group}",
         )
 
     def _operations(self, client: ZooKeeperConnection) -> list[Operation]:
@@ -88,7 +88,7 @@ _ATTEMPTS = 20
 
 
 def registration_of(options: GroupOptions, subscription: Subscription) -> ConsumerRegistration:
-    """What a member with these options and subscription registers."""
+    """The registration of a member with these options and subscription."""
     assignor = "sticky" if options.strategy == "sticky" else None
     if isinstance(subscription, (SubscribePattern, SubscribeExcept)):
         regex = group_znodes.normalise_filter(subscription.pattern)
@@ -100,7 +100,7 @@ def registration_of(options: GroupOptions, subscription: Subscription) -> Consum
 
 
 def consumer_id_of(options: GroupOptions, now: Callable[[], float] = time.time) -> str:
-    """The id that the options name, or else one made of host, time and chance, as the JVM makes it."""
+    """The id that the options name, or one made of host, time and a random number, as the JVM consumer makes it."""
     if options.consumer_id is not None:
         return group_znodes.consumer_id(options.name, options.consumer_id)
     upper_half = uuid.uuid4().int >> 64

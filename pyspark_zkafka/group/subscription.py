@@ -1,8 +1,8 @@
-"""Since when a group has been subscribed to a topic: the traces that its members leave in ZooKeeper.
+"""Time at which a group subscribed to a topic, by the traces that its members leave in ZooKeeper.
 
-A partition without a committed offset is either older than the group's subscription, and then `auto.offset.reset` says
-where the group begins with it, or it came into being later, and then all of it is the group's to read. The order of
-ZooKeeper's transactions decides, for every member alike and after any of them has died. The transaction that created the
+A partition without a committed offset is either older than the group's subscription, and then `auto.offset.reset` sets
+its start, or it was created later, and then the group reads all of it. The order of ZooKeeper's transactions decides, for
+every member alike, and also after any of them has ended. The transaction that created the
 partition's state comes before its first record. A member creates ``owners/T`` for each topic that it names when it joins,
 which JVM consumers do with their first claim. A pattern also covers topics that do not exist yet: there, the group's own
 znode counts.
@@ -37,12 +37,12 @@ def leave_trace(client: ZooKeeperConnection, group: str, topics: Collection[str]
 def subscribed_since(
     client: ZooKeeperConnection, group: str, topics: Collection[str], *, by_pattern: bool
 ) -> dict[str, int]:
-    """The ZooKeeper transaction from which on the group was subscribed to each topic; those without a trace are absent.
+    """The ZooKeeper transaction by which the group subscribed to each topic; topics without a trace are absent.
 
     Parameters
     ----------
     by_pattern : bool
-        Whether the subscription is a pattern, which covers topics that came into being after the group.
+        True if the subscription is a pattern, which covers topics created after the group.
     """
     if by_pattern:
         path = group_znodes.group_path(group)
@@ -56,7 +56,7 @@ def subscribed_since(
 def younger(
     partitions: Iterable[TopicPartition], snapshot: ClusterSnapshot, since: Mapping[str, int]
 ) -> set[TopicPartition]:
-    """The partitions that came into being after the group subscribed to their topics.
+    """The partitions created after the group subscribed to their topics.
 
     >>> from pyspark_zkafka.protocol.model import PartitionState
     >>> state = PartitionState(1, 0, (1,), czxid=70)

@@ -1,4 +1,4 @@
-"""What a member sees of its group before it reckons who gets what."""
+"""A member's view of its group: the input of the assignment."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ _OVER_ALL_TOPICS = frozenset({"roundrobin", "roundrobin-0.8"})
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group's members that can be read, and what they read of the topics that matter.
+    """A group's readable registrations, and the subscribers of the relevant topics.
 
-    `unreadable` holds what is wrong with the registrations of the others, `missing` the member's own topics that do not
-    exist.
+    `unreadable` has the errors of the other registrations, `missing` the member's own topics that do not exist.
     """
 
     members: Mapping[str, ConsumerRegistration] = field(default_factory=dict)
@@ -36,25 +35,25 @@ class GroupView:
 
     @property
     def ids(self) -> set[str]:
-        """The ids of all that are registered."""
+        """The ids of all registered members."""
         return {*self.members, *self.unreadable}
 
 
 @dataclass(frozen=True, slots=True)
 class GroupWatch:
-    """Reads a group for one of its members, and leaves watches.
+    """Reads a group for one of its members, and sets watches.
 
-    With most assignors, only the topics that the member itself reads matter to it; with roundrobin, all of the group's.
+    With most assignors, only the topics that the member itself reads are relevant; with roundrobin, all of the group's.
 
     Parameters
     ----------
     own : ConsumerRegistration
         The member's.
     on_change : callable
-        The watch on the group's ids, and on each topic that matters, on its coming, where it does not exist. Like all
-        watches, it must not block.
+        The watch on the group's ids, and on each relevant topic, or its creation where it does not exist. Like all watches,
+        it must not block.
     on_topics : callable
-        The watch on the list of topics; it is set where a filter chooses from them.
+        The watch on the list of topics; set only if a filter selects from them.
     """
 
     client: ZooKeeperClient
@@ -80,7 +79,7 @@ class GroupWatch:
         return GroupView(found.readable, topics, self._with_owners(subscribers), found.unreadable, missing)
 
     def is_current(self, view: GroupView) -> bool:
-        """Whether the group's ids, and the topics that matter, are still those of the view; blocks for two rounds."""
+        """True if the group's ids and the relevant topics are still those of the view; blocks for two rounds."""
         return self.ids() == view.ids and self._topics(view.members, self._names(view.members)) == view.topics
 
     def ids(self) -> set[str]:
@@ -89,14 +88,14 @@ class GroupWatch:
         return set(self.client.children_many([path]).get(path, []))
 
     def _names(self, members: Mapping[str, ConsumerRegistration]) -> list[str]:
-        """The topics that filters choose from."""
+        """The topics that filters select from."""
         if any(r.pattern != "static" for r in self._counting(members)):
             names = self.client.children_many([znodes.TOPICS], self.on_topics).get(znodes.TOPICS, [])
             return list(filter(is_topic_name, names))
         return topics_of(self.own, ())
 
     def _topics(self, members: Mapping[str, ConsumerRegistration], names: Iterable[str]) -> tuple[str, ...]:
-        """The topics that matter, sorted; what others call a topic, and cannot be one, is left out."""
+        """The relevant topics, sorted, without invalid names in other members' registrations."""
         found = {name for r in self._counting(members) for name in topics_of(r, names)}
         return tuple(sorted(filter(is_topic_name, found)))
 
@@ -104,7 +103,7 @@ class GroupWatch:
         return [self.own, *(members.values() if self.strategy in _OVER_ALL_TOPICS else ())]
 
     def _with_owners(self, subscribers: Subscribers) -> Subscribers:
-        """For the sticky assignor, with the threads that own partitions now, as far as their names can be read."""
+        """For the sticky assignor, add the threads that own partitions now; undecodable bytes in names are replaced."""
         if self.strategy != "sticky":
             return subscribers
         partitions = (TopicPartition(name, n) for name, numbers in subscribers.partitions.items() for n in numbers)

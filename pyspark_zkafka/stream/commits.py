@@ -1,4 +1,4 @@
-"""Commits a stream's progress to its group."""
+"""Commits of a stream's positions to its consumer group."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StreamCommits:
         self._reports = reports
 
     def commit(self, state: StreamState) -> StreamState:
-        """The state after the commit; errors that pass are logged, and the commit is tried again later."""
+        """Commit due positions and return the new state; retriable errors are logged, and the commit is retried later."""
         due = state.due()
         if self._group is None or not due:
             return state
@@ -35,12 +35,12 @@ class StreamCommits:
         try:
             done = self._session.offsets.commit(due, owner, [tp for tp in due if state.assigned[tp].resets])
         except PartitionOwned as error:
-            self._reports.warn(f"progress is not committed: {error}")
+            self._reports.warn(f"offsets not committed: {error}")
             return state
         except ZKafkaError as error:
             if not error.retriable:
                 raise
-            _log.warning("progress could not be committed, it will be later: %s", error)
+            _log.warning("offsets not committed, retrying later: %s", error)
             return state
         if done.lost and member is not None:
             _log.warning("%s lost ownership; offsets not committed: %s", member.consumer, shown(done.lost))
@@ -48,8 +48,8 @@ class StreamCommits:
         committed, moved = state.commit({**done.kept, **done.written}, done.marks, done.written)
         for tp, offset in moved.items():
             self._reports.warn(
-                f"{tp}: somebody else has set the group's offset to {offset}, and this query is at "
-                f"{state.assigned[tp].position}; the query goes on there when it is started again, or gains the partition "
-                "anew"
+                f"{tp}: another client has set the group's offset to {offset}, and this query is at "
+                f"{state.assigned[tp].position}; the query continues at the group's offset when it restarts, or is "
+                "assigned the partition again"
             )
         return committed

@@ -1,4 +1,4 @@
-"""Drives a stream's planner: asks ZooKeeper and the brokers, claims and commits, micro-batch by micro-batch."""
+"""Driver of a stream's planner: queries ZooKeeper and the brokers, claims and commits for each micro-batch."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _REPEAT_S = 60.0
 class StreamDriver:
     """Spark's planning calls, for one run of a query; the first of them opens its session.
 
-    Offsets are dicts as `StreamOffset.to_json` gives them.
+    Offsets are dicts as `StreamOffset.to_json` returns them.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class StreamDriver:
     clock, sleep : callable
         Monotonic seconds; wait for some seconds.
     session : StreamSession, optional
-        Not open yet; made from the options by default.
+        Not open yet; created from the options by default.
     """
 
     def __init__(
@@ -82,17 +82,17 @@ class StreamDriver:
         self._latest: dict[TopicPartition, int] = {}
 
     def close(self) -> None:
-        """Leave the group and close all; blocks for some seconds at the most."""
+        """Leave the group and close all connections; blocks for some seconds at the most."""
         self._session.close()
 
     # --- Spark's calls -------------------------------------------------------------------------------------------------
 
     def initial(self) -> dict[str, Any]:
-        """Where a new query starts.
+        """The start offset of a new query.
 
-        What stands in the way of that is raised by `latest`: Spark also asks when a restart repeats the first micro-batch,
-        which reads what it did, though the options may not fit the topics any more. It asks again when the first one was
-        planned; the start is the same then, whatever has happened meanwhile.
+        Errors that are not retriable are raised by `latest` instead: Spark also requests the start when a restart repeats
+        the first micro-batch, which reads the same records even if the options no longer fit the topics. Spark requests it
+        again after planning the first micro-batch, and receives the same start.
         """
         if self._initial_offset is None:
             self._open()
@@ -119,7 +119,7 @@ class StreamDriver:
         return StreamOffset(spans, marks).to_json()
 
     def fix_bounds(self) -> None:
-        """For Trigger.AvailableNow: read up to where the logs end now.
+        """Fix the present ends of the logs as the query's end, for Trigger.AvailableNow.
 
         Raises
         ------
@@ -134,7 +134,7 @@ class StreamDriver:
         self._state = replace(self._state, bounds=bounds)
 
     def _led(self) -> list[TopicPartition]:
-        """What the stream, or its group, reads, without what has no leader."""
+        """The partitions that the stream, or its group, reads, without those that have no leader."""
         snapshot = self._session.snapshot()
         everything = [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)]
         partitions = everything if self._session.member is not None else sorted(self._session.owned(snapshot))
@@ -144,11 +144,11 @@ class StreamDriver:
         waiting = set(offline)
         return [tp for tp in partitions if tp not in waiting]
 
-    @collector_paused()  # or it would look through tens of thousands of values that all stay
+    @collector_paused()  # a collection would scan tens of thousands of values that all stay alive
     def latest(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
-        """The end of the next micro-batch; `start` itself where nothing is to be read.
+        """The end of the next micro-batch; `start` itself if there is nothing to read.
 
-        Also commits what `start` says is done, and gives away and claims partitions.
+        Also commits the positions that `start` marks as done, and releases and claims partitions.
         """
         self._open()
         finished = self._parse(start)
@@ -179,7 +179,7 @@ class StreamDriver:
 
     @collector_paused()
     def splits(self, end: dict[str, Any]) -> tuple[list[Split], str]:
-        """What the tasks of the micro-batch that ends there read, and the brokers to begin with; whoever owns it now."""
+        """The splits of the micro-batch that ends there, whoever owns its partitions now, and the bootstrap servers."""
         self._open()
         planned = self._parse(end)
         ranges = [OffsetRange(tp, *span[:2]) for tp, span in sorted(planned.spans.items()) if span.size]
@@ -197,17 +197,17 @@ class StreamDriver:
         return spread_over_leaders(splits), self._session.servers(snapshot)
 
     def commit(self) -> None:
-        """Commit what is done; see `StreamCommits`."""
+        """Commit finished positions; see `StreamCommits`."""
         self._state = self._commits.commit(self._state)
 
     def report(self) -> dict[str, Any] | None:
-        """The ends of the logs that were seen last, by topic and partition."""
+        """The ends of the logs as last fetched, by topic and partition."""
         found: dict[str, dict[str, int]] = {}
         for tp in sorted(self._latest):
             found.setdefault(tp.topic, {})[str(tp.partition)] = self._latest[tp]
         return found or None
 
-    # --- what is owned, and where it is --------------------------------------------------------------------------------
+    # --- owned partitions, and their positions -------------------------------------------------------------------------
 
     def _open(self) -> None:
         if not self._opened:
@@ -215,7 +215,7 @@ class StreamDriver:
             self._opened = True
 
     def _parse(self, offset: dict[str, Any]) -> StreamOffset:
-        """What an offset says; that of a micro-batch planned here is known, when it begins and when it is done."""
+        """Parse an offset; the last one is cached, as Spark returns a planned end at the start and end of its batch."""
         if self._parsed is None or self._parsed[0] != offset:
             self._parsed = offset, StreamOffset.from_json(offset)
         return self._parsed[1]
@@ -226,7 +226,7 @@ class StreamDriver:
         return 0.0 if group is None else group.max_retries * group.backoff_ms / 1000
 
     def _require_topics(self, snapshot: ClusterSnapshot) -> None:
-        """Refuse a new query of topics that do not exist; a group's member waits for them, as JVM consumers do."""
+        """Reject a new query of topics that do not exist; a group's member waits for them, as JVM consumers do."""
         if self._session.member is None and self._read.subscription is not None:
             subscribed_partitions(self._read.subscription, snapshot)
 
@@ -238,7 +238,7 @@ class StreamDriver:
         return owned
 
     def _note_finished(self, start: dict[str, Any], finished: StreamOffset) -> None:
-        """Move on to the end of the micro-batch that Spark has done; or to one that another process planned."""
+        """Move the positions to the end of the micro-batch that Spark has finished, or that another process planned."""
         if self._planned is not None and start == self._planned:
             self._state = self._state.finish(finished.spans)
         elif start != self._at:
@@ -250,28 +250,28 @@ class StreamDriver:
         self._at, self._planned, self._refusal, self._begun = start, None, None, None
 
     def _decide(self, begun: Beginning) -> None:
-        """Have the group start where this new query does, or this query where the group has been told to start before.
+        """Commit this new query's start as the group's, or adopt the start that the group has already committed.
 
-        Not when Spark asks for the start: it does so, too, when a restart repeats the first micro-batch of an old query.
+        Not when Spark requests the start: it does so, too, when a restart repeats the first micro-batch of an old query.
         """
         decided = self._session.retry(lambda: self._starts.decide(begun))
         others = {tp: PlannedRange(start, start) for tp, start in decided.undecided.items() if tp not in decided.gains}
         self._state = replace(self._state.start(decided.gains), undecided=others)
 
     def _accept(self, state: StreamState, losses: Iterable[Loss]) -> None:
-        """Go on without what was lost, if that may be."""
+        """Report data loss, and adopt the state without the lost records unless that raises."""
         for loss in losses:
             self._reports.lose(loss.condition, loss.text)
         self._state = state
 
     def _with_leader(self, owned: Collection[TopicPartition], snapshot: ClusterSnapshot) -> list[TopicPartition]:
-        """Those that have a leader, in order; the others wait for theirs."""
+        """The partitions that have a leader, in order; logs those that have none."""
         partitions = sorted(owned)
         offline = snapshot.without_leader(partitions)
         known = [tp for tp in offline if tp in snapshot.states]
         if known:
             found = describe_offline(known, snapshot).message.split(";")[0]
-            self._reports.warn(f"{found}: waiting for it, and reading the others")
+            self._reports.warn(f"{found}: waiting for a leader, and reading the others")
         waiting = set(offline)
         return [tp for tp in partitions if tp not in waiting] if waiting else partitions
 
@@ -283,7 +283,7 @@ class StreamDriver:
             state = self._state
             found = self._starts.find(gained, finished, state.committed, first=False, replaced=state.replaced)
         except ZKafkaError as error:
-            # Brokers hear of new partitions after ZooKeeper does.
+            # Brokers learn of new partitions after ZooKeeper has them.
             if not error.retriable and not isinstance(error, UnknownTopic):
                 raise
             self._reports.warn(f"{shown(gained)} cannot be read yet, trying again: {error}")
@@ -291,10 +291,10 @@ class StreamDriver:
         self._state = self._state.assign(owned, found)
         self.commit()
 
-    # --- how far it goes -----------------------------------------------------------------------------------------------
+    # --- the end of a micro-batch --------------------------------------------------------------------------------------
 
     def _ends(self, snapshot: ClusterSnapshot) -> dict[TopicPartition, int]:
-        """Where the logs end; nothing where no leader tells."""
+        """The ends of the logs; partitions whose leader does not answer are absent."""
         epochs: dict[TopicPartition, int] = {}
         found, failed = self._session.log_ends(self._with_leader(self._state.assigned, snapshot), epochs)
         for tp, error in failed.items():
@@ -313,7 +313,7 @@ class StreamDriver:
     def _asked_again(
         self, ends: Mapping[TopicPartition, int], epochs: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """The ends, those before our positions asked again: a new leader may know less at first (KAFKA-7703)."""
+        """The ends; those before our positions are requested again: a new leader may report less at first (KAFKA-7703)."""
         found = self._behind_transactions(ends)
         for _ in range(self._read.retries):
             behind = set(self._before_positions(found))
@@ -328,9 +328,9 @@ class StreamDriver:
         return [tp for tp, end in ends.items() if end < self._state.assigned[tp].position]
 
     def _behind_transactions(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The ends, moved on to our positions where just open transactions lie between them; nothing where no leader tells.
+        """The ends, moved to our positions where only open transactions lie between; absent where no leader answers.
 
-        A position gets there by a group's member, or a run of this query, that read uncommitted.
+        A group's member, or a run of this query, that read uncommitted may have advanced the position beyond the end.
         """
         before = self._before_positions(ends) if self._read.connection.read_committed else []
         if not before:
@@ -340,12 +340,12 @@ class StreamDriver:
         return {tp: moved.get(tp, end) for tp, end in ends.items() if tp not in failed}
 
     def _rest(self) -> bool:
-        """Nothing is to be read. A stream that owns nothing waits here, instead of asking again and again.
+        """Wait when nothing is to be read: a stream that owns nothing would otherwise query again and again.
 
         Returns
         -------
         bool
-            Whether there is more to be read after all: up to fixed ends, with partitions that were waited for.
+            True if there is more to read after all: partitions gained while waiting, up to fixed ends.
         """
         member = self._session.member
         self._tell_member(())

@@ -1,4 +1,4 @@
-"""Whether the logs that a stream goes on with are still those that it has read."""
+"""Check of leader epochs: detects logs that were truncated below a stream's positions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["StreamEpochs"]
 
 
 class StreamEpochs:
-    """Looks for unclean elections between two micro-batches, after which a log has grown past the position again.
+    """Detects unclean elections between two micro-batches, after which a log has grown past the position again.
 
-    A leader tells its epoch with the end of its log. So a position, which lies in the log of that moment, can be validated
-    when the epoch is another one at the next planning; nothing is asked while leaders stay. A snapshot's epoch would not
-    do: it may be older than the log's end. What is known of a partition ends with the run, or when the member loses it.
+    A leader returns its epoch with the end of its log. A position that was within the log at that epoch can therefore be
+    validated when the epoch has changed at the next planning; nothing is requested while leaders stay. A snapshot's epoch
+    is unsuitable: it may be older than the log's end. Epochs are kept until the run ends, or the partition is revoked.
     """
 
     def __init__(self, options: ReadOptions, session: StreamSession, reports: StreamWarnings) -> None:
@@ -51,7 +51,7 @@ class StreamEpochs:
         return checked, {tp: epochs[tp] for tp in checked.keys() & epochs.keys()}
 
     def _validate(self, positions: Mapping[TopicPartition, PartitionProgress]) -> set[TopicPartition]:
-        """Report truncated logs; those that gave no answer in time."""
+        """Report truncated logs; returns the partitions that did not answer in time."""
         from pyspark_zkafka.kafka.consumer_properties import consumer_properties
         from pyspark_zkafka.kafka.log_truncation import LogPosition, find_truncated
 

@@ -1,4 +1,4 @@
-"""How far a stream's next micro-batch goes of all that there is to read."""
+"""Read limits of a stream's next micro-batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SAMPLE_TIMEOUT_S = 3.0
 
 
 class StreamLimits:
-    """The options' limits, with what they need to know: when the last micro-batch was, and how large records are.
+    """The options' limits, with the time of the last micro-batch and the sizes of records.
 
     Parameters
     ----------
@@ -34,16 +34,16 @@ class StreamLimits:
         self._sampled_at = float("-inf")
 
     def note_batch(self) -> None:
-        """Say that a micro-batch begins."""
+        """Note the time at which a micro-batch begins."""
         self._last_batch_s = self._clock()
 
     def apply(self, ranges: Mapping[TopicPartition, OffsetRange], *, may_wait: bool) -> dict[TopicPartition, OffsetRange]:
-        """The ranges within the limits; none while there is to be waited for more. May block to measure records, 3 s.
+        """The ranges within the limits; empty while waiting for more records. May block for 3 s to measure records.
 
         Parameters
         ----------
         may_wait : bool
-            Whether `minOffsetsPerTrigger` counts: not where the end is fixed.
+            Apply `minOffsetsPerTrigger`; False where the end is fixed.
         """
         if self._limits == TriggerLimits():
             return dict(ranges)

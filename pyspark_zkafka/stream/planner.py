@@ -1,6 +1,6 @@
-"""Decisions of a stream: what is read, what was lost, what a micro-batch is, what is to be committed.
+"""Decisions of a stream: partitions read, data loss, ranges of a micro-batch, offsets to commit.
 
-Pure: values in, values out. `pyspark_zkafka.stream.driver` asks ZooKeeper and the brokers, and acts on these decisions.
+Pure: values in, values out. `pyspark_zkafka.stream.driver` queries ZooKeeper and the brokers, and acts on these decisions.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["Loss", "PartitionProgress", "StreamState", "check_ends", "check_topi
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """A partition that is read: the next offset, all before it being done, and the group's, None where unknown.
+    """A partition that is read: the next offset, with all before it done, and the group's offset, None where unknown.
 
-    `resets` says that the group's offset may be higher: it belongs to a log that is no more. `moved_to` is where somebody
-    else has set the group's offset meanwhile, ahead of the position: that is no commit of ours, though nothing is to be
-    committed until the position is there. `leader_epoch` is what the log had when it was seen to hold all records before
-    the position, -1 where unknown. `generation` is the claim's.
+    `resets` is True if the group's offset may be higher: it belongs to a log that no longer exists. `moved_to` is the
+    offset to which another client has set the group's meanwhile, ahead of the position: it is no commit of ours, but
+    nothing is committed until the position reaches it. `leader_epoch` is the log's epoch when it was last known to contain
+    all records before the position, -1 where unknown. `generation` is the claim's.
     """
 
     position: int
@@ -35,19 +35,19 @@ class PartitionProgress:
 
     @property
     def is_due(self) -> bool:
-        """Whether the position is to be committed."""
+        """True if the position is to be committed."""
         is_stored = self.committed is not None and self.committed.offset == self.position
         return not is_stored and (self.resets or self.position >= self.moved_to)
 
     def span(self, until: int) -> PlannedRange:
-        """From the position on, for the checkpoint: where nothing was committed, the position stands for that."""
+        """The range from the position on, for the checkpoint; an unknown committed offset is recorded as the position."""
         stored = self.committed
         known = (self.position, None) if stored is None else (stored.offset, stored.mark)
         return PlannedRange(self.position, until, *known)
 
 
 class Loss(NamedTuple):
-    """Records that are lost, or may be: an error's condition, and its text."""
+    """A loss, or possible loss, of records: the error's condition and text."""
 
     condition: str
     text: str
@@ -62,13 +62,13 @@ class StreamState:
     assigned : mapping
         The partitions that are read.
     committed : mapping
-        What this run has committed last of any partition.
+        The offsets that this run committed last, by partition.
     replaced : mapping
-        Topics that are gone or created again since the last micro-batch, by name, as they are now.
+        Topics deleted or created again since the last micro-batch: their present marks, by name.
     undecided : mapping
-        Where the query started with partitions of others, of which the group has no offset.
+        The query's starts of partitions that other members own, and of which the group has no offset.
     bounds : mapping or None
-        The ends that are fixed for Trigger.AvailableNow.
+        The fixed ends for Trigger.AvailableNow.
     """
 
     assigned: Mapping[TopicPartition, PartitionProgress] = field(default_factory=dict)
@@ -78,12 +78,12 @@ class StreamState:
     bounds: Mapping[TopicPartition, int] | None = None
 
     def finish(self, spans: Mapping[TopicPartition, PlannedRange]) -> StreamState:
-        """After a micro-batch: each position is its end."""
+        """The state after a micro-batch: each position is moved to its end."""
         moved = {tp: spans[tp].until for tp in spans.keys() & self.assigned.keys()}
         return self._update({tp: replace(self.assigned[tp], position=until) for tp, until in moved.items()})
 
     def revoke(self, owned: Mapping[TopicPartition, Claim]) -> StreamState:
-        """Without what is not owned any more, or was lost and gained again."""
+        """The state without partitions no longer owned, or revoked and assigned again."""
         assigned = self.assigned
         kept = {tp: one for tp, one in assigned.items() if tp in owned and owned[tp].generation == one.generation}
         return self if len(kept) == len(assigned) else replace(self, assigned=kept)
@@ -91,11 +91,11 @@ class StreamState:
     def assign(
         self, owned: Mapping[TopicPartition, Claim], found: Mapping[TopicPartition, PartitionProgress]
     ) -> StreamState:
-        """With partitions that are owned newly."""
+        """The state with newly owned partitions."""
         return self._update({tp: replace(one, generation=owned[tp].generation) for tp, one in found.items()})
 
     def start(self, decided: Mapping[TopicPartition, PartitionProgress]) -> StreamState:
-        """With the starts that the group has decided, of partitions of which nothing has been read yet."""
+        """The state with the starts that the group has committed, of partitions of which nothing has been read yet."""
         ours = {tp: decided[tp] for tp in decided.keys() & self.assigned.keys()}
         return self._update(
             {
@@ -105,7 +105,7 @@ class StreamState:
         )
 
     def validate(self, epochs: Mapping[TopicPartition, int]) -> StreamState:
-        """With the leader epochs of logs that were seen to hold the positions."""
+        """The state with the leader epochs of logs that contain the positions."""
         assigned = self.assigned
         new = {tp: epoch for tp, epoch in epochs.items() if tp in assigned and assigned[tp].leader_epoch != epoch}
         return self._update({tp: replace(assigned[tp], leader_epoch=epoch) for tp, epoch in new.items()})
@@ -120,14 +120,14 @@ class StreamState:
         marks: Mapping[TopicPartition, int],
         written: Mapping[TopicPartition, int],
     ) -> tuple[StreamState, dict[TopicPartition, int]]:
-        """After a commit, and the offsets that somebody else has set ahead of our positions.
+        """The state after a commit, and the offsets that another client has set ahead of our positions.
 
         Parameters
         ----------
         stored : mapping
             The group's offsets now.
         marks, written : mapping
-            The ZooKeeper transactions that wrote offsets, and which of them this one did.
+            The ZooKeeper transactions that wrote offsets, and the offsets that this commit wrote.
         """
         moved = {tp: offset for tp, offset in stored.items() if offset != self.assigned[tp].position}
         done = {tp: StoredOffset(offset, marks.get(tp)) for tp, offset in stored.items() if tp not in moved}
@@ -137,7 +137,7 @@ class StreamState:
         return replace(self._update(changed), committed={**self.committed, **ours}), moved
 
     def replace_topic(self, topic: str, mark: TopicMark) -> StreamState:
-        """Without what was read of a topic that is gone, or another one now."""
+        """The state without the partitions of a topic that was deleted, or deleted and created again."""
         assigned = {tp: one for tp, one in self.assigned.items() if tp.topic != topic}
         return replace(self, assigned=assigned, replaced={**self.replaced, topic: mark})
 
@@ -154,12 +154,12 @@ class StreamState:
 def check_topics(
     state: StreamState, finished: StreamOffset, snapshot: ClusterSnapshot, *, is_member: bool
 ) -> tuple[StreamState, list[Loss]]:
-    """Find partitions that were read and are gone, and topics that are others of the same name.
+    """Find partitions that were read and no longer exist, and topics that were created again.
 
     Parameters
     ----------
     is_member : bool
-        Whether only what is assigned now is the stream's own: the rest is for other members to report.
+        Check only the partitions assigned now: the others are for other members to report.
     """
     losses = []
     mine = {tp for tp in finished.spans if not is_member or tp in state.assigned}
@@ -179,7 +179,7 @@ def check_topics(
 
 
 def check_ends(state: StreamState, ends: Mapping[TopicPartition, int]) -> tuple[StreamState, list[Loss]]:
-    """Find logs that end before the position or the fixed end: the stream goes on where they end."""
+    """Find logs that end before the position or the fixed end, and move the positions to their ends."""
     losses, changed = [], {}
     bounds = state.bounds or {}
     for tp, end in ends.items():
@@ -209,7 +209,7 @@ def ranges_of(state: StreamState, ends: Mapping[TopicPartition, int]) -> dict[To
 def end_of(
     state: StreamState, finished: StreamOffset, ranges: Mapping[TopicPartition, OffsetRange], snapshot: ClusterSnapshot
 ) -> tuple[StreamState, StreamOffset]:
-    """The end of a micro-batch that reads the ranges; what is not assigned is remembered, as far as it still exists."""
+    """The end of a micro-batch that reads the ranges; unassigned partitions that still exist keep their entries."""
     spans = {tp: state.assigned[tp].span(r.until) for tp, r in ranges.items()}
     for tp, span in finished.spans.items():
         if tp not in spans and tp in snapshot.states and tp.topic not in state.replaced:

@@ -1,4 +1,4 @@
-"""Where a stream starts, or goes on, with partitions that it has gained."""
+"""Starting positions of partitions that a stream has gained."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class _Bounds:
         return self.admin.high_watermarks(partitions, self.timeout_s)
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return {}  # what is committed was looked up before
+        return {}  # committed offsets were looked up before
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Where a new query starts.
+    """The starting positions of a new query.
 
-    `gains` are the partitions that it owns, `waiting` those without a leader. `undecided` are the starts that the group has
-    not decided yet, and that would be others later; those of partitions that the query does not own are among them.
+    `gains` are the partitions that it owns, `waiting` those without a leader. `undecided` are starts that the group has not
+    committed yet, and that depend on the time; they include those of partitions that the query does not own.
     """
 
     gains: Mapping[TopicPartition, PartitionProgress]
@@ -69,7 +69,7 @@ class StreamStarts:
         snapshot: ClusterSnapshot,
         waiting: Mapping[TopicPartition, Waiting] | None = None,
     ) -> Beginning:
-        """Where a new query starts, at one moment for all partitions. Blocks for a few requests; commits nothing.
+        """Find the start of a new query, at one moment for all partitions. Blocks for a few requests; commits nothing.
 
         Parameters
         ----------
@@ -97,10 +97,10 @@ class StreamStarts:
         return Beginning(gains, {tp: start for tp, start in (fresh | others).items() if tp not in younger}, moments)
 
     def decide(self, begun: Beginning) -> Beginning:
-        """Commit where the group starts, for all that the member is subscribed to; what is undecided then.
+        """Commit the group's starts, for all partitions that the member is subscribed to; returns what stays undecided.
 
-        What is produced from now on is the group's to read, whichever of its members lives on. The first member decides:
-        others go on from there. Partitions that a JVM consumer owns stay undecided.
+        The group then reads everything produced from now on, whichever of its members survives. The first member to commit
+        decides: others continue from there. Partitions that a JVM consumer owns stay undecided.
         """
         if not (begun.undecided or begun.waiting) or self.session.member is None:
             return begun
@@ -114,7 +114,8 @@ class StreamStarts:
     ) -> dict[TopicPartition, int]:
         """The starts of partitions that others own, in topics of which the group has no offset at all.
 
-        Where it has some, it has begun: what has none had no leader then, and its moment is in another member's checkpoint.
+        In a topic with some offsets, the group has begun: a partition without one had no leader then, and the time of its
+        start is in another member's checkpoint.
         """
         committed = self.session.offsets.committed(partitions, skip_malformed=True)
         begun = {tp.topic for tp in committed} | {tp.topic for tp, gain in gains.items() if gain.committed is not None}
@@ -123,7 +124,7 @@ class StreamStarts:
         return {tp: gain.position for tp, gain in found.items() if gain.committed is None}
 
     def _is_momentary(self, partition: TopicPartition) -> bool:
-        """Whether a start that the options name is another one later."""
+        """True if the start that the options name depends on the time at which it is resolved."""
         named = self._named(partition)
         if named is None:
             return self.options.read.reset in (None, "latest")
@@ -132,7 +133,7 @@ class StreamStarts:
     def _decided(
         self, partition: TopicPartition, found: PartitionProgress, stored: StoredOffset | None
     ) -> PartitionProgress:
-        """The start with what the group has decided, unless the options name an offset or a time."""
+        """The start that the group has committed, unless the options name an offset or a time."""
         if stored is None or found.committed is not None:
             return found
         is_exact = self._named(partition) not in (None, EARLIEST, LATEST)
@@ -141,7 +142,7 @@ class StreamStarts:
     def _waiting(self, offline: Collection[TopicPartition], snapshot: ClusterSnapshot) -> dict[TopicPartition, Waiting]:
         """The partitions without a leader that are to be read from the end of their logs.
 
-        A leader that is only not registered now may come back in its epoch, which then tells nothing.
+        A leader that is only unregistered now may come back in the same epoch, which is then of no use.
         """
         wanted = [tp for tp in offline if self._is_momentary(tp) and self._named(tp) in (None, LATEST)]
         committed = {}
@@ -153,7 +154,7 @@ class StreamStarts:
         return {tp: noted.get(tp, Waiting(epochs[tp], at_ms)) for tp in wanted if tp not in committed}
 
     def _noted(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Waiting]:
-        """The moments at which the group began with partitions that had no leader then."""
+        """The times at which the group began with partitions that had no leader then."""
         if self.session.member is None or not partitions:
             return {}
         return {tp: Waiting(-1, at_ms) for tp, at_ms in self.session.offsets.begun_at(partitions).items()}
@@ -168,22 +169,22 @@ class StreamStarts:
         replaced: Collection[str] = frozenset(),
         waiting: Mapping[TopicPartition, Waiting] | None = None,
     ) -> dict[TopicPartition, PartitionProgress]:
-        """Where to go on with each partition. Blocks for a few requests.
+        """Find the position from which to read each partition. Blocks for a few requests.
 
         Parameters
         ----------
         gained : collection of TopicPartition
             They have leaders.
         finished : StreamOffset
-            What the checkpoint says is done.
+            The end of the finished micro-batches, from the checkpoint.
         last_committed : mapping
-            What this process has committed last.
+            The offsets that this process committed last.
         first : bool
-            Whether the query is new: `startingOffsets` decides. Later it is only for partitions that the stream knew of and
-            had no position in; those that came into being meanwhile start at their beginning. In a group, so do those that
-            are younger than its subscription, and of which it has no offset.
+            True for a new query: `startingOffsets` decides. Later it applies only to partitions that the stream knew and
+            had no position in; those created meanwhile start at their beginning. In a group, so do those that were created
+            after its subscription, and of which it has no offset.
         replaced : collection of str
-            Topics that were created again: whatever is known of them is of no use.
+            Topics that were created again: earlier positions in them are ignored.
         waiting : mapping, optional
             Partitions that had no leader when the query began; by default those of `finished`.
 
@@ -218,12 +219,12 @@ class StreamStarts:
         return {tp: PartitionProgress(start, committed.get(tp), tp in resets) for tp, start in starts.items()}
 
     def _stale(self, committed: Mapping[TopicPartition, StoredOffset]) -> set[TopicPartition]:
-        """The partitions of which the group's offset belongs to a topic of the same name that is no more.
+        """The partitions of which the group's offset belongs to a deleted topic of the same name.
 
         Raises
         ------
         DataLoss
-            There are some, and `failOnDataLoss` is set.
+            There are such partitions, and `failOnDataLoss` is set.
         """
         stale = outdated(committed, self.session.snapshot()) if committed else set()
         if stale:
@@ -247,7 +248,7 @@ class StreamStarts:
         found = resume(span, offset, last_committed.get(partition))
         if found.moved and span is not None:
             _log.warning(
-                "%s: going on at %s, where the group %s is: somebody else has moved it, while this query was at %d",
+                "%s: continuing at %s, the offset of group %s: another client has changed it, while this query was at %d",
                 partition,
                 found.position,
                 self.options.group.name if self.options.group else "",
@@ -263,7 +264,7 @@ class StreamStarts:
         first: bool,
         waiting: Mapping[TopicPartition, Waiting] | None,
     ) -> dict[TopicPartition, Position]:
-        """The starts of partitions that nobody has read: their beginning if they are new, or else where the options say."""
+        """The starts of partitions not read yet: the beginning if they are new, otherwise as the options say."""
         marks = {} if first else {tp: finished.topics.get(tp.topic, TopicMark()) for tp in partitions}
         new = {tp for tp in partitions if tp in younger or (tp in marks and tp.partition >= marks[tp].known)}
         if waiting is None:
@@ -282,7 +283,7 @@ class StreamStarts:
         return found
 
     def _late(self, partition: TopicPartition, waiting: Waiting) -> Position | None:
-        """The first record since a moment when the partition had no leader; None while that cannot be found out."""
+        """The first record after the time when the partition had no leader; None while it cannot be determined."""
         brokers = self.session.brokers
         try:
             low, high = (brokers.list_offsets({partition: end}, ANSWER_S)[partition] for end in (EARLIEST, LATEST))
@@ -314,7 +315,7 @@ class StreamStarts:
         return EARLIEST if reset == "earliest" else LATEST
 
     def _resolve(self, positions: Mapping[TopicPartition, Position], first: bool) -> Resolution:
-        # Of a query that goes on, other partitions wait meanwhile, and what is gained is tried again.
+        # After the first planning, a short time-out: other partitions wait meanwhile, and gained ones are retried.
         read, bounds = self.options.read, _Bounds(self.session.brokers, math.inf if first else ANSWER_S)
         end = OffsetSpec("endingOffsets", everywhere=LATEST)
         if first and self.options.group is None:

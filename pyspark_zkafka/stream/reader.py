@@ -1,4 +1,4 @@
-"""Spark's streaming reader: plans in a process of its own that lives as long as the query, reads in the tasks."""
+"""Spark's streaming reader: plans in a separate process that lives as long as the query, reads in the tasks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NO_ROW_LIMIT = 2**63 - 1
 
 
 class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a stream. Until its first planning call it holds options and a schema, and is pickle-safe.
+    """Reads a stream. Until its first planning call it stores only options and a schema, and is pickle-safe.
 
     The planning calls of a query come one after the other, in one process. The first of them opens a session with ZooKeeper
     and joins the group; `stop` leaves it.
@@ -46,22 +46,22 @@ class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner: StreamDriver | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query starts; what the group has committed, if there is one."""
+        """The start offset of a new query: the group's committed offsets, if there is a group."""
         return self._plan().initial()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What Spark passes to `latestOffset`, unless its trigger (Once) wants all that there is."""
+        """The limit that Spark passes to `latestOffset`, unless its trigger (Once) requests all available records."""
         limits = self._options.limits
         if limits == TriggerLimits():
             return ReadAllAvailable()
         return ReadMaxRows(_NO_ROW_LIMIT if limits.max_records is None else limits.max_records)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next micro-batch ends; `start` if there is nothing to read. Commits what `start` says is done."""
+        """The end of the next micro-batch; `start` if there is nothing to read. Commits the positions in `start`."""
         return self._plan().latest(start, limited=not isinstance(limit, ReadAllAvailable))
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read up to where the logs end now, in as many micro-batches as the limits make of it."""
+        """Fix the present ends of the logs as the query's end, reached in as many micro-batches as the limits require."""
         self._plan().fix_bounds()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -69,7 +69,7 @@ class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._planner is None else self._planner.report()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The splits of the micro-batch that ends there: what `end` says, whatever has happened since it was planned."""
+        """The splits of the micro-batch that ends at `end`, from `end` alone, whatever has changed since it was planned."""
         if start == end:
             return []
         splits, servers = self._plan().splits(end)
@@ -80,11 +80,11 @@ class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ZKafkaReader(self._options.read, self._schema).read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Commit what is done, if an earlier attempt failed: `latestOffset` has done it, by its `start`."""
+        """Commit finished positions if an earlier attempt failed; `latestOffset` normally has, from its `start`."""
         self._plan().commit()
 
     def stop(self) -> None:
-        """Leave the group, and close all; blocks for some seconds at the most."""
+        """Leave the group, and close all connections; blocks for some seconds at the most."""
         with _undisturbed():
             if self._planner is not None:
                 self._planner.close()
@@ -96,31 +96,31 @@ class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             from pyspark_zkafka.stream.driver import StreamDriver
             from pyspark_zkafka.transport.select import uses_native
 
-            uses_native(self._options.read.connection)  # what is missing is said here, not by each task
+            uses_native(self._options.read.connection)  # report a missing native path here, not in each task
             _leave_on_sigterm()
             self._planner = StreamDriver(self._options)
-            atexit.register(self.stop)  # for a SIGTERM that comes when `stop` is called, and has done nothing yet
+            atexit.register(self.stop)  # for a SIGTERM when `stop` has been called, but has not begun
         return self._planner
 
 
 def _leave_on_sigterm() -> None:
-    """Have SIGTERM, by which Spark ends the planning process, run its ``finally`` clauses: `stop` among them.
+    """Make SIGTERM, by which Spark ends the planning process, run its ``finally`` clauses, `stop` among them.
 
-    Otherwise registration and claims would stay until the session expires, and hold up the group for as long.
+    Otherwise registration and claims would stay until the session expires, and block the group for as long.
     """
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _exit)
 
 
 def _exit(number: int, frame: object) -> None:
-    """End the process, once: Spark sends SIGTERM twice, and the second one must not end what the first one has begun."""
+    """End the process, once: Spark sends SIGTERM twice, and the second must not interrupt the exit that the first began."""
     signal.signal(number, signal.SIG_IGN)
     sys.exit(128 + number)
 
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Hold off the end that a SIGTERM brings, where it does so by an exit of ours."""
+    """Ignore SIGTERM for a ``with`` block, if its handler is ours."""
     if signal.getsignal(signal.SIGTERM) is not _exit or threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""What a stream's planner keeps open between micro-batches: the cluster as it is, its brokers, its group."""
+"""Connections and state of a stream's planner between micro-batches: cluster snapshot, brokers, group."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ __all__ = ["ANSWER_S", "StreamSession"]
 
 _log = logging.getLogger(__name__)
 
-_WATCHED_AGE_S = 60.0  # ZooKeeper tells when something changes
-_TOLD_AGE_S = 1.0  # brokers must be asked
+_WATCHED_AGE_S = 60.0  # watches report changes
+_TOLD_AGE_S = 1.0  # brokers must be polled
 _LEADERLESS_AGE_S = 0.5
 _BLIND_AGE_S = 0.5
-ANSWER_S = 5.0  # who does not tell how far a log goes is asked again later: the others do not wait for longer
+ANSWER_S = 5.0  # a leader that does not answer in time is asked again later, so that the others do not wait
 
 
 class StreamSession:
-    """Open from ``__enter__`` to ``close``; used by one thread, in the process that made it.
+    """A planner's session, open from ``__enter__`` to ``close``; for one thread, in the process that created it.
 
     Parameters
     ----------
@@ -79,12 +79,12 @@ class StreamSession:
         self._offsets: GroupOffsets | None = None
 
     def __enter__(self) -> StreamSession:
-        """Connect, and join the group if the options say so.
+        """Connect, and join the group if the options require it.
 
         Raises
         ------
         ZKafkaError
-            ZooKeeper or the brokers cannot be reached, or refuse; the group refuses.
+            ZooKeeper or the brokers cannot be reached, or refuse; the group rejects the member.
         """
         try:
             self._open()
@@ -97,7 +97,7 @@ class StreamSession:
         self.close()
 
     def close(self) -> None:
-        """Leave the group at once, and close all; blocks for some seconds at the most. Twice is harmless."""
+        """Leave the group at once, and close all connections; idempotent; blocks for some seconds at the most."""
         self._opened.close()
 
     def _open(self) -> None:
@@ -123,7 +123,7 @@ class StreamSession:
 
     @property
     def brokers(self) -> KafkaAdmin:
-        """The brokers; made with the first ones that a snapshot names."""
+        """The brokers' admin client; created with those of the first snapshot as bootstrap servers."""
         if self._brokers is None:
             read = self._read.connection
             admin = KafkaAdmin(self.servers(self.snapshot()), read.kafka, read_committed=read.read_committed)
@@ -132,7 +132,7 @@ class StreamSession:
 
     @property
     def offsets(self) -> GroupOffsets:
-        """The group's offsets, where they are kept."""
+        """The group's offsets, in their stores."""
         if self._group is None:
             raise OptionError("INVALID_OPTION", "Offsets of a group are read, and no group is named; set group.id")
         if self._offsets is None:
@@ -144,7 +144,7 @@ class StreamSession:
         return self._offsets
 
     def servers(self, snapshot: ClusterSnapshot) -> str:
-        """``host:port,...`` to begin with; while no broker is registered, those that were."""
+        """Bootstrap servers, ``host:port,...``; while no broker is registered, the last ones that were."""
         if snapshot.brokers or self._servers is None:
             self._servers = bootstrap_servers(self._read.connection, snapshot)
         return self._servers
@@ -152,18 +152,20 @@ class StreamSession:
     def snapshot(self, *, anew: bool = False, expected: Collection[str] = ()) -> ClusterSnapshot:
         """The cluster with the subscribed topics that exist.
 
-        Read anew when ZooKeeper has said that brokers or topics changed, when it is back, when something was found to be
-        wrong, and once a minute; without ZooKeeper, once a second. If that fails, the last one serves for another while.
+        Read again when a watch reports a change of brokers or topics, when the connection is back, while a partition has no
+        leader, and once a minute; without ZooKeeper, once a second. If that fails, the last one is used for longer.
 
         Parameters
         ----------
+        anew : bool
+            Read again now.
         expected : collection of str
-            Topics that were there: that one of them is gone is made sure of.
+            Topics that existed: the deletion of one of them is confirmed by another look.
 
         Raises
         ------
         ZKafkaError
-            Nothing was ever read, or the error does not pass.
+            No snapshot was read before, or the error is not retriable.
         """
         found = self._snapshot
         if found is None:
@@ -175,9 +177,9 @@ class StreamSession:
         return found if missing <= self._missed else self._look_for(missing, found)
 
     def settled_snapshot(self) -> ClusterSnapshot:
-        """A snapshot after the controller has noticed which brokers are gone; what it has not after some retries, stays.
+        """A snapshot in which the leaders are registered, as far as the controller has replaced others after some retries.
 
-        Until then, a partition has a leader that is not registered, and an epoch in which that one may come back.
+        Until it has, a partition has an unregistered leader, and an epoch in which that leader may come back.
         """
         found = self.snapshot()
         for _ in range(self._read.retries):
@@ -188,23 +190,23 @@ class StreamSession:
         return found
 
     def is_still(self, snapshot: ClusterSnapshot) -> bool:
-        """Whether the topics are those of a snapshot: brokers are asked, ZooKeeper would have said so."""
+        """True if the topics are still those of a snapshot; brokers are queried, ZooKeeper's watches report changes."""
         now = self.snapshot(anew=self._zookeeper is None)
         return all(_identity(now, topic) == _identity(snapshot, topic) for topic in snapshot.topics)
 
     def log_ends(
         self, partitions: Iterable[TopicPartition], epochs: dict[TopicPartition, int] | None = None
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
-        """Where the logs of partitions end, and why some leaders do not tell; blocks for 5 s or a little more.
+        """The ends of logs, and the errors of leaders that do not answer; blocks for 5 s or a little more.
 
-        `epochs` receives the leader epochs of the logs, as far as brokers tell.
+        `epochs` receives the leader epochs of the logs, as far as brokers return them.
         """
         return self.brokers.list_offsets_each(dict.fromkeys(partitions, LATEST), ANSWER_S, epochs)
 
     def high_watermarks(
         self, partitions: Iterable[TopicPartition]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
-        """The same with open transactions, where `log_ends` stops before these."""
+        """The ends of logs including open transactions, where `log_ends` stops before these."""
         return self.brokers.list_offsets_each(dict.fromkeys(partitions, HIGH_WATERMARK), ANSWER_S)
 
     def _is_old(self) -> bool:
@@ -213,7 +215,7 @@ class StreamSession:
         return back or self._stale.is_set() or age_s > self._max_age_s
 
     def _look_again(self, before: ClusterSnapshot) -> ClusterSnapshot:
-        """Another snapshot, or the same if there is none to be had."""
+        """A new snapshot, or the same one if it cannot be read."""
         if self._zookeeper is not None and not self._zookeeper.connected:
             self._go_on_blind("there is no connection to ZooKeeper")
             return before
@@ -232,12 +234,12 @@ class StreamSession:
 
     def _go_on_blind(self, reason: str) -> None:
         if not self._blind:
-            _log.warning("going on with what was known of the cluster: %s", reason)
+            _log.warning("using the last snapshot of the cluster: %s", reason)
         self._stale.clear()
         self._blind, self._looked_at = self._zookeeper is not None, self._clock()
 
     def _look_for(self, missing: Collection[str], found: ClusterSnapshot) -> ClusterSnapshot:
-        """Make sure that topics are gone: ZooKeeper knows, but a broker that has just started may know of none yet."""
+        """Confirm that topics are deleted: ZooKeeper knows, but a broker that has just started may know none yet."""
         for _ in range(1 if self._zookeeper is not None else self._read.retries):
             if self._zookeeper is None:
                 self._sleep(self._read.retry_interval_ms / 1000)
@@ -256,7 +258,7 @@ class StreamSession:
         return first_after_epoch(properties, partition, epoch, offsets, ANSWER_S)
 
     def younger(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """The partitions that came into being after the group subscribed to their topics; none without membership."""
+        """The partitions created after the group subscribed to their topics; none without membership."""
         if self.member is None or self._zookeeper is None or not partitions:
             return set()
         from pyspark_zkafka.group.subscription import subscribed_since, younger
@@ -267,7 +269,7 @@ class StreamSession:
         return younger(partitions, self.snapshot(), since)
 
     def owned(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
-        """What the stream is to read: what its member owns, or, without one, all that it is subscribed to."""
+        """The partitions to read: those that the member owns, or, without membership, all that are subscribed to."""
         if self.member is not None:
             return self.member.owned()
         if self._subscribed is None or self._subscribed[0] is not snapshot:
@@ -306,7 +308,7 @@ class StreamSession:
         return _WATCHED_AGE_S if self._zookeeper is not None else _TOLD_AGE_S
 
     def _on_event(self, event: object) -> None:
-        """On kazoo's thread."""
+        """Mark the snapshot as stale; called on kazoo's thread."""
         self._stale.set()
 
     @property
@@ -323,7 +325,7 @@ def _identity(snapshot: ClusterSnapshot, topic: str) -> tuple[str | None, int | 
 
 
 def _moved(before: ClusterSnapshot, now: ClusterSnapshot) -> set[str]:
-    """The topics of which a partition has another leader now, or its first."""
+    """The topics of which a partition's leader has changed, or been elected for the first time."""
     return {tp.topic for tp in now.states if (leader := now.leader(tp)) is not None and leader != before.leader(tp)}
 
 

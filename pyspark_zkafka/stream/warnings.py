@@ -1,4 +1,4 @@
-"""What a stream's planner says of trouble: data loss, which ends the query or is logged, and warnings, not all the time."""
+"""A stream's reports: data loss, which ends the query or is logged, and warnings, repeated at most once a minute."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StreamWarnings:
         report_data_loss(condition, f"{text}; some records may be lost", fail=self._fail_on_data_loss)
 
     def warn(self, text: str) -> None:
-        """Log a warning, unless it was said within the last minute."""
+        """Log a warning, unless it was logged within the last minute."""
         now = self._clock()
         if now - self._warned.get(text, float("-inf")) > _REPEAT_S:
             self._warned[text] = now

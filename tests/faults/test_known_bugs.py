@@ -423,7 +423,7 @@ def test_row_07_retries_too_few(
     chroot.claim("g", TopicPartition("t", 1), b"g_jvm-0", third)
     session = f"0x{third.client_id[0]:x}"
     with new_member("c1", "t", max_retries=3) as member:
-        holder = f"t-1 is held by g_jvm-0 (session {session})"
+        holder = f"t-1 is owned by g_jvm-0 (session {session})"
         told = f"g_c1 cannot claim its partitions after 6 tries, and goes on trying: {holder}"
         assert eventually(lambda: told in caplog.text)
         assert member.owned() == {}

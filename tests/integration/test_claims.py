@@ -105,7 +105,7 @@ class TestTake:
     def test_all_or_none(self, chroot: Chroot, mine: Session) -> None:
         """One partition that somebody else holds prevents the whole claim, and its holder is named."""
         chroot.claim("g", P[4], b"g_jvm-0")
-        assert mine.take(P) == [f"t-4 is held by g_jvm-0 (session {session_of(chroot.other)})"]
+        assert mine.take(P) == [f"t-4 is owned by g_jvm-0 (session {session_of(chroot.other)})"]
         assert chroot.owners("g") == {4: "g_jvm-0"}
         assert mine.claims.held == {}
 
@@ -114,14 +114,14 @@ class TestTake:
         chroot.claim("g", P[0], None)
         chroot.claim("g", P[1], b"\xff\xfe")
         assert [text.split(" (")[0] for text in mine.take(P)] == [
-            "t-0 is held by a nameless owner",
-            "t-1 is held by \ufffd\ufffd",
+            "t-0 is owned by a nameless owner",
+            "t-1 is owned by \ufffd\ufffd",
         ]
 
     def test_overtaken(self, chroot: Chroot, mine: Session) -> None:
         """A claim that another makes between our look and our transaction prevents all of ours."""
         mine.client.before = lambda transaction: transaction == 1 and chroot.claim("g", P[3], b"g_jvm-0")
-        assert mine.take(P) == [f"t-3 is held by g_jvm-0 (session {session_of(chroot.other)})"]
+        assert mine.take(P) == [f"t-3 is owned by g_jvm-0 (session {session_of(chroot.other)})"]
         assert chroot.owners("g") == {3: "g_jvm-0"}
         assert len(mine.client.sent) == 1
 
@@ -182,7 +182,7 @@ class TestOwnClaims:
     def test_of_a_jvm(self, chroot: Chroot, mine: Session) -> None:
         """A claim with our very text that a JVM's consumer made is not ours: it goes with that one's session."""
         chroot.claim("g", P[0], b"g_c1-0")
-        assert mine.take(P) == [f"t-0 is held by g_c1-0 (session {session_of(chroot.other)})"]
+        assert mine.take(P) == [f"t-0 is owned by g_c1-0 (session {session_of(chroot.other)})"]
         assert mine.claims.held == {}
 
     def test_another_thread(self, chroot: Chroot, mine: Session) -> None:

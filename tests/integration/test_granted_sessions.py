@@ -83,7 +83,7 @@ class TestSessionIds:
         chroot.topic("t", 1)
         chroot.claim("g", TopicPartition("t", 0), b"g_jvm-0")
         with new_member("c1", "t", max_retries=1):
-            expected = f"t-0 is held by g_jvm-0 (session 0x{chroot.other.client_id[0] + 2**64:x})"
+            expected = f"t-0 is owned by g_jvm-0 (session 0x{chroot.other.client_id[0] + 2**64:x})"
             assert eventually(lambda: expected in caplog.text)
 
 

@@ -302,7 +302,7 @@ class TestRepair:
             assert first.owned() == claims
             assert created(chroot, f"{OWNERS}/0") == znode
             assert created(chroot, f"{IDS}/g_c1") > before
-        assert "g_c1: somebody has deleted my registration; registering again" in caplog.text
+        assert "g_c1: another client has deleted the registration; registering again" in caplog.text
 
     def test_claim(
         self, chroot: Chroot, new_member: NewMember, eventually: Eventually, caplog: pytest.LogCaptureFixture
@@ -319,7 +319,7 @@ class TestRepair:
             assert {tp: c for tp, c in member.owned().items() if tp != lost} == {
                 tp: c for tp, c in before.items() if tp != lost
             }
-        assert "g_c1: somebody has deleted my claims on t-1; claiming again" in caplog.text
+        assert "g_c1: another client has deleted the claims on t-1; claiming again" in caplog.text
 
     def test_claim_that_is_looked_for(self, chroot: Chroot, new_member: NewMember, eventually: Eventually) -> None:
         """Who finds a claim missing can have it mended at once."""
@@ -699,6 +699,6 @@ def test_warnings_come_with_the_back_off(
         assert eventually(lambda: member.rebalances > 3)
         assert eventually(lambda: "cannot claim its partitions" in caplog.text)
         assert time.monotonic() - begin > 0.6
-        assert "g_c1 cannot claim its partitions after 3 tries, and goes on trying: t-0 is held by g_jvm-0" in caplog.text
+        assert "g_c1 cannot claim its partitions after 3 tries, and goes on trying: t-0 is owned by g_jvm-0" in caplog.text
         chroot.other.delete(path)
         assert eventually(lambda: settled(member, partitions=1), timeout_s=0.4)

@@ -67,7 +67,7 @@ def test_contention_passes(chroot: Chroot, caplog: pytest.LogCaptureFixture) -> 
         commits = StreamCommits(options, session, StreamWarnings(fail_on_data_loss=True, clock=time.monotonic))
         state = StreamState().assign({T0: Claim("", 0)}, {T0: PartitionProgress(5)})
         assert commits.commit(state) == state
-        assert "progress could not be committed, it will be later: [COMMIT_CONTENDED]" in caplog.text
+        assert "offsets not committed, retrying later: [COMMIT_CONTENDED]" in caplog.text
         assert chroot.other.get(path)[0] == b"0"
         client.before = lambda: None
         assert not commits.commit(state).due()
