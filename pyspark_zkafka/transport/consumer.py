@@ -1,4 +1,4 @@
-"""A consumer of one partition: no group, no commits, no opinion on what a gap means."""
+"""A consumer of one partition, without group and commits; gaps between offsets are left to the caller."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["PartitionConsumer", "PartitionEvents", "Poll", "reading_watermarks"]
 
 @dataclass(slots=True)
 class Poll:
-    """What one poll brought, in the order in which it must be looked at.
+    """The result of one poll, with its fields in the order in which they must be handled.
 
-    `records` were added to the batch that is being gathered, `size_bytes` is about their size. `first` and `last` are
-    offsets of what came, None if nothing did; `last` may lie behind the end of the range. `ordered` says that offsets
-    rose. `end` is the offset of the log's end if it was reached after them. `out_of_range` says that the position lies
-    outside the log, or that the log was truncated below it; `truncation` is the report of the latter, by the leader epoch
-    of the records that came before, and such a log may have grown past the position again. `gone` says that the brokers do
-    not know the partition, and `error` is the last passing error, for the text of a time-out.
+    `records` were added to the batch that is being gathered, `size_bytes` is about their size. `first` and `last` are the
+    offsets of the records received, None if there were none; `last` may be beyond the end of the range. `ordered` is True
+    if offsets were ascending. `end` is the offset of the log's end if it was reached after them. `out_of_range` is True if
+    the position is outside the log, or the log was truncated below it; `truncation` is librdkafka's report of the latter,
+    found by the leader epoch of earlier records, and such a log may have grown past the position again. `gone` is True if
+    the brokers do not know the partition, and `error` is the last retriable error, for the text of a time-out.
     """
 
     records: int = 0
@@ -48,21 +48,21 @@ class PartitionConsumer(Protocol):
     """
 
     def seek(self, offset: int) -> None:
-        """Fetch from `offset` on; what was fetched and not gathered is dropped. Does not block."""
+        """Fetch from `offset` on; records fetched but not gathered are dropped. Does not block."""
 
     def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
         """Add the next records before offset `until` to the batch: at most so many, and about so many bytes.
 
-        Returns when they are there, or when an event comes, or after `timeout_s` with those that came.
+        Returns when they have arrived, or at an event, or after `timeout_s` with those that have arrived.
 
         Raises
         ------
         ClusterStateError
-            For an error that waiting does not mend: refused, corrupt, unsupported.
+            For an error that waiting does not resolve: refused, corrupt, unsupported.
         """
 
     def take(self) -> pa.RecordBatch:
-        """The batch gathered so far, of at least one record; another one is begun.
+        """Return the batch gathered so far, of at least one record, and begin another.
 
         Raises
         ------
@@ -71,11 +71,11 @@ class PartitionConsumer(Protocol):
         """
 
     def watermarks(self, timeout_s: float) -> tuple[int, int]:
-        """The log's earliest offset and its end, asked from the leader."""
+        """The log's earliest offset and its end, requested from the leader."""
 
 
 class PartitionEvents:
-    """What librdkafka says of a partition beside its records, and which of it is an error."""
+    """librdkafka's events and errors for a partition, sorted into results of a poll and exceptions."""
 
     def __init__(self, partition: TopicPartition, clock: Callable[[], float] = time.monotonic) -> None:
         self._partition = partition
@@ -83,12 +83,12 @@ class PartitionEvents:
         self._gone = False
 
     def note(self, error: KafkaError) -> None:
-        """An error of the client as a whole; librdkafka goes on by itself."""
+        """Record an error of the client as a whole; librdkafka retries by itself."""
         self._reports(error)
         self._gone = self._gone or error.code() in UNKNOWN_TOPIC_CODES
 
     def take(self, error: KafkaError, offset: int, poll: Poll) -> None:
-        """An event that came in place of a record; raises what waiting does not mend."""
+        """Add an event that arrived in place of a record to a poll; raises errors that waiting does not resolve."""
         if error.code() == KafkaError._PARTITION_EOF:
             poll.end = offset
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
@@ -102,7 +102,7 @@ class PartitionEvents:
             raise from_kafka(error, f"reading {self._partition}")
 
     def finish(self, poll: Poll) -> Poll:
-        """The poll with what was noted meanwhile; raises a refusal after which nothing came."""
+        """Complete the poll with the errors recorded meanwhile; raises a refusal after which no record arrived."""
         poll.gone, self._gone = poll.gone or self._gone, False
         poll.error = self._reports.last
         if poll.first is not None or poll.end is not None:
@@ -114,7 +114,7 @@ class PartitionEvents:
 
 
 def reading_watermarks(partition: TopicPartition) -> str:
-    """What is being done when the ends of a log are asked for, for the text of an error."""
+    """Description of the request for a log's ends, for the text of an error."""
     return f"asking the leader of {partition} for the ends of its log"
 
 

@@ -1,4 +1,4 @@
-"""A producer that counts: every record handed over is acknowledged, or failed, or still on its way."""
+"""A producer that counts its records: each one sent is acknowledged, failed or still in flight."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _DEFAULTS: dict[str, Any] = {
     **CLIENT_DEFAULTS,
     "enable.idempotence": True,
     "acks": "all",
-    # Each default has the name that options are translated to: a user's spelling replaces it, and does not stand beside it.
+    # Each default has the name that options are translated to, so that a user's setting replaces it in any spelling.
     "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
-    # Large batches leave brokers and writer less to do for a record. A task's last ones are sent at once (`flush`).
+    # Large batches reduce the work per record. A task's last batches are sent at once (`flush`).
     "linger.ms": 1_000,
     "batch.size": 1_000_000,
     "batch.num.messages": 100_000,
@@ -55,16 +55,16 @@ def producer_properties(connection: Connection, bootstrap_servers: str) -> dict[
 
 
 class CountingProducer:
-    """Sends records and accounts for each of them. Not pickle-safe: make it where it is used, after any fork.
+    """Sends records and accounts for each of them. Not pickle-safe: create it where it is used, after any fork.
 
     Its own ``with`` block opens and closes it; within that, one `counting` block after another sends.
 
     Parameters
     ----------
     properties : mapping
-        As `producer_properties` makes them; its queue limits become the sender's.
+        As `producer_properties` returns them; its queue limits become the sender's.
     make_sender : callable
-        Makes a `Sender` of librdkafka's properties, the limits, and what to tell errors of the client as a whole.
+        Creates a `Sender` from librdkafka's properties, the limits, and a recorder of errors of the client as a whole.
     clock : callable
         Monotonic seconds.
     """
@@ -105,10 +105,10 @@ class CountingProducer:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Count what is sent within a ``with`` block, from nothing.
+        """Count the records sent within a ``with`` block, from zero.
 
-        Leaving it normally waits for every record; leaving it by an error drops what is still queued, and the producer is
-        not to be used again.
+        Leaving it normally waits for every record; leaving it by an error drops queued records, and the producer must not
+        be used again.
         """
         self._sender.begin()
         self._begin_request()
@@ -122,15 +122,15 @@ class CountingProducer:
 
     @property
     def acknowledged(self) -> int:
-        """How many records of the block the brokers have acknowledged so far."""
+        """The number of the block's records that the brokers have acknowledged so far."""
         return self._sender.counts.acknowledged
 
     def delivered(self, topic: str) -> dict[int, int]:
-        """Acknowledged records of a topic by partition; to be asked after a flush."""
+        """Acknowledged records of a topic by partition; call after a flush."""
         return self._sender.delivered(topic)
 
     def send(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
-        """Hand rows over, those of one partition in order; blocks while too much is queued.
+        """Send rows, those of one partition in order; blocks while the queue is full.
 
         Parameters
         ----------
@@ -138,12 +138,12 @@ class CountingProducer:
         partitions : numpy.ndarray of int32
             The partition of each row, in ``[0, partition_count)``.
         partition_count : int
-            How many partitions the topic has.
+            The number of partitions of the topic.
 
         Raises
         ------
         DeliveryFailed
-            A record handed over before, or one of these, cannot be delivered.
+            A record sent before, or one of these, cannot be delivered.
         """
         is_first = not self._told_of
         needed = int(partitions.max(initial=-1)) + 1
@@ -159,11 +159,11 @@ class CountingProducer:
                 is_first = False
             self._raise_failure()
             if not done:
-                # A queue that is full of batches that are not: let them go, as Java's producer does without memory.
+                # The queue is full of batches that are not: send them, as Java's producer does when out of buffer memory.
                 self._flush_what_rests(stalled)
 
     def flush(self) -> None:
-        """Wait until every record handed over is acknowledged; librdkafka gives one up after delivery.timeout.ms.
+        """Wait until every record sent is acknowledged; librdkafka fails a record after delivery.timeout.ms.
 
         Raises
         ------
@@ -177,10 +177,10 @@ class CountingProducer:
         self._raise_failure()
 
     def _flush_what_rests(self, stalled: _Stalled) -> bool:
-        """Send batches that are not full, unless reports are to come without that; whether it did.
+        """Send batches that are not full, unless reports are expected without that; True if it did.
 
-        While records of its partition are on their way, librdkafka's idempotent producer asks without a pause whether a
-        batch that is flushed may go: so none is, as long as it would have to wait.
+        While records of its partition are in flight, librdkafka's idempotent producer checks in a busy loop whether a
+        flushed batch may be sent: so none is flushed as long as it would have to wait.
         """
         if stalled.since(self.acknowledged) < _STALLED_S and self._sender.is_moving:
             return False
@@ -189,16 +189,16 @@ class CountingProducer:
         return True
 
     def partitions_of(self, topic: str) -> tuple[int, tuple[int, ...]]:
-        """How many partitions a topic has, and which of them have a leader, asked from the brokers.
+        """The number of a topic's partitions, and those that have a leader, requested from the brokers.
 
-        They may create a missing topic on that (auto.create.topics.enable); blocks for up to 10 s until all have leaders.
+        The request may create a missing topic (auto.create.topics.enable); blocks for up to 10 s until all have leaders.
 
         Raises
         ------
         UnknownTopic
-            It does not exist, and is not created within 10 s.
+            The topic does not exist, and is not created within 10 s.
         NoLeader
-            It exists, and none of its partitions has a leader after 10 s.
+            The topic exists, and none of its partitions has a leader after 10 s.
         """
         self._begin_request()
         deadline = self._clock() + _CREATION_S
@@ -221,7 +221,7 @@ class CountingProducer:
         self._reports.begin()
 
     def _is_hopeless(self, error: KafkaError | None) -> bool:
-        """Whether a topic is missing and nobody may create it."""
+        """True if a topic does not exist and must not be created."""
         return error is not None and error.code() in UNKNOWN_TOPIC_CODES and not self._is_on("allow.auto.create.topics")
 
     def _is_on(self, name: str) -> bool:
@@ -243,25 +243,25 @@ class CountingProducer:
         return self._open
 
     def _await_partitions(self, topic: str, needed: int) -> int:
-        """How many partitions the brokers tell of, once that is enough, or at last after delivery.timeout.ms; 0: unknown.
+        """The number of partitions that brokers report, once it suffices, or after delivery.timeout.ms; 0: unknown.
 
-        They may learn of new ones later than ZooKeeper does, and do not tell of one that never had a leader. librdkafka
+        They may learn of new ones later than ZooKeeper does, and do not report one that never had a leader. librdkafka
         fails a record for such a partition at once, where Java's producer waits.
         """
         deadline = self._clock() + (float(self._properties["delivery.timeout.ms"]) / 1000 or math.inf)
         told = 0
-        with suppress(KafkaException):  # what is wrong shows when the records are not delivered
+        with suppress(KafkaException):  # the cause is reported when the records are not delivered
             while 0 < (told := len(self._sender.leaders(topic, INTRODUCTION_S)[1])) < needed and self._clock() < deadline:
                 self._sender.poll(0.2)
         return told
 
     def _hasten(self, topic: str) -> None:
-        """Let the first records go at once: an idempotent producer of librdkafka may wait 500 ms for its producer id.
+        """Send the first records at once: an idempotent producer of librdkafka may wait 500 ms for its producer id.
 
-        It looks for a broker to get the id from when metadata come in, and else when that time is over. The answer before
-        may have replaced the brokers to begin with by the cluster's own, none of them connected; now, one is.
+        It selects a broker to request the id from when metadata arrive, and otherwise after those 500 ms. The previous
+        answer may have replaced the bootstrap servers by the cluster's brokers, none of them connected; now one is.
         """
-        with suppress(KafkaException):  # what is wrong shows when the records are not delivered
+        with suppress(KafkaException):  # the cause is reported when the records are not delivered
             self._sender.leaders(topic, INTRODUCTION_S)
 
     def _raise_failure(self) -> None:
@@ -292,7 +292,7 @@ class CountingProducer:
         return None if refusal is None else Failure("the brokers refuse", refusal.message)
 
     def _drop_queued(self) -> None:
-        """Give up what is not sent yet, and wait shortly for the fate of what is in flight."""
+        """Drop records not sent yet, and wait briefly for the reports of those in flight."""
         sender = self._sender
         if sender.queued > 0:
             sender.purge(in_flight=False)
@@ -303,7 +303,7 @@ class CountingProducer:
 
 
 class _Stalled:
-    """For how many seconds a count has not changed."""
+    """Timer of the seconds for which a count has not changed."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -314,7 +314,7 @@ class _Stalled:
         self._changed = self._clock(), -1
 
     def since(self, count: int) -> float:
-        """Look at the count."""
+        """Compare the count with the last one; the seconds since it changed."""
         now, (then, before) = self._clock(), self._changed
         if count == before:
             return now - then

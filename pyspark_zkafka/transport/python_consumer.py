@@ -1,4 +1,4 @@
-"""The consumer in pure Python: confluent-kafka's messages, turned into columns."""
+"""The consumer in pure Python, which converts confluent-kafka's messages to columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_POLL_RECORDS = 10_000
 
 
 class MessageBatch:
-    """Messages gathered for one batch, and how many to ask for next, so that large records do not fill memory."""
+    """Messages gathered for one batch; limits the number to request next, so that large records do not fill memory."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -32,12 +32,12 @@ class MessageBatch:
         self._mean_bytes = 0
 
     def wanted(self, most_records: int, most_bytes: int) -> int:
-        """How many messages to ask for."""
+        """The number of messages to request."""
         room = max(most_bytes // self._mean_bytes, 1) if self._mean_bytes else _FIRST_POLL_RECORDS
         return min(self._next_records, room, most_records)
 
     def add(self, messages: Sequence[Message], until: int) -> Poll:
-        """Add those before offset `until`."""
+        """Add the messages before offset `until`."""
         if not messages:
             return Poll()
         first, last = messages[0].offset(), messages[-1].offset()
@@ -48,7 +48,7 @@ class MessageBatch:
         return Poll(len(visible), size, first, last, _ascending(messages, last - first))
 
     def take(self) -> pa.RecordBatch:
-        """The batch of what was added; another one is begun."""
+        """Return the batch of the messages added, and begin another."""
         messages, self._messages = self._messages, []
         return build_batch(messages, self._schema)
 
@@ -65,7 +65,7 @@ def _size(messages: Sequence[Message]) -> int:
 
 
 def _ascending(messages: Sequence[Message], span: int) -> bool:
-    """Whether offsets rise from each message to the next; without gaps, the span tells."""
+    """True if offsets are strictly ascending; without gaps, the span is enough to know."""
     if span == len(messages) - 1:
         return True
     offsets = [m.offset() for m in messages]
@@ -73,12 +73,12 @@ def _ascending(messages: Sequence[Message], span: int) -> bool:
 
 
 class MessageConsumer:
-    """The `PartitionConsumer` in pure Python: confluent-kafka's messages, turned into columns.
+    """The `PartitionConsumer` in pure Python, which converts confluent-kafka's messages to columns.
 
     Parameters
     ----------
     client : MessageClient
-        Open; it is this consumer's alone for the time of the ``with`` block, and fetches nothing after it.
+        Open; used by this consumer alone during the ``with`` block, and fetches nothing after it.
     partition : TopicPartition
     schema : pyarrow.Schema
         The columns to build.
@@ -97,7 +97,7 @@ class MessageConsumer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._client.note = ignore
         self._handle().unassign()
-        # What was fetched stays in librdkafka's queue, outdated, until it is looked at.
+        # Fetched messages stay in librdkafka's queue, outdated, until they are consumed.
         while self._handle().consume(_MOST_POLL_RECORDS, 0):
             pass
 
@@ -108,7 +108,7 @@ class MessageConsumer:
         self._client.warm_up(tp.topic)
 
     def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
-        """See `PartitionConsumer`; the bytes may be exceeded by what the last poll brought."""
+        """See `PartitionConsumer`; the records of the last poll may exceed the bytes."""
         found = self._handle().consume(self._batch.wanted(most_records, most_bytes), timeout_s)
         if not any(map(Message.error, found)):
             return self._events.finish(self._batch.add(found, until))

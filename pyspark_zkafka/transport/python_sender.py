@@ -1,4 +1,4 @@
-"""Sends rows in pure Python, through confluent-kafka."""
+"""Sender of rows in pure Python, through confluent-kafka."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class MessageSender:
         librdkafka's.
     limits : QueueLimits
     note : callable
-        Told of errors of the client as a whole.
+        Called with errors of the client as a whole.
     """
 
     def __init__(self, properties: Mapping[str, Any], limits: QueueLimits, note: Callable[[KafkaError], None]) -> None:
@@ -56,7 +56,7 @@ class MessageSender:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._open = None  # what is queued was dropped; its destructor ends the threads
+        self._open = None  # queued records were dropped; the destructor ends the threads
 
     def begin(self) -> None:
         """See `Sender`."""
@@ -99,7 +99,7 @@ class MessageSender:
 
     @property
     def is_moving(self) -> bool:
-        """See `Sender`. Where each record lies is not known here: as long as some partition must have a full batch."""
+        """See `Sender`. Positions of records are unknown here: True while some partition must have a full batch."""
         return self.queued * self._mean_bytes > len(self._handed_over) * self._limits.batch_bytes
 
     @property
@@ -130,11 +130,11 @@ class MessageSender:
         return self._open
 
     def _observe(self, length: int) -> int:
-        """How many records can still wait for their reports, now that librdkafka's queue is seen to have a length.
+        """The upper bound of records without a report, given the present length of librdkafka's queue.
 
-        A report of each record would be the plain way to count, and take a fifth of the time of a write. Errors and lines
-        of the log lengthen the queue, too, until they are looked at. But only handing over makes more records wait, so the
-        shortest queue since then is the bound; it is exact once the queue was empty, as it is at the end of a flush.
+        Counting a report of each record would be simpler, but take a fifth of the time of a write. Errors and log lines
+        lengthen the queue, too, until they are polled. But only producing adds records, so the shortest queue since then
+        is the bound; it is exact once the queue was empty, as it is at the end of a flush.
         """
         self._awaited = min(self._awaited, length)
         return self._awaited
@@ -188,7 +188,7 @@ class MessageSender:
 
 @dataclass(frozen=True, slots=True)
 class _Slice:
-    """Rows of one partition, and about how large they are together."""
+    """Rows of one partition, and their approximate size together."""
 
     topic: str
     partition: int
@@ -197,7 +197,7 @@ class _Slice:
 
     @property
     def count(self) -> int:
-        """How many rows."""
+        """The number of rows."""
         return len(self.rows.values)
 
 

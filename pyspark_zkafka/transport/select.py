@@ -1,4 +1,4 @@
-"""Which path records take: the compiled one, or pure Python."""
+"""Selection of the compiled path or pure Python."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _log = logging.getLogger(__name__)
 
 
 def uses_native(connection: Connection) -> bool:
-    """Whether records go the compiled way in this process.
+    """True if this process uses the compiled path; logs which one is used.
 
     Raises
     ------
     OptionError
-        NO_NATIVE_PATH: it is asked for, and not there.
+        NO_NATIVE_PATH: the compiled path is required, and unavailable.
     """
     if connection.native_path is False:
         _log.info("nativePath is off: pure Python is used")
@@ -50,11 +50,11 @@ def _is_native(connection: Connection) -> bool:
 def open_consumer(
     connection: Connection, properties: Mapping[str, Any], split: Split, schema: pa.Schema
 ) -> AbstractContextManager[PartitionConsumer]:
-    """A consumer of a split's partition for the time of a ``with`` block, that builds the schema's columns.
+    """A consumer of a split's partition for a ``with`` block, which builds the schema's columns.
 
-    librdkafka's consumer in it may be one that read another split some seconds ago, in this process, by the same
-    properties and of the very same topic (by its id or its znode's czxid, not only by its name: librdkafka would take a
-    topic created again for an old state of the one that it knows).
+    It may reuse a librdkafka consumer that read another split some seconds ago, in this process, with the same properties
+    and from the same topic (by its id or its znode's czxid, not only by its name: librdkafka would treat a topic created
+    again as an old state of the one that it knows).
     """
     if uses_native(connection):
         from pyspark_zkafka.transport.native.consumer import ArrowClient, ArrowConsumer
@@ -87,7 +87,7 @@ def _borrowed(
 
 
 def hash_function(connection: Connection) -> HashKeys:
-    """What hashes keys for routing: the same numbers, whichever way."""
+    """The hash function of keys for routing; both implementations return the same numbers."""
     if _is_native(connection):
         from pyspark_zkafka.transport.native.hashes import hash_keys as compiled
 
@@ -104,16 +104,16 @@ _idle_producers: ClientPool[CountingProducer] = ClientPool()
 def open_producer(
     connection: Connection, properties: Mapping[str, Any], generation: Hashable = None
 ) -> Iterator[CountingProducer]:
-    """A producer for the time of a ``with`` block, at the normal end of which all that was sent is acknowledged.
+    """A producer for a ``with`` block, at the normal end of which all records sent are acknowledged.
 
     Parameters
     ----------
     properties : mapping
-        librdkafka's, as `producer_properties` makes them.
+        librdkafka's, as `producer_properties` returns them.
     generation : hashable
-        The topics as they are now, by id and number of partitions. If it is given, the producer may be one that wrote some
-        seconds ago, in this process, by the same properties and to the same generation of topics: it has its connections
-        and its producer id already.
+        The topics' present state, by id and number of partitions. If given, the producer may be one that wrote some seconds
+        ago, in this process, with the same properties and to the same generation of topics: it already has its connections
+        and its producer id.
     """
     from pyspark_zkafka.transport.producer import CountingProducer
 

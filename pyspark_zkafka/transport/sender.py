@@ -1,4 +1,4 @@
-"""What hands records to librdkafka and knows what becomes of them: the two ways of doing it have this in common."""
+"""Interface of the two senders, which hand records to librdkafka and count their delivery reports."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["Counts", "Failure", "QueueLimits", "Sender"]
 
 @dataclass(frozen=True, slots=True)
 class QueueLimits:
-    """How much may wait for the brokers at a time.
+    """Limits of the records queued for the brokers at a time.
 
-    It is kept to here: librdkafka's own queue is never let run full, since a record that it refuses could be overtaken by
-    the next. A batch of a partition is full with `batch_bytes`, and then sent by itself.
+    They are enforced here: librdkafka's own queue must never be full, since a record that it refuses could be overtaken by
+    the next. A partition's batch is full at `batch_bytes`, and then sent without a flush.
     """
 
     records: int = 200_000
@@ -32,7 +32,7 @@ class QueueLimits:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What has become of the records since the last beginning; `acknowledged` is exact where none is queued."""
+    """Counts of the records since the last `begin`; `acknowledged` is exact where none is queued."""
 
     handed_over: int
     acknowledged: int
@@ -40,20 +40,20 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The first record that could not be delivered: ``topic-partition``, and why."""
+    """The first record that could not be delivered: ``topic-partition``, and the cause."""
 
     partition: str
     cause: str
 
     @classmethod
     def of(cls, topic: str, partition: int, code: int) -> Failure:
-        """The failure by librdkafka's code alone: which call told of it is no matter of the user's."""
+        """The failure by librdkafka's code alone, regardless of the call that reported it."""
         error = KafkaError(code)
         return cls(f"{topic}-{partition}", f"{error.name()}: {error.str()}")
 
 
 class Sender(Protocol):
-    """What hands records to librdkafka, and knows what becomes of them. Not thread-safe, not pickle-safe.
+    """Hands records to librdkafka, and counts their delivery reports. Not thread-safe, not pickle-safe.
 
     There are two: `MessageSender`, and the compiled path's `pyspark_zkafka.transport.native.producer.ArrowSender`.
     """
@@ -65,44 +65,44 @@ class Sender(Protocol):
     ) -> None: ...
 
     def begin(self) -> None:
-        """Count anew, from nothing; only while nothing is queued."""
+        """Reset the counts; only while nothing is queued."""
 
     def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
-        """Take rows, each with its partition of the `partition_count` that the topic has; nothing is sent yet."""
+        """Add rows, each with its partition in ``[0, partition_count)``; nothing is sent yet."""
 
     def advance(self, timeout_s: float) -> bool:
-        """Hand over what was added as far as the limits allow, those of a partition in order; True once all is.
+        """Send added rows as far as the limits allow, those of a partition in order; True once all are sent.
 
         Waits for room up to `timeout_s`; stops at a failure.
         """
 
     def poll(self, timeout_s: float) -> None:
-        """Look at delivery reports and errors; wait for one."""
+        """Handle delivery reports and errors; wait for one."""
 
     def flush(self, timeout_s: float) -> None:
-        """Send at once, whatever linger.ms, what is not behind records on their way; wait for all reports."""
+        """Send records not queued behind others in flight, regardless of linger.ms; wait for all reports."""
 
     def purge(self, *, in_flight: bool) -> None:
-        """Give up what is queued, and perhaps what is on its way."""
+        """Drop queued records, and those in flight if `in_flight`."""
 
     @property
     def queued(self) -> int:
-        """How many records wait for their reports, at the most; 0 once none does."""
+        """Upper bound of the records without a report; 0 once there are none."""
 
     @property
     def is_moving(self) -> bool:
-        """Whether records are on their way that no flush is needed for: in full batches, or sent by the last flush."""
+        """True if records are in flight that need no flush: in full batches, or sent by the last flush."""
 
     @property
     def counts(self) -> Counts:
-        """What has become of the records since `begin`."""
+        """The counts of records since `begin`."""
 
     @property
     def failure(self) -> Failure | None:
         """The first failure."""
 
     def delivered(self, topic: str) -> dict[int, int]:
-        """Acknowledged records by partition, those without any left out; to be asked after a flush."""
+        """Acknowledged records by partition, without empty partitions; call after a flush."""
 
     def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
         """The brokers' error for a topic, and the leader of each of its partitions, -1 for none.
@@ -110,5 +110,5 @@ class Sender(Protocol):
         Raises
         ------
         KafkaException
-            They cannot be asked.
+            The brokers cannot be reached.
         """

@@ -1,4 +1,4 @@
-"""Arrow arrays on their way to C and back, by the Arrow C data interface."""
+"""Arrow arrays passed to C and back, by the Arrow C data interface."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _ARRAY_BYTES = 80  # sizeof(struct ArrowArray)
 
 
 class CArray:
-    """A place for a ``struct ArrowArray``: empty for C to fill, or with an array that C may take over.
+    """Memory of a ``struct ArrowArray``: empty for C to fill, or with an array that C may take ownership of.
 
-    What C has not taken over is released with it.
+    An array that C has not taken is released with this object.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class CArray:
 
     @classmethod
     def of(cls, array: pa.Array | None) -> CArray:
-        """An array to hand over; of None, the null pointer."""
+        """An array to pass to C; the null pointer for None."""
         place = cls()
         if array is None:
             place._buffer = None
@@ -35,12 +35,12 @@ class CArray:
 
     @property
     def address(self) -> int | None:
-        """Where C finds it; None is the null pointer."""
+        """The address of the struct; None is the null pointer."""
         return None if self._buffer is None else addressof(self._buffer)
 
     @property
     def is_large(self) -> bool:
-        """Whether its offsets have 64 bits."""
+        """True if its offsets have 64 bits."""
         return self._filled is not None and bool(
             pa.types.is_large_binary(self._filled) or pa.types.is_large_string(self._filled)
         )
@@ -50,5 +50,5 @@ class CArray:
         return pa.RecordBatch._import_from_c(self.address, schema)
 
     def __del__(self) -> None:
-        if self._filled is not None and any(self._buffer.raw[64:72]):  # its release callback: nobody has taken it over
+        if self._filled is not None and any(self._buffer.raw[64:72]):  # its release callback: C has not taken ownership
             pa.Array._import_from_c(self.address, self._filled)

@@ -18,7 +18,7 @@ struct ArrowArray {
     void *private_data;
 };
 
-/* Whether row `i` is not null; rows count from the slice's beginning. */
+/* True if row `i` is not null; rows are counted from the start of the slice. */
 static inline bool arrow_is_valid(const struct ArrowArray *array, int64_t i) {
     const uint8_t *bits = array->buffers[0];
     int64_t at = i + array->offset;

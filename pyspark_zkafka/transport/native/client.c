@@ -15,7 +15,7 @@ static void *find(void *library, const char *name, char *why, size_t why_bytes) 
 }
 
 ZKAFKA_EXPORT bool zkafka_bind(const char *path, char *why, size_t why_bytes) {
-    /* Not closed again: what was found stays in use. Where the library is loaded already, this is that one. */
+    /* Never closed: its functions stay in use. If the library is loaded already, dlopen returns that one. */
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         snprintf(why, why_bytes, "%s", dlerror());

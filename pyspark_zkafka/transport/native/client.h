@@ -1,11 +1,11 @@
-/* What consumers and producers share: librdkafka's functions, a client's settings, and the reports that it makes. */
+/* Common part of consumers and producers: librdkafka's functions, a client's settings, and its reports. */
 #ifndef ZKAFKA_CLIENT_H
 #define ZKAFKA_CLIENT_H
 
 #include "rdkafka_abi.h"
 #include "zkafka.h"
 
-/* The reports that Python has not asked for yet, oldest first. Beyond its size, lines of the log are dropped, then errors. */
+/* The reports that Python has not read yet, oldest first. When it is full, log lines are dropped first, then errors. */
 enum { REPORTS_ROOM = 256, REPORTS_FOR_ERRORS = 64 };
 
 struct client {
@@ -15,7 +15,7 @@ struct client {
     int report_count;
 };
 
-/* Makes the handle; `on_delivery` may be null. False, with the reason, if librdkafka refuses. */
+/* Creates the handle; `on_delivery` may be null. False, with the reason, if librdkafka refuses. */
 bool client_open(struct client *, int type, const char *const *settings, rk_on_delivery *on_delivery, int *code, char *why,
                  size_t why_bytes);
 void client_note(struct client *, int kind, int code, bool fatal, int64_t offset, const char *text);

@@ -5,7 +5,7 @@
 
 enum { FIRST_ROWS = 1024, FIRST_BYTES = 64 * 1024, LARGEST_FIRST_BYTES = 32 * 1024 * 1024 };
 
-/* Spark holds microseconds in 64 bits. */
+/* Spark stores microseconds in 64 bits. */
 static const int64_t LARGEST_MS = INT64_MAX / 1000;
 
 /* --- Buffers that grow --------------------------------------------------------------------------------------------- */
@@ -81,14 +81,14 @@ static bool strings_append(struct strings *column, int64_t row, const void *data
     return true;
 }
 
-/* --- What Spark cannot hold ---------------------------------------------------------------------------------------- */
+/* --- Values that Spark cannot represent ---------------------------------------------------------------------------- */
 
 /* Length of the well-formed sequence of two to four bytes at the start of the text; 0 if there is none. */
 static size_t utf8_sequence(const uint8_t *text, size_t size) {
     uint8_t lead = text[0];
     size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
     if (lead < 0xc2 || lead > 0xf4 || size < length) return 0;
-    /* The second byte's range shuts out overlong forms, surrogates and what is beyond U+10FFFF. */
+    /* The second byte's range excludes overlong forms, surrogates and code points beyond U+10FFFF. */
     uint8_t least = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
     uint8_t most = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
     if (text[1] < least || text[1] > most) return 0;
@@ -125,7 +125,7 @@ static void check_utf8(const void *text, size_t size, int64_t offset, int64_t *f
 
 static int64_t microseconds(struct columns *columns, const struct rk_message *message, int *type) {
     int64_t ms = rk.message_timestamp(message, type);
-    if (*type == 0) ms = -1; /* Where the log has none librdkafka says 0; Java, and so Spark's own source, -1. */
+    if (*type == 0) ms = -1; /* Without a timestamp librdkafka returns 0; Java, and so Spark's own source, -1. */
     if (ms <= LARGEST_MS && ms >= -LARGEST_MS) return ms * 1000;
     if (columns->flaws.timestamp_too_large < 0) {
         columns->flaws.timestamp_too_large = message->offset;
@@ -210,7 +210,7 @@ static void release(struct ArrowArray *array) {
     array->release = NULL;
 }
 
-/* An array without buffers and children, but with room for them; a null buffer is one of no bytes. */
+/* An array without buffers and children, but with room for them; a null buffer has no bytes. */
 static bool array_begin(struct ArrowArray *array, int64_t length, int64_t buffers, int64_t children) {
     *array = (struct ArrowArray){.length = length, .release = release};
     array->buffers = calloc((size_t)(buffers ? buffers : 1), sizeof *array->buffers);
@@ -243,7 +243,7 @@ static void move_validity(struct strings *column, struct ArrowArray *out) {
 
 static bool take_strings(struct strings *column, int64_t rows, struct ArrowArray *out) {
     if (!array_begin(out, rows, 3, 0)) return false;
-    /* Spark reads the offsets of a column without rows, too. */
+    /* Spark reads the offsets even of a column without rows. */
     if (!column->offsets && !strings_make_room(column, 0)) return false;
     move_validity(column, out);
     out->buffers[2] = column->data;

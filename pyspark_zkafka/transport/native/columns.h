@@ -1,4 +1,4 @@
-/* Grows the Arrow columns of a batch, record by record. */
+/* Arrow columns of a batch, appended to record by record. */
 #ifndef ZKAFKA_COLUMNS_H
 #define ZKAFKA_COLUMNS_H
 
@@ -11,7 +11,7 @@ struct fixed {
     int64_t room_bytes;
 };
 
-/* Byte strings one behind the other; string `i` is `data[offsets[i]..offsets[i + 1]]`. */
+/* Byte strings, concatenated; string `i` is `data[offsets[i]..offsets[i + 1]]`. */
 struct strings {
     int32_t *offsets;
     uint8_t *data;
@@ -23,13 +23,13 @@ struct strings {
 };
 
 struct columns {
-    int32_t kinds[COLUMNS]; /* those asked for, in their order */
+    int32_t kinds[COLUMNS]; /* the requested columns, in their order */
     int32_t count;
     bool asked[COLUMNS];
     int64_t rows;
     struct strings key, value, header_key, header_value;
     struct fixed offset, timestamp, timestamp_type;
-    struct strings header_lists; /* only its validity and offsets are used: where each row's headers begin */
+    struct strings header_lists; /* only its validity and offsets are used: the start of each row's headers */
     int64_t header_rows;
     struct zkafka_flaws flaws;
     int32_t partition;
@@ -38,7 +38,7 @@ struct columns {
 
 void columns_begin(struct columns *);
 void columns_clear(struct columns *);
-/* Appends a record, and says how many bytes it has; negative: out of memory. */
+/* Appends a record, and returns its size in bytes; negative: out of memory. */
 int64_t columns_append(struct columns *, const struct rk_message *);
 /* Moves the columns into a struct array. False: out of memory. */
 bool columns_take(struct columns *, struct ArrowArray *out);

@@ -5,20 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many records are taken from librdkafka's queue at a time: what it hands out no longer counts against its own bound on
- * what it has fetched, so that as many bytes again may come. */
+/* Limits of the records consumed from librdkafka's queue at a time: consumed records no longer count towards its limit on
+ * fetched bytes, so that it may fetch as many bytes again. */
 enum { MOST_PENDING = 2048, FIRST_PENDING = 256 };
-/* INTRODUCTION_S of clients/new_clients.py. */
+/* INTRODUCTION_S of kafka/warm_up.py. */
 enum { INTRODUCTION_MS = 1000 };
 
 struct zkafka_consumer {
     struct client client;
     rk_queue *queue;
     struct columns columns;
-    struct rk_message *pending[MOST_PENDING]; /* taken from the queue, not yet in a column */
+    struct rk_message *pending[MOST_PENDING]; /* consumed from the queue, not yet in a column */
     int64_t pending_from, pending_until;
-    int64_t mean_bytes;  /* of the records that came last */
-    bool introduced;     /* the brokers were asked for a topic */
+    int64_t mean_bytes;  /* of the most recent records */
+    bool introduced;     /* the brokers received a request for a topic */
 };
 
 ZKAFKA_EXPORT zkafka_consumer *zkafka_consumer_new(const char *const *settings, int *code, char *why, size_t why_bytes) {
@@ -33,7 +33,7 @@ ZKAFKA_EXPORT zkafka_consumer *zkafka_consumer_new(const char *const *settings, 
     return consumer;
 }
 
-/* Lets go of what was fetched and not appended. The batch stays: it may be taken after a seek. */
+/* Frees records that were fetched and not appended. The batch stays: it may be taken after a seek. */
 static void drop_pending(zkafka_consumer *consumer) {
     while (consumer->pending_from < consumer->pending_until) rk.message_destroy(consumer->pending[consumer->pending_from++]);
 }
@@ -48,7 +48,7 @@ ZKAFKA_EXPORT void zkafka_consumer_close(zkafka_consumer *consumer) {
     free(consumer);
 }
 
-/* Fills `pending` with as many records as may still go into the batch; false when none came in time. */
+/* Fills `pending` with as many records as the batch has room for; false if none arrived in time. */
 static bool fetch(zkafka_consumer *consumer, int64_t most_records, int64_t most_bytes, int timeout_ms) {
     int64_t fitting = consumer->mean_bytes ? most_bytes / consumer->mean_bytes + 1 : FIRST_PENDING;
     int64_t wanted = most_records < fitting ? most_records : fitting;
@@ -59,7 +59,7 @@ static bool fetch(zkafka_consumer *consumer, int64_t most_records, int64_t most_
     return came > 0;
 }
 
-/* Asks the brokers for a topic: else a new client may begin a second late; see clients/new_clients.py. */
+/* Requests a topic's metadata: otherwise a new client may start a second late; see kafka/warm_up.py. */
 static void introduce(zkafka_consumer *consumer, const char *topic) {
     const struct rk_metadata *metadata = NULL;
     rk_topic *handle = rk.topic_new(consumer->client.handle, topic, NULL);
@@ -88,7 +88,7 @@ ZKAFKA_EXPORT int zkafka_consumer_unassign(zkafka_consumer *consumer) {
     columns_clear(&consumer->columns);
     consumer->mean_bytes = 0;
     int code = rk.assign(consumer->client.handle, NULL);
-    /* What was fetched stays in the queue, outdated, until it is looked at. */
+    /* Fetched records stay in the queue, outdated, until they are consumed. */
     while (fetch(consumer, MOST_PENDING, INT64_MAX, 0)) drop_pending(consumer);
     return code;
 }
@@ -108,7 +108,7 @@ ZKAFKA_EXPORT bool zkafka_consumer_project(zkafka_consumer *consumer, const int3
     return true;
 }
 
-/* Takes one record or event; false at an event, or for want of memory. */
+/* Handles one record or event; false at an event, or when out of memory. */
 static bool take_in(zkafka_consumer *consumer, struct rk_message *message, int64_t until, struct zkafka_poll *poll, bool *failed) {
     if (message->err) {
         client_note(&consumer->client, REPORT_EVENT, message->err, false, message->offset, rk.message_errstr(message));

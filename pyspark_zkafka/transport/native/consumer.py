@@ -1,4 +1,4 @@
-"""Reads one partition straight into Arrow columns."""
+"""Consumer of one partition that reads directly into Arrow columns."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _NUMBERS = {name: number for number, name in enumerate(COLUMNS)}
 
 
 class ArrowClient:
-    """librdkafka's consumer, open for the time of a ``with`` block; it serves one `ArrowConsumer` after the other.
+    """librdkafka's consumer, open for a ``with`` block, and used by one `ArrowConsumer` after the other.
 
-    Make it where it is used, after any fork.
+    Create it where it is used, after any fork.
 
     Parameters
     ----------
     properties : mapping
-        As `consumer_properties` makes them.
+        As `consumer_properties` returns them.
     """
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
@@ -60,12 +60,12 @@ class ArrowClient:
 
 
 class ArrowConsumer:
-    """The `PartitionConsumer` that copies librdkafka's messages into Arrow buffers, without a Python object a message.
+    """The `PartitionConsumer` that copies librdkafka's messages into Arrow buffers, without a Python object per message.
 
     Parameters
     ----------
     client : ArrowClient
-        Open; it is this consumer's alone for the time of the ``with`` block, and fetches nothing after it.
+        Open; used by this consumer alone during the ``with`` block, and fetches nothing after it.
     partition : TopicPartition
     schema : pyarrow.Schema
         The columns to build; others are never copied.
@@ -134,7 +134,7 @@ class ArrowConsumer:
         return self._client.handle
 
     def _check(self, flaws: Flaws) -> None:
-        """Raise for the first column, in the schema's order, that holds what Spark cannot."""
+        """Raise for the first column, in the schema's order, with a value that Spark cannot represent."""
         for field in self._schema:
             if field.name == "timestamp" and flaws.timestamp_too_large >= 0:
                 raise malformed_timestamp(self._partition, flaws.timestamp_too_large, flaws.timestamp_ms)

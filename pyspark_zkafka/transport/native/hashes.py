@@ -1,4 +1,4 @@
-"""Hashes whole columns of keys."""
+"""Hash function of whole key columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KINDS = {"murmur2": 0, "murmur3": 1, "crc32": 2, "fnv1a": 3}
 
 
 def hash_keys(name: str, keys: Column) -> Hashes:
-    """The same numbers as `pyspark_zkafka.protocol.key_hashes.hash_keys`, some ns a key."""
+    """The same numbers as `pyspark_zkafka.protocol.key_hashes.hash_keys`, in some ns per key."""
     check_keys(keys)
     hashes = np.zeros(len(keys), dtype=np.uint32)
     done = 0

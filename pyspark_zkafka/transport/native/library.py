@@ -1,4 +1,4 @@
-"""Finds the compiled path and binds it to the librdkafka that confluent-kafka brings."""
+"""Loader of the compiled path, which binds it to confluent-kafka's librdkafka."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ _WHY_BYTES = 512
 
 
 class Report(Structure):
-    """`zkafka_report`: what librdkafka tells beside records."""
+    """`zkafka_report`: an event, error or log line of librdkafka."""
 
     _fields_ = (("kind", c_int32), ("code", c_int32), ("fatal", c_int32), ("offset", c_int64), ("text", c_char * 512))
 
 
 class PollResult(Structure):
-    """`zkafka_poll`: what one poll appended."""
+    """`zkafka_poll`: the result of one poll."""
 
     _fields_ = (("records", c_int64), ("bytes", c_int64), ("first", c_int64), ("last", c_int64), ("unordered", c_int32))
 
 
 class Flaws(Structure):
-    """`zkafka_flaws`: offsets of records that Spark cannot hold, -1 for none."""
+    """`zkafka_flaws`: offsets of records that Spark cannot represent, -1 for none."""
 
     _fields_ = tuple(
         (name, c_int64)
@@ -54,7 +54,7 @@ class Flaws(Structure):
 
 
 class Counts(Structure):
-    """`zkafka_counts`: what has become of the records sent."""
+    """`zkafka_counts`: counts of the records sent, by outcome."""
 
     _fields_ = tuple(
         (name, c_int64) for name in ("handed_over", "acknowledged", "failed", "queued_bytes", "moving_partitions")
@@ -105,13 +105,13 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 def library() -> Any | None:
     """The compiled path's functions, by their names without ``zkafka_``; None where it cannot be used (see `describe`).
 
-    Each of them lets go of the GIL while it runs.
+    Each of them releases the GIL while it runs.
     """
     return _load()[0]
 
 
 def describe() -> str:
-    """Which path is used, and why: one line."""
+    """One line that names the path in use, and the reason."""
     return _load()[1]
 
 
@@ -121,7 +121,7 @@ def require() -> Any:
     Raises
     ------
     OptionError
-        NO_NATIVE_PATH, with what is missing.
+        NO_NATIVE_PATH, with the reason.
     """
     found, text = _load()
     if found is None:
@@ -167,7 +167,7 @@ def _built() -> Path | None:
 
 
 def _bind(functions: Any) -> str | None:
-    """Look up librdkafka's functions in confluent-kafka's own module: whatever that is linked to is what it uses."""
+    """Look up librdkafka's functions through confluent-kafka's module, to use the library that it is linked to."""
     spec = find_spec("confluent_kafka") and find_spec("confluent_kafka.cimpl")
     if spec is None or spec.origin is None:
         return "confluent-kafka has no compiled module"
@@ -190,18 +190,18 @@ def _shown(version: tuple[int, ...]) -> str:
 
 
 def topic_argument(name: str) -> bytes:
-    """A topic's name as C takes it.
+    """A topic's name as the argument of a C function.
 
     Raises
     ------
     InvalidRow
-        INVALID_TOPIC: Kafka does not allow it; C would read another name, or librdkafka refuse it.
+        INVALID_TOPIC: Kafka does not allow the name; C would truncate it, or librdkafka refuse it.
     """
     require_topic_name(name)
     return name.encode()
 
 
 def settings_array(properties: dict[str, Any]) -> Any:
-    """librdkafka's properties as C takes them: name, value, ..., null."""
+    """librdkafka's properties as a C array: name, value, ..., null."""
     flat = [str(part).encode() for pair in properties.items() for part in pair]
     return (c_char_p * (len(flat) + 1))(*flat, None)

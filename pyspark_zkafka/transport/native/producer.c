@@ -1,11 +1,11 @@
-/* Sends the rows of Arrow arrays to given partitions, and counts what becomes of each. */
+/* Sends the rows of Arrow arrays to given partitions, and counts their delivery reports. */
 #include "client.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Records handed to librdkafka at a time; between two such calls delivery reports are looked at. */
+/* Records passed to librdkafka at a time; delivery reports are handled between two such calls. */
 enum { SLICE_RECORDS = 1000 };
 
 /* A binary column of the rows to send. */
@@ -16,8 +16,8 @@ struct cells {
 
 struct partition {
     int64_t acknowledged;
-    int64_t queued, queued_bytes; /* records handed over, and not reported yet */
-    bool moving;                  /* some of these go without a flush, or are gone already */
+    int64_t queued, queued_bytes; /* records produced, and not reported yet */
+    bool moving;                  /* some of these need no flush, or are in flight already */
 };
 
 struct topic {
@@ -28,7 +28,7 @@ struct topic {
     struct topic *next;
 };
 
-/* Rows that were added together. Their arrays stay until each row's fate is known: librdkafka does not copy the values. */
+/* Rows that were added together. Their arrays are kept until each row is reported: librdkafka does not copy the values. */
 struct lot {
     struct topic *topic;
     struct cells value, key;
@@ -36,15 +36,15 @@ struct lot {
     int32_t *partitions; /* by row */
     int32_t *order;      /* the rows in the order of sending: by partition */
     int64_t rows, sent;
-    int64_t awaited;      /* reports that are to come */
-    int64_t header_bytes; /* of a row's headers, the mean: a report does not tell which row it is of */
+    int64_t awaited;      /* reports still expected */
+    int64_t header_bytes; /* mean size of a row's headers: a report does not identify its row */
     struct lot *next;
 };
 
 struct zkafka_producer {
     struct client client;
     struct topic *topics;
-    struct lot *first, *last; /* lots that were not sent yet, or not reported yet, oldest first */
+    struct lot *first, *last; /* lots not sent or not reported completely, oldest first */
     struct zkafka_counts counts;
     struct zkafka_failure failure;
     int64_t most_records, most_bytes, batch_bytes;
@@ -65,7 +65,7 @@ static const void *cell(const struct cells *cells, int64_t row, size_t *size) {
         begin = offsets[at], end = offsets[at + 1];
     }
     *size = (size_t)(end - begin);
-    /* An empty value is none the less a value; Arrow may have no buffer for it. */
+    /* An empty value is not null, even if Arrow has no buffer for it. */
     return array->buffers[2] ? (const char *)array->buffers[2] + begin : "";
 }
 
@@ -98,7 +98,7 @@ static int64_t bytes_between(const struct ArrowArray *array, int64_t begin, int6
     return offsets[end + array->offset] - offsets[begin + array->offset];
 }
 
-/* Bytes of a row's headers, the mean of all rows, rounded up. */
+/* Mean size in bytes of the rows' headers, rounded up. */
 static int64_t mean_header_bytes(const struct ArrowArray *lists) {
     if (!lists->release || lists->length == 0) return 0;
     const int32_t *offsets = lists->buffers[1];
@@ -109,7 +109,7 @@ static int64_t mean_header_bytes(const struct ArrowArray *lists) {
     return (bytes + lists->length - 1) / lists->length;
 }
 
-/* --- What becomes of records --------------------------------------------------------------------------------------- */
+/* --- Delivery of records ------------------------------------------------------------------------------------------- */
 
 static void lot_free(struct lot *lot) {
     arrow_release(&lot->value.array);
@@ -138,8 +138,8 @@ static int64_t size_of(const struct lot *lot, const struct rk_message *message) 
     return (int64_t)(message->payload_bytes + message->key_bytes) + lot->header_bytes;
 }
 
-/* Counts a record of so many bytes in (1) or out (-1). A full batch goes by itself; what follows it waits until it is
- * reported. */
+/* Adds (1) or removes (-1) a record of `bytes` bytes. A full batch is sent without a flush; records behind it wait until it
+ * is reported. */
 static void count_queued(zkafka_producer *producer, struct partition *partition, int64_t bytes, int sign) {
     int64_t size = sign * bytes;
     partition->queued += sign;
@@ -223,7 +223,7 @@ ZKAFKA_EXPORT void zkafka_producer_begin(zkafka_producer *producer) {
 ZKAFKA_EXPORT void zkafka_producer_close(zkafka_producer *producer) {
     destroy_handles(producer);
     rk.destroy(producer->client.handle);
-    /* Only now nobody reads the values any more. */
+    /* Only after rk.destroy are the values no longer read. */
     while (producer->first) {
         struct lot *next = producer->first->next;
         lot_free(producer->first);
@@ -239,7 +239,7 @@ static struct topic *find_topic(const zkafka_producer *producer, const char *nam
     return topic;
 }
 
-/* Null for a name that librdkafka refuses, too: one of more than 512 bytes. */
+/* Null also for a name that librdkafka refuses: one of more than 512 bytes. */
 static struct topic *topic_of(zkafka_producer *producer, const char *name, int32_t partition_count) {
     struct topic *topic = find_topic(producer, name);
     if (topic) return topic;
@@ -258,7 +258,7 @@ static struct topic *topic_of(zkafka_producer *producer, const char *name, int32
     return topic;
 }
 
-/* The rows, those of one partition together, in their order: a counting sort. False also for a partition that is not there. */
+/* Sorts the rows by partition, stably: a counting sort. False when out of memory, or for a partition out of range. */
 static bool put_in_order(struct lot *lot) {
     int32_t partitions = lot->topic->partition_count;
     int64_t *begins = calloc((size_t)partitions + 1, sizeof *begins);
@@ -337,7 +337,7 @@ static void send_with_headers(zkafka_producer *producer, struct lot *lot, struct
     message->err = rk.producev(producer->client.handle, RK_V_RKT, lot->topic->handle, RK_V_PARTITION, message->partition, RK_V_FLAGS, 0,
                                RK_V_VALUE, message->payload, message->payload_bytes, RK_V_KEY, message->key, message->key_bytes,
                                RK_V_TIMESTAMP, timestamp_ms(lot, row), RK_V_OPAQUE, message->opaque, RK_V_HEADERS, headers, RK_V_END);
-    if (message->err && headers) rk.headers_destroy(headers); /* else they are librdkafka's */
+    if (message->err && headers) rk.headers_destroy(headers); /* otherwise librdkafka owns them */
     count_sent(producer, lot, message);
 }
 
@@ -349,7 +349,7 @@ static bool has_room(const zkafka_producer *producer) {
     return queued_records(producer) < producer->most_records && producer->counts.queued_bytes < producer->most_bytes;
 }
 
-/* Sends the next rows of a lot: a slice of them, or what there is room for. */
+/* Sends the next rows of a lot: one slice, or as many as there is room for. */
 static void send_slice(zkafka_producer *producer, struct lot *lot) {
     struct rk_message messages[SLICE_RECORDS];
     int count = 0;
@@ -368,7 +368,7 @@ static void send_slice(zkafka_producer *producer, struct lot *lot) {
             send_with_headers(producer, lot, &messages[0], row);
     }
     if (count == 0) return;
-    /* Counted before their reports can come in: those are looked at by this thread alone. */
+    /* Counted before their reports are handled, which only this thread does. */
     rk.produce_batch(lot->topic->handle, 0, RK_MSG_BY_PARTITION, messages, count);
     for (int i = 0; i < count; i++) count_sent(producer, lot, &messages[i]);
 }
@@ -405,7 +405,7 @@ ZKAFKA_EXPORT void zkafka_producer_flush(zkafka_producer *producer, int timeout_
 }
 
 ZKAFKA_EXPORT int zkafka_producer_queued(zkafka_producer *producer) {
-    /* The queue's length counts errors and lines of the log, too; and it is 0, should a report ever be missing. */
+    /* The queue's length includes errors and log lines; and it is 0 even if a report is missing. */
     int64_t awaited = queued_records(producer), length = rk.outq_len(producer->client.handle);
     return (int)(awaited < length ? awaited : length);
 }

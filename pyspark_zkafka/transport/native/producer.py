@@ -1,4 +1,4 @@
-"""Sends the rows of Arrow arrays without a Python object a record."""
+"""Sender of the rows of Arrow arrays, without a Python object per record."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_PARTITIONS = 100_000
 
 
 class ArrowSender:
-    """The `Sender` that hands librdkafka the rows of Arrow arrays; values are not copied, but kept until they are reported.
+    """The `Sender` that hands librdkafka the rows of Arrow arrays; values are kept until reported, not copied.
 
     Parameters
     ----------
@@ -35,11 +35,11 @@ class ArrowSender:
         librdkafka's.
     limits : QueueLimits
     note : callable
-        Told of errors of the client as a whole.
+        Called with errors of the client as a whole.
     """
 
     def __init__(self, properties: Mapping[str, Any], limits: QueueLimits, note: Callable[[KafkaError], None]) -> None:
-        # Each report is counted, by partition.
+        # Reports of all records are needed: they are counted by partition.
         self._properties = {**properties, "delivery.report.only.error": False}
         self._limits = limits
         self._note = note

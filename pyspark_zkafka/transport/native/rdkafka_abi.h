@@ -1,4 +1,4 @@
-/* What we use of librdkafka's public ABI, declared here, looked up at run time.
+/* The part of librdkafka's public ABI in use, declared here, looked up at run time.
  *
  * The library is the one that confluent-kafka has loaded: nothing is linked, no header of librdkafka is needed to build.
  * Types and signatures are those of librdkafka 1.6 to 2.x, whose public ABI has been stable since 1.0.
@@ -18,7 +18,7 @@ typedef struct rk_partition_list rk_partition_list;
 
 enum { RK_PRODUCER = 0, RK_CONSUMER = 1 };
 
-/* Error codes that are looked at here; all others are passed on to Python as they are. */
+/* Error codes handled here; all others are passed to Python unchanged. */
 enum { RK_ERR_INVALID_ARG = -186, RK_ERR_FATAL = -150 };
 
 /* Flags of the produce calls, of purge and of destroy. */

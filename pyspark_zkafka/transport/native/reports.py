@@ -1,4 +1,4 @@
-"""What the compiled path's clients report, as confluent-kafka's errors and as lines of the log."""
+"""Reports of the compiled path's clients, as confluent-kafka's errors and as log lines."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["events", "open_client"]
 
 _EVENT, _LOG = 0, 2
 _WHY_BYTES = 512
-# Syslog's levels, by which librdkafka's log goes.
+# Syslog's levels, which librdkafka's log uses.
 _LEVELS = (logging.CRITICAL,) * 3 + (logging.ERROR, logging.WARNING, logging.INFO, logging.INFO, logging.DEBUG)
 
 
 def open_client(new: Callable[..., int | None], properties: Mapping[str, Any], *arguments: int) -> int:
-    """A client's handle, of `new` with librdkafka's properties and what else it takes.
+    """Create a client by `new`, with librdkafka's properties and further arguments; returns its handle.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def open_client(new: Callable[..., int | None], properties: Mapping[str, Any], *
 def events(
     next_report: Callable[..., bool], handle: int, note: Callable[[KafkaError], None]
 ) -> Iterator[tuple[KafkaError, int]]:
-    """The events that came in place of records, each with its offset; errors go to `note`, lines to librdkafka's logger."""
+    """The events that arrived in place of records, with their offsets; passes errors to `note`, and logs log lines."""
     report = Report()
     while next_report(handle, byref(report)):
         text = report.text.decode(errors="replace")

@@ -1,7 +1,7 @@
-/* What Python calls, through ctypes, which lets go of the GIL for as long as a call takes.
+/* The functions that Python calls, through ctypes, which releases the GIL for the duration of a call.
  *
- * Nothing here knows of Python. No function keeps a pointer that it was given after it returns, but for Arrow arrays, which
- * it takes over. A handle belongs to the process that made it, and to one thread at a time.
+ * Nothing here depends on Python. No function keeps a pointer argument after it returns, except for Arrow arrays, whose
+ * ownership it takes. A handle belongs to the process that created it, and to one thread at a time.
  */
 #ifndef ZKAFKA_H
 #define ZKAFKA_H
@@ -12,7 +12,7 @@
 #define ZKAFKA_INTERFACE 2
 #define ZKAFKA_EXPORT __attribute__((visibility("default")))
 
-/* What librdkafka tells beside records: an event in place of a record, an error of the connection, a line of its log. */
+/* Reports of librdkafka beside records: an event in place of a record, an error of the connection, a log line. */
 enum { REPORT_EVENT = 0, REPORT_ERROR = 1, REPORT_LOG = 2 };
 
 struct zkafka_report {
@@ -46,12 +46,12 @@ enum {
 struct zkafka_poll {
     int64_t records;   /* appended by this call */
     int64_t bytes;     /* of their keys, values and headers */
-    int64_t first;     /* offset of the first record that came, -1 for none */
-    int64_t last;      /* of the last one, also if it was beyond `until` */
-    int32_t unordered; /* an offset did not rise */
+    int64_t first;     /* offset of the first record received, -1 for none */
+    int64_t last;      /* of the last one, even if beyond `until` */
+    int32_t unordered; /* offsets were not ascending */
 };
 
-/* What cannot be shown to Spark: offset of the first such record of a batch for each column, or -1. */
+/* Values that Spark cannot represent: offset of the first such record of a batch for each column, or -1. */
 struct zkafka_flaws {
     int64_t key_not_utf8;
     int64_t value_not_utf8;
@@ -62,20 +62,20 @@ struct zkafka_flaws {
 
 typedef struct zkafka_consumer zkafka_consumer;
 
-/* `settings` are name, value, name, value, ..., null. `columns` are `column_count` values of the enum, `texts` says of each
- * whether it must be UTF-8. Null, with the reason and librdkafka's code, if librdkafka refuses. */
+/* `settings` are name, value, name, value, ..., null. `columns` are `column_count` values of the enum, `texts` is nonzero
+ * for those that must be UTF-8. Null, with the reason and librdkafka's code, if librdkafka refuses. */
 ZKAFKA_EXPORT zkafka_consumer *zkafka_consumer_new(const char *const *settings, int *code, char *why, size_t why_bytes);
 ZKAFKA_EXPORT void zkafka_consumer_close(zkafka_consumer *);
-/* From now on fetch `partition` of `topic` from `offset`; drops what was fetched before, but not what was gathered. */
+/* Fetch `partition` of `topic` from `offset` on; drops records fetched before, but not those gathered. */
 ZKAFKA_EXPORT int zkafka_consumer_assign(zkafka_consumer *, const char *topic, int32_t partition, int64_t offset);
-/* Fetch nothing; drops what was fetched and gathered. */
+/* Stops fetching; drops the records fetched and gathered. */
 ZKAFKA_EXPORT int zkafka_consumer_unassign(zkafka_consumer *);
 ZKAFKA_EXPORT bool zkafka_consumer_project(zkafka_consumer *, const int32_t *columns, const int32_t *texts, int32_t count);
 /* Appends records to the batch being gathered, up to `most_records`, until their bytes reach `most_bytes`, or until offset
  * `until`; waits `timeout_ms` at the most for the next ones, and returns early at an event. */
 ZKAFKA_EXPORT bool zkafka_consumer_poll(zkafka_consumer *, int64_t most_records, int64_t most_bytes, int64_t until, int timeout_ms,
                                         struct zkafka_poll *);
-/* Hands the gathered batch over as a struct array, and begins another. False: out of memory. */
+/* Returns the gathered batch as a struct array, and begins another. False: out of memory. */
 ZKAFKA_EXPORT bool zkafka_consumer_take(zkafka_consumer *, struct ArrowArray *out, struct zkafka_flaws *);
 ZKAFKA_EXPORT int zkafka_consumer_log_range(zkafka_consumer *, const char *topic, int32_t partition, int timeout_ms, int64_t *low,
                                             int64_t *high);
@@ -90,7 +90,7 @@ struct zkafka_counts {
     int64_t acknowledged;
     int64_t failed;
     int64_t queued_bytes;
-    int64_t moving_partitions; /* with records on their way: in full batches, or sent by the last flush */
+    int64_t moving_partitions; /* with records in flight: in full batches, or sent by the last flush */
 };
 
 struct zkafka_failure {
@@ -102,30 +102,30 @@ struct zkafka_failure {
 /* Up to `most_records` and `most_bytes` are queued at a time; `batch_bytes` is librdkafka's batch.size. */
 ZKAFKA_EXPORT zkafka_producer *zkafka_producer_new(const char *const *settings, int64_t most_records, int64_t most_bytes,
                                                    int64_t batch_bytes, int *code, char *why, size_t why_bytes);
-/* Drops what is still queued. */
+/* Drops queued records. */
 ZKAFKA_EXPORT void zkafka_producer_close(zkafka_producer *);
-/* Counts anew, from nothing; only while nothing is queued. */
+/* Resets the counts; only while nothing is queued. */
 ZKAFKA_EXPORT void zkafka_producer_begin(zkafka_producer *);
-/* Takes the arrays over: `value` and `key` binary (int64 offsets if the flag says so), `timestamps` int64 in ms, `headers`
+/* Takes ownership of the arrays: `value` and `key` binary (int64 offsets if flagged), `timestamps` int64 in ms, `headers`
  * list<struct<string, binary>>; each but `value` may be null. Rows go to their partition, rows of one partition in order.
  * Nothing is sent yet. False: out of memory, librdkafka refuses the topic's name, or a row's partition is not in
  * `[0, partition_count)`. */
 ZKAFKA_EXPORT bool zkafka_producer_add(zkafka_producer *, const char *topic, const int32_t *partitions, int32_t partition_count,
                                        struct ArrowArray *value, int32_t value_is_large, struct ArrowArray *key, int32_t key_is_large,
                                        struct ArrowArray *timestamps, struct ArrowArray *headers);
-/* Sends what was added, as far as the limits allow; waits for room up to `timeout_ms`. True once all is handed over. */
+/* Sends added rows, as far as the limits allow; waits for room up to `timeout_ms`. True once all are sent. */
 ZKAFKA_EXPORT bool zkafka_producer_send(zkafka_producer *, int timeout_ms);
 ZKAFKA_EXPORT void zkafka_producer_poll(zkafka_producer *, int timeout_ms);
-/* Sends also batches that are not full, those behind one that is on its way perhaps not; waits for reports. */
+/* Sends batches that are not full, too, but perhaps not those behind one in flight; waits for reports. */
 ZKAFKA_EXPORT void zkafka_producer_flush(zkafka_producer *, int timeout_ms);
 ZKAFKA_EXPORT int zkafka_producer_queued(zkafka_producer *);
 ZKAFKA_EXPORT void zkafka_producer_purge(zkafka_producer *, int32_t in_flight);
 ZKAFKA_EXPORT void zkafka_producer_counts(const zkafka_producer *, struct zkafka_counts *);
 ZKAFKA_EXPORT void zkafka_producer_failure(const zkafka_producer *, struct zkafka_failure *);
-/* How many records of a topic were acknowledged, by partition; how many partitions it fills in. */
+/* Fills in the acknowledged records of a topic by partition; returns the number of its partitions. */
 ZKAFKA_EXPORT int32_t zkafka_producer_acknowledged(const zkafka_producer *, const char *topic, int64_t *counts, int32_t room);
-/* The leader of each partition that the brokers tell of (-1: none), in the order of their numbers; how many there are, or a
- * negative number if they could not be asked. `code` is the error of the call, or else of the topic. */
+/* Fills in the leader of each partition that the brokers report (-1: none), in the order of their numbers; returns the
+ * number of partitions, or a negative number if the request failed. `code` is the error of the call, or of the topic. */
 ZKAFKA_EXPORT int32_t zkafka_producer_leaders(zkafka_producer *, const char *topic, int timeout_ms, int32_t *leaders, int32_t room,
                                               int *code);
 ZKAFKA_EXPORT bool zkafka_producer_report(zkafka_producer *, struct zkafka_report *);
