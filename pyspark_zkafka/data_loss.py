@@ -17,7 +17,7 @@ def report_data_loss(
     *,
     fail: bool,
     remedy: str = "set failOnDataLoss to false to go on",
-    otherwise: str = "going on",
+    otherwise: str = "continuing",
 ) -> None:
     """Raise DataLoss with the remedy, or log a warning with what is done otherwise.
 

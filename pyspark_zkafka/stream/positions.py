@@ -335,5 +335,5 @@ class StreamStarts:
             fail=self.options.read.fail_on_data_loss,
             remedy="correct the offsets (of the group, or in startingOffsets), or set failOnDataLoss to false to go on "
             "with what is there",
-            otherwise="going on with what is there",
+            otherwise="continuing with what is there",
         )
