@@ -350,19 +350,19 @@ CATALOGUE: tuple[Condition, ...] = (
         GroupContended,
         "COMMIT_CONTENDED",
         "Others kept changing the group's offsets while they were committed.",
-        "Try again, as a stream does by itself; if it recurs, find out what else commits to the group.",
+        "Try again, as a stream does by itself; if it recurs, find the other client that commits to it.",
     ),
     Condition(
         GroupContended,
         "CLAIMS_CONTENDED",
         "Others kept changing the claims of the group while they were read.",
-        "Try again, as a stream does by itself; if it recurs, find out what deletes and creates the znodes of its owners.",
+        "Try again, as a stream does by itself; if it recurs, find the client that deletes and creates its owners.",
     ),
     Condition(
         GroupContended,
         "REGISTRATION_CONTENDED",
         "Others kept creating and deleting the znodes of the group while a member registered.",
-        "Try again; if it recurs, find out what deletes and creates these znodes.",
+        "Try again; if it recurs, find the client that deletes and creates these znodes.",
     ),
     Condition(
         GroupContended,
@@ -470,7 +470,7 @@ CATALOGUE: tuple[Condition, ...] = (
         CodecError,
         "MALFORMED_ZNODE",
         "A znode has data that Kafka does not write there; the message quotes its path and data.",
-        "Correct or delete the znode, or find out what wrote it.",
+        "Correct or delete the znode, or find the client that wrote it.",
     ),
     Condition(
         LocalClusterError,
