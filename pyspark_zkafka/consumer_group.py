@@ -143,6 +143,8 @@ class ConsumerGroup:
         self._waiting = begun.waiting
         starts = session.retry(lambda: finder.decide(begun)).gains
         ready = sorted(starts)
+        resets = {tp: starts[tp].position for tp in ready if starts[tp].resets}
+        session.offsets.commit(resets, owner, resets.keys())  # what is stored belongs to a log that is no more
         ends = session.retry(lambda: session.brokers.list_offsets(dict.fromkeys(ready, LATEST))) if ready else {}
         ranges = [OffsetRange(tp, starts[tp].position, max(starts[tp].position, ends[tp])) for tp in ready]
         return GroupBatch(self, spark, tuple(ranges), owner)

@@ -250,7 +250,7 @@ class _Commit:
     def _is_kept(self, partition: TopicPartition, found: Results) -> bool:
         stored, offset = self._stored(partition, found), self.offsets[partition]
         if stored is None or stored == offset:
-            return stored is not None
+            return stored is not None and partition not in self.resets  # written anew, it is of the present log
         return stored >= 0 if self.only_missing else stored > offset and partition not in self.resets
 
     def _stored(self, partition: TopicPartition, found: Results) -> int | None:

@@ -362,12 +362,17 @@ class GroupMember:
 
     def _claim(self, missing: Mapping[TopicPartition, str], owner: ClaimOwner) -> list[Blocker]:
         """Claim all or nothing, except partitions of members whose registration only we cannot read."""
-        blockers = self._claims.take(missing, owner)
-        foreign = {b.partition for b in blockers if group_znodes.consumer_of_thread(b.thread) in self._view.unreadable}
-        rest = {tp: thread for tp, thread in missing.items() if tp not in foreign}
-        if not foreign or not rest:
-            return blockers
-        return [*(b for b in blockers if b.partition in foreign), *self._claims.take(rest, owner)]
+        foreign: dict[TopicPartition, Blocker] = {}
+        while True:
+            rest = {tp: thread for tp, thread in missing.items() if tp not in foreign}
+            blockers = self._claims.take(rest, owner) if rest else []
+            found = {b.partition: b for b in blockers if self._is_unreadable(b)}
+            if not found:
+                return [*foreign.values(), *blockers]
+            foreign |= found
+
+    def _is_unreadable(self, blocker: Blocker) -> bool:
+        return group_znodes.consumer_of_thread(blocker.thread) in self._view.unreadable
 
     def _look(self) -> GroupView:
         view = self._watch.look()

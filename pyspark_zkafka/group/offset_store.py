@@ -205,7 +205,9 @@ def report_outdated(
     partitions: Collection[TopicPartition], stored: Mapping[TopicPartition, StoredOffset], fail_on_data_loss: bool
 ) -> None:
     """Raise DataLoss for offsets of topics that were deleted and created again, or, without `failOnDataLoss`, log them."""
-    names = sorted(partitions)
+    names = sorted(tp for tp in partitions if stored[tp].offset > 0)
+    if not names:
+        return
     shown = ", ".join(f"{tp} at {stored[tp].offset}" for tp in names[:_SHOWN])
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     text = f"the group's offsets of {shown}{more} are older than the topic: they belong to a deleted one of the same name"
@@ -213,7 +215,8 @@ def report_outdated(
         "TOPIC_REPLACED",
         text,
         fail=fail_on_data_loss,
-        remedy="delete or reset these offsets, or set failOnDataLoss to false to read the topic from its beginning",
+        remedy="delete or reset these offsets (write them again if they are right), or set failOnDataLoss to false to read "
+        "the topic from its beginning",
         otherwise="reading the topic from its beginning",
     )
 

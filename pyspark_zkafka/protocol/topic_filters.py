@@ -29,6 +29,8 @@ _KEPT_FILTERS = 256
 _NAME = re.compile(r"[^\\.\[\](){}|*+?^$]*")
 _FLAGS = re.compile(r"\(\?([imsu]+)\)")
 _TOKEN = re.compile(r"\\Q.*?(?:\\E|$)|\\.|\[\^?\]?|.", re.DOTALL)
+_COUNT = re.compile(r"\{[0-9]+(?:,[0-9]*)?\}")
+_BEFORE_BRACE = re.compile(r"\\[pPx]$")
 _WITHOUT = re.compile(r"\^?\((?:\?:)?\(\?!(.+)\)\.\)[*+]\$?")
 _AHEAD, _BEHIND = {"(?=": True, "(?!": False}, {"(?<=": True, "(?<!": False}
 
@@ -80,7 +82,10 @@ def topic_filter(regex: str) -> TopicFilter:
         return TopicFilter(names, ())
     if len(rest) > MAX_PATTERN_CHARS:
         raise FilterError(f"it has {len(rest)} characters, of which no more than {MAX_PATTERN_CHARS} are judged")
-    return TopicFilter(names, tuple(_patterns(rest)))
+    patterns = tuple(_patterns(rest))
+    for pattern, _ in patterns:  # with its flags and ends, it may be too large though its parts are not
+        _matches(pattern, [""])
+    return TopicFilter(names, patterns)
 
 
 def _matches(pattern: str, names: Collection[str]) -> list[bool]:
@@ -110,7 +115,9 @@ def _patterns(regex: str) -> Iterator[tuple[str, bool]]:
     begin = f"(?{mode})" if mode else ""
     rest = regex if flags is None else regex[flags.end() :]
     if (without := _WITHOUT.fullmatch(rest)) is not None and _is_balanced(without[1]):
-        yield begin + _checked(without[1]), False
+        if _matches(f"{begin}(?:{_checked(without[1])})", [""]) == [True]:
+            raise FilterError("a part to leave out that matches nothing at all")
+        yield begin + without[1], False
         return
     groups = _outer_groups(rest)
     if groups is not None and (ahead := _AHEAD.get(rest[:3])) is not None:
@@ -152,8 +159,8 @@ def _outer_groups(regex: str) -> list[tuple[int, int]] | None:
             in_class = token != "]"
         elif token[0] == "[":
             in_class = True
-        elif regex.startswith("{,", match.start()):
-            raise FilterError(f"a repetition without its least, at character {match.start()}")
+        elif token == "{" and not _COUNT.match(regex, match.start()) and not _BEFORE_BRACE.search(regex[: match.start()]):
+            raise FilterError(f"a {{ that begins no repetition, at character {match.start()}")
         elif token == "(":
             opened.append(match.start())
         elif token == ")":
@@ -163,4 +170,6 @@ def _outer_groups(regex: str) -> list[tuple[int, int]] | None:
             if not opened:
                 groups.append((start, match.end()))
         has_alternatives = has_alternatives or (token == "|" and not opened and not in_class)
+    if opened or in_class:
+        raise FilterError("a ( or [ without its end")
     return None if has_alternatives else groups

@@ -37,7 +37,7 @@ class PartitionProgress:
     def is_due(self) -> bool:
         """True if the position is to be committed."""
         is_stored = self.committed is not None and self.committed.offset == self.position
-        return not is_stored and (self.resets or self.position >= self.moved_to)
+        return self.resets or (not is_stored and self.position >= self.moved_to)
 
     def span(self, until: int) -> PlannedRange:
         """The range from the position on, for the checkpoint; an unknown committed offset is recorded as the position."""

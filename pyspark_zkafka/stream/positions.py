@@ -201,37 +201,39 @@ class StreamStarts:
             A partition has no committed offset, and `auto.offset.reset` is error.
         """
         committed = {} if self.options.group is None else self.session.offsets.committed(gained)
-        stale = self._stale(committed)
-        again = {tp for tp in gained if tp.topic in replaced} | stale
-        unread = [tp for tp in gained if tp not in committed and tp not in finished.spans]
-        new = self.session.younger(unread)
-        positions: dict[TopicPartition, Position] = dict.fromkeys(again, EARLIEST)
-        for tp in [tp for tp in gained if tp not in again]:
-            position = self._position(tp, finished, committed, last_committed, first)
+        stale = outdated(committed, self.session.snapshot()) if committed else set()
+        current = {tp: stored for tp, stored in committed.items() if tp not in stale}
+        replaced_partitions = {tp for tp in gained if tp.topic in replaced}
+        new = self.session.younger([tp for tp in gained if tp not in committed and tp not in finished.spans])
+        positions: dict[TopicPartition, Position] = dict.fromkeys(replaced_partitions, EARLIEST)
+        for tp in [tp for tp in gained if tp not in positions]:
+            position = self._position(tp, finished, current, last_committed, first)
             if position is not None:
                 positions[tp] = EARLIEST if position == LATEST and tp in new else position
+        positions |= self._after_outdated(stale - positions.keys(), committed)
         rest = [tp for tp in gained if tp not in positions]
         positions |= self._without_position(rest, finished, new, first, waiting)
         resolution = self._resolve(positions, first)
         self._report(resolution)
-        resets = {o.partition for o in resolution.outside} | again
+        resets = {o.partition for o in resolution.outside} | replaced_partitions | stale
         starts = {r.partition: r.start for r in resolution.ranges}
         return {tp: PartitionProgress(start, committed.get(tp), tp in resets) for tp, start in starts.items()}
 
-    def _stale(self, committed: Mapping[TopicPartition, StoredOffset]) -> set[TopicPartition]:
-        """The partitions of which the group's offset belongs to a deleted topic of the same name.
+    def _after_outdated(
+        self, partitions: Collection[TopicPartition], committed: Mapping[TopicPartition, StoredOffset]
+    ) -> dict[TopicPartition, Position]:
+        """The beginning of logs of which the group's offset belongs to a deleted topic of the same name.
 
         Raises
         ------
         DataLoss
-            There are such partitions, and `failOnDataLoss` is set.
+            There are such logs, and `failOnDataLoss` is set.
         """
-        stale = outdated(committed, self.session.snapshot()) if committed else set()
-        if stale:
+        if partitions:
             from pyspark_zkafka.group.offset_store import report_outdated
 
-            report_outdated(stale, committed, self.options.read.fail_on_data_loss)
-        return stale
+            report_outdated(partitions, committed, self.options.read.fail_on_data_loss)
+        return dict.fromkeys(partitions, EARLIEST)
 
     def _position(
         self,

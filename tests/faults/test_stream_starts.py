@@ -182,9 +182,16 @@ def test_offsets_of_a_deleted_topic(planner: NewPlanner, zkafka_cluster: LocalCl
     with pytest.raises(DataLoss, match=rf"TOPIC_REPLACED.*{topic}-0 at 5.* are older than the topic"):
         strict.latest(strict.initial(), limited=True)
     strict.close()
+    named = planner({**options, "startingOffsets": "earliest", "groupMembership": "none"})
+    assert spans(named.initial(), topic) == {0: (0, 0)}
     lenient = planner({**options, "failOnDataLoss": "false"})
     start = lenient.initial()
-    assert spans(lenient.latest(start, limited=True), topic) == {0: (0, 9)}
+    end = lenient.latest(start, limited=True)
+    assert spans(end, topic) == {0: (0, 9)}
+    lenient.close()
+    fill(zkafka_cluster, topic, 3, 0)
+    again = planner({**options, "failOnDataLoss": "false"})
+    assert spans(again.latest(end, limited=True), topic) == {0: (9, 12)}
 
 
 def test_reset_while_the_query_runs(planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:

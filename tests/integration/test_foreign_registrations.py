@@ -31,6 +31,7 @@ def encoded(subscription: dict[str, int], pattern: str) -> bytes:
         encoded({"t": 2_000_000_000}, "static"),
         encoded({"t.*": 2_000_000_000}, "white_list"),
         encoded({"(?>x)": 1}, "black_list"),
+        encoded({"(?!abc": 1}, "white_list"),
         encoded({"(t)\\1": 1}, "black_list"),
     ],
 )

@@ -46,6 +46,7 @@ class TestProgress:
             (PartitionProgress(5, StoredOffset(3), moved_to=9), False),
             (PartitionProgress(9, StoredOffset(3), moved_to=9), True),
             (PartitionProgress(5, StoredOffset(8), resets=True), True),
+            (PartitionProgress(5, StoredOffset(5), resets=True), True),
             (PartitionProgress(5, StoredOffset(8), resets=True, moved_to=9), True),
         ],
     )
