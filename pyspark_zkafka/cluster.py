@@ -16,7 +16,7 @@ __all__ = ["ClusterSource", "bootstrap_servers", "open_cluster"]
 
 
 class ClusterSource(Protocol):
-    """What ZooKeeper and the brokers' metadata both can tell."""
+    """Cluster state that both ZooKeeper and the brokers' metadata provide."""
 
     def topic_names(self) -> list[str]:
         """The names of all topics, sorted."""
@@ -48,7 +48,7 @@ def open_cluster(connection: Connection) -> Iterator[ClusterSource]:
 
 
 def bootstrap_servers(connection: Connection, snapshot: ClusterSnapshot) -> str:
-    """``host:port,...`` to begin with: the user's, else the live brokers' endpoints of the listener that is asked for.
+    """Bootstrap servers, ``host:port,...``: the user's, else the live brokers' endpoints of the requested listener.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def bootstrap_servers(connection: Connection, snapshot: ClusterSnapshot) -> str:
     if not snapshot.brokers:
         raise ClusterStateError(
             "NO_BROKERS",
-            "ZooKeeper has no live broker under /brokers/ids; start one, or check the chroot in zookeeper.connect",
+            "No live broker is registered under /brokers/ids; start one, or check the chroot in zookeeper.connect",
         )
     endpoints = [connection.listener.endpoint(broker) for broker in snapshot.brokers.values()]
     found = [endpoint for endpoint in endpoints if endpoint is not None]
@@ -71,7 +71,7 @@ def bootstrap_servers(connection: Connection, snapshot: ClusterSnapshot) -> str:
 
 
 def _require_protocol(listener: Listener, endpoints: Collection[Endpoint]) -> None:
-    """Fail for a listener, chosen by its name, that would not understand us: librdkafka would try until it times out."""
+    """Raise for a listener, chosen by name, of another security protocol: librdkafka would retry until it times out."""
     for endpoint in endpoints:
         if endpoint.security_protocol.upper() != listener.security_protocol.upper():
             raise ClusterStateError(

@@ -1,22 +1,22 @@
-"""Every error that this package raises, as one tree.
+"""The tree of errors that this package raises.
 
 ::
 
     ZKafkaError
     ├── OptionError              a bad, unknown or contradictory option, a bad schema
     ├── ZooKeeperError           ZooKeeper does not answer, or refuses          (retriable)
-    │   ├── ChrootMissing        the ensemble answers, the chroot is not there
+    │   ├── ChrootMissing        the ensemble answers, the chroot does not exist
     │   ├── ZooKeeperRefused     authentication, an ACL or a limit stands in the way
-    │   └── ZooKeeperMisused     the client is not open, or asks what no server understands
-    ├── ClusterStateError        the cluster cannot serve what is asked
+    │   └── ZooKeeperMisused     the client is not open, or no server understands its request
+    ├── ClusterStateError        the cluster cannot serve the request
     │   ├── UnknownTopic         no such topic or partition
     │   ├── NoLeader             a partition is offline                         (retriable)
     │   └── BrokersUnavailable   no broker answers in time                      (retriable)
-    ├── GroupError               the consumer group forbids it
+    ├── GroupError               the consumer group does not allow the operation
     │   ├── PartitionOwned       a live member owns the partition
     │   ├── PartitionLost        the member that commits no longer owns it
-    │   ├── GroupContended       others keep changing what is to be changed     (retriable)
-    │   └── ConsumerIdTaken      another session is registered by the id
+    │   ├── GroupContended       concurrent changes keep conflicting            (retriable)
+    │   └── ConsumerIdTaken      another session is registered under the id
     ├── CheckpointError          a stream's checkpoint cannot be read
     ├── DataLoss                 records in the range are gone
     ├── UnreadableRecord         a record does not fit the column types
@@ -25,7 +25,7 @@
     ├── CodecError               a znode's bytes are not what Kafka writes
     └── LocalClusterError        the local test cluster cannot start or run
 
-Only an error's text survives the way from Python through Spark's JVM, so the text says it all:
+Only an error's text passes from Python through Spark's JVM, so the text is complete by itself:
 ``[CONDITION] what happened; what was found; what to do``.
 """
 
@@ -71,7 +71,7 @@ class ZKafkaError(Exception):
     message : str
         What happened; what was found; what to do.
     **parameters
-        The values that the message speaks of, for programs.
+        The values in the message, for programs.
     """
 
     retriable: ClassVar[bool] = False
@@ -95,13 +95,13 @@ class OptionError(ZKafkaError):
 
 
 class ZooKeeperError(ZKafkaError):
-    """ZooKeeper does not answer in time, or lost the connection."""
+    """ZooKeeper does not answer in time, or the connection was lost."""
 
     retriable = True
 
 
 class ChrootMissing(ZooKeeperError):
-    """The ensemble answers, but the chroot of `zookeeper.connect` is not there."""
+    """The ensemble answers, but the chroot of `zookeeper.connect` does not exist."""
 
     retriable = False
 
@@ -113,21 +113,21 @@ class ZooKeeperRefused(ZooKeeperError):
 
 
 class ZooKeeperMisused(ZooKeeperError):
-    """A programming error, the same at each try: the client is not open, or open already, or no server understands it."""
+    """A programming error, not to be retried: the client is not open, or already open, or no server understands it."""
 
     retriable = False
 
 
 class ClusterStateError(ZKafkaError):
-    """The cluster, as it is now, cannot serve what is asked."""
+    """The cluster, in its current state, cannot serve the request."""
 
 
 class UnknownTopic(ClusterStateError):
-    """A topic or partition that is asked for does not exist."""
+    """A requested topic or partition does not exist."""
 
 
 class NoLeader(ClusterStateError):
-    """A partition has no leader: nobody can read or write it now."""
+    """A partition has no leader, and cannot be read or written now."""
 
     retriable = True
 
@@ -139,7 +139,7 @@ class BrokersUnavailable(ClusterStateError):
 
 
 class GroupError(ZKafkaError):
-    """The consumer group forbids what is asked."""
+    """The consumer group does not allow the operation."""
 
 
 class PartitionOwned(GroupError):
@@ -151,17 +151,17 @@ class PartitionLost(GroupError):
 
 
 class GroupContended(GroupError):
-    """Others kept changing the znodes of a group while it was to change them, which passes; nothing was changed."""
+    """Concurrent changes to a group's znodes kept conflicting with this one, which is transient; nothing was changed."""
 
     retriable = True
 
 
 class ConsumerIdTaken(GroupError):
-    """Another session is registered by the member's id; perhaps the member's own last one, which is about to expire."""
+    """Another session is registered under the member's id, perhaps the member's previous one, which is about to expire."""
 
 
 class CheckpointError(ZKafkaError):
-    """A stream's checkpoint has what this version of the package cannot read."""
+    """A stream's checkpoint cannot be read by this version of the package."""
 
 
 class DataLoss(ZKafkaError):

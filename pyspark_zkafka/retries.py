@@ -1,4 +1,4 @@
-"""Calling again what failed in passing."""
+"""Retries of transient failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Calls again after a retriable error, `retries` times at the most, `interval_s` later."""
+    """Retry a call after a retriable error, at most `retries` times, each after `interval_s`."""
 
     retries: int
     interval_s: float
@@ -30,6 +30,6 @@ class Retry:
             except ZKafkaError as error:
                 if not error.retriable:
                     raise
-                _log.warning("attempt %d of %d failed, trying again: %s", attempt + 1, self.retries + 1, error)
+                _log.warning("attempt %d of %d failed; retrying: %s", attempt + 1, self.retries + 1, error)
                 self.sleep(self.interval_s)
         return call()

@@ -54,7 +54,7 @@ _BOOTSTRAP = ("kafka.bootstrap.servers", "kafka.metadata.broker.list")
 
 
 def parse_connection(raw: Mapping[str, str], scope: Scope = "read") -> Connection:
-    """The connection that options describe, for tools that need nothing else."""
+    """The connection part of the options, for tools that need nothing else."""
     given = OptionParser(raw, scope)
     connection = _connection(given, "producer" if scope == "write" else "consumer")
     given.finish()
@@ -66,20 +66,20 @@ def _connection(given: OptionParser, role: Literal["consumer", "producer"]) -> C
     given.problems.extend(problems)
     bootstrap = translated.pop("bootstrap.servers", None)
     if not given.has("zookeeper.connect") and not any(map(given.text, _BOOTSTRAP)):
-        given.problems.append("give zookeeper.connect, or kafka.bootstrap.servers for a cluster without ZooKeeper")
+        given.problems.append("set zookeeper.connect, or kafka.bootstrap.servers for a cluster without ZooKeeper")
     listener = Listener(given.value("listener.name"), str(translated.get("security.protocol", "PLAINTEXT")))
     native_path = given.value("nativePath")
     return Connection(_zookeeper(given), bootstrap, listener, translated, native_path)
 
 
 def _client_properties(given: OptionParser) -> dict[str, str]:
-    """Those of ``kafka.*`` that are for librdkafka to obey, as the user spelled them, without the prefix."""
+    """The ``kafka.*`` options for librdkafka, as the user spelled them, without the prefix."""
     found = (given.raw[lower] for lower in given.raw if lower.startswith("kafka.") and lower != "kafka.group.id")
     return {name[len("kafka.") :]: value for name, value in found}
 
 
 def lacks_zookeeper(given: OptionParser, connection: Connection) -> bool:
-    """Whether there is no ensemble; one that was given in bad form is a problem by itself, and no second one."""
+    """True if zookeeper.connect is not set; a malformed one is a problem of its own, and not reported twice."""
     return connection.zookeeper is None and not given.has("zookeeper.connect")
 
 
@@ -97,7 +97,9 @@ def _tls(given: OptionParser) -> ZooKeeperTls | None:
     ca, key = given.value("zookeeper.ssl.truststore.location"), given.value("zookeeper.ssl.keystore.location")
     for store in (ca, key):
         if store is not None and store.lower().endswith((".jks", ".p12", ".pfx")):
-            given.problems.append(f"{store} is no PEM file; convert it, e.g. keytool to PKCS12, then openssl pkcs12 to PEM")
+            given.problems.append(
+                f"{store} is not a PEM file; convert it, e.g. keytool to PKCS12, then openssl pkcs12 to PEM"
+            )
     password = given.value("zookeeper.ssl.keystore.password")
     algorithm = "zookeeper.ssl.endpoint.identification.algorithm"
     check_hostname = given.value(algorithm)
@@ -129,7 +131,7 @@ def parse_read(raw: Mapping[str, str]) -> ReadOptions:
 def read_options(
     given: OptionParser, start: OffsetSpec, view: str | None = None, end: OffsetSpec | None = None
 ) -> ReadOptions:
-    """What a batch read and a stream have in common, from the options that were given."""
+    """The options that batch reads and streams have in common."""
     connection, prefix = _connection(given, "consumer"), given.value("groupIdPrefix")
     options = ReadOptions(
         connection=connection,
@@ -162,12 +164,12 @@ def _check_sizes(given: OptionParser, options: ReadOptions) -> None:
         return
     if options.min_partitions is not None:
         given.problems.append(
-            "minRecordsPerPartition merges input partitions, minPartitions divides them; give one of them"
+            "minRecordsPerPartition merges input partitions, minPartitions divides them; set only one of them"
         )
     if options.max_records is not None and options.max_records < options.min_records:
         given.problems.append(
             f"minRecordsPerPartition is {options.min_records}, more than maxRecordsPerPartition, which is "
-            f"{options.max_records}: give a smaller one"
+            f"{options.max_records}; lower it"
         )
 
 
@@ -181,9 +183,9 @@ def _group(given: OptionParser) -> str | None:
 def _subscription(given: OptionParser, view: str | None) -> Subscription | None:
     named = [n for n in ("subscribe", "subscribePattern", "subscribeExceptPattern", "assign") if given.has(n)]
     if len(named) > 1:
-        given.problems.append(f"{' and '.join(named)} contradict each other; give one of them")
+        given.problems.append(f"{' and '.join(named)} contradict each other; set only one of them")
     if not named and view is None:
-        given.problems.append("give one of subscribe, subscribePattern, subscribeExceptPattern and assign (or view)")
+        given.problems.append("set one of subscribe, subscribePattern, subscribeExceptPattern and assign (or view)")
     if given.has("subscribe"):
         topics = tuple(t.strip() for t in given.text("subscribe").split(",") if t.strip())
         if not topics:
@@ -201,7 +203,7 @@ def _check_names(given: OptionParser, option: str, topics: Iterable[str]) -> Non
 
 
 def starting(given: OptionParser, default: Position | Literal["committed"], bound: Bound | None) -> OffsetSpec:
-    """Where a read starts; `bound` is None for a stream, which may start at latest."""
+    """The position at which a read starts; `bound` is None for a stream, which may start at latest."""
     by_default = OffsetSpec("startingOffsets", everywhere=default)
     offsets = given.value("startingOffsets", by_default, _offset_reader(given, "startingOffsets", bound))
     by_time = given.value("startingOffsetsByTimestamp", offsets)
@@ -217,14 +219,14 @@ def _ending(given: OptionParser) -> OffsetSpec:
 
 
 def _offset_reader(given: OptionParser, name: str, bound: Bound | None) -> Callable[[str, str], OffsetSpec]:
-    """Reader of an option of offsets; where a timestamp overrules it, it may be what a batch could not use, as in Spark."""
+    """Reader of an offsets option; one that a timestamp overrides may have values that no batch can use, as in Spark."""
     overruled = given.has(name.replace("Offsets", "Timestamp")) or given.has(f"{name}ByTimestamp")
     used = None if overruled else bound
     return lambda option, text: parse_offsets(option, text, used)
 
 
 def _stores(given: OptionParser, connection: Connection) -> tuple[OffsetStore, ...]:
-    """Where the group's offsets are: the old consumer's offsets.storage and dual.commit.enabled."""
+    """The stores of the group's offsets, by the old consumer's offsets.storage and dual.commit.enabled."""
     in_kafka = given.value("offsets.storage")
     dual = given.value("dual.commit.enabled", in_kafka and connection.zookeeper is not None)
     if dual and not in_kafka:
@@ -239,7 +241,7 @@ def _check_committed(given: OptionParser, options: ReadOptions) -> None:
         given.problems.append("startingOffsets=committed needs group.id")
     if options.group is not None and "zookeeper" in options.stores and lacks_zookeeper(given, options.connection):
         given.problems.append(
-            "group.id means offsets in /consumers/<group>/offsets: it needs zookeeper.connect, or offsets.storage=kafka"
+            "group.id uses offsets in /consumers/<group>/offsets: it needs zookeeper.connect, or offsets.storage=kafka"
         )
 
 

@@ -1,7 +1,7 @@
 """Translation of the options `kafka.*` to librdkafka's properties.
 
-A property is translated to its twin, refused with the reason, or passed on by its own name if librdkafka has it and takes
-the value. None is dropped: a user who sets a property gets its effect, or an error.
+A property is translated to its equivalent, refused with the reason, or passed on under its own name if librdkafka has it
+and accepts the value. None is dropped: each property that a user sets has its effect, or is an error.
 
 References
 ----------
@@ -29,10 +29,10 @@ Role = Literal["consumer", "producer"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer of a librdkafka about a property.
+    """The result of checking a property by a librdkafka.
 
-    `known` is whether it has the property; `problem` is its reason to refuse the value, in its own words; `value` is what
-    it reads where it takes it; `names` are those that it has, where it does not have the one that it was asked about.
+    `known` is true if it has the property; `problem` is its reason to refuse the value, in its own words; `value` is an
+    accepted value as it reads it; `names` are the properties that it has, if it does not have this one.
     """
 
     known: bool
@@ -49,7 +49,7 @@ _SECRET = re.compile(
     r"|ssl\.keystore\.(key|certificate\.chain)|ssl\.truststore\.certificates",
     re.DOTALL,
 )
-"""Names of properties that Java declares as passwords, that librdkafka redacts, of PEM texts, and that sound secret."""
+"""Names of properties that Java declares as passwords, that librdkafka redacts, that are PEM texts, or sound secret."""
 
 
 def _no_objection(name: str, value: str) -> Verdict:
@@ -59,16 +59,16 @@ def _no_objection(name: str, value: str) -> Verdict:
 def translate(
     properties: Mapping[str, str], role: Role, judge: Callable[[str, str], Verdict] = _no_objection
 ) -> tuple[dict[str, str], list[str]]:
-    """librdkafka's properties for a user's, and a text for each problem.
+    """librdkafka's properties for those of a user, and a text for each problem.
 
     Parameters
     ----------
     properties : Mapping of str to str
-        The values by name, without the prefix ``kafka.``; names are case-insensitive. Java's names and librdkafka's both.
+        The values by name, without the prefix ``kafka.``; names are Java's or librdkafka's, and case-insensitive.
     role : {"consumer", "producer"}
-        Who will have them: a property of the other one is a problem, since it would have no effect.
+        The client to configure: a property of the other one is a problem, since it would have no effect.
     judge : callable
-        Asked about each property, by its name in lower case, that is passed on or is a number: the ranges of numbers are
+        Checks each property that is passed on or is a number, by its name in lower case: the ranges of numbers are
         librdkafka's.
 
     Returns
@@ -80,8 +80,8 @@ def translate(
 
     Notes
     -----
-    A producer's ``acks=1``, ``retries=0`` or more than five requests in flight bring ``enable.idempotence=false`` with them
-    unless the user asks for idempotence, as in the Java client; when he does, they are a problem, as in the Java client.
+    A producer's ``acks=1``, ``retries=0`` or more than five requests in flight imply ``enable.idempotence=false``; if the
+    user enables idempotence, they are a problem. Both are as in the Java client.
 
     Examples
     --------
@@ -104,12 +104,12 @@ def translate(
             if translated.setdefault(target, text) != text:
                 problems.append(f"kafka.{name} contradicts kafka.{origins[target]}: both set librdkafka's {target}")
             origins.setdefault(target, name)
-    # With a property missing or misread, the rules would report what is no fault of its own.
+    # With a property missing or misread, the rules would only report consequences of that.
     return _completed(translated, role), problems or broken_rules(translated, of_consumer=role == "consumer")
 
 
 def is_secret(name: str) -> bool:
-    """Whether a property's value must not be shown; with or without the prefix ``kafka.``, in any case, also if unknown.
+    """True if a property's value must not be shown; with or without the prefix ``kafka.``, in any case, also if unknown.
 
     >>> is_secret("kafka.SASL.jaas.config"), is_secret("my.password"), is_secret("sasl.mechanism")
     (True, True, False)
@@ -119,7 +119,7 @@ def is_secret(name: str) -> bool:
 
 
 def is_of_connection(name: str) -> bool:
-    """Whether a user's property, without the prefix ``kafka.``, in any case, says how to connect: by what it becomes.
+    """True if a user's property, without the prefix ``kafka.``, in any case, is translated to one of the connection.
 
     >>> is_of_connection("Send.Buffer.Bytes"), is_of_connection("ssl.truststore.type"), is_of_connection("max.in.flight")
     (True, True, False)
@@ -152,7 +152,7 @@ def _one(
     name: str, value: str, role: Role, meant: Mapping[str, str], judge: Callable[[str, str], Verdict]
 ) -> Mapping[str, str]:
     if "\0" in value:
-        raise ValueError("holds a zero byte, at which librdkafka would end it; take it out")
+        raise ValueError("contains a zero byte, at which librdkafka would end it; remove it")
     rows = _TABLES[role].get(name)
     if rows is None:
         return _passed_on(name, value, role, judge)
@@ -170,14 +170,14 @@ def _one(
 
 
 def _passed_on(name: str, value: str, role: Role, judge: Callable[[str, str], Verdict]) -> Mapping[str, str]:
-    """A property that is in neither table, if librdkafka takes it."""
-    # Blanks may belong to a secret, though not to the name of a file.
+    """A property that is in neither table, if librdkafka accepts it."""
+    # Blanks may be part of a secret, but not of a file's name.
     text = value if is_secret(name) and not name.endswith((".location", ".file")) else value.strip()
     verdict = UNKNOWN if name in REFUSED or name in _TABLES[_other(role)] else judge(name, text)
     if not verdict.known:
         raise ValueError(_why_not(name, role, verdict.names))
     if not text:
-        raise ValueError(f"{_shown(name, value)}; expected a text, not nothing")
+        raise ValueError(f"{_shown(name, value)}; expected a text that is not empty")
     _check_value(name, value, text, verdict)
     return {name: text}
 
@@ -191,7 +191,7 @@ def _check_value(name: str, value: str, text: str, verdict: Verdict) -> None:
 
 
 def _is_misread(text: str, value: str) -> bool:
-    """Whether a text is not the number that librdkafka reads: it ignores what follows digits, and knows octal numbers."""
+    """True if librdkafka reads a text as another number: it ignores what follows the digits, and reads octal numbers."""
     if not (re.match(r"\s*[+-]?[0-9]", text) and re.fullmatch(r"-?[0-9]{1,10}", value)):
         return False
     try:

@@ -1,4 +1,4 @@
-"""What librdkafka properties must be to each other: said on the driver, not by the first task that fails.
+"""Rules among librdkafka properties, checked on the driver, before any task fails by them.
 
 References
 ----------
@@ -16,20 +16,20 @@ __all__ = ["DELIVERY_TIMEOUT_MS", "broken_rules", "idempotence_given_up"]
 Properties: TypeAlias = Mapping[str, str]
 
 DELIVERY_TIMEOUT_MS = 120_000
-"""delivery.timeout.ms of a write that is not given another: Java's default; librdkafka's is 300,000."""
+"""delivery.timeout.ms of a write that does not set it: Java's default; librdkafka's is 300,000."""
 
 _IDEMPOTENT_IN_FLIGHT = 5
 _PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def broken_rules(translated: Properties, *, of_consumer: bool) -> list[str]:
-    """A text for each rule that librdkafka properties break; our defaults or its own stand in for those not given."""
+    """A text for each rule that librdkafka properties break; those not set have our defaults or librdkafka's."""
     rules = (*_RULES, _fetch_sizes) if of_consumer else _RULES
     return [text for rule in rules for text in rule(translated)]
 
 
 def idempotence_given_up(translated: Properties) -> bool:
-    """Whether the properties quietly turn idempotence off, as in Java: one forbids it, and nobody asked for it."""
+    """True if the properties turn idempotence off implicitly, as in Java: one rules it out, and none enables it."""
     return "enable.idempotence" not in translated and any(_against_idempotence(translated))
 
 
@@ -92,7 +92,7 @@ def _login(given: Properties) -> Iterator[str]:
         yield f"sasl.mechanism={mechanism} needs sasl.jaas.config, or sasl.username and sasl.password"
     token = given.get("sasl.oauthbearer.method") == "oidc" or given.get("enable.sasl.oauthbearer.unsecure.jwt") == "true"
     if mechanism == "OAUTHBEARER" and not token:
-        yield "sasl.mechanism=OAUTHBEARER needs sasl.oauthbearer.method=oidc and what goes with it"
+        yield "sasl.mechanism=OAUTHBEARER needs sasl.oauthbearer.method=oidc and its properties"
 
 
 def _one_token(given: Properties) -> Iterator[str]:

@@ -1,10 +1,10 @@
-"""Client properties that are translated or checked here, one row each; librdkafka judges all others by itself.
+"""Client properties that are translated or checked here, one row each; librdkafka checks all others.
 
-Of rows with the same name and client, the first one whose `when` holds counts. There is a row for
+Of rows with the same name and client, the first one whose `when` is met applies. There is a row for
 
-- a name or a value that Java's clients spell otherwise, and an alias, so that a property is set once;
-- a value that is read here, or that librdkafka would refuse no sooner than a client is made, or misunderstand;
-- a property of one client alone: the other one would ignore it.
+- a name or a value that Java's clients spell differently, and an alias, so that a property is set once;
+- a value that is read here, or that librdkafka would misread, or refuse only when a client is created;
+- a property of only one client: the other one would ignore it.
 
 References
 ----------
@@ -31,12 +31,12 @@ It raises ValueError with what it expects, never with what it got: the value may
 
 @dataclass(frozen=True, slots=True)
 class ClientProperty:
-    """A property that reaches librdkafka, or says how others are meant.
+    """A property that is passed to librdkafka, or that determines the meaning of others.
 
-    `name` is the user's, without ``kafka.``; `clients` has C for consumers and P for producers; `read` turns the value
-    into librdkafka's; `targets` are librdkafka's names, blank between them: ``=`` stands for the same name, nothing for a
-    property that only says how others are meant. `when` names another property and the values, one of which it must have
-    (None: not given); `otherwise` says what to do where it has not.
+    `name` is the user's, without ``kafka.``; `clients` has C for consumers and P for producers; `read` converts the value
+    to librdkafka's; `targets` are librdkafka's names, separated by blanks: ``=`` is the same name, and an empty text is
+    for a property that only determines the meaning of others. `when` is another property and the values, one of which it
+    must have (None: not set); `otherwise` is the advice if it has none of them.
     """
 
     name: str
@@ -47,12 +47,12 @@ class ClientProperty:
     otherwise: str = ""
 
     def target_names(self) -> list[str]:
-        """librdkafka's names of the property; none where it only says how others are meant."""
+        """librdkafka's names of the property; none if it only determines the meaning of others."""
         return self.targets.replace("=", self.name).split()
 
     @property
     def range_is_librdkafkas(self) -> bool:
-        """Whether the value is a number whose range librdkafka knows."""
+        """True if the value is a number whose range librdkafka checks."""
         return self.read in (_whole, _negative_as_zero, _kibibytes, _decimal)
 
 
@@ -71,11 +71,11 @@ def _between(low: int, high: int) -> Callable[[str], str]:
     return read
 
 
-_whole = _between(-(2**31), 2**31 - 1)  # librdkafka would wrap others round
+_whole = _between(-(2**31), 2**31 - 1)  # librdkafka would overflow for others
 
 
 def _negative_as_zero(text: str) -> str:
-    """Java's -1, for the system's default or for ever, is 0 in librdkafka."""
+    """An integer; Java's -1, for the system's default or no limit, is 0 in librdkafka."""
     return "0" if _integer(text) == -1 else _whole(text)
 
 
@@ -106,14 +106,14 @@ def _choice(*values: str, **others: str) -> Reader:
 
 def _text(value: str) -> str:
     if not value.strip():
-        raise ValueError("a text, not nothing")
+        raise ValueError("a text that is not empty")
     return value.strip()
 
 
 def _secret(value: str) -> str:
-    """Blanks may belong to it."""
+    """A value that blanks may be part of."""
     if not value:
-        raise ValueError("a text, not nothing")
+        raise ValueError("a text that is not empty")
     return value
 
 
@@ -145,7 +145,7 @@ _flag = _choice("true", "false")
 _mechanism = _choice("GSSAPI", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _codec = _choice("none", "gzip", "snappy", "lz4", "zstd")
 _acks = _choice("all", "0", "1", **{"-1": "all"})
-# From 1 ms: librdkafka's 0 means for ever, and a task would never fail.
+# From 1 ms: librdkafka's 0 means no limit, and a task would never fail.
 _delivery_time = _between(1, 2**31 - 1)
 
 _PASSWORD_LOGIN = ("sasl.mechanism", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -153,9 +153,9 @@ _OIDC = ("sasl.oauthbearer.method", "oidc")
 _PEM_TRUST = ("ssl.truststore.type", "PEM")
 _PEM_STORE = ("ssl.keystore.type", "PEM")
 _PKCS12_STORE = ("ssl.keystore.type", "PKCS12", None)
-_SAY_KERBEROS = "with no mechanism, Kerberos is meant"
-_SAY_OIDC = "librdkafka asks the endpoint for this method alone"
-_SAY_PEM_TRUST = "librdkafka reads PEM alone: export the certificates to a PEM file, or set ssl.ca.location"
+_SAY_KERBEROS = "without a mechanism, Kerberos is used"
+_SAY_OIDC = "librdkafka uses the endpoint with this method only"
+_SAY_PEM_TRUST = "librdkafka reads only PEM: export the certificates to a PEM file, or set ssl.ca.location"
 _SAY_PEM_STORE = "keys and certificates as text are PEM"
 _SAY_STORE = "librdkafka reads PEM and PKCS12, not JKS: convert it with keytool -importkeystore -deststoretype PKCS12"
 

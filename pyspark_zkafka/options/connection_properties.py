@@ -1,4 +1,4 @@
-"""Which client properties concern the connection to brokers: what all clients of a query have in common."""
+"""Client properties that concern the connection to brokers, and that all clients of a query share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PREFIXES = (
 
 
 def concerns_connection(name: str) -> bool:
-    """Whether a property, by librdkafka's name in lower case, says how to connect, rather than what to read or write.
+    """True if a property, by librdkafka's name in lower case, concerns the connection, rather than reading or writing.
 
     >>> concerns_connection("socket.keepalive.enable"), concerns_connection("fetch.min.bytes")
     (True, False)

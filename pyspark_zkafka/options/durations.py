@@ -22,10 +22,10 @@ _EXPECTED = (
 
 
 def parse_duration_ms(text: str) -> int:
-    """A duration in milliseconds; what is less than one of them is dropped.
+    """A duration in milliseconds, rounded down.
 
-    Takes the suffixes that Spark's configuration takes, the words of its interval strings, and several of them in a row, in
-    any case of letters.
+    Accepts the suffixes of Spark's configuration, the words of its interval strings, and several of them in a row, in any
+    case of letters.
 
     >>> parse_duration_ms("15m"), parse_duration_ms("1 hour 30 minutes"), parse_duration_ms("250")
     (900000, 5400000, 250)

@@ -1,4 +1,4 @@
-"""What Java's `sasl.jaas.config` means for librdkafka.
+"""Translation of Java's `sasl.jaas.config` to librdkafka's properties.
 
 References
 ----------
@@ -38,7 +38,7 @@ def credentials(text: str) -> dict[str, str]:
     Raises
     ------
     ValueError
-        With what is expected: the text is malformed, or names a login module that librdkafka has no twin of.
+        With what is expected: the text is malformed, or names a login module without an equivalent in librdkafka.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def credentials(text: str) -> dict[str, str]:
         raise ValueError(_instead_of(module))
     unknown = sorted(set(options) - {"username", "password"})
     if unknown:
-        raise ValueError(f"username and password alone: librdkafka has no {', '.join(unknown)}")
+        raise ValueError(f"only username and password: librdkafka has no {', '.join(unknown)}")
     if not (options.get("username") and options.get("password")):
         raise ValueError(f"both a username and a password: {_FORM}")
     return {"sasl.username": options["username"], "sasl.password": options["password"]}
@@ -60,8 +60,8 @@ def credentials(text: str) -> dict[str, str]:
 def _instead_of(module: str) -> str:
     replacement = _REPLACEMENTS.get(module.rpartition(".")[2])
     if replacement is None:
-        return "PlainLoginModule or ScramLoginModule, since librdkafka runs no login module of Java"
-    return f"{replacement} instead, since librdkafka runs no login module of Java"
+        return "PlainLoginModule or ScramLoginModule, since librdkafka does not run Java's login modules"
+    return f"{replacement} instead, since librdkafka does not run Java's login modules"
 
 
 def parse(text: str) -> tuple[str, dict[str, str]]:

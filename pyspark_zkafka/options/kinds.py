@@ -1,4 +1,4 @@
-"""Kinds of option values: how a value is written, and how it is read."""
+"""Kinds of option values, each with its written form and its reader."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ __all__ = [
 
 
 class Kind(Protocol):
-    """A kind of values."""
+    """A kind of option values."""
 
     @property
     def takes(self) -> str:
-        """How a value is written, for docs/options.md."""
+        """The written form of a value, for docs/options.md."""
 
     def read(self, option: str, text: str) -> Any:
         """The value in a text without blanks around it.
@@ -78,7 +78,7 @@ class Integer:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of some words, in any case of letters, and what each of them stands for."""
+    """A choice of words, in any case of letters, and the value of each."""
 
     words: Mapping[str, Any]
     written: str = ""
@@ -101,7 +101,7 @@ class Text:
 
     def read(self, option: str, text: str) -> str:
         if not text:
-            raise OptionError("INVALID_OPTIONS", f"{option} is empty; give a value or leave it out")
+            raise OptionError("INVALID_OPTIONS", f"{option} must not be empty; set a value or leave it out")
         return text
 
 
@@ -114,7 +114,7 @@ class Form:
 
 
 def words(*each: str) -> Choice:
-    """A choice of words that stand for themselves."""
+    """A choice of words, each of which is its own value."""
     return Choice({word: word for word in each})
 
 
@@ -138,7 +138,7 @@ def _split_auth(_: str, text: str) -> tuple[str, str]:
 
 def _checks_host_names(_: str, text: str) -> bool:
     if text.lower() not in ("https", "none", ""):
-        raise ValueError("https, or none or nothing to leave the check out")
+        raise ValueError("https, or none or an empty value to skip the check")
     return text.lower() == "https"
 
 
@@ -148,7 +148,7 @@ def _regex(text: str) -> str:
     except re.error as error:
         raise ValueError(f"a regular expression ({error})") from None
     if not text:
-        raise ValueError("a regular expression, not nothing")
+        raise ValueError("a regular expression that is not empty")
     return text
 
 

@@ -1,7 +1,7 @@
-"""Lookups to the installed librdkafka about names and values of properties.
+"""Checks of property names and values by the installed librdkafka.
 
-The library is the one that confluent-kafka's own module is linked to. No client is made for a question, and nothing is
-loaded before the first one; of confluent-kafka, nothing is imported.
+The library is the one that confluent-kafka's own module is linked to. The first check loads it; no check creates a client,
+or imports anything of confluent-kafka.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["judge"]
 _UNKNOWN_NAME, _OK = -2, 0  # rd_kafka_conf_res_t
 _TEXT_BYTES = 512
 _SIZE = ctypes.POINTER(ctypes.c_size_t)
-# Through C, any other name may reach the library as one that is refused here: it ends at a zero byte.
+# Any other name could reach the library as one that is refused here: in C, a string ends at a zero byte.
 _NAME = re.compile(r"[a-z0-9._]+")
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rd_kafka_conf_new": (ctypes.c_void_p, ()),
@@ -35,7 +35,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 def judge(name: str, value: str) -> Verdict:
-    """The verdict on a property; `NO_OBJECTION` where the library cannot be asked: the first client will refuse it."""
+    """The verdict on a property; `NO_OBJECTION` if the library cannot be loaded: the first client will refuse it."""
     if not _NAME.fullmatch(name) or "\0" in value:
         return UNKNOWN
     library = _library()
@@ -55,7 +55,7 @@ def judge(name: str, value: str) -> Verdict:
 
 
 def _names(library: Any, conf: int) -> tuple[str, ...]:
-    """Names of properties that the library has, without those that have no value by default."""
+    """Names of the library's properties that have a default value."""
     count = ctypes.c_size_t()
     dumped = library.rd_kafka_conf_dump(conf, ctypes.byref(count))
     names = tuple(dumped[i].decode() for i in range(0, count.value, 2))

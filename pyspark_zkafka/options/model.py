@@ -24,14 +24,14 @@ __all__ = [
 ]
 
 OffsetStore = Literal["zookeeper", "kafka"]
-"""Where a group's offsets are: ``/consumers/<group>/offsets``, or ``__consumer_offsets``."""
+"""A store of a group's offsets: ``/consumers/<group>/offsets``, or ``__consumer_offsets``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperTls:
-    """How to do TLS with an ensemble: the names of PEM files, and whether a server's certificate must bear its host name.
+    """TLS settings for an ensemble: names of PEM files, and the check of the host name in a server's certificate.
 
-    `truststore` holds the authorities, the system's own if it is None; `keystore` the client's certificate and private key.
+    `truststore` has the authorities, the system's own if it is None; `keystore` the client's certificate and private key.
     """
 
     truststore: str | None = None
@@ -42,7 +42,7 @@ class ZooKeeperTls:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperConfig:
-    """How to reach an ensemble.
+    """Connection settings of an ensemble.
 
     `hosts` is ``host:port[,host:port...]`` without the chroot; `chroot` is ``""`` or starts with ``/`` and does not
     end with it.
@@ -65,10 +65,10 @@ class ZooKeeperConfig:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How to reach a cluster: through ZooKeeper, or through its brokers alone.
+    """Connection settings of a cluster: through ZooKeeper, or through its brokers alone.
 
-    `kafka` holds librdkafka properties and may hold secrets: it is not in the repr. `native_path` says whether records go
-    the compiled way, None: where it is there.
+    `kafka` has librdkafka's properties, and may contain secrets: it is not in the repr. `native_path` selects the compiled
+    path for records; None uses it where it was built.
     """
 
     zookeeper: ZooKeeperConfig | None
@@ -79,21 +79,22 @@ class Connection:
 
     @property
     def client_rack(self) -> str | None:
-        """The rack that the client is in, if it was told."""
+        """The client's rack; None if it is not set."""
         rack = self.kafka.get("client.rack")
         return None if rack is None else str(rack)
 
     @property
     def read_committed(self) -> bool:
-        """Whether records of open and aborted transactions are left out (Java's default is not to)."""
+        """True if records of open and aborted transactions are left out (by Java's default they are not)."""
         return self.kafka.get("isolation.level", "read_uncommitted") == "read_committed"
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """A batch read, as its options say, and what a stream has in common with it. Times are in milliseconds.
+    """Options of a batch read, which a stream shares in part. Times are in milliseconds.
 
-    `stores` is where the group's offsets are, in the order in which they are written; the larger of two counts.
+    `stores` are the stores of the group's offsets, in the order in which they are written; of two offsets, the larger
+    counts.
     """
 
     connection: Connection
@@ -138,7 +139,7 @@ class GroupOptions:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """A streaming read, as its options say; `read` holds what it has in common with a batch."""
+    """Options of a streaming read; `read` has those in common with a batch."""
 
     read: ReadOptions
     limits: TriggerLimits
@@ -147,7 +148,7 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True)
 class CommitPlan:
-    """Offsets to commit to a group when a write has succeeded; `owner` is the member that does it, None for none."""
+    """Offsets to commit to a group when a write has succeeded; `owner` is the member that commits, if one does."""
 
     group: str
     offsets: Mapping[TopicPartition, int]
@@ -157,7 +158,7 @@ class CommitPlan:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """A batch write, as its options say."""
+    """Options of a batch write."""
 
     connection: Connection
     topic: str | None

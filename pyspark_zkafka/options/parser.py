@@ -1,4 +1,4 @@
-"""The parser of options: looks them up by name, reads them as their rows in the table say, and collects the problems."""
+"""Parser of options: looks them up by name, reads them by their rows in the table, and collects the problems."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class OptionParser:
     raw : mapping
         As the user spelled them.
     scope : "read", "stream" or "write"
-        What they are for. A name that the table does not know there is a problem; those of streams alone are let through
-        for a batch read, which ignores them.
+        The operation. A name that the table does not have for it is a problem; a batch read accepts and ignores those of
+        streams only.
     """
 
     def __init__(self, raw: Mapping[str, str], scope: Scope) -> None:
@@ -45,11 +45,11 @@ class OptionParser:
                 self.problems.append(f"{option.name} is an option of a {' or '.join(option.scopes)}, not of a {self.scope}")
 
     def has(self, name: str) -> bool:
-        """Whether the option was given."""
+        """True if the option was given."""
         return name.lower() in self.raw
 
     def text(self, name: str) -> str:
-        """The value as it was given, without blanks around it; nothing if it was not given."""
+        """The value as it was given, without blanks around it; empty if it was not given."""
         return self.raw.get(name.lower(), (name, ""))[1].strip()
 
     def value(self, name: str, default: Any = _OF_THE_ROW, read: Callable[[str, str], Any] | None = None) -> Any:
@@ -60,9 +60,9 @@ class OptionParser:
         name : str
             As the table spells it.
         default : object
-            What a row's derived default amounts to here.
+            The value of a row's derived default.
         read : callable
-            Reads the value in the kind's stead, where more than the row must be known for it.
+            Reads the value instead of the kind, where that needs more than the row.
         """
         option = BY_NAME[name.lower()]
         try:

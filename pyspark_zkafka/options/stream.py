@@ -37,12 +37,12 @@ def parse_stream(raw: Mapping[str, str]) -> StreamOptions:
 
 
 def parse_either(raw: Mapping[str, str]) -> ReadOptions:
-    """The options of a batch read, or else what a stream shares with it: Spark asks for a schema without saying which.
+    """The options of a batch read, or else a stream's in common with it: Spark's request for a schema does not say which.
 
     Raises
     ------
     OptionError
-        They fit neither; with the problems of what their names say that it is, or else of what they come closer to.
+        They fit neither; with the problems of the one that their names imply, or else of the one with fewer problems.
     """
     try:
         return parse_read(raw)
@@ -125,13 +125,13 @@ def _problems_of_filter(subscription: SubscribePattern | SubscribeExcept) -> lis
     try:
         topic_filter(regex)
     except FilterError as error:
-        reason = f"which is no regular expression that members can judge ({error})"
-    taken = f"{name} is {subscription.pattern!r}, which a group's members take for {regex!r}"
-    return [] if reason is None else [f"{taken}, {reason}; commas stand for '|', and blanks do not count"]
+        reason = f"which is not a regular expression that members can evaluate ({error})"
+    taken = f"{name} is {subscription.pattern!r}, which a group's members read as {regex!r}"
+    return [] if reason is None else [f"{taken}, {reason}; commas stand for '|', and blanks are ignored"]
 
 
 def _as_member(read: ReadOptions) -> ReadOptions:
-    """The same with a filter's regex as all members of the group understand it."""
+    """The options with a filter's regex in the form that all members of the group use."""
     subscription = read.subscription
     if isinstance(subscription, (SubscribePattern, SubscribeExcept)):
         return replace(read, subscription=replace(subscription, pattern=normalise_filter(subscription.pattern)))

@@ -1,4 +1,4 @@
-"""ONE table of options: every name, the kind of its values, its default, where it belongs, what it does.
+"""The table of options: each one's name, kind of values, default, scopes and documentation.
 
 docs/options.md is generated from it, and the parser reads kinds and defaults from it.
 """
@@ -22,14 +22,14 @@ Scope = Literal["read", "write", "stream"]
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A default that depends on other things, in words; the code that needs it works it out."""
+    """A default that depends on other settings, in words; the code that needs it computes it."""
 
     words: str
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A row of the table: what an option is called, takes, is by default, and does.
+    """A row of the table: an option's name, kind of values, default, scopes and documentation.
 
     `default` is written as a user would write it, and None where there is none. The value of a `secret` option is never
     shown.
@@ -124,7 +124,7 @@ CONNECTION: tuple[Option, ...] = (
         "Whether records go the compiled way. auto: where it was built; on: an error where it was not; off: pure Python.",
     ),
 )
-"""Where and how to connect. Of the client properties in ``kafka.*``, only some are of these: see `is_connection_option`."""
+"""Options of the connection. Of the client properties in ``kafka.*``, some are, too: see `is_connection_option`."""
 
 TABLE: tuple[Option, ...] = (
     *CONNECTION,
@@ -370,7 +370,7 @@ _CONNECTION_NAMES = frozenset(option.name.lower() for option in CONNECTION)
 
 
 def is_connection_option(name: str) -> bool:
-    """Whether an option, in any case, says where or how to connect: what holds for all that a group reads and writes.
+    """True if an option, in any case, concerns the connection: it then applies to all that a group reads and writes.
 
     >>> is_connection_option("nativePath"), is_connection_option("kafka.ssl.ca.pem"), is_connection_option("kafka.acks")
     (True, True, False)

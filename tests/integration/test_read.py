@@ -345,7 +345,7 @@ class TestRefused:
         [
             ({"subscribe": "t", "startingOffset": "earliest"}, "did you mean startingOffsets"),
             ({"subscribe": "t", "assign": '{"t":[0]}'}, "subscribe and assign contradict"),
-            ({}, "give one of subscribe, subscribePattern, subscribeExceptPattern and assign"),
+            ({}, "set one of subscribe, subscribePattern, subscribeExceptPattern and assign"),
             ({"subscribe": "t", "startingOffsets": "latest"}, "a batch that starts at latest reads nothing"),
             ({"subscribe": "t", "endingOffsets": "earliest"}, "a batch that ends at earliest reads nothing"),
             ({"subscribe": "t", "minPartitions": "0"}, "minPartitions is '0'"),

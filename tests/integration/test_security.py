@@ -669,7 +669,7 @@ class TestZooKeeperTls:
     @pytest.mark.parametrize("name", [CA, KEY])
     def test_key_store_of_java(self, tls: Options, name: str) -> None:
         """A .jks file is refused before anything connects, with what to do."""
-        with pytest.raises(OptionError, match=r"/a/b\.jks is no PEM file; convert it.*keytool"):
+        with pytest.raises(OptionError, match=r"/a/b\.jks is not a PEM file; convert it.*keytool"):
             parse_read({**tls, name: "/a/b.jks"})
 
     def test_missing_file(self, tls: Options) -> None:

@@ -354,7 +354,7 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("options", "our_reason"),
         [
-            ({}, "give one of subscribe, subscribePattern, subscribeExceptPattern and assign"),
+            ({}, "set one of subscribe, subscribePattern, subscribeExceptPattern and assign"),
             ({"subscribePattern": "("}, r"subscribePattern is '\('"),
             ({"subscribePattern": ""}, "subscribePattern is ''"),
             ({"assign": "t"}, "assign is 't'"),

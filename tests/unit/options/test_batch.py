@@ -317,7 +317,7 @@ def test_all_problems_are_in_one_error() -> None:
     assert text.startswith("[INVALID_OPTIONS] 12 problem(s) with the options: (1) ")
     for problem in (
         "zookeeper.connect is 'zk:port'; expected host:port[,host:port...][/chroot]",
-        "subscribe and assign contradict each other; give one of them",
+        "subscribe and assign contradict each other; set only one of them",
         "minPartitions is '0'; expected a whole number, 1 or more",
         "maxRecordsPerPartition is 'many'; expected a whole number, 1 or more",
         "failOnDataLoss is 'yes'; expected true or false",
@@ -338,7 +338,7 @@ def test_all_problems_are_in_one_error() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({}, "give one of subscribe, subscribePattern, subscribeExceptPattern and assign (or view)"),
+        ({}, "set one of subscribe, subscribePattern, subscribeExceptPattern and assign (or view)"),
         ({"subscribe": "a", "subscribePattern": "b"}, "subscribe and subscribePattern contradict each other"),
         (
             {"subscribePattern": "a", "subscribeExceptPattern": "b"},
@@ -346,9 +346,12 @@ def test_all_problems_are_in_one_error() -> None:
         ),
         ({"subscribe": " , "}, "subscribe names no topic; expected topic[,topic...]"),
         ({"subscribePattern": "("}, "subscribePattern is '('; expected a regular expression ("),
-        ({"subscribePattern": ""}, "subscribePattern is ''; expected a regular expression, not nothing"),
+        ({"subscribePattern": ""}, "subscribePattern is ''; expected a regular expression that is not empty"),
         ({"subscribeExceptPattern": "["}, "subscribeExceptPattern is '['; expected a regular expression ("),
-        ({"subscribeExceptPattern": ""}, "subscribeExceptPattern is ''; expected a regular expression, not nothing"),
+        (
+            {"subscribeExceptPattern": ""},
+            "subscribeExceptPattern is ''; expected a regular expression that is not empty",
+        ),
         ({"assign": "a:0"}, """assign is 'a:0'; expected {"topicA": [0, 1], "topicB": [2]}"""),
         ({"subscribe": "a", "startingOffsets": "latest"}, "a batch that starts at latest reads nothing"),
         ({"subscribe": "a", "startingOffsets": "committed"}, "startingOffsets=committed needs group.id"),
@@ -372,8 +375,8 @@ def test_all_problems_are_in_one_error() -> None:
         ({"subscribe": "a", "kafkaConsumer.pollTimeoutMs": "0"}, "a whole number, 1 or more"),
         ({"subscribe": "a", "fetchOffset.numRetries": "-1"}, "a whole number, 0 or more"),
         ({"subscribe": "a", "group.id": "gr\u00fcn"}, "group.id is 'gr\u00fcn'; the old consumer allows"),
-        ({"subscribe": "a", "group.id": ""}, "group.id is empty; give a value or leave it out"),
-        ({"subscribe": "a", "listener.name": " "}, "listener.name is empty; give a value or leave it out"),
+        ({"subscribe": "a", "group.id": ""}, "group.id must not be empty; set a value or leave it out"),
+        ({"subscribe": "a", "listener.name": " "}, "listener.name must not be empty; set a value or leave it out"),
         ({"subscribe": "a", "offsets.storage": "disk"}, "offsets.storage is 'disk'; expected zookeeper or kafka"),
         (
             {"subscribe": "a", "group.id": "g", "dual.commit.enabled": "true"},
@@ -382,16 +385,16 @@ def test_all_problems_are_in_one_error() -> None:
         ({"subscribe": "a", "minRecordsPerPartition": "0"}, "minRecordsPerPartition is '0'; expected a whole number, 1 or"),
         (
             {"subscribe": "a", "minRecordsPerPartition": "5", "minPartitions": "2"},
-            "minRecordsPerPartition merges input partitions, minPartitions divides them; give one of them",
+            "minRecordsPerPartition merges input partitions, minPartitions divides them; set only one of them",
         ),
         (
             {"subscribe": "a", "minRecordsPerPartition": "5", "maxRecordsPerPartition": "4"},
-            "minRecordsPerPartition is 5, more than maxRecordsPerPartition, which is 4: give a smaller one",
+            "minRecordsPerPartition is 5, more than maxRecordsPerPartition, which is 4; lower it",
         ),
         ({"view": "everything"}, "view is 'everything'; expected brokers or topics or"),
         ({"view": "brokers", "minPartitions": "4"}, "minPartitions is about reading records, and view=brokers reads none"),
         ({"subscribe": "a", "zookeeper.session.timeout.ms": "0"}, "zookeeper.session.timeout.ms is '0'; expected a whole"),
-        ({"subscribe": "a", "zookeeper.ssl.truststore.location": "/a/b.JKS"}, "/a/b.JKS is no PEM file; convert it"),
+        ({"subscribe": "a", "zookeeper.ssl.truststore.location": "/a/b.JKS"}, "/a/b.JKS is not a PEM file; convert it"),
         (
             {"subscribe": "a", "zookeeper.ssl.client.enable": "yes"},
             "zookeeper.ssl.client.enable is 'yes'; expected true or",
@@ -406,7 +409,7 @@ def test_what_a_read_cannot_obey(given: dict[str, str], says: str) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"topic": ""}, "topic is empty; give a value or leave it out"),
+        ({"topic": ""}, "topic must not be empty; set a value or leave it out"),
         ({"partitioner": "random"}, f"partitioner is 'random'; expected {' or '.join(PARTITIONERS)}"),
         ({"includeHeaders": "1"}, "includeHeaders is '1'; expected true or false"),
         ({"commitOffsets": '{"t": {"0": 1}}'}, "commitOffsets needs group.id"),
@@ -440,7 +443,7 @@ def test_what_a_write_cannot_obey(given: dict[str, str], says: str) -> None:
 @pytest.mark.parametrize("parse", [parse_read, parse_write])
 def test_a_cluster_must_be_named(parse: Any) -> None:
     """Without ZooKeeper and without brokers there is nothing to connect to."""
-    expected = "give zookeeper.connect, or kafka.bootstrap.servers for a cluster without ZooKeeper"
+    expected = "set zookeeper.connect, or kafka.bootstrap.servers for a cluster without ZooKeeper"
     assert expected in problems(parse, {"subscribe": "a"} if parse is parse_read else {})
     assert expected in problems(parse, {"kafka.bootstrap.servers": " "})
 

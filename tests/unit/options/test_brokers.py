@@ -28,5 +28,5 @@ def test_brokers_by_two_names() -> None:
 @pytest.mark.parametrize("name", ["kafka.bootstrap.servers", "kafka.metadata.broker.list"])
 def test_no_brokers(name: str) -> None:
     """A name without brokers is a problem, rather than as if it was not given."""
-    with pytest.raises(OptionError, match=rf"{name} is ' '; expected a text, not nothing"):
+    with pytest.raises(OptionError, match=rf"{name} is ' '; expected a text that is not empty"):
         parse_connection({name: " ", "zookeeper.connect": "zk:2181"})

@@ -207,15 +207,15 @@ def test_refusals_give_the_reason_and_the_replacement(role: Role, name: str, rep
         ("consumer", {"statistics.interval.ms": "1.5"}, r"is '1.5'; expected a whole number: librdkafka would read 1$"),
         ("consumer", {"statistics.interval.ms": "010"}, r"is '010'; expected a whole number: librdkafka would read 8$"),
         ("consumer", {"check.crcs": "yes"}, r"expected one of true, false"),
-        ("consumer", {"client.rack": " "}, r"expected a text, not nothing"),
-        ("consumer", {"client.rack": ""}, r"expected a text, not nothing"),
+        ("consumer", {"client.rack": " "}, r"expected a text that is not empty"),
+        ("consumer", {"client.rack": ""}, r"expected a text that is not empty"),
         ("consumer", {"debug": "fetch,everything"}, r"librdkafka refuses it: Invalid value \"everything\""),
         ("consumer", {"security.protocol": "x" * 200}, rf"is '{'x' * 80}'\.\.\.; expected one of PLAINTEXT, SSL"),
         ("consumer", {"ssl.cipher.suites": "TLS_RSA_WITH_AES_128_CBC_SHA"}, r"expected OpenSSL's names"),
         ("consumer", {"sasl.kerberos.kinit.cmd": "kinit"}, r"expected a whole command line"),
         ("consumer", {"broker.version.fallback": "old"}, r"expected a version such as 0\.9\.0\.1"),
-        ("consumer", {"ssl.truststore.location": "ca.jks"}, r"needs ssl\.truststore\.type=PEM; librdkafka reads PEM alone"),
-        ("consumer", {"ssl.truststore.type": "JKS"}, r"is 'JKS'; expected one of PEM; librdkafka reads PEM alone"),
+        ("consumer", {"ssl.truststore.location": "ca.jks"}, r"needs ssl\.truststore\.type=PEM; librdkafka reads only PEM"),
+        ("consumer", {"ssl.truststore.type": "JKS"}, r"is 'JKS'; expected one of PEM; librdkafka reads only PEM"),
         ("consumer", {"ssl.keystore.type": "JKS"}, r"not JKS: convert it with keytool"),
         ("consumer", {"ssl.keystore.key": KEPT}, r"needs ssl\.keystore\.type=PEM"),
         (
@@ -290,7 +290,7 @@ def test_problems(role: Role, given: dict[str, str], problem: str) -> None:
         (f'{SCRAM} required username="me" password="{KEPT}" tokenauth="true";', "librdkafka has no tokenauth"),
         (f'com.sun.security.auth.module.Krb5LoginModule required password="{KEPT}";', "sasl.kerberos.principal"),
         (f'a.OAuthBearerLoginModule required clientSecret="{KEPT}";', "sasl.oauthbearer.method=oidc"),
-        (f'my.LoginModule required password="{KEPT}";', "librdkafka runs no login module of Java"),
+        (f'my.LoginModule required password="{KEPT}";', "librdkafka does not run Java's login modules"),
     ],
 )
 def test_jaas_problems_never_repeat_the_secret(jaas: str, problem: str) -> None:

@@ -50,7 +50,7 @@ def test_expectations(kind: Kind, text: str, expected: str) -> None:
 
 def test_empty_text() -> None:
     """Text that may not be empty is reported by the option's name."""
-    with pytest.raises(OptionError, match="x is empty; give a value or leave it out"):
+    with pytest.raises(OptionError, match="x must not be empty; set a value or leave it out"):
         Text().read("x", "")
 
 

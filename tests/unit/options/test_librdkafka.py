@@ -141,5 +141,5 @@ def test_names_that_no_property_can_have(name: str) -> None:
 def test_values_with_a_zero_byte(name: str) -> None:
     """A value that would reach librdkafka cut short is a problem, whoever knows the property; a secret is not shown."""
     (problem,) = problems({f"kafka.{name}": "5\0open-sesame"})
-    assert problem == f"kafka.{name} holds a zero byte, at which librdkafka would end it; take it out"
+    assert problem == f"kafka.{name} contains a zero byte, at which librdkafka would end it; remove it"
     assert judge(name, "5\0open-sesame") == UNKNOWN

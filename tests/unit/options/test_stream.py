@@ -215,7 +215,7 @@ def test_brokers_alone() -> None:
             )
         ),
         ({"group.id": "g", "groupMembership": "yes"}, "groupMembership is 'yes'; expected join or none"),
-        ({"group.id": "g", "consumer.id": " "}, "consumer.id is empty; give a value or leave it out"),
+        ({"group.id": "g", "consumer.id": " "}, "consumer.id must not be empty; set a value or leave it out"),
         ({"group.id": "g", "consumer.id": "a/b"}, "consumer.id is 'a/b'; a znode is named after it, which cannot"),
         ({"group.id": "g", "consumer.threads": "0"}, "consumer.threads is '0'; expected a whole number, 1 or more"),
         ({"group.id": "g", "partition.assignment.strategy": "uniform"}, "strategy is 'uniform'; expected range or"),
@@ -240,7 +240,7 @@ def test_the_only_problem(given: dict[str, str], says: str) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({}, "give one of subscribe, subscribePattern, subscribeExceptPattern and assign"),
+        ({}, "set one of subscribe, subscribePattern, subscribeExceptPattern and assign"),
         ({"subscribe": "a", "subscribePattern": "b"}, "subscribe and subscribePattern contradict each other"),
         (
             {"assign": '{"t": [0]}', "group.id": "g"},
@@ -248,12 +248,12 @@ def test_the_only_problem(given: dict[str, str], says: str) -> None:
         ),
         (
             {"subscribePattern": "a,*b", "group.id": "g"},
-            "subscribePattern is 'a,*b', which a group's members take for 'a|*b'",
+            "subscribePattern is 'a,*b', which a group's members read as 'a|*b'",
         ),
-        ({"subscribePattern": '""', "group.id": "g"}, "which a group's members take for ''"),
+        ({"subscribePattern": '""', "group.id": "g"}, "which a group's members read as ''"),
         (
             {"subscribePattern": "(a+)\\1", "group.id": "g"},
-            "no regular expression that members can judge (invalid escape sequence: \\1)",
+            "not a regular expression that members can evaluate (invalid escape sequence: \\1)",
         ),
         ({"subscribeExceptPattern": "[a]" * 4000, "group.id": "g"}, "12000 characters, of which no more than 10000"),
         ({"subscribe": "a,b", "consumer.threads": "50001", "group.id": "g"}, "a member has 100000 at most"),
@@ -276,7 +276,7 @@ def test_a_group_needs_zookeeper() -> None:
     """Members meet in ZooKeeper, wherever their offsets are; neither is said of an ensemble that was named badly."""
     given = {**BROKERS, "subscribe": "t", "group.id": "g"}
     stored, meet = problems(given)
-    assert stored.startswith("group.id means offsets in /consumers/<group>/offsets: it needs zookeeper.connect")
+    assert stored.startswith("group.id uses offsets in /consumers/<group>/offsets: it needs zookeeper.connect")
     assert meet == "members of a group register in ZooKeeper; set zookeeper.connect, or groupMembership to none"
     assert problems({**given, "offsets.storage": "kafka"}) == (meet,)
     (malformed,) = problems({**given, "zookeeper.connect": "zk:port"})
