@@ -1,18 +1,19 @@
-r"""Which thread of a consumer group reads which partition.
+r"""Assignors: the partitions that each thread of a consumer group reads.
 
-All members compute the same table from the same facts; nobody hands it out. The unit is the thread, ``<consumer>-<n>``.
+All members compute the same assignment from the same znodes; there is no coordinator. The unit is the thread,
+``<consumer>-<n>``.
 
 ==================  ===================================================================  ==============================
-strategy            who gets what                                                        the same as
+strategy            assignment                                                           the same as
 ==================  ===================================================================  ==============================
 ``range``           by topic: neighbouring partitions, the first threads one more        Kafka 0.8 to 1.1
 ``roundrobin``      threads take turns over all topics, by the hash of ``topic-3``       Kafka 1.0 and 1.1
 ``roundrobin-0.8``  the same, by the hash of ``[topic,3]``                               Kafka 0.8.2 to 0.11
-``sticky``          what a thread has it keeps, as far as the counts stay even           none: members of this package
+``sticky``          threads keep their partitions as far as the counts stay even         none: members of this package
 ``legacy-range``    by topic: neighbouring partitions, each thread as many, rounded up   none: what articles describe
 ==================  ===================================================================  ==============================
 
-A member does not say in its registration which strategy it uses: all members of a group must use the same.
+A member's registration does not name its strategy: all members of a group must use the same.
 
 References
 ----------
@@ -54,7 +55,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Subscribers:
-    """What an assignor looks at.
+    """The input of an assignor.
 
     `threads` are the ids of the threads that read a topic, in Java's order of strings; `partitions` a topic's partitions,
     ascending, without the topics that do not exist; `owners` the threads that own a partition now, for sticky alone.
@@ -72,14 +73,14 @@ Assignor: TypeAlias = Callable[[Subscribers], Owners]
 def topics_of(
     registration: ConsumerRegistration, topic_names: Iterable[str], *, exclude_internal: bool = True
 ) -> list[str]:
-    """The topics that a member subscribes to, sorted; `topic_names` are those that exist, and matter to a filter only.
+    """The topics that a member subscribes to, sorted; `topic_names` are those that exist, and only used for a filter.
 
     With `exclude_internal`, no filter matches an internal topic: neither a white list nor a black list.
 
     Raises
     ------
     GroupError
-        ``BAD_FILTER``: the filter's regex, with blanks and quotes dropped, is none, or takes an unbounded time.
+        ``BAD_FILTER``: the filter's regex, with blanks and quotes dropped, is malformed, or takes unbounded time to match.
 
     Examples
     --------
@@ -162,7 +163,7 @@ def _streams(registration: ConsumerRegistration, topic: str) -> int:
 
 
 def assign_range(subscribers: Subscribers) -> Owners:
-    """The owners by topic: each thread gets neighbouring partitions, and the first threads get one more than the others.
+    """Assignment by topic: each thread gets consecutive partitions, and the first threads get one more than the others.
 
     References
     ----------
@@ -182,10 +183,10 @@ def assign_range(subscribers: Subscribers) -> Owners:
 
 
 def assign_legacy_range(subscribers: Subscribers) -> Owners:
-    """The owners by topic as many articles tell it: each thread gets as many neighbours, the quotient rounded up.
+    """Assignment by topic as many articles describe it: each thread gets the quotient, rounded up, of partitions in a row.
 
-    Kafka's consumers do what `assign_range` does. The two differ where the quotient is no integer: here, the last threads
-    get less, or nothing.
+    Kafka's consumers do what `assign_range` does. The two differ where the quotient is not an integer: here, the last
+    threads get fewer, or none.
 
     Examples
     --------
@@ -200,10 +201,10 @@ def assign_legacy_range(subscribers: Subscribers) -> Owners:
 
 
 def assign_roundrobin(subscribers: Subscribers) -> Owners:
-    """The owners over all topics: partitions come by the hash of ``topic-partition``, and all threads take turns.
+    """Assignment over all topics: partitions in order of the hash of ``topic-partition``, to all threads in turn.
 
-    A thread that does not read the partition's topic loses its turn. Partitions whose hashes are equal come by topic and
-    number; in Kafka they come as a hash map of Scala has them, which nothing but that map can repeat.
+    A thread that does not read the partition's topic is skipped. Partitions with equal hashes are ordered by topic and
+    number; in Kafka their order is that of a Scala hash map, which cannot be reproduced.
 
     References
     ----------
@@ -219,7 +220,7 @@ def assign_roundrobin(subscribers: Subscribers) -> Owners:
 
 
 def assign_roundrobin_0_8(subscribers: Subscribers) -> Owners:
-    """The owners as `assign_roundrobin` finds them, but partitions come by the hash of ``[topic,partition]``.
+    """Assignment as by `assign_roundrobin`, but with partitions in order of the hash of ``[topic,partition]``.
 
     References
     ----------
@@ -235,10 +236,11 @@ def assign_roundrobin_0_8(subscribers: Subscribers) -> Owners:
 
 
 def assign_sticky(subscribers: Subscribers) -> Owners:
-    """The owners that keep the most of what is owned now, while the threads of a topic stay even.
+    """Assignment that keeps the most of the current one, while the counts of a topic's threads stay even.
 
-    Topics that the same threads read form a class, which is balanced by itself; see `sticky_assignor` for how, and for why
-    members that look at different moments find the same owners. Owners that do not read the topic do not count.
+    Topics that the same threads read form a class, which is balanced by itself. `sticky_assignor` describes the algorithm,
+    and why members that read the owners at different moments get the same result. Owners that do not read the topic are
+    ignored.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""The offsets of a stream, as its checkpoint holds them: canonical JSON with a version.
+"""The offsets of a stream, as stored in its checkpoint: canonical JSON with a version.
 
-An offset is the end of a micro-batch, and tells all of it: for each partition the range ``[from, until)`` that the
+An offset is the end of a micro-batch, and describes all of it: for each partition the range ``[from, until)`` that the
 micro-batch reads. So a micro-batch that Spark runs again reads the same, whatever has happened to the group, or to the log,
-since. Partitions that the stream has read before and does not read now are remembered with an empty range.
+since. Partitions that the stream has read before and does not read now are kept with an empty range.
 
 ::
 
@@ -10,11 +10,11 @@ since. Partitions that the stream has read before and does not read now are reme
      "topics": {"orders": {"czxid": 77, "id": "Lq4...", "known": 8,
                            "partitions": {"0": [10, 25], "1": [7, 7, 3, 901]}}}}
 
-``czxid`` and ``id`` tell a topic from a later one of the same name. ``known`` is how many partitions the topic had when the
-query began, and those after them that it has read: others come later, and start at their beginning. A third number is the
-group's committed offset when the micro-batch was planned, where it was not ``from``, or where a fourth follows: the
-ZooKeeper transaction that wrote it. Where a partition had no leader when the query began at the end of its log, the topic
-has ``"waiting": {"3": [17, 1700000000000]}``: the partition's leader epoch then, -1 where unknown, and the time in
+``czxid`` and ``id`` distinguish a topic from a later one of the same name. ``known`` is the number of partitions that the
+topic had when the query began, plus those after them that it has read: others are new, and read from their beginning. A
+third number is the group's committed offset when the micro-batch was planned, if it was not ``from``, or if a fourth
+follows: the ZooKeeper transaction that wrote it. If a partition had no leader when the query began at the end of its log,
+the topic has ``"waiting": {"3": [17, 1700000000000]}``: the partition's leader epoch then, -1 if unknown, and the time in
 milliseconds.
 """
 
@@ -34,9 +34,9 @@ VERSION = 1
 
 
 class PlannedRange(NamedTuple):
-    """What a micro-batch reads of a partition, ``[start, until)``; `committed` is the group's offset when it was planned.
+    """A micro-batch's range of a partition, ``[start, until)``; `committed` is the group's offset when it was planned.
 
-    `committed` is None where there was none, or no group. `mark` is the `StoredOffset.mark` of that offset.
+    `committed` is None if there was none, or no group. `mark` is the `StoredOffset.mark` of that offset.
     """
 
     start: int
@@ -46,14 +46,14 @@ class PlannedRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many offsets it spans."""
+        """The number of offsets in the range."""
         return self.until - self.start
 
 
 class Waiting(NamedTuple):
-    """The moment from which on a partition is to be read that had no leader then: its leader epoch, and the time.
+    """The moment from which to read a partition that had no leader then: its leader epoch, and the time.
 
-    The epoch is -1 where it is unknown.
+    The epoch is -1 if it is unknown.
     """
 
     leader_epoch: int
@@ -62,7 +62,7 @@ class Waiting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicMark:
-    """What tells a topic from another of the same name, and what the stream knows of its partitions.
+    """A topic's identity, distinct from others of its name, and the partitions of it that the stream knows.
 
     Partitions from number `known` on are new to the stream. `waiting` are those without a leader, by number.
     """
@@ -73,7 +73,7 @@ class TopicMark:
     waiting: Mapping[int, Waiting] = field(default_factory=dict)
 
     def is_other(self, topic_id: str | None, czxid: int | None) -> bool:
-        """Whether that is another topic; what is unknown on either side does not tell."""
+        """True if these ids are of another topic; ids that are unknown on either side are not compared."""
         if self.topic_id is not None and topic_id is not None:
             return self.topic_id != topic_id
         return self.czxid is not None and czxid is not None and self.czxid != czxid
@@ -81,13 +81,13 @@ class TopicMark:
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """The end of a micro-batch: what it reads of each partition, and the topics as they were."""
+    """The end of a micro-batch: its range of each partition, and the topics as they were."""
 
     spans: Mapping[TopicPartition, PlannedRange] = field(default_factory=dict)
     topics: Mapping[str, TopicMark] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As Spark wants it; equal offsets give equal text, as topics and partitions are in order.
+        """The offset as JSON, for Spark; equal offsets give equal text, as topics and partitions are in order.
 
         >>> StreamOffset({TopicPartition("t", 0): PlannedRange(1, 5)}, {"t": TopicMark("id", 7, 1)}).to_json()
         {'version': 1, 'topics': {'t': {'czxid': 7, 'id': 'id', 'known': 1, 'partitions': {'0': [1, 5]}}}}
@@ -100,12 +100,12 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, found: object) -> StreamOffset:
-        """What `to_json` gave.
+        """The offset that `to_json` returned as `found`.
 
         Raises
         ------
         CheckpointError
-            It is not of this source, of a newer version, or damaged.
+            It is of another source or a newer version, or it is corrupt.
         """
         if not isinstance(found, dict) or not isinstance(found.get("topics"), dict) or not _is_ours(found.get("version")):
             raise _unreadable(found)
@@ -127,7 +127,7 @@ def first_mark(topic: Topic, created: Collection[TopicPartition], waiting: Mappi
     Parameters
     ----------
     created : collection of TopicPartition
-        The partitions that have a state: the others are still being created, and new.
+        The partitions that have a state: the others are still being created, and count as new.
     waiting : mapping
         Those that have no leader, and are to be read from this moment on.
     """
@@ -139,8 +139,8 @@ def first_mark(topic: Topic, created: Collection[TopicPartition], waiting: Mappi
 def mark_after(topic: Topic, before: TopicMark, spans: Collection[TopicPartition]) -> TopicMark:
     """The mark of a topic after one more micro-batch.
 
-    New partitions are known up to the first one without a position: it may be another member's of the group, which may
-    never come to commit where it began.
+    New partitions are known up to the first one without a position: another member of the group may own that one, and end
+    before it commits a first offset.
 
     >>> spans = {TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 3)}
     >>> mark_after(Topic("t", dict.fromkeys(range(4), (1,))), TopicMark(known=1), spans).known

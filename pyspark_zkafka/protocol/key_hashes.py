@@ -1,7 +1,7 @@
 """Hashes of whole Arrow arrays of keys: Kafka's murmur2, murmur3, CRC-32 and FNV-1a.
 
 Kafka's murmur2 and FNV-1a run over numpy arrays, at 20 to 30 ns for a key of 10 bytes; murmur3 and CRC-32 call a C function
-once a key, at about 100 ns. A null has no hash: 0 stands in its place, and the caller leaves it out.
+for each key, at about 100 ns. A null has no hash: 0 is in its place, and the caller ignores it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _UINT32 = 0xFFFFFFFF
 
 
 def hash_keys(name: str, keys: Column) -> Hashes:
-    """The hash of that name of each key, 32 bits, signed; 0 in the place of a null. In Python and numpy.
+    """The named hash of each key, 32 bits, signed; 0 in the place of a null. In Python and numpy.
 
     Raises
     ------

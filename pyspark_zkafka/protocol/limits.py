@@ -1,4 +1,4 @@
-"""How far a micro-batch goes: limits of records and bytes, and how long to wait for enough of them."""
+"""Read limits of a micro-batch: its records and bytes, and the wait for enough of them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def limit_records(ranges: Ranges, max_records: int) -> dict[TopicPartition, Offs
     """The ranges, shortened so that they hold about `max_records` in all.
 
     Each partition that has a backlog gets a share in proportion to it: rounded down, and at least one record, so that none
-    starves. All together may therefore be more than `max_records`, by less than one record a partition.
+    starves. The total may therefore exceed `max_records`, by less than one record a partition.
 
     References
     ----------
-    org.apache.spark.sql.kafka010.KafkaMicroBatchStream.rateLimit, Spark 4.2 (which reckons in doubles).
+    org.apache.spark.sql.kafka010.KafkaMicroBatchStream.rateLimit, Spark 4.2 (which computes in doubles).
     """
     return _shorten(ranges, max_records, sum(r.size for r in ranges.values()))
 
@@ -39,8 +39,8 @@ def limit_bytes(
     Parameters
     ----------
     record_bytes : mapping
-        A record's mean size in each partition. One that is not there gets the mean of those that are, or 1 KiB; none counts
-        for less than one byte.
+        A record's mean size in each partition. A missing partition has the mean of the others, or 1 KiB; the least size is
+        one byte.
     """
     otherwise = fmean(record_bytes.values()) if record_bytes else _UNKNOWN_RECORD_BYTES
     sizes = {tp: Fraction(max(record_bytes.get(tp, otherwise), 1)) for tp in ranges}
@@ -48,7 +48,7 @@ def limit_bytes(
 
 
 def _shorten(ranges: Ranges, limit: int, total: int | Fraction) -> dict[TopicPartition, OffsetRange]:
-    """Every range by the same proportion: that of the limit to the total, both in records or both in bytes."""
+    """The ranges, all shortened in the proportion of the limit to the total, both in records or both in bytes."""
     return {tp: replace(r, until=_end(r, limit, total)) if r.size > 0 else r for tp, r in ranges.items()}
 
 
@@ -59,7 +59,7 @@ def _end(whole: OffsetRange, limit: int, total: int | Fraction) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TriggerLimits:
-    """When a micro-batch is due, and how far it goes; None sets no limit."""
+    """Limits of when a micro-batch is due and how much it reads; None is no limit."""
 
     max_records: int | None = None
     max_bytes: int | None = None
@@ -67,7 +67,7 @@ class TriggerLimits:
     max_delay_ms: int = 15 * 60 * 1000
 
     def holds_back(self, available_records: int, since_last_ms: int | None) -> bool:
-        """Whether to wait for more records.
+        """True if the micro-batch must wait for more records.
 
         Parameters
         ----------

@@ -42,7 +42,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A partition's claim: the thread that it names, and a number that is new each time the partition is gained."""
+    """A partition's claim: the thread that it names, and a number that is new each time the partition is claimed."""
 
     thread: str
     generation: int
@@ -51,7 +51,7 @@ class Claim:
 def session_text(session: int) -> str:
     """A ZooKeeper session's id as ZooKeeper itself shows it: 64 bits in hexadecimal, without a sign.
 
-    In memory an id is signed, as Java has it: the servers whose ``myid`` is 128 or more make negative ones.
+    In memory an id is signed, as in Java: servers whose ``myid`` is 128 or more generate negative ones.
 
     >>> session_text(65546), session_text(-0x37FF_FFFF_FFFF_FFFF)
     ('0x1000a', '0xc800000000000001')
@@ -74,7 +74,7 @@ class ClaimOwner:
 
     @classmethod
     def parse(cls, text: str) -> ClaimOwner:
-        """The owner that `str` gave the text of; ValueError if it did not."""
+        """The owner whose `str` is the text; ValueError if there is none."""
         consumer, _, session = text.rpartition("@")
         if not consumer or not _SESSION.fullmatch(session):
             raise ValueError("a member and its session: consumer@0x1000a")
@@ -87,7 +87,7 @@ class ClaimOwner:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Endpoint:
-    """Where a broker listens, for one of its listeners.
+    """The address of one of a broker's listeners.
 
     >>> str(Endpoint("PLAINTEXT", "PLAINTEXT", "kafka1", 9092))
     'kafka1:9092'
@@ -130,7 +130,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Who leads a partition, and since which epoch; `leader` is -1 when the partition is offline.
+    """A partition's leader, epochs and ISR; `leader` is -1 when the partition is offline.
 
     `czxid` is the id of the transaction that created the partition's state in ZooKeeper, before its first record; None
     where unknown.
@@ -147,7 +147,7 @@ class PartitionState:
 class ClusterSnapshot:
     """A cluster at one moment, read from ZooKeeper or from a broker's metadata.
 
-    `topics` holds the topics that were asked for and exist; `states` has an entry for each of their partitions that has a
+    `topics` has the requested topics that exist; `states` has an entry for each of their partitions that has a
     state (a partition that is being created has none yet).
     """
 
@@ -190,5 +190,5 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """How many offsets lie in the range; 0 for an empty or inverted one."""
+        """The number of offsets in the range; 0 for an empty or inverted one."""
         return max(0, self.until - self.start)

@@ -1,6 +1,6 @@
-"""Where a read starts and ends: the specifications that users give, and their resolution to offsets.
+"""Start and end of a read: the specifications in options, and their resolution to offsets.
 
-Pure: facts about the log come through `OffsetBounds`, which `clients` implements.
+Pure: facts about the log come through `OffsetBounds`, which clients implement.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 EARLIEST: Literal[-2] = -2
 LATEST: Literal[-1] = -1
 HIGH_WATERMARK: Literal[-3] = -3
-"""The end of a log with its open transactions, before which `LATEST` stops with read_committed; not for users to give."""
+"""The end of a log with its open transactions, before which `LATEST` stops with read_committed; not valid in options."""
 
 ResetPolicy = Literal["earliest", "latest", "error"]
 Bound = Literal["starting", "ending", "commit"]
@@ -57,7 +57,7 @@ Position = int | AtTimestamp
 
 
 class OffsetBounds(Protocol):
-    """What a plan must ask the cluster about its logs."""
+    """The facts about a cluster's logs that a plan needs."""
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
         """The offset of each position: `EARLIEST`, `LATEST` or `AtTimestamp` (-1 where no record is that late)."""
@@ -74,16 +74,16 @@ class OffsetBounds(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpec:
-    """One end of a read, as the user gave it.
+    """One end of a read, as specified by an option.
 
     Parameters
     ----------
     option : str
-        The option that it came from, for messages.
+        The option's name, for messages.
     everywhere : int, AtTimestamp, "committed" or None
-        What holds for each partition that is not named; None when every partition must be named.
+        The position of each partition that is not named; None when every partition must be named.
     by_topic, by_partition : mapping
-        The positions of named topics and partitions; a partition's own wins.
+        The positions of named topics and partitions; a partition's own takes precedence.
     """
 
     option: str
@@ -92,7 +92,7 @@ class OffsetSpec:
     by_partition: Mapping[TopicPartition, Position] = field(default_factory=dict)
 
     def of(self, partition: TopicPartition) -> Position | Literal["committed"] | None:
-        """The position that was given for a partition; None if it was not named."""
+        """The specified position of a partition; None if it is not named."""
         named = self.by_partition.get(partition, self.by_topic.get(partition.topic))
         return self.everywhere if named is None else named
 
@@ -115,12 +115,12 @@ def parse_offsets(option: str, text: str, bound: Bound | None) -> OffsetSpec:
         earliest and -1 for latest.
     bound : "starting", "ending", "commit" or None
         A batch cannot start at latest, nor end at earliest or at the committed offset, and only numbers are committed; None
-        where all is allowed.
+        allows all.
 
     Raises
     ------
     OptionError
-        With the right form beside the text received.
+        With the expected form beside the text received.
 
     References
     ----------
@@ -211,7 +211,7 @@ def _word(position: object) -> str:
 
 def _numeric(position: Position | Literal["committed"]) -> Position:
     if position == "committed":
-        raise OptionError("INVALID_OPTION", "committed applies to all partitions; it cannot be given by topic")
+        raise OptionError("INVALID_OPTION", "committed applies to all partitions; it cannot be set by topic")
     return position
 
 
@@ -259,7 +259,7 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The ranges of a read, in the given order of partitions, and the ends that had to be moved into the log."""
+    """The ranges of a read, in the given order of partitions, and the ends that were outside the log."""
 
     ranges: tuple[OffsetRange, ...]
     outside: tuple[Outside, ...] = ()
@@ -283,16 +283,16 @@ def resolve(
         Where a partition starts that has no committed offset (None means latest, as in Kafka), or that `start` does
         not name (None means that each must be named, as in Spark's own source).
     no_match : "error" or "latest"
-        What a start by timestamp does where no record is at or after it. An end by timestamp is then the log's end.
+        The result of a start by timestamp if no record is at or after it. An end by timestamp is then the log's end.
     subscribed : collection, optional
-        What the specifications may and must name, if filters have left fewer `partitions` than were subscribed.
+        The partitions that the specifications may and must name, if filters have reduced `partitions`.
 
     Returns
     -------
     Resolution
         One range a partition, `start <= until`, both inside the log; an explicit or committed offset outside the log
-        is moved to its nearer end and reported in `outside`: what to do about it is the caller's policy. One among the
-        records of open transactions is inside the log, though `LATEST` may stop before it.
+        is moved to its nearer end and reported in `outside`, for the caller to handle. One among the records of open
+        transactions is inside the log, though `LATEST` may stop before it.
 
     Raises
     ------
@@ -390,7 +390,7 @@ def _log_ends(
     highs: Mapping[TopicPartition, int],
     bounds: OffsetBounds,
 ) -> dict[TopicPartition, int]:
-    """The log's end, or where an end by timestamp is in the log and the start before it, that end: no need to ask again."""
+    """The log's end; or an end by timestamp, if it is in the log and the start before it, which spares a request."""
     later = [tp for tp, p in ends.items() if isinstance(p, AtTimestamp) and _is_open(starts[tp], lows[tp], highs[tp])]
     return {**highs, **(bounds.list_offsets(dict.fromkeys(later, LATEST)) if later else {})}
 
@@ -423,11 +423,11 @@ def _ranges(
 
 
 def _check_order(given: Mapping[TopicPartition, Position], ends: Mapping[TopicPartition, Position]) -> None:
-    """Refuse a start that was given behind the end; a committed one there just means that nothing is left to read."""
+    """Raise for a specified start after the end; a committed one there only means that nothing is left to read."""
     for tp, start in given.items():
         if _is_behind(start, ends[tp]):
             raise OptionError(
-                "START_AFTER_END", f"{tp} starts at {start} and ends at {ends[tp]}; give a start that is not after the end"
+                "START_AFTER_END", f"{tp} starts at {start} and ends at {ends[tp]}; set a start that is not after the end"
             )
 
 
@@ -440,7 +440,7 @@ def _is_behind(start: Position, end: Position) -> bool:
 def _into_log(
     tp: TopicPartition, bound: Bound, asked: Position, found: int, low: int, high: int, outside: list[Outside]
 ) -> int:
-    """An exact offset, moved into the log `[low, high]`; anything else as it was found."""
+    """An exact offset, moved into the log `[low, high]`; any other position as resolved."""
     if not isinstance(asked, int) or asked < 0:
         return found
     if asked > high or (asked < low and bound == "starting"):

@@ -1,4 +1,4 @@
-"""Which partition a row goes to, computed on whole Arrow arrays.
+"""Partitioners: the partition of each row, computed on whole Arrow arrays.
 
 ===========  =========================================================  ================================================
 partitioner  hash of a non-null key                                     the same as
@@ -7,13 +7,13 @@ murmur2      Kafka's variant of MurmurHash2, sign bit cleared           Java's d
 murmur3      MurmurHash3_x86_32 with seed 0, sign bit cleared           clients that hash with the common murmur3
 crc32        CRC-32 (zlib's), unsigned                                  librdkafka's ``consistent``
 fnv1a        32-bit FNV-1a, absolute value of the signed result         librdkafka's ``fnv1a``; Sarama's default
-roundrobin   none: keys are not looked at                               Java's ``RoundRobinPartitioner``
+roundrobin   none: keys are ignored                                     Java's ``RoundRobinPartitioner``
 ===========  =========================================================  ================================================
 
-The partition is the hash modulo the number of partitions, led or not, so that a key stays where it is when a broker goes
-down. Rows that no hash places take turns over the partitions that have a leader.
+The partition is the hash modulo the number of partitions, with or without a leader, so that a key keeps its partition when
+a broker goes down. Rows without a hash go in turn to the partitions that have a leader.
 
-An empty key is a key: it has a hash. (librdkafka's ``consistent`` puts null keys to partition 0; here they take turns.)
+An empty key is a key, and has a hash. (librdkafka's ``consistent`` sends null keys to partition 0; here they take turns.)
 
 References
 ----------
@@ -101,12 +101,12 @@ class Router:
         keys : pa.Array or pa.ChunkedArray of binary, large_binary, string or large_string, or None
             The keys, null where a row has none; None means that no row has one.
         explicit : pa.Array or pa.ChunkedArray of integers, or None
-            The partition that a row asks for, null where it asks for none. It wins over the key.
+            The partition that a row specifies, null if it specifies none. It takes precedence over the key.
         start : int
-            The counter of the turns; it moves on by one for each row that takes a turn. Tasks that run side by side
-            begin at different counters, or their first rows all go to the same partition.
+            The counter of the turns; each row that takes a turn increments it. Concurrent tasks should begin at different
+            counters, or their first rows all go to the same partition.
         hash_keys : callable
-            `hash_keys`, or what gives the same in less time.
+            `hash_keys`, or a faster equivalent.
 
         Returns
         -------
@@ -138,7 +138,7 @@ class Router:
         return routed, self._take_turns(routed, unplaced, start)
 
     def _obey(self, explicit: Column, routed: Hashes) -> npt.NDArray[np.bool_]:
-        """Write the explicit partitions into `routed`; the rows that have none come back as True."""
+        """Write the explicit partitions into `routed`; return a mask of the rows that have none."""
         free = nulls(explicit)
         asked = explicit.fill_null(0).to_numpy()
         wrong = np.flatnonzero(((asked < 0) | (asked >= self.partitions)) & ~free)
@@ -166,7 +166,7 @@ class Router:
 
 
 def _absolute(hashes: Hashes) -> npt.NDArray[np.int64]:
-    # In 64 bits: -2**31 becomes 2**31, which is what librdkafka's unsigned modulo sees.
+    # In 64 bits: -2**31 becomes 2**31, as in librdkafka's unsigned modulo.
     return np.abs(hashes.astype(np.int64))
 
 
@@ -174,7 +174,7 @@ def _unsigned(hashes: Hashes) -> npt.NDArray[np.uint32]:
     return hashes.view(np.uint32)
 
 
-# How each hash becomes a number that is not negative.
+# Conversion of each hash to a number that is not negative.
 _POSITIVE: dict[str, Callable[[Hashes], npt.NDArray[np.integer]]] = {
     "murmur2": to_positive,
     "murmur3": to_positive,

@@ -1,4 +1,4 @@
-"""From a subscription, a cluster snapshot and offset ranges to the splits that Spark's tasks read."""
+"""Planning: the splits that Spark's tasks read, from a subscription, a cluster snapshot and offset ranges."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ Subscription = Subscribe | SubscribePattern | SubscribeExcept | Assign
 
 
 class Split(NamedTuple):
-    """All that a task must know to read `[start, until)` of one partition without another look at ZooKeeper.
+    """All that a task needs to read `[start, until)` of one partition without ZooKeeper.
 
     `endpoints` are ``host:port`` of the leader and the ISR, those in the client's rack first, else the leader first;
     `leader_epoch` is -1, `topic_id` and `czxid` None where unknown.
@@ -84,12 +84,12 @@ class Split(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many offsets the split spans."""
+        """The number of offsets in the split."""
         return self.until - self.start
 
 
 def wanted_topics(subscription: Subscription, names: Iterable[str] = ()) -> list[str]:
-    """The topics to look up, sorted, each once; `names` are the cluster's topics and matter to a pattern only.
+    """The topics to look up, sorted, each once; `names` are the cluster's topics, and only used for a pattern.
 
     A pattern never matches Kafka's internal topics, as in Spark's own source; by name they can be read.
     """
@@ -103,7 +103,7 @@ def wanted_topics(subscription: Subscription, names: Iterable[str] = ()) -> list
 
 
 def _matching(pattern: str, names: Collection[str]) -> set[str]:
-    """The names that match: as all members of a group judge them, or else, of what only Python understands, as it does."""
+    """The names that match, by RE2 as for all members of a group, or else by Python if only it supports the pattern."""
     try:
         return topic_filter(pattern).select(names)
     except FilterError:
@@ -117,8 +117,8 @@ def subscribed_partitions(subscription: Subscription, snapshot: ClusterSnapshot)
     Raises
     ------
     UnknownTopic
-        A named topic or partition does not exist, with all of them in the text. A pattern that matches nothing is no
-        error: it gives an empty list.
+        A named topic or partition does not exist; the text has all of them. A pattern that matches nothing is not an
+        error: the list is empty.
     """
     topics = wanted_topics(subscription, snapshot.topics)
     existing = [tp for topic in topics for tp in snapshot.partitions(topic)]
@@ -182,12 +182,12 @@ def _cut_in_proportion(ranges: Sequence[OffsetRange], min_partitions: int) -> li
 
 
 def _share(size: int, total: int, parts: int) -> int:
-    """How many of `parts` a range of `size` gets: rounded half up, as Java's Math.round, and at least 1."""
+    """The share of `parts` for a range of `size`: rounded half up, as by Java's Math.round, and at least 1."""
     return max(math.floor(size / total * parts + 0.5), 1)
 
 
 def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
-    """A range in `parts` nearly equal parts, the later ones taking the remainders; empty parts are left out."""
+    """A range in `parts` nearly equal parts, with the remainders in the later ones; empty parts are left out."""
     cuts: list[OffsetRange] = []
     start = whole.start
     for part in range(parts):
@@ -213,7 +213,7 @@ def make_splits(
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Which of a broker's endpoints to use: the one named `name`, else the first with `security_protocol`."""
+    """The choice of a broker's endpoint: the one named `name`, else the first with `security_protocol`."""
 
     name: str | None = None
     security_protocol: str = "PLAINTEXT"
@@ -251,9 +251,9 @@ def _split(
 
 
 def coalesce(splits: Iterable[Split], min_records: int | None, max_records: int | None = None) -> list[tuple[Split, ...]]:
-    """The splits, in order, so many at a time that each group but the last spans at least `min_records` offsets.
+    """The splits, in order, grouped so that each group but the last spans at least `min_records` offsets.
 
-    Without `min_records` each is alone. No group of several spans more than `max_records`.
+    Without `min_records` each is alone. A group of several spans at most `max_records`.
     """
     if min_records is None:
         return [(split,) for split in splits]
@@ -270,7 +270,7 @@ def coalesce(splits: Iterable[Split], min_records: int | None, max_records: int 
 
 
 def spread_over_leaders(splits: Sequence[Split]) -> list[Split]:
-    """The same splits, so ordered that consecutive ones have different leaders as long as several are left."""
+    """The splits, ordered so that consecutive ones have different leaders while splits of several leaders remain."""
     by_leader: dict[int, list[Split]] = {}
     for split in splits:
         by_leader.setdefault(split.leader, []).append(split)

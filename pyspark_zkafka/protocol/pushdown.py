@@ -1,6 +1,6 @@
-"""Filters that are pushed down to a plan, which leaves out what cannot match.
+"""Filters that are pushed down to a plan, which leaves out partitions and offsets that cannot match.
 
-They never decide whether a row matches: Spark evaluates every filter again.
+They only restrict the plan: Spark evaluates every filter again on the rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Comparison:
     value: Any
 
     def admits(self, candidate: Any) -> bool:
-        """Whether a value of the column passes; what cannot be compared passes, for Spark to judge."""
+        """True if a value of the column may match; one that cannot be compared passes, for Spark to evaluate."""
         values = self.value if self.operator == "in" else (self.value,)
         if not all(isinstance(value, type(candidate)) for value in values):
             return True
@@ -47,17 +47,17 @@ def _compare(operator: Operator, candidate: Any, value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PushedFilters:
-    """What is left to read.
+    """The restrictions that pushed-down filters put on a read.
 
     Parameters
     ----------
     comparisons : tuple of Comparison
         On the columns topic and partition.
     from_offset, until_offset : int or None
-        Offsets below and from which on nothing matches.
+        Offsets below the first, and from the second on, do not match.
     since_ms : int or None
         Records older than this do not match. There is no counterpart for newer ones: timestamps that producers set need
-        not rise along the log, so that nothing follows for the records behind.
+        not ascend along the log, and imply nothing for the records that follow.
     """
 
     comparisons: tuple[Comparison, ...] = ()
@@ -66,12 +66,12 @@ class PushedFilters:
     since_ms: int | None = None
 
     def admits(self, partition: TopicPartition) -> bool:
-        """Whether the partition can hold a matching record."""
+        """True if the partition can contain a matching record."""
         columns = {"topic": partition.topic, "partition": partition.partition}
         return all(c.admits(columns[c.column]) for c in self.comparisons)
 
     def cut(self, whole: OffsetRange, first_since: Mapping[TopicPartition, int]) -> OffsetRange:
-        """The part of a range that can hold a matching record; `first_since` has the first offset not older, or -1."""
+        """The part of a range that can contain a match; `first_since` has the first offset not older, or -1."""
         start = max(whole.start, self.from_offset or 0)
         until = whole.until if self.until_offset is None else min(whole.until, self.until_offset)
         first = first_since.get(whole.partition, 0)
@@ -80,7 +80,7 @@ class PushedFilters:
 
 
 def pushed_filters(comparisons: Iterable[Comparison]) -> PushedFilters:
-    """What the given filters, all of which must hold, leave to read."""
+    """The restrictions by the given filters, all of which must match."""
     by_column: dict[str, list[Comparison]] = {}
     for comparison in comparisons:
         by_column.setdefault(comparison.column, []).append(comparison)

@@ -46,15 +46,15 @@ COLUMNS: dict[str, tuple[pa.DataType, ...]] = {
 UNREADABLE_HEADERS = (SystemError, UnicodeDecodeError)
 """confluent-kafka's errors for a header whose name is not UTF-8.
 
-With the error, it makes a list with nothing in it at that place, which crashes who looks there. So it is called through
-map(), which always finds the error, where Python's own call may not; and a message is not asked again, which has the list.
+With the error, it creates a list with a null pointer in that place, which crashes any access. So it is called through
+map(), which always detects the error, where a plain call may not; and not called again for the message, which has the list.
 """
 
 _MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
 
 
 class Message(Protocol):
-    """What is read of a consumed message; confluent_kafka.Message has it."""
+    """The interface of a consumed message; confluent_kafka.Message implements it."""
 
     def key(self) -> bytes | None: ...
     def value(self) -> bytes | None: ...
@@ -71,9 +71,9 @@ def schema_ddl(include_headers: bool) -> str:
 
 
 def check_projection(schema: pa.Schema) -> list[str]:
-    """What is wrong with a schema given by the user; empty if it can be read.
+    """The problems of a schema given by the user; empty if it can be read.
 
-    Any subset of the columns in any order, each with its own type; `key` and `value` may be string (UTF-8).
+    Valid is any subset of the columns in any order, each with its own type; `key` and `value` may be string (UTF-8).
     """
     problems = [f"there are several columns {name}" for name in COLUMNS if schema.names.count(name) > 1]
     for column in schema:
@@ -115,12 +115,12 @@ def build_batch(messages: Sequence[Message], schema: pa.Schema) -> pa.RecordBatc
     messages : sequence of Message
         At least one, without errors, all of one partition.
     schema : pyarrow.Schema
-        As `check_projection` allows it.
+        One that `check_projection` allows.
 
     Raises
     ------
     UnreadableRecord
-        MALFORMED_UTF8 where a column is declared string and a record is not UTF-8; MALFORMED_TIMESTAMP where a timestamp
+        MALFORMED_UTF8 if a column is declared string and a record is not UTF-8; MALFORMED_TIMESTAMP if a timestamp
         does not fit Spark's microseconds. Both name topic, partition and offset.
     """
     columns = [_BUILDERS[field.name](messages, field.type) for field in schema]
@@ -152,7 +152,7 @@ def _bytes_column(
 
 
 def malformed_utf8(column: str, partition: TopicPartition, offset: int) -> UnreadableRecord:
-    """The error for a record whose key or value is declared a string, or which has a header's name, that is none."""
+    """The error for a record with a key or value declared as string, or a header's name, that is not UTF-8."""
     if column == "headers":
         return UnreadableRecord(
             "MALFORMED_UTF8",
@@ -205,7 +205,7 @@ def _timestamps(messages: Sequence[Message]) -> np.ndarray[Any, np.dtype[np.int6
 
 def _timestamp(messages: Sequence[Message], kind: pa.DataType) -> pa.Array:
     found = _timestamps(messages)
-    # Where the log has no timestamps (message format 0) librdkafka says 0, Java and so Spark's own source -1.
+    # If the log has no timestamps (message format 0), librdkafka returns 0, Java and so Spark's own source -1.
     milliseconds = np.where(found[:, 0] == 0, -1, found[:, 1])
     if _beyond_spark(milliseconds).any():
         bad = int(np.argmax(_beyond_spark(milliseconds)))
@@ -214,7 +214,7 @@ def _timestamp(messages: Sequence[Message], kind: pa.DataType) -> pa.Array:
 
 
 def _beyond_spark(milliseconds: Any) -> Any:
-    # Not by the absolute value: the least int64 has none.
+    # Not by the absolute value: that of the least int64 overflows.
     return (milliseconds > _MAX_TIMESTAMP_MS) | (milliseconds < -_MAX_TIMESTAMP_MS)
 
 

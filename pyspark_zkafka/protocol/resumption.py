@@ -1,4 +1,4 @@
-"""Where a member goes on reading a partition that it has gained: at its own last position, or where the group is."""
+"""Resumption of a claimed partition: at the member's own last position, or at the group's offset."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Resumption", "StoredOffset", "outdated", "resume"]
 
 @dataclass(frozen=True, slots=True)
 class StoredOffset:
-    """A group's offset; `mark` is the ZooKeeper transaction that wrote it, None where it is stored elsewhere."""
+    """A group's offset; `mark` is the ZooKeeper transaction that wrote it, None if it is stored elsewhere."""
 
     offset: int
     mark: int | None = None
@@ -21,28 +21,28 @@ class StoredOffset:
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """The next offset to read, None where nothing is known; `moved`: somebody else has moved the group's offset."""
+    """The next offset to read, None if unknown; `moved` is true if somebody else has changed the group's offset."""
 
     position: int | None
     moved: bool = False
 
 
 def resume(span: PlannedRange | None, stored: StoredOffset | None, last: StoredOffset | None = None) -> Resumption:
-    """Where to go on with a partition that was gained.
+    """The position at which to resume a partition that was claimed.
 
-    The stream's own finished work goes on where the group's offset is one that the stream itself committed: that of the
-    finished micro-batch or, as commits follow work, the one before. Any other offset is somebody else's, another member's
-    progress or an operator's reset, forward or back, and wins. A reset to just the offset before is told from it by the
-    mark; where there are no marks, it is not.
+    The stream resumes after its own last finished micro-batch if it has committed the group's offset itself: that of this
+    micro-batch or, as commits follow work, the one before. Any other offset is somebody else's, another member's progress
+    or an operator's reset, forward or back, and takes precedence. A reset to exactly the offset before is recognized by
+    the mark; without marks, it is not.
 
     Parameters
     ----------
     span : PlannedRange or None
-        What the checkpoint's last finished micro-batch tells of the partition; None if the stream never read it.
+        The partition's range in the checkpoint's last finished micro-batch; None if the stream never read it.
     stored : StoredOffset or None
         The group's offset, read after the partition was claimed.
     last : StoredOffset or None
-        What this process itself committed last.
+        This process's own last commit.
 
     Examples
     --------
@@ -64,9 +64,9 @@ def resume(span: PlannedRange | None, stored: StoredOffset | None, last: StoredO
 
 
 def outdated(stored: Mapping[TopicPartition, StoredOffset], snapshot: ClusterSnapshot) -> set[TopicPartition]:
-    """The partitions whose group's offset was written before they existed: it is of a deleted topic of the same name.
+    """The partitions whose group offset is older than they are: it is of a deleted topic of the same name.
 
-    Offsets outlive their topics in ZooKeeper, and in another log they would skip records without a word.
+    Offsets outlive their topics in ZooKeeper, and in another log they would skip records silently.
     """
     created = {tp: snapshot.states[tp].czxid for tp in stored if tp in snapshot.states}
     return {tp for tp, czxid in created.items() if czxid is not None and (stored[tp].mark or czxid) < czxid}

@@ -45,7 +45,7 @@ _EXPECTED = {
 
 
 def check_columns(schema: pa.Schema, topic: str | None) -> None:
-    """Raise OptionError with all that is wrong with the columns of a frame to write; other columns are ignored.
+    """Raise OptionError with all problems of the columns of a frame to write; other columns are ignored.
 
     Parameters
     ----------
@@ -72,8 +72,8 @@ def check_columns(schema: pa.Schema, topic: str | None) -> None:
 class Rows:
     """Rows as Python's own objects, column by column, each list as long as the others.
 
-    `others` are what a row has beside value and key, by the names that a producer calls them: ``timestamp`` if the row has
-    one, ``headers`` if there is the column. It is None where the frame has neither column.
+    `others` are a row's further arguments to a producer by name: ``timestamp`` if the row has one, ``headers`` if there is
+    the column. It is None if the frame has neither column.
     """
 
     values: list[bytes | None]
@@ -86,7 +86,7 @@ class OutgoingBatch:
     """The rows of one batch that go to one topic; all arrays are of one length, in the order of the frame.
 
     `key` and `value` are binary, `partition` int32, `timestamp_ms` int64, `headers` a list of structs of a string and
-    binary; all but `value` are None where the frame has no such column.
+    binary; all but `value` are None if the frame has no such column.
     """
 
     topic: str
@@ -111,7 +111,7 @@ class OutgoingBatch:
         return sizes
 
     def rows(self, start: int, stop: int) -> Rows:
-        """Rows `[start, stop)` as a producer takes them."""
+        """Rows `[start, stop)` in the form that a producer accepts."""
         values = self.value[start:stop].to_pylist()
         keys = [None] * len(values) if self.key is None else self.key[start:stop].to_pylist()
         if self.timestamp_ms is None and self.headers is None:
@@ -164,7 +164,7 @@ def _names(topics: pa.Array) -> list[str]:
     """The names in a column topic, each once, in order of first appearance."""
     names = _as_bytes(pc.unique(topics)).to_pylist()
     for name in names:
-        # What is not UTF-8 decodes to what no topic can be called.
+        # A name that is not UTF-8 decodes to one that no topic can have.
         if not is_topic_name(text := name.decode("utf-8", "surrogateescape")):
             row = pc.index(_as_bytes(topics), name).as_py()
             raise InvalidRow(
@@ -238,7 +238,7 @@ def _checked_headers(column: pa.Array) -> pa.Array:
 
 
 def _headers_of_bytes(kind: pa.DataType) -> pa.DataType:
-    """The type of headers with binary values: a value declared as string may hold any bytes, as a key may not."""
+    """The type of headers with binary values: a value declared as string may be any bytes, unlike a key."""
     key, value = kind.value_type
     binary = pa.large_binary() if _is_large(value.type) else pa.binary()
     entry = pa.struct([key, value.with_type(binary)])
@@ -246,7 +246,7 @@ def _headers_of_bytes(kind: pa.DataType) -> pa.DataType:
 
 
 def _first_not_utf8(texts: pa.Array) -> bytes | None:
-    """The first text that is none: a string of Spark may hold any bytes. None if there is no such text."""
+    """The first string that is not UTF-8, as Spark's strings may be any bytes; None if all are."""
     raw = _as_bytes(texts)
     try:
         raw.cast(texts.type)
@@ -257,7 +257,7 @@ def _first_not_utf8(texts: pa.Array) -> bytes | None:
 
 
 def slices_by_size(sizes: npt.NDArray[np.int64], most_rows: int, most_bytes: int) -> Iterator[tuple[int, int, int]]:
-    """Slices `(start, stop, bytes)` that cover rows of such sizes, each of at most so many rows and about so many bytes."""
+    """Slices `(start, stop, bytes)` that cover rows of the given sizes, within `most_rows` and about `most_bytes` each."""
     ends = np.cumsum(sizes, dtype=np.int64)
     start, before = 0, 0
     while start < len(ends):

@@ -1,17 +1,18 @@
-"""Who keeps and who gets what, among threads that read the same topics.
+"""Sticky assignment of partitions among threads that read the same topics.
 
 Each thread has a quota: partitions by threads, rounded down (the lower quota) or up (the higher one).
 
 1. The higher quotas go to the threads that own more than the lower quota, then to the others; within each of the two, to
    the first threads.
 2. A thread keeps what it owns; one that owns more than its quota keeps its first partitions.
-3. The partitions that nobody keeps are dealt, in order, to the threads under quota, in order: to each all that it lacks.
+3. The partitions that no thread keeps are dealt, in order, to the threads under quota, in order: to each all that it lacks.
 
 No assignment with even counts keeps more: a higher quota saves one partition for a thread that owns more than the lower
 quota, and none for any other.
 
-Members look at different moments, while others release and claim, and still find the same target. Take any state and one
-move toward its target: a partition that its owner must give up becomes free, or a free one goes to its new owner. Then
+Members read the owners at different moments, while others release and claim, and still compute the same target. Take any
+state and one move toward its target: a partition that its owner must release becomes free, or its new owner claims a free
+one. Then
 
 - the quotas stay. A thread with a higher quota that owned more than the lower one still does, and a thread with a lower
   quota never comes to own more than that. So a release can take a thread with a lower quota out of those above it, and a
@@ -45,7 +46,7 @@ def balance(
     partitions
         Ascending, of all topics that just these threads read.
     now
-        Who owns what; owners that are not among the threads do not count, nor do other partitions.
+        The current owners; owners that are not among the threads are ignored, as are other partitions.
 
     Examples
     --------

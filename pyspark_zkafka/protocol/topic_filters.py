@@ -1,12 +1,13 @@
-r"""Filters of topics: regular expressions that anybody may register in a group, and all of its members must judge.
+r"""Topic filters: regular expressions that any member may register in a group, and that all of its members must evaluate.
 
-Each member matches the filter of each other one against all topics. Python's matcher backtracks: a pattern such as
-``(a+)+[.]`` may take it for ever, and it keeps the interpreter's lock meanwhile. So filters are matched by RE2, through
-pyarrow: in a time that grows with pattern and name alone, and without that lock.
+Each member matches the filters of all others against all topics. Python's matcher backtracks: a pattern such as
+``(a+)+[.]`` may never end, and blocks the interpreter's lock meanwhile. So filters are matched by RE2, through pyarrow:
+in a time that grows with pattern and name alone, and without that lock.
 
-RE2 has no lookarounds, but a filter that begins with a lookahead or ends with a lookbehind, as ``(?!__).*`` does, is two
-filters: both are matched. ``((?!test).)*`` is the filter of names without a part. Refused are other lookarounds, references
-to groups, possessive and atomic parts, and what Java and RE2 read differently, such as a class within a class.
+RE2 has no lookarounds, but a filter that begins with a lookahead or ends with a lookbehind, as ``(?!__).*`` does, is split
+into two filters, which are both matched. ``((?!test).)*`` is the filter of names that do not contain a part. Refused are
+other lookarounds, references to groups, possessive and atomic parts, and syntax that Java and RE2 read differently, such as
+a class within a class.
 
 References
 ----------
@@ -36,7 +37,7 @@ _AHEAD, _BEHIND = {"(?=": True, "(?!": False}, {"(?<=": True, "(?<!": False}
 
 
 class FilterError(ValueError):
-    """A regex that is none, or is not one that all members can judge."""
+    """A regex is malformed, or is not one that all members can evaluate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def topic_filter(regex: str) -> TopicFilter:
     Raises
     ------
     FilterError
-        It is none, is not understood, or is longer than 10,000 characters beside plain names.
+        It is malformed or not supported, or it has more than 10,000 characters beside plain names.
 
     Examples
     --------
@@ -81,7 +82,7 @@ def topic_filter(regex: str) -> TopicFilter:
     if rest is None:
         return TopicFilter(names, ())
     if len(rest) > MAX_PATTERN_CHARS:
-        raise FilterError(f"it has {len(rest)} characters, of which no more than {MAX_PATTERN_CHARS} are judged")
+        raise FilterError(f"it has {len(rest)} characters, of which no more than {MAX_PATTERN_CHARS} are allowed")
     patterns = tuple(_patterns(rest))
     for pattern, _ in patterns:  # with its flags and ends, it may be too large though its parts are not
         _matches(pattern, [""])
@@ -99,9 +100,9 @@ def _matches(pattern: str, names: Collection[str]) -> list[bool]:
 
 
 def _plain_names(regex: str) -> tuple[frozenset[str], str | None]:
-    """The alternatives that are plain names, as of a list of topics, and the regex of all others, None for none."""
+    """The alternatives that are plain names, as in a list of topics, and the regex of the others, None for none."""
     if "(" in regex or "[" in regex or "\\" in regex:
-        return frozenset(), regex  # not every bar parts alternatives of the whole
+        return frozenset(), regex  # not every bar separates alternatives of the whole
     alternatives = regex.split("|")
     names = frozenset(a for a in alternatives if _NAME.fullmatch(a))
     rest = [a for a in alternatives if a not in names]
@@ -109,7 +110,7 @@ def _plain_names(regex: str) -> tuple[frozenset[str], str | None]:
 
 
 def _patterns(regex: str) -> Iterator[tuple[str, bool]]:
-    """What RE2 is to search for, and whether it is to be found."""
+    """The patterns for RE2 to search for, each with True if it must match, False if it must not."""
     flags = _FLAGS.match(regex)
     mode = "" if flags is None else "".join(sorted(set(flags[1]) - {"u"}))
     begin = f"(?{mode})" if mode else ""
@@ -133,7 +134,7 @@ def _patterns(regex: str) -> Iterator[tuple[str, bool]]:
 
 
 def _checked(regex: str) -> str:
-    """The regex; FilterError if RE2 does not take it as it stands."""
+    """The regex; FilterError if RE2 does not accept it as it is."""
     _matches(regex, [""])
     return regex
 
@@ -147,7 +148,7 @@ def _is_balanced(regex: str) -> bool:
 
 
 def _outer_groups(regex: str) -> list[tuple[int, int]] | None:
-    """Where the groups begin and end that are in no other one; None where the regex has alternatives as a whole."""
+    """Start and end of each outermost group; None if the regex as a whole has alternatives."""
     groups: list[tuple[int, int]] = []
     opened: list[int] = []
     in_class = has_alternatives = False

@@ -1,4 +1,4 @@
-"""Names of topics: which ones Kafka allows, and how the others are shown in errors."""
+"""Names of topics: Kafka's rule for them, and the form of invalid ones in errors."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _SHOWN_NAMES = 5
 
 
 def is_topic_name(text: str) -> bool:
-    """Whether Kafka lets a topic be called so.
+    """True if Kafka allows the name for a topic.
 
-    Other names cannot be passed on: not all can be made a path of a znode, librdkafka takes none of more than 512 bytes,
-    and C ends one at a zero byte.
+    Other names cannot be passed on: not all are valid in the path of a znode, librdkafka accepts at most 512 bytes, and C
+    ends a name at a zero byte.
 
     >>> is_topic_name("orders.eu-1"), is_topic_name("a/b"), is_topic_name("..")
     (True, False, False)
 
     Notes
     -----
-    Up to 255 characters, as Kafka allowed before 0.10, since topics of that time still exist and are to be found and read.
-    Later versions allow 249, which leaves room for the names of a broker's folders (KAFKA-3219): where a longer name does
-    not exist, brokers refuse it themselves.
+    Up to 255 characters, as Kafka allowed before 0.10, since topics of that time still exist and must be readable. Later
+    versions allow 249, which leaves room for the names of a broker's folders (KAFKA-3219); brokers refuse a longer name
+    that does not exist.
 
     References
     ----------
@@ -39,7 +39,7 @@ def is_topic_name(text: str) -> bool:
 
 
 def shown_name(name: str) -> str:
-    r"""A name for the text of an error: in quotes, escaped, and of a long one the beginning and the length.
+    r"""A name for the text of an error: quoted, escaped, and if it is long, only its beginning and its length.
 
     >>> print(shown_name("a\0b"))
     'a\x00b'
@@ -50,7 +50,7 @@ def shown_name(name: str) -> str:
 
 
 def describe_bad_names(option: str, names: Iterable[str]) -> str | None:
-    """The problem with an option that names topics, if Kafka does not allow some of these; None if it allows all."""
+    """The problem with an option that names topics, if Kafka does not allow some of them; None if it allows all."""
     bad = [name for name in names if not is_topic_name(name)]
     if not bad:
         return None

@@ -1,6 +1,6 @@
-"""The views: the columns of each, which options go with it, and how its rows become Arrow.
+"""The views: their columns, the options that they allow, and the conversion of their rows to Arrow.
 
-Columns are written once, as Spark's DDL; the Arrow types follow from it. docs/views.md says where each column comes from.
+Columns are declared once, as Spark's DDL; the Arrow types follow from it. docs/views.md has the source of each column.
 """
 
 from __future__ import annotations
@@ -120,25 +120,25 @@ def view_ddl(view: str) -> str:
 
 
 def check_view_projection(view: str, schema: pa.Schema) -> list[str]:
-    """What is wrong with a schema given by the user; empty if it is a subset of the view's columns, in any order."""
+    """The problems of a schema given by the user; empty if it is a subset of the view's columns, in any order."""
     columns, problems = VIEW_COLUMNS[view], []
     for field in schema:
         if field.name not in columns:
             problems.append(f"view={view} has no column {field.name!r}; it has {', '.join(columns)}")
         elif field.type != _ARROW_TYPES[columns[field.name]]:
-            problems.append(f"{field.name} of view={view} is {columns[field.name]}; declare it so")
+            problems.append(f"{field.name} of view={view} is {columns[field.name]}; declare it as that")
     return problems
 
 
 def require_view_projection(view: str, schema: pa.Schema) -> None:
-    """Raise OptionError with all that is wrong with a schema given by the user."""
+    """Raise OptionError with all problems of a schema given by the user."""
     problems = check_view_projection(view, schema)
     if problems:
         raise OptionError("INVALID_SCHEMA", "The schema cannot be read: " + "; ".join(problems))
 
 
 def view_problems(view: str, names: Iterable[str]) -> list[str]:
-    """What is wrong with the options that are given beside a view, by their names in the table of options."""
+    """The problems of options that are given beside a view, by their names in the table of options."""
     return [problem for name in names for problem in _objections(view, name)]
 
 
@@ -164,7 +164,7 @@ def build_view(rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def timestamp_us(ms: str | None) -> int | None:
-    """Microseconds for a znode's text of milliseconds, None for what is no time up to the year 9999: nobody checks it.
+    """Microseconds for a znode's text of milliseconds, which Kafka does not check; None if it is no time before year 10000.
 
     >>> timestamp_us("1795228865441"), timestamp_us("-1"), timestamp_us("soon")
     (1795228865441000, None, None)

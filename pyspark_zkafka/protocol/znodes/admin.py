@@ -63,7 +63,7 @@ _BLOCK = 'a block of producer ids: JSON such as {"version":1,"broker":0,"block_s
 
 @dataclass(frozen=True, slots=True)
 class AdminState:
-    """What administration is under way: new replicas by partition, partitions to elect, topics to delete (sorted)."""
+    """Administration that is under way: new replicas by partition, partitions to elect, topics to delete (sorted)."""
 
     reassignments: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     preferred_elections: tuple[TopicPartition, ...] = ()
@@ -72,7 +72,7 @@ class AdminState:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """Whose configuration changed, e.g. ``topics/T`` or ``users/U/clients/C``; `version` is 0 for the text of 0.8."""
+    """A change of the configuration of ``topics/T``, ``users/U/clients/C`` etc.; `version` is 0 for the text of 0.8."""
 
     entity_path: str
     version: int = 2
@@ -80,7 +80,7 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """The producer ids that a broker took last, both ends included."""
+    """The latest block of producer ids that a broker allocated, both ends included."""
 
     broker: int
     first: int
@@ -98,7 +98,7 @@ def decode_topic_config(path: str, data: bytes | None) -> dict[str, str]:
 
 
 def encode_topic_config(config: Mapping[str, str]) -> bytes:
-    """The bytes that a broker writes, entries in the mapping's order: the JVM's is that of a hash map."""
+    """The bytes that a broker writes, entries in the mapping's order: in the JVM, that of a hash map."""
     return encode_json({"version": 1, "config": dict(config)})
 
 
@@ -108,7 +108,7 @@ def config_change_path(sequence: int) -> str:
 
 
 def decode_config_change(path: str, data: bytes | None) -> ConfigChange:
-    """Whose configuration changed."""
+    """The change of configuration in a znode."""
     text = decode_text(path, data, _CHANGE)
     if text.strip().startswith('"'):
         return ConfigChange(f"topics/{_json_text(path, data, text)}", 0)
@@ -132,7 +132,7 @@ def encode_config_change(change: ConfigChange) -> bytes:
 
 
 def decode_reassignment(path: str, data: bytes | None) -> dict[TopicPartition, tuple[int, ...]]:
-    """The replicas that partitions shall get, the preferred leader first, in the znode's order."""
+    """The new replicas of partitions, the preferred leader first, in the znode's order."""
     found = ZnodeJson.parse(path, data, _REASSIGNMENT)
     return {_partition(item): item.integers("replicas") for item in _items(found)}
 
@@ -143,7 +143,7 @@ def encode_reassignment(replicas: Mapping[TopicPartition, tuple[int, ...]]) -> b
 
 
 def decode_preferred_election(path: str, data: bytes | None) -> tuple[TopicPartition, ...]:
-    """The partitions whose preferred replica shall lead, in the znode's order."""
+    """The partitions whose preferred replica is to be elected, in the znode's order."""
     return tuple(_partition(item) for item in _items(ZnodeJson.parse(path, data, _ELECTION)))
 
 
@@ -158,7 +158,7 @@ def delete_topic_path(topic: str) -> str:
 
 
 def decode_producer_id_block(path: str, data: bytes | None) -> ProducerIdBlock:
-    """The block of producer ids that was taken last."""
+    """The block of producer ids that was allocated last."""
     found = ZnodeJson.parse(path, data, _BLOCK)
     first, last = (parse_long(path, found.text(key).encode(), _BLOCK) for key in ("block_start", "block_end"))
     return ProducerIdBlock(found.integer("broker"), first, last)

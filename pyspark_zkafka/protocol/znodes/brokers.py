@@ -38,7 +38,7 @@ _MAX_PORT = 65_535
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """All that a broker's znode says; `broker` is the part that a planner needs.
+    """The contents of a broker's znode; `broker` is the part that a planner needs.
 
     `version` is 0 for the text of 0.7, whose `creator` is the broker's creator id. `host` is None and `port` -1 when the
     broker has no PLAINTEXT listener. `timestamp` is milliseconds, as text. `features` maps a feature to its bounds by name.
@@ -62,8 +62,8 @@ def broker_path(broker: int) -> str:
 def decode_broker(path: str, data: bytes | None) -> BrokerRegistration:
     """A broker's registration; the id is the last part of `path`.
 
-    Versions past 5 are read as 5. Version 1 and 0.7 give one PLAINTEXT endpoint. A listener that the listener map lacks, or
-    every listener of versions 2 and 3, is named by its security protocol.
+    Versions past 5 are read as 5. Version 1 and 0.7 have one PLAINTEXT endpoint. For a listener that the listener map
+    lacks, and for every listener of versions 2 and 3, the name is the security protocol.
 
     Raises
     ------

@@ -10,9 +10,9 @@ znode                                forms
 ``/consumers/G/offsets/T/P``         the next offset to read, in decimal; the same two keys (in 0.7 a byte position)
 ===================================  ================================================================================
 
-What `decode_registration` takes and refuses is what the consumer of Kafka 1.1.1 takes and refuses, with three differences:
-it takes the forms of 0.7; a regex must be one that `topic_filter` knows; and a consumer has at most 100,000 threads. A JVM
-that is to name two billion has no memory left for it, and stops, as it does for what it cannot read.
+`decode_registration` accepts and refuses the same as the consumer of Kafka 1.1.1, with three differences: it accepts the
+forms of 0.7; a regex must be one that `topic_filter` supports; and a consumer has at most 100,000 threads. A JVM that has
+to name two billion threads runs out of memory and stops, as it does for a registration that it cannot read.
 
 References
 ----------
@@ -63,7 +63,7 @@ __all__ = [
 
 CONSUMERS = "/consumers"
 MAX_THREADS = 100_000
-"""Threads of a consumer that its group counts, of all its topics together: many more than any had, each with a queue."""
+"""The most threads of a consumer, over all its topics: far more than any had, as each has a queue."""
 
 Pattern = Literal["static", "white_list", "black_list"]
 
@@ -83,7 +83,7 @@ _JAVA_BLANKS = "".join(map(chr, range(33)))
 
 
 class Form(Enum):
-    """Which Kafka's bytes a registration has."""
+    """The format of a registration, by the Kafka version that introduced it."""
 
     COMPACT = "0.8.1"
     SPACED = "0.8.0"
@@ -92,10 +92,10 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRegistration:
-    """What a consumer subscribes to: its number of threads by topic, or by the one regex of a filter.
+    """A consumer's subscription: its number of threads by topic, or by the one regex of a filter.
 
-    `timestamp` is milliseconds, as text, None where the znode has none. `assignor` names an assignor that only members of
-    this package know; it is a key of its own, which JVM consumers skip.
+    `timestamp` is milliseconds, as text, None if the znode has none. `assignor` names an assignor that only members of
+    this package have; it is a key of its own, which JVM consumers ignore.
     """
 
     subscription: Mapping[str, int]
@@ -107,7 +107,7 @@ class ConsumerRegistration:
 
 @dataclass(frozen=True, slots=True, order=True)
 class LegacyPartition:
-    """A partition as 0.7 counts them: each broker has its own."""
+    """A partition of Kafka 0.7, where each broker numbers its own."""
 
     topic: str
     broker: int
@@ -123,7 +123,7 @@ def group_path(group: str) -> str:
     Raises
     ------
     OptionError
-        No znode can have that name.
+        The group's name is not valid for a znode.
     """
     if group in ("", ".", "..") or "/" in group or "\0" in group:
         raise OptionError(
@@ -164,7 +164,7 @@ def offset_path(group: str, partition: TopicPartition | LegacyPartition) -> str:
 
 
 def parse_key(path: str, topic: str, key: str) -> TopicPartition | LegacyPartition:
-    """The partition that a znode under ``owners/T`` or ``offsets/T`` is named for; `path` is for the error.
+    """The partition that a znode under ``owners/T`` or ``offsets/T`` is named after; `path` is for the error.
 
     >>> parse_key("/consumers/g/offsets/t/3", "t", "3")
     TopicPartition(topic='t', partition=3)
@@ -218,7 +218,7 @@ def consumer_of_thread(thread: str) -> str:
 def normalise_filter(regex: str) -> str:
     """A filter's regex as the consumer stores and uses it; the whole of a topic's name must match.
 
-    A comma is an alternative, blanks do not count, and quotes around the whole are dropped.
+    A comma is an alternative, and blanks and the quotes around the whole are dropped.
 
     >>> normalise_filter(' "orders, payments.*" ')
     'orders|payments.*'
@@ -240,16 +240,16 @@ def _key(partition: TopicPartition | LegacyPartition) -> str:
 
 
 def decode_registration(path: str, data: bytes | None) -> ConsumerRegistration:
-    """What a consumer subscribes to.
+    """The subscription in a consumer's znode.
 
-    An unknown pattern means ``static``; of a filter with two regexes, the first is used; any order of keys, further keys,
-    and a missing version or timestamp do not matter.
+    An unknown pattern means ``static``; of a filter with two regexes, the first is used; keys may be in any order, further
+    keys are ignored, and version and timestamp may be missing.
 
     Raises
     ------
     CodecError
         No JSON object; no pattern or subscription; a number of threads that is not an integer above 0, or too many of
-        them; a regex that is none, or that nobody can match in a bounded time.
+        them; a regex that is malformed, or cannot be matched in bounded time.
     """
     text = decode_text(path, data, _REGISTRATION)
     old_filter = _OLD_FILTER.fullmatch(text)
@@ -272,8 +272,8 @@ def decode_registration(path: str, data: bytes | None) -> ConsumerRegistration:
 def encode_registration(registration: ConsumerRegistration) -> bytes:
     """The bytes of the registration's form; the compact one is what consumers from 0.8.1 on write.
 
-    Text is escaped once, as 0.8.2.2 does it and every version reads it. (1.0.1 to 1.1.1 escape a filter's regex twice, and
-    so never match one that has a backslash.)
+    Text is escaped once, as 0.8.2.2 writes it and every version reads it. (1.0.1 to 1.1.1 escape a filter's regex twice,
+    and so never match one that has a backslash.)
     """
     r = registration
     if r.form is Form.LEGACY:
@@ -350,7 +350,7 @@ def encode_owner(thread: str) -> bytes:
 
 
 def decode_offset(path: str, data: bytes | None) -> int:
-    """The next offset to read; a negative one means that there is none. ``+7`` and ``007`` are 7, see `parse_long`."""
+    """The next offset to read; negative if there is none. ``+7`` and ``007`` are 7, see `parse_long`."""
     return parse_long(path, data, _OFFSET)
 
 

@@ -36,18 +36,18 @@ def decode_text(path: str, data: bytes | None, expected: str) -> str:
 def encode_json(value: Mapping[str, object]) -> bytes:
     """JSON with the mapping's own order of keys, no blanks, and text beyond ASCII as it is.
 
-    A lone surrogate, which UTF-8 cannot hold, raises ``UnicodeEncodeError``.
+    A lone surrogate, which UTF-8 cannot encode, raises ``UnicodeEncodeError``.
     """
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
 
 
 def is_int32(value: object) -> bool:
-    """Whether a value is an integer that fits Java's int; true and false are none."""
+    """True if a value is an integer in the range of Java's int; booleans are not integers here."""
     return isinstance(value, int) and not isinstance(value, bool) and value in _INT32
 
 
 def parse_integer(path: str, data: bytes | None, expected: str) -> int:
-    """A bare integer as Java's ``Integer.parseInt`` takes it; see `parse_long`, with 32 bits."""
+    """A bare integer as Java's ``Integer.parseInt`` accepts it; see `parse_long`, with 32 bits."""
     value = parse_long(path, data, expected)
     if value not in _INT32:
         raise CodecError(path, data, expected)
@@ -55,10 +55,10 @@ def parse_integer(path: str, data: bytes | None, expected: str) -> int:
 
 
 def parse_long(path: str, data: bytes | None, expected: str) -> int:
-    """A bare integer as Java's ``Long.parseLong`` takes it.
+    """A bare integer as Java's ``Long.parseLong`` accepts it.
 
-    An optional sign, digits, 64 bits; no blanks, nothing empty: ``+7`` and ``007`` are 7. Java takes the digits of other
-    scripts as well, which nobody writes; here ASCII is all.
+    An optional sign, digits, 64 bits; no blanks, and not empty: ``+7`` and ``007`` are 7. Java also accepts the digits of
+    other scripts, which no client writes; here only ASCII is accepted.
 
     Raises
     ------
@@ -73,9 +73,9 @@ def parse_long(path: str, data: bytes | None, expected: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ZnodeJson:
-    """The JSON object of one znode: every getter names the znode when it finds something else.
+    """The JSON object of one znode: a getter that finds another type raises an error that names the znode.
 
-    `path`, `data` and `expected` are what its errors quote.
+    Its errors quote `path`, `data` and `expected`.
     """
 
     path: str
@@ -85,12 +85,12 @@ class ZnodeJson:
 
     @classmethod
     def parse(cls, path: str, data: bytes | None, expected: str) -> ZnodeJson:
-        """The object in a znode; of a key given twice, the last counts.
+        """The object in a znode; of a duplicate key, the last is used.
 
         Raises
         ------
         CodecError
-            No data, not UTF-8, not JSON (``NaN`` is none), not an object, or text that UTF-8 cannot hold.
+            No data, not UTF-8, not JSON (``NaN`` is not), not an object, or text that UTF-8 cannot encode.
         """
         text = decode_text(path, data, expected)
         try:
@@ -117,7 +117,7 @@ class ZnodeJson:
         return self.inner(self.fields.get(key), key)
 
     def integer(self, key: str, default: int | None = None) -> int:
-        """The 32-bit integer under a key; `default` stands for a missing key, null is never right."""
+        """The 32-bit integer under a key; `default` is for a missing key, and null is an error."""
         return self.as_integer(self.fields.get(key, default), key)
 
     def text(self, key: str) -> str:

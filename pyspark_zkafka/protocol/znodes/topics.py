@@ -4,7 +4,7 @@
 znode                                 versions
 ====================================  ==============================================================================
 ``/brokers/topics/T``                 JSON 1 (0.8), 2 (2.4, adding and removing replicas), 3 (2.8, topic id); no data (0.7)
-``/brokers/topics/T/B``               0.7: how many partitions broker B has of the topic, ``2``
+``/brokers/topics/T/B``               0.7: the number of the topic's partitions on broker B, ``2``
 ``/brokers/topics/T/partitions/P/state``  JSON 1 (0.8 on)
 ``/controller``                       a bare broker id (0.8 betas); JSON 1 (0.8 on), 2 (3.4, with the KRaft epoch)
 ``/controller_epoch``                 a bare integer
@@ -12,8 +12,8 @@ znode                                 versions
 ``/feature``                          JSON 1 (2.7, levels in an object), 2 (3.3, bare levels)
 ====================================  ==============================================================================
 
-Decoding is as lenient as Kafka where that does no harm (any order of keys, unknown keys, newer versions) and raises
-`CodecError` for the rest. Encoding gives the bytes of the JVM: no blanks, and the order of keys of its Scala maps,
+Decoding is as lenient as Kafka where that is harmless (any order of keys, unknown keys, newer versions) and raises
+`CodecError` for the rest. Encoding produces the bytes of the JVM: no blanks, and the order of keys of its Scala maps,
 here as recorded from real brokers. Numbers that are keys (partitions) have no order in the JVM; they are written in the
 mapping's own, so that decode and encode give the same bytes. Brokers' znodes are in `broker_znodes`.
 """
@@ -76,9 +76,9 @@ _FEATURE = 'feature levels: JSON such as {"features":{},"version":2,"status":1}'
 
 @dataclass(frozen=True, slots=True)
 class TopicRegistration:
-    """All that a topic's znode says: replicas by partition, in the znode's own order of partitions.
+    """The contents of a topic's znode: replicas by partition, in the znode's own order of partitions.
 
-    `adding` and `removing` hold the replicas that a running reassignment adds and removes.
+    `adding` and `removing` are the replicas that a running reassignment adds and removes.
     """
 
     partitions: Mapping[int, tuple[int, ...]]
@@ -88,7 +88,7 @@ class TopicRegistration:
     removing: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def topic(self, name: str, czxid: int | None = None) -> Topic:
-        """The planner's view of it, partitions in numeric order."""
+        """The topic for planners, partitions in numeric order."""
         return Topic(name, dict(sorted(self.partitions.items())), self.topic_id, czxid)
 
 
@@ -148,7 +148,7 @@ def _texts(replicas: Mapping[int, tuple[int, ...]]) -> dict[str, tuple[int, ...]
 
 
 def is_legacy_topic(data: bytes | None) -> bool:
-    """Whether a topic's znode has the layout of 0.7: no data, and a child for each broker that has partitions of it."""
+    """True if a topic's znode has the layout of 0.7: no data, and a child for each broker that has partitions of it."""
     return not data
 
 
@@ -158,7 +158,7 @@ def legacy_partition_count_path(topic: str, broker: int) -> str:
 
 
 def decode_legacy_partition_count(path: str, data: bytes | None) -> int:
-    """How many partitions a broker of 0.7 has of a topic."""
+    """The number of a topic's partitions on a broker of 0.7."""
     count = parse_integer(path, data, "a number of partitions")
     if count < 0:
         raise CodecError(path, data, "a number of partitions, 0 or more")
@@ -179,7 +179,7 @@ def partition_state_path(partition: TopicPartition) -> str:
 
 
 def decode_partition_state(path: str, data: bytes | None, czxid: int | None = None) -> PartitionState:
-    """Leader and ISR of a partition; no leader, a null one, and one being deleted (-2) all are -1."""
+    """Leader and ISR of a partition; the leader is -1 if there is none, if it is null, and during deletion (-2)."""
     found = ZnodeJson.parse(path, data, _STATE)
     nobody = "leader" in found.fields and found.fields["leader"] is None
     return PartitionState(
@@ -209,7 +209,7 @@ def encode_partition_state(state: PartitionState) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ControllerInfo:
-    """Which broker is the controller; `version` is 0 for a bare broker id, `kraft_epoch` None before version 2."""
+    """The broker that is the controller; `version` is 0 for a bare broker id, `kraft_epoch` None before version 2."""
 
     broker: int
     version: int = 2
@@ -219,7 +219,7 @@ class ControllerInfo:
 
 @dataclass(frozen=True, slots=True)
 class FeatureInfo:
-    """The finalised feature levels; of version 1, whose levels are bounds, the highest. `status` 1 is enabled."""
+    """The finalised feature levels; for version 1, whose levels are bounds, the highest. `status` 1 is enabled."""
 
     features: Mapping[str, int]
     version: int = 2
@@ -227,7 +227,7 @@ class FeatureInfo:
 
 
 def decode_controller(path: str, data: bytes | None) -> ControllerInfo:
-    """Which broker is the controller."""
+    """The broker that is the controller."""
     text = decode_text(path, data, _CONTROLLER)
     if _INTEGER.fullmatch(text.strip()):
         return ControllerInfo(parse_integer(path, text.strip().encode(), _CONTROLLER), 0)
@@ -248,7 +248,7 @@ def encode_controller(controller: ControllerInfo) -> bytes:
 
 
 def decode_controller_epoch(path: str, data: bytes | None) -> int:
-    """How often a controller was elected."""
+    """The number of controller elections so far."""
     return parse_integer(path, data, "a controller epoch, a bare integer")
 
 
