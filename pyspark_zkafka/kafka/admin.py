@@ -1,4 +1,4 @@
-"""What the brokers say: metadata, offsets of the log, identities of topics."""
+"""Requests to the brokers: metadata, offsets of logs, ids of topics."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ _MAX_PER_REQUEST = 1_000
 _FETCH_BYTES, _MESSAGE_BYTES, _RESPONSE_OVERHEAD_BYTES = 52_428_800, 1_000_000, 512
 _LEAST_MESSAGE_BYTES = 1_000
 MANY = 1_000
-"""From so many partitions on, it pays to be connected to the brokers once more."""
+"""The number of partitions from which a second connection to the brokers pays."""
 
 
 def shared_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the librdkafka properties that concern the connection: what an admin client needs of a consumer's."""
+    """Those of the librdkafka properties that concern the connection: the ones of a consumer that an admin client needs."""
     return {name: value for name, value in properties.items() if concerns_connection(name)}
 
 
 def asking_consumer_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The same for a consumer that fetches nothing.
+    """Connection properties for a consumer that fetches nothing.
 
-    librdkafka wants the sizes of a consumer to fit each other, whatever it does: a response, a fetch and a message. A
-    producer may receive less than fits the least of them.
+    librdkafka requires a consumer's limits for a response, a fetch and a message to fit each other, even if it does not
+    fetch. A producer's limit for a response may be too small for the least of them.
     """
     shared = shared_properties(properties)
     if "receive.message.max.bytes" in shared:
@@ -74,7 +74,7 @@ def asking_consumer_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class KafkaAdmin:
-    """An AdminClient with typed answers; not pickle-safe, and to be used in the process that made it.
+    """An AdminClient with typed results; not pickle-safe, and only for the process that created it.
 
     Parameters
     ----------
@@ -82,9 +82,9 @@ class KafkaAdmin:
         ``host:port[,host:port...]``
     properties : mapping
         librdkafka's; those that do not concern the connection are left out. ``socket.timeout.ms`` (30 s if not given)
-        is how long one request may take.
+        is the timeout of one request.
     read_committed : bool
-        Whether the latest offset is the last stable one.
+        True if the latest offset is the last stable one.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class KafkaAdmin:
         *,
         read_committed: bool = False,
     ) -> None:
-        shared = {**shared_properties(properties), "allow.auto.create.topics": False}  # who only asks creates nothing
+        shared = {**shared_properties(properties), "allow.auto.create.topics": False}  # a lookup creates no topic
         self._config = {**shared, "bootstrap.servers": bootstrap_servers}
         self._servers = bootstrap_servers
         self._timeout_s = int(properties.get("socket.timeout.ms", 30_000)) / 1000
@@ -114,8 +114,8 @@ class KafkaAdmin:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        # Ended here, by this thread: an error's traceback may keep the client in a cycle, and a collector that finds it on
-        # the client's own thread would abort the process.
+        # Closed here, by this thread: an error's traceback may keep the client in a reference cycle, and if the collector
+        # frees it on the client's own thread, the process aborts.
         client, self._client = self._client, None
         if client is not None:
             client.__exit__(None, None, None)
@@ -126,12 +126,12 @@ class KafkaAdmin:
     def topic_names(self) -> list[str]:
         """The names of all topics, sorted; blocks for two requests."""
         self._begin_request()
-        self._cluster()  # unlike the next request, it lets a refusal through while it waits
+        self._cluster()  # unlike the next request, it reports a refusal while it waits
         names = self._call("listing topics", lambda c: c.list_topics(timeout=self._timeout_s)).topics
         return sorted(filter(is_topic_name, names))
 
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
-        """The same snapshot as ZooKeeper gives, from the brokers' metadata.
+        """The same snapshot as from ZooKeeper, from the brokers' metadata.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ class KafkaAdmin:
 
         Notes
         -----
-        Metadata tells no leader epoch (-1) and one endpoint a broker: that of the listener that was asked.
+        Metadata has no leader epoch (-1), and one endpoint for each broker: that of the listener that answered.
         """
         self._begin_request()
         names = self.topic_names() if topics is None else sorted(topics)
@@ -164,8 +164,8 @@ class KafkaAdmin:
     ) -> dict[TopicPartition, int]:
         """The offset at each position; -1 where no record is at or after a timestamp.
 
-        One request to each leader, or one for every 1,000 partitions, all of them at the same time. `timeout_s` can be less
-        than a request may take otherwise.
+        One request to each leader, or one for every 1,000 partitions, all of them at the same time. `timeout_s` can shorten
+        the timeout of a request.
         """
         found, failed = self.list_offsets_each(wanted, timeout_s)
         silent = [str(tp) for tp, error in failed.items() if error.condition == _SILENT]
@@ -176,7 +176,7 @@ class KafkaAdmin:
     def high_watermarks(
         self, partitions: Collection[TopicPartition], timeout_s: float = math.inf
     ) -> dict[TopicPartition, int]:
-        """The ends of logs with their open transactions; nothing, and no request, unless this client reads committed."""
+        """The ends of logs with their open transactions; empty, without a request, unless this client reads committed."""
         if self._isolation != IsolationLevel.READ_COMMITTED:
             return {}
         return self.list_offsets(dict.fromkeys(partitions, HIGH_WATERMARK), timeout_s)
@@ -187,11 +187,11 @@ class KafkaAdmin:
         timeout_s: float = math.inf,
         epochs: dict[TopicPartition, int] | None = None,
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
-        """The same, with an error in place of the offset for each partition whose leader did not answer.
+        """The offset at each position, and the error for each partition whose leader did not answer.
 
-        Those of which librdkafka may not know the right leader are asked for twice (see `refresh_metadata`). `timeout_s`
-        can be less than a request may take otherwise. `epochs` receives the leader epochs of the logs, where brokers have
-        them (from Kafka 2.1 on).
+        Partitions whose leader librdkafka may not know are requested twice (see `refresh_metadata`). `timeout_s` can
+        shorten the timeout of a request. `epochs` receives the leader epochs of the logs, if brokers have them (from
+        Kafka 2.1 on).
         """
         self._begin_request()
         timeout_s = min(timeout_s, self._timeout_s)
@@ -204,7 +204,7 @@ class KafkaAdmin:
     def _find_many(
         self, wanted: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int] | None:
-        """The ends of thousands of logs in a third of the time, unless a leader does not tell, or did not the last time."""
+        """The ends of thousands of logs in a third of the time; None if a leader does not answer, or did not last time."""
         if not self._all_told or len(wanted) < MANY or not {EARLIEST, LATEST}.issuperset(wanted.values()):
             return None
         if self._bounds is None:
@@ -230,16 +230,16 @@ class KafkaAdmin:
         return found | found_now, {tp: error for tp, error in failed.items() if tp not in again} | failed_now
 
     def refresh_metadata(self, topics: Collection[str]) -> None:
-        """Have librdkafka learn who leads the partitions of topics now; blocks for one request, 5 s at the most.
+        """Refresh librdkafka's metadata of topics' leaders; blocks for one request, 5 s at the most.
 
-        Else it goes for minutes by what it once knew: asks a leader that is down until the request times out, and knows of
-        no partitions that were added. If the brokers do not answer, nothing has changed.
+        Otherwise it uses old metadata for minutes: it sends requests to a leader that is down until they time out, and does
+        not know added partitions. If the brokers do not answer, nothing has changed.
         """
         if topics:
             self._learn(*(topics if len(topics) == 1 else ()))
 
     def _warm_up(self, topics: Collection[str]) -> None:
-        """Have a new client ask for a topic first: else its question for leaders may be lost for a second or three.
+        """Request a topic's metadata first with a new client: else its lookup of leaders may stall for up to three seconds.
 
         Blocks for a second at the most; see `pyspark_zkafka.kafka.warm_up`.
         """
@@ -248,9 +248,9 @@ class KafkaAdmin:
             self._learn(min(topics), timeout_s=INTRODUCTION_S)
 
     def _learn(self, *topic: str, timeout_s: float = _PATIENCE_S) -> None:
-        """Ask any broker for the controller and the leaders, of one topic or of all: librdkafka keeps the answer."""
+        """Request the controller and the leaders, of one topic or of all, from any broker: librdkafka caches the answer."""
         try:
-            self._call("asking for metadata", lambda c: c.list_topics(*topic, timeout=min(timeout_s, self._timeout_s)))
+            self._call("requesting metadata", lambda c: c.list_topics(*topic, timeout=min(timeout_s, self._timeout_s)))
         except ZKafkaError as error:
             _log.info("%s", error)
 
@@ -265,7 +265,7 @@ class KafkaAdmin:
             except ZKafkaError as error:
                 failed[tp] = error
                 continue
-            # Of a leader that gave no answer while others did, librdkafka says no error, but an offset of -1001.
+            # For a leader that did not answer while others did, librdkafka returns no error, but an offset of -1001.
             if info.offset < -1:
                 failed[tp] = self._unanswered(tp, timeout_s)
                 continue
@@ -278,7 +278,7 @@ class KafkaAdmin:
     def _list_offsets(
         self, wanted: Mapping[TopicPartition, Position], timeout_s: float
     ) -> dict[TopicPartition, Future[Any]]:
-        """Ask for all at the same time.
+        """Request all offsets at the same time.
 
         librdkafka's work for a request grows with the square of the number of its partitions: 0.25 s for 10,000.
         """
@@ -298,7 +298,7 @@ class KafkaAdmin:
     def _isolated(
         self, wanted: Mapping[TopicPartition, Position]
     ) -> Iterator[tuple[IsolationLevel, Sequence[TopicPartition]]]:
-        """What is wanted, by the isolation level to ask for it with."""
+        """The wanted partitions, by the isolation level of the request for them."""
         yield self._isolation, [tp for tp, position in wanted.items() if position != HIGH_WATERMARK]
         yield IsolationLevel.READ_UNCOMMITTED, [tp for tp, position in wanted.items() if position == HIGH_WATERMARK]
 
@@ -308,7 +308,7 @@ class KafkaAdmin:
         return self._wait(f"listing the offsets of {partition}", future)
 
     def _unanswered(self, partition: TopicPartition, timeout_s: float) -> ZKafkaError:
-        """The error for a leader that gave no answer: the refusal, where a broker has refused us meanwhile."""
+        """The error for a leader that did not answer: the refusal, if a broker has refused the connection meanwhile."""
         self._admin().poll(0)
         doing = f"listing the offsets of {partition} at {self._servers}"
         return self._reports.refusal(doing) or self._silent(str(partition), timeout_s)
@@ -326,7 +326,7 @@ class KafkaAdmin:
         return self._client
 
     def _begin_request(self) -> None:
-        """Let go of what was reported before: it may be days old."""
+        """Discard earlier reports, which may be days old."""
         self._admin().poll(0)
         self._reports.begin()
 
@@ -350,9 +350,9 @@ class KafkaAdmin:
         return self._call(doing, lambda _: self._result(doing, future))
 
     def _result(self, doing: str, future: Future[Any]) -> Any:
-        """A request's result; or, before it times out, what librdkafka knows to stand in the way.
+        """A request's result; raises before it times out if librdkafka reports a refusal, or that all brokers are down.
 
-        A refusal ends it after two seconds, brokers that are all out of reach after five: they may be about to start.
+        A refusal ends it after two seconds, unreachable brokers after five: they may be about to start.
         """
         patient_until = time.monotonic() + _PATIENCE_S
         while True:
@@ -371,9 +371,9 @@ class KafkaAdmin:
                 return answer
 
     def _ask_controller(self, doing: str, ask: Callable[[AdminClient, float], T]) -> T:
-        """What librdkafka has only the controller answer; where that one is gone, the answer of the next one.
+        """The result of a request that librdkafka sends to the controller; if that one is gone, to its successor.
 
-        librdkafka waits for the controller that it knows, and does not look for another one by itself.
+        librdkafka waits for the controller that it knows, and does not look up another one by itself.
         """
         deadline, attempt_s = time.monotonic() + self._timeout_s, min(_PATIENCE_S, self._timeout_s)
         while True:
@@ -420,7 +420,7 @@ _idle: ClientPool[KafkaAdmin] = ClientPool()
 def lease_admin(bootstrap_servers: str, properties: Mapping[str, Any]) -> AbstractContextManager[KafkaAdmin]:
     """An open `KafkaAdmin` for the time of a ``with`` block: one that was in use some seconds ago, or a new one.
 
-    It has its connections already; what it is asked for, it asks the brokers for. See `ClientPool`.
+    A reused one is connected already, but caches no results. See `ClientPool`.
     """
     shared = shared_properties(properties)
     return _idle.lease(configuration(bootstrap_servers, shared), lambda: KafkaAdmin(bootstrap_servers, shared))

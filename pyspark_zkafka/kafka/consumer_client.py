@@ -19,12 +19,12 @@ __all__ = ["MessageClient", "ignore"]
 class MessageClient:
     """confluent-kafka's consumer, open for the time of a ``with`` block; it serves one `MessageConsumer` after the other.
 
-    Make it where it is used, after any fork.
+    Create it where it is used, after any fork.
 
     Parameters
     ----------
     properties : mapping
-        As `pyspark_zkafka.kafka.consumer_properties.consumer_properties` makes them.
+        Those of `pyspark_zkafka.kafka.consumer_properties.consumer_properties`.
     """
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
@@ -48,7 +48,7 @@ class MessageClient:
             self._open = None
 
     def warm_up(self, topic: str) -> None:
-        """Ask the brokers for a topic, once, after it was assigned: else a new client may begin a second late.
+        """Request a topic's metadata, once, after its assignment: else a new client may begin a second late.
 
         Blocks for up to a second; see `pyspark_zkafka.kafka.warm_up`.
         """
@@ -66,4 +66,4 @@ class MessageClient:
 
 
 def ignore(error: KafkaError) -> None:
-    """An error of a client that nobody uses now: the next one to use it finds out by itself."""
+    """Ignore an error of an idle client: its next user gets the error again."""

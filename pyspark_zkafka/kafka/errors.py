@@ -12,7 +12,7 @@ from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeade
 __all__ = ["REFUSED_FOR_S", "UNKNOWN_TOPIC_CODES", "ErrorReports", "from_exception", "from_kafka", "truncation"]
 
 REFUSED_FOR_S = 2.0
-"""How long to wait for an answer after a refusal: librdkafka tries again, and another broker may let us in."""
+"""The wait for an answer after a refusal: librdkafka retries, and another broker may accept the connection."""
 
 
 UNKNOWN_TOPIC_CODES = frozenset(
@@ -27,7 +27,7 @@ _NO_LEADER_CODES = frozenset(
     {
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
-        # A broker that was just elected, or just started, does not know the epoch yet, or knows a newer one.
+        # A broker that was just elected or started may not know the epoch yet, or may know a newer one.
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.OFFSET_NOT_AVAILABLE,
@@ -65,7 +65,7 @@ _REFUSED_CODES = {
 }
 _UNREACHABLE = "no broker answered; check that the brokers run and that their listeners are reachable from here"
 _NO_COORDINATOR = (
-    "the group has no coordinator now, or none that answers; check that the brokers that keep __consumer_offsets run "
+    "the group has no coordinator now, or it does not answer; check that the brokers with __consumer_offsets run "
     "and are reachable from here"
 )
 _ABOUT_PROPERTIES = ("Failed to create", "onfiguration property")
@@ -75,14 +75,14 @@ _PASSING_CAUSES = ("Local: ", "isconnected", "Failed to acquire")
 
 
 class ErrorReports:
-    """What librdkafka reports beside its answers; to be given as its ``error_cb``, and looked at between polls.
+    """Collector of librdkafka's error reports; to be passed as its ``error_cb``, and checked between polls.
 
-    `last` is the last report. A refusal (bad credentials, a certificate that does not fit) is remembered apart: librdkafka
-    tries again for as long as one lets it, Java's clients give up, and so do we. A connection that breaks off while it
-    authenticates, and a token that could not be fetched yet, are no refusals.
+    `last` is the last report. A refusal (bad credentials, a certificate that does not match) is stored apart: librdkafka
+    retries without limit, Java's clients fail, and so does this package. A connection that is closed during
+    authentication, and a token that could not be fetched yet, are not refusals.
 
-    A refusal belongs to the request during which it is reported. The user says where a request begins, and when brokers
-    have answered; no report of librdkafka's says so.
+    A refusal belongs to the request during which it is reported. The caller marks the begin of a request, and the answers
+    of brokers; librdkafka does not report these.
 
     Parameters
     ----------
@@ -111,10 +111,10 @@ class ErrorReports:
             self._refusal = error
 
     def begin(self) -> None:
-        """Begin a request, when what was reported before it has been looked at: it is none of its refusals.
+        """Begin a request, after earlier reports have been processed: their refusals do not belong to it.
 
-        Unless no broker has ever answered: a new client may be refused before it is asked for anything, and for 30 s
-        librdkafka does not report the same error of a broker again.
+        Unless no broker has ever answered: a new client may be refused before its first request, and for 30 s librdkafka
+        does not report the same error of a broker again.
         """
         if self._is_answered:
             self._refusal = None
@@ -125,18 +125,18 @@ class ErrorReports:
         self._all_down = False
 
     def refusal(self, doing: str, waited_s: float = 0) -> ZKafkaError | None:
-        """The error for the brokers' refusal, if they refused this request so many seconds ago; `doing` says what it is."""
+        """The error for the brokers' refusal of this request, at least `waited_s` ago; `doing` describes the request."""
         if self._refusal is None or self._clock() - self._refused_at < waited_s:
             return None
         return from_kafka(self._refusal, doing)
 
     def error(self, error: KafkaException, doing: str) -> ZKafkaError:
-        """The error for a request that has failed: the refusal, where it got no answer."""
+        """The error for a failed request: the refusal, if there is one and no broker answered."""
         ours = from_exception(error, doing)
         return (self.refusal(doing) if isinstance(ours, BrokersUnavailable) else None) or ours
 
     def unreachable(self, doing: str) -> ZKafkaError | None:
-        """The error for brokers of which, by the last report, none can be reached; None if one may be."""
+        """The error if, by the last report, no broker can be reached; None if one may be."""
         if not self._all_down:
             return None
         return BrokersUnavailable("BROKERS_UNAVAILABLE", f"{doing}: {self._cause or self.last}; {_UNREACHABLE}")
@@ -150,8 +150,8 @@ def _is_refusal(error: KafkaError) -> bool:
 def truncation(error: KafkaError) -> str | None:
     """The report that a log was truncated below a position; None for any other error of a partition.
 
-    The code says only that the offset is to be reset: the reason is in the text. Brokers that know no epoch of a log, as
-    that has an old message format or belongs to another topic of the name, do not say that it was truncated.
+    The code only means that the offset is to be reset: the reason is in the text. Brokers without an epoch for a log, which
+    has an old message format or belongs to another topic of the name, do not report a truncation.
     """
     text = error.str()
     known = _TRUNCATED in text and _UNKNOWN_EPOCH not in text
@@ -159,12 +159,12 @@ def truncation(error: KafkaError) -> str | None:
 
 
 def from_exception(error: KafkaException, doing: str) -> ZKafkaError:
-    """Our error for an exception of confluent-kafka; `doing` says what was tried, e.g. ``listing offsets``."""
+    """Our error for an exception of confluent-kafka; `doing` describes the request, e.g. ``listing offsets``."""
     return from_kafka(error.args[0], doing)
 
 
 def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
-    """Our error for one of librdkafka's, which stays in the text with its name."""
+    """Our error for one of librdkafka's, with the original name and text."""
     code, text = error.code(), f"{doing}: {error.name()} ({error.str()})"
     if code == KafkaError._INVALID_ARG and any(sign in text for sign in _ABOUT_PROPERTIES):
         return OptionError(

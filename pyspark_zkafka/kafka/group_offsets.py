@@ -19,17 +19,17 @@ __all__ = ["KafkaGroupOffsets"]
 T = TypeVar("T")
 
 _TIMEOUT_S = 30.0
-# Errors are reported between requests alone: a refusal is noted after the first, and old enough after the second. There are
-# no more of them, as the answer to a request that was given up is lost.
+# Errors are only reported between requests: a refusal is recorded after the first, and old enough after the second. There
+# are no more requests than these, as the answer to one that has timed out is lost.
 _LOOK_AFTER_S = (1.0, 3.0)
 _UNANSWERED = (KafkaError._TIMED_OUT, KafkaError._WAIT_COORD)
 
 
 class KafkaGroupOffsets:
-    """The offsets that a group has committed to Kafka; not pickle-safe, and to be used in the process that made it.
+    """The offsets that a group has committed to Kafka; not pickle-safe, and only for the process that created it.
 
-    A commit is a simple one, by no member and for no generation: brokers take it while no consumer of the new kind is in
-    the group, and so does the JVM's old consumer with ``offsets.storage=kafka``.
+    A commit is a simple one, without member and generation, as by the JVM's old consumer with ``offsets.storage=kafka``:
+    brokers accept it while no consumer of the new kind is in the group.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class KafkaGroupOffsets:
         librdkafka's; those that do not concern the connection are left out.
     group : str
     timeout_s : float
-        How long to wait for offsets that are asked for, and for the group's coordinator.
+        The wait for requested offsets, and for the group's coordinator.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class KafkaGroupOffsets:
         self._reports = ErrorReports()
         self._consumer: Consumer | None = None
         own = {"group.id": group, "enable.auto.commit": False, "error_cb": self._reports}
-        own["session.timeout.ms"] = int(timeout_s * 1000)  # for so long a commit waits for a coordinator
+        own["session.timeout.ms"] = int(timeout_s * 1000)  # the time that a commit waits for a coordinator
         self._config = {**asking_consumer_properties(properties), "bootstrap.servers": bootstrap_servers, **own}
 
     def __enter__(self) -> KafkaGroupOffsets:
@@ -68,7 +68,7 @@ class KafkaGroupOffsets:
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The next offsets to read; partitions without one are absent.
 
-        Blocks for a request: `timeout_s` at the most, some seconds if the brokers refuse us.
+        Blocks for a request: `timeout_s` at the most, some seconds if the brokers refuse the connection.
         """
         if not partitions:
             return {}
@@ -96,7 +96,7 @@ class KafkaGroupOffsets:
         self._require_success("committing", done)
 
     def _ask(self, consumer: Consumer, asked: list[KafkaTopicPartition]) -> list[KafkaTopicPartition]:
-        """What is committed; asks again after some seconds, unless the brokers have refused us by then."""
+        """The committed offsets; requested again after some seconds, unless the brokers have refused the connection."""
         left_s = self._timeout_s
         for look_s in _LOOK_AFTER_S:
             if left_s <= look_s:

@@ -32,14 +32,14 @@ def first_after_epoch(
     timeout_s: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> int | None:
-    """The first offset that was written in a later leader epoch; the end of the range if none was.
+    """The first offset that was written in a later leader epoch; the end of the range if there is none.
 
-    Epochs never fall along a log, so the search halves the range with each record that it fetches.
+    Epochs never decrease along a log, so the search halves the range with each record that it fetches.
 
     Parameters
     ----------
     properties : mapping
-        As `consumer_properties` makes them.
+        Those of `consumer_properties`.
     offsets : range
         The log, or the part of it to search.
     timeout_s : float
@@ -53,9 +53,9 @@ def first_after_epoch(
     Raises
     ------
     BrokersUnavailable
-        A record did not come in time.
+        A record was not fetched in time.
     ZKafkaError
-        The brokers refuse us.
+        The brokers refuse the connection.
     """
     reports = ErrorReports(clock)
     try:
@@ -110,7 +110,7 @@ class EpochReader:
             if (refusal := self._reports.refusal(self._doing, REFUSED_FOR_S)) is not None:
                 raise refusal
         raise BrokersUnavailable(
-            "BROKERS_UNAVAILABLE", f"{self._doing}: no records from offset {begin} on; it is tried again"
+            "BROKERS_UNAVAILABLE", f"{self._doing}: no records from offset {begin} on; it will be retried"
         )
 
 
@@ -126,7 +126,7 @@ def _search(reader: EpochReader, epoch: int, offsets: range, timeout_s: float) -
 
 
 def _epoch(message: Message, begin: int) -> tuple[int, int | None] | None:
-    """What a broker has answered: a record's offset and epoch, or that none is there; None for other errors."""
+    """A record's offset and epoch, or None for the epoch at the log's end; None for other errors."""
     if message.error() is None:
         epoch = message.leader_epoch()
         return message.offset(), -1 if epoch is None else epoch

@@ -1,4 +1,4 @@
-"""Where librdkafka's own log goes: the logger ``pyspark_zkafka.librdkafka``."""
+"""The logger of librdkafka's own messages, ``pyspark_zkafka.librdkafka``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["librdkafka_logger"]
 
 
 def librdkafka_logger() -> logging.Logger:
-    """The logger for librdkafka, which says CRITICAL alone unless the application has set its level.
+    """The logger for librdkafka, at level CRITICAL unless the application has set another.
 
-    librdkafka repeats itself, hundreds of lines a minute while a broker is away, and mends most of what it tells of.
-    What it cannot mend comes back as an error of ours, with the last of its own in the text.
+    librdkafka repeats itself, hundreds of lines a minute while a broker is down, and recovers from most of the errors that
+    it logs. The others are raised as an error of ours, with its last one in the text.
     """
     logger = logging.getLogger("pyspark_zkafka.librdkafka")
     if logger.level == logging.NOTSET:

@@ -18,8 +18,7 @@ __all__ = ["LogPosition", "find_truncated"]
 _POLL_S = 0.1
 _MOST_MESSAGES = 1_000
 _MOST_PARTITIONS = 500
-# A record says that the position is valid, and nothing else is wanted of it. All records count: those of open transactions
-# are a part of the log.
+# A record only proves that the position is valid. All records count: those of open transactions are a part of the log.
 _FEW: dict[str, Any] = {
     "isolation.level": "read_uncommitted",
     "max.partition.fetch.bytes": 16 * 1024,
@@ -28,7 +27,7 @@ _FEW: dict[str, Any] = {
 
 
 class LogPosition(NamedTuple):
-    """An offset in a log, and the leader epoch that the log had when it held all records before the offset."""
+    """An offset in a log, and the leader epoch of the log when it contained all records before the offset."""
 
     offset: int
     leader_epoch: int
@@ -40,24 +39,24 @@ def find_truncated(
     timeout_s: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[dict[TopicPartition, str], set[TopicPartition]]:
-    """Which logs were truncated below a position since, with librdkafka's report, and which of them gave no answer.
+    """The logs truncated below a position since, with librdkafka's reports, and those whose brokers did not answer.
 
-    Blocks until each has, or until the time is over. Brokers before Kafka 2.1 cannot be asked: nothing is found.
+    Blocks until all have, or until the timeout. Brokers before Kafka 2.1 do not support it: nothing is found.
 
     Parameters
     ----------
     properties : mapping
-        As `consumer_properties` makes them.
+        Those of `consumer_properties`.
 
     Raises
     ------
     ZKafkaError
-        No consumer can be made.
+        A consumer cannot be created.
 
     References
     ----------
-    KIP-320. librdkafka validates a position that is assigned with its epoch when it first hears of the partition's leader:
-    so each consumer is a new one, and is assigned once.
+    KIP-320. librdkafka validates a position that is assigned with its epoch when it first receives the partition's leader:
+    so each consumer is new, and is assigned once.
     """
     deadline = clock() + timeout_s
     truncated: dict[TopicPartition, str] = {}
@@ -86,7 +85,7 @@ def _answers(
     clock: Callable[[], float],
     waiting: set[TopicPartition],
 ) -> Iterator[Message]:
-    """What comes of the partitions while some are waited for; an answered one is paused, so that the others come."""
+    """Messages of the partitions until none is waiting; one that has answered is paused, to let the others proceed."""
     with MessageClient({**properties, **_FEW}) as client:
         try:
             client.consumer.assign([_assigned(tp, position) for tp, position in positions.items()])

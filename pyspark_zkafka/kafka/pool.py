@@ -1,4 +1,4 @@
-"""Idle clients, kept for a short while for the next one who wants just such a client."""
+"""Pool of idle clients, kept for a short time for reuse with the same configuration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ C = TypeVar("C")
 
 @dataclass(slots=True)
 class _Opened(Generic[C]):
-    """A client, what closes it, the process that opened it, and since when it has been idle."""
+    """A client, its exit stack, the process that opened it, and the time since which it is idle."""
 
     key: Hashable
     client: C
@@ -34,22 +34,22 @@ def _later(delay_s: float, call: Callable[[], None]) -> None:
 
 
 class ClientPool(Generic[C]):
-    """Lends open clients, and keeps those that come back, for `max_idle_s` seconds.
+    """Pool that leases open clients, and keeps returned ones for `max_idle_s` seconds.
 
-    A worker of Spark runs task after task: what they all need for a moment need not be connected for each. A client is
-    lent to one at a time, only for the very same configuration, only in the process that opened it, and not after an
-    error was raised while it was lent. Safe for threads.
+    A worker of Spark runs task after task, which need a client for a moment each, but not a new connection. A client is
+    leased to one at a time, only for an equal configuration, only in the process that opened it, and not after an error
+    was raised during a lease. Safe for threads.
 
     Parameters
     ----------
     max_idle_s : float
-        How long a client may be idle before it is closed, on a thread of the pool's own.
+        The time that a client may be idle before it is closed, on a thread of the pool's own.
     most : int
-        How many may be idle; beyond that, those that have been idle for the longest are closed.
+        The number that may be idle; beyond that, those that have been idle for the longest are closed.
     clock : callable
         Monotonic seconds.
     later : callable
-        Has a function called in so many seconds, if the process still runs then.
+        Schedules a function after some seconds, if the process still runs then.
 
     Examples
     --------
@@ -84,9 +84,9 @@ class ClientPool(Generic[C]):
         Parameters
         ----------
         key : hashable
-            All of the client's configuration: an idle client is lent again only for an equal key.
+            All of the client's configuration: an idle client is leased again only for an equal key.
         make : callable
-            Makes a client that is not open yet; the pool enters it, and exits it when it is not needed any more.
+            Creates a client that is not open yet; the pool enters it, and exits it when it is no longer needed.
         """
         opened = self._take(key) or self._open(key, make)
         try:
@@ -97,7 +97,7 @@ class ClientPool(Generic[C]):
         self._give_back(opened)
 
     def close_idle(self) -> None:
-        """Close the clients that are idle now, however short."""
+        """Close all clients that are idle now."""
         with self._lock:
             idle, self._idle = self._idle, []
         self._close(idle)
@@ -150,16 +150,16 @@ class ClientPool(Generic[C]):
                 _leave(one)
 
     def _forget(self) -> None:
-        """In a child of a fork: without the parent's clients, and without its lock, which its threads may have held."""
+        """Reset in a forked child: drop the parent's clients, and its lock, which another thread may have locked."""
         for one in self._idle:
             _leave(one)
         self._lock, self._idle, self._is_due = threading.Lock(), [], False
 
 
 def _leave(opened: object) -> None:
-    """Keep a client of the parent process to the end of this one, and beyond Python's own end.
+    """Keep a reference to a client of the parent process until this process has ended, beyond Python's finalization.
 
-    Its threads are not here: whatever closed it would wait for them for ever.
+    Its threads do not exist here: closing it would wait for them forever.
     """
     import ctypes
 
@@ -167,5 +167,5 @@ def _leave(opened: object) -> None:
 
 
 def configuration(bootstrap_servers: str, properties: Mapping[str, Any]) -> Hashable:
-    """A key for a client of librdkafka: its properties, and the brokers to begin with, each in whatever order."""
+    """A key for a client of librdkafka: its properties and bootstrap servers, each regardless of order."""
     return frozenset(bootstrap_servers.split(",")), frozenset(properties.items())

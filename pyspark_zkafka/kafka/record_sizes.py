@@ -1,4 +1,4 @@
-"""How large a partition's records are, by a look at some of them."""
+"""Mean record size of partitions, from a sample of their records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["sample_record_bytes"]
 _SAMPLE_RECORDS = 200
 _SAMPLE_BYTES = 1024 * 1024
 _POLL_S = 0.1
-# Little is wanted, and of many partitions: the defaults would fetch far more than that.
+# Few records are needed, of many partitions: the defaults would fetch far more.
 _FEW: dict[str, Any] = {
     "max.partition.fetch.bytes": _SAMPLE_BYTES,
     "queued.min.messages": _SAMPLE_RECORDS,
@@ -37,26 +37,26 @@ def sample_record_bytes(
 ) -> dict[TopicPartition, float]:
     """The mean size of the first records from a position on, in bytes of key, value and headers, uncompressed.
 
-    Headers of a record do not count where the name of one is not UTF-8.
+    A record's headers do not count if the name of one is not UTF-8.
 
-    Blocks until about 200 records or 1 MiB of each partition are seen, or all that it has, or until the time is over.
+    Blocks until about 200 records or 1 MiB of each partition are read, or all that it has, or until the timeout.
 
     Parameters
     ----------
     properties : mapping
-        As `consumer_properties` makes them.
+        Those of `consumer_properties`.
     positions : mapping
         The offset to begin at in each partition.
 
     Returns
     -------
     dict
-        Partitions that gave no record in time are not in it.
+        Without the partitions of which no record was fetched in time.
 
     Raises
     ------
     ZKafkaError
-        The brokers refuse us.
+        The brokers refuse the connection.
     """
     samples = {tp: _Sample() for tp in positions}
     deadline = clock() + timeout_s
@@ -74,7 +74,7 @@ def sample_record_bytes(
 
 
 class _Sample:
-    """What was seen of one partition; `done` when that is enough, or all that it has."""
+    """The sample of one partition; `done` when it is large enough, or at the end of the log."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -93,12 +93,12 @@ def _size(message: Message) -> int:
 
 
 def _is_answer(message: Message) -> bool:
-    """Whether a broker has given it: a record, or the end of a log."""
+    """True if a broker has answered: with a record, or the end of a log."""
     return message.error() is None or message.error().code() == KafkaError._PARTITION_EOF
 
 
 def _headers(message: Message) -> list[tuple[bytes, bytes | None]]:
-    """Names and values; none where a name is not UTF-8, as a read that leaves the column headers out takes the record."""
+    """Names and values; none if a name is not UTF-8, as a read without the column headers accepts such a record."""
     try:
         [found] = map(Message.headers, [message])
     except UNREADABLE_HEADERS:
@@ -122,7 +122,7 @@ def _consumer(
 
 
 def _take(message: Message, samples: Mapping[TopicPartition, _Sample], consumer: Consumer) -> None:
-    """Count a record; whatever else comes of a partition, its end among them, is the last that is heard of it."""
+    """Count a record; any other message of a partition, such as the end of its log, completes its sample."""
     sample = samples.get(TopicPartition(message.topic() or "", message.partition()))
     if sample is None or sample.done:
         return

@@ -1,4 +1,4 @@
-"""The ends of thousands of logs, when all is well."""
+"""Bulk offset lookup through a consumer, for when all leaders answer."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ __all__ = ["WatermarkReader"]
 _log = logging.getLogger(__name__)
 
 _PATIENCE_S = 2.0
-# librdkafka's work for an answer grows with the square of its partitions; for each question, the brokers are waited for.
+# librdkafka's work for an answer grows with the square of its partitions; but each request waits for the brokers.
 _MOST_PER_QUESTION = 1_000
 _TIMESTAMPS: dict[Position, int] = {EARLIEST: OFFSET_BEGINNING, LATEST: OFFSET_END}
 
 
 class WatermarkReader:
-    """Asks for the earliest or latest offsets of many partitions, by a consumer that reads nothing.
+    """Lookup of the earliest or latest offsets of many partitions, by a consumer that fetches nothing.
 
-    An AdminClient makes a future for each partition: 10,000 cost two to three times as much as here. But here nobody learns
-    who did not answer, or why: it finds all, or nothing. Open for the time of a ``with`` block, in one process.
+    An AdminClient creates a future for each partition: 10,000 cost two to three times as much as here. But the result is
+    all offsets or None, without the leaders that did not answer, or the reason. Open for the time of a ``with`` block, in
+    one process.
 
     Parameters
     ----------
     properties : mapping
         librdkafka's, of the connection.
     read_committed : bool
-        Whether the latest offset is the last stable one.
+        True if the latest offset is the last stable one.
     """
 
     def __init__(self, properties: Mapping[str, Any], *, read_committed: bool) -> None:
@@ -45,7 +46,7 @@ class WatermarkReader:
             {
                 **CLIENT_DEFAULTS,
                 **properties,
-                "group.id": "zkafka",  # librdkafka wants a name; it never becomes a member
+                "group.id": "zkafka",  # librdkafka requires a name; it never becomes a member
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed" if read_committed else "read_uncommitted",
             }
@@ -61,10 +62,10 @@ class WatermarkReader:
     def find(
         self, wanted: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int] | None = None
     ) -> dict[TopicPartition, int] | None:
-        """All the offsets; None if one of them was not told in time.
+        """All the offsets; None if a leader did not return one of them in time.
 
         Blocks for `timeout_s`, 2 s at the most; the first time for up to a second, whatever it is.
-        `wanted` are `EARLIEST` and `LATEST` alone. `epochs` receives the logs' leader epochs, where brokers tell these.
+        `wanted` are only `EARLIEST` and `LATEST`. `epochs` receives the logs' leader epochs, if brokers return these.
         """
         deadline = time.monotonic() + min(timeout_s, _PATIENCE_S)
         found: dict[TopicPartition, int] = {}
@@ -80,7 +81,7 @@ class WatermarkReader:
                 if epochs is not None:
                     epochs.update((tp, one.leader_epoch) for tp, one in zip(some, told, strict=True) if _has_epoch(one))
         except KafkaException as error:
-            _log.info("not all logs could be asked for their ends at once: %s", error)
+            _log.info("bulk offset lookup failed: %s", error)
             return None
         return found if _are_told(found.values()) else None
 
@@ -99,5 +100,5 @@ def _has_epoch(told: Any) -> bool:
 
 
 def _are_told(offsets: Collection[int]) -> bool:
-    """Whether all are answers: what a silent leader was asked for stands there as it was, a code below 0."""
+    """True if all are offsets: a leader that does not answer leaves the code of the request, below 0."""
     return all(offset >= 0 for offset in offsets)

@@ -22,12 +22,12 @@ __all__ = [
 
 
 def broker_rows(brokers: Iterable[Broker]) -> list[Row]:
-    """A row a broker, by id: host and port are those of its first endpoint, null if it has none."""
+    """One row for each broker, by id: host and port are those of its first endpoint, null if it has none."""
     return [_broker_row(broker) for broker in sorted(brokers, key=lambda broker: broker.id)]
 
 
 def registered_broker_rows(registrations: Iterable[BrokerRegistration]) -> list[Row]:
-    """The same from ZooKeeper: host and port as registered, or those of the first endpoint without a PLAINTEXT listener."""
+    """Rows of brokers from ZooKeeper: host and port as registered, or, without a PLAINTEXT listener, as `broker_rows`."""
     return [_registered_row(found) for found in sorted(registrations, key=lambda found: found.broker.id)]
 
 
@@ -48,9 +48,9 @@ def _broker_row(broker: Broker) -> Row:
 
 
 def topic_rows(snapshot: ClusterSnapshot, configs: Mapping[str, Mapping[str, str]] | None) -> list[Row]:
-    """A row a topic, by name; `configs` holds what topics have of their own, None where that is unknown.
+    """One row for each topic, by name; `configs` has the topics' own settings, None if they are unknown.
 
-    As Kafka's tool has it, the replication is that of the first partition.
+    As in Kafka's tool, the replication is that of the first partition.
     """
     topics = [topic for _, topic in sorted(snapshot.topics.items())]
     if configs is None:
@@ -69,7 +69,7 @@ def _topic_row(topic: Topic) -> Row:
 
 
 def partition_rows(snapshot: ClusterSnapshot) -> list[Row]:
-    """A row a partition, by topic and number.
+    """One row for each partition, by topic and number.
 
     `offline` is a partition without a live leader, `under_replicated` one whose ISR lacks a replica. A partition that is
     being created has neither leader nor ISR yet: they are null.
@@ -90,7 +90,7 @@ def _partition_row(tp: TopicPartition, snapshot: ClusterSnapshot) -> Row:
 
 
 def _state_fields(state: PartitionState) -> Row:
-    # The brokers' metadata does not tell the epoch: it is -1 there.
+    # The brokers' metadata does not contain the epoch: it is -1 then.
     epoch = None if state.leader_epoch < 0 else state.leader_epoch
     return {"leader": state.leader, "leader_epoch": epoch, "isr": list(state.isr)}
 
@@ -104,7 +104,7 @@ def controller_rows(controller: ControllerInfo | None, epoch: int | None, cluste
 
 
 def admin_rows(state: AdminState, topics: Collection[str] | None = None) -> list[Row]:
-    """A row for each partition to move, partition to elect for and topic to delete, in this order; of `topics` if given."""
+    """One row for each partition to move, partition to elect for and topic to delete, in this order; of `topics` if set."""
     moves: list[Row] = [
         {"operation": "reassign_partitions", **_place(tp), "replicas": list(replicas)}
         for tp, replicas in sorted(state.reassignments.items())
@@ -119,7 +119,7 @@ def _place(tp: TopicPartition) -> Row:
 
 
 def config_rows(configs: Mapping[str, Mapping[str, str]]) -> list[Row]:
-    """A row for each setting that a topic has of its own, by topic and name."""
+    """One row for each setting of a topic's own, by topic and name."""
     return [
         {"topic": topic, "name": name, "value": value}
         for topic, config in sorted(configs.items())

@@ -1,6 +1,6 @@
 """Rows of the views that show consumer groups: from znodes' bytes, by path, to values by column.
 
-A znode that cannot be read makes a row that says so in its column `error`: one bad znode does not hide the others.
+A znode that cannot be decoded becomes a row with the reason in its column `error`: one bad znode does not hide the others.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Data = Mapping[str, bytes | None]
 
 
 def group_rows(groups: Iterable[str], children: Mapping[str, list[str]], topics: set[str] | None = None) -> list[Row]:
-    """A row a group that exists, by name: how many members it has, and the topics that it owns or has offsets of.
+    """One row for each existing group, by name: the number of its members, and the topics that it owns or has offsets of.
 
     Parameters
     ----------
     children : mapping
-        The names below each group, and below its ids, owners and offsets, by path; what does not exist is not in it.
+        The names below each group, and below its ids, owners and offsets, by path; paths that do not exist are absent.
     topics : set of str, optional
         The topics to restrict the view to: groups without any of them are left out.
     """
@@ -45,7 +45,7 @@ def _group_row(group: str, children: Mapping[str, list[str]]) -> Row:
 
 
 def member_rows(data: Data) -> list[Row]:
-    """A row a consumer, by group and id, from the znodes ``/consumers/G/ids/C``."""
+    """One row for each consumer, by group and id, from the znodes ``/consumers/G/ids/C``."""
     rows = [_member_row(path, found) for path, found in data.items()]
     return sorted(rows, key=lambda row: (row["group"], row["consumer"]))
 
@@ -67,7 +67,7 @@ def _member_row(path: str, data: bytes | None) -> Row:
 
 
 def owner_rows(data: Data) -> list[Row]:
-    """A row a claim, by group, topic and partition, from the znodes ``/consumers/G/owners/T/P``."""
+    """One row for each claim, by group, topic and partition, from the znodes ``/consumers/G/owners/T/P``."""
     return sorted((_partition_row(path, found, _owner_fields) for path, found in data.items()), key=_order)
 
 
@@ -77,9 +77,9 @@ def _owner_fields(path: str, data: bytes | None) -> Row:
 
 
 def offset_rows(data: Data, modified_ms: Mapping[str, int]) -> list[Row]:
-    """A row a committed offset, by group, topic and partition, from the znodes ``/consumers/G/offsets/T/P``.
+    """One row for each committed offset, by group, topic and partition, from the znodes ``/consumers/G/offsets/T/P``.
 
-    `modified_ms` holds when each znode was written last, by the server's clock. For `latest` and `lag` see `with_lag`.
+    `modified_ms` is the time of each znode's last change, by the server's clock. For `latest` and `lag` see `with_lag`.
     """
     rows = (
         {**_partition_row(path, found, _offset_fields), "timestamp": timestamp_us(str(modified_ms[path]))}
@@ -93,12 +93,12 @@ def _offset_fields(path: str, data: bytes | None) -> Row:
 
 
 def committed_partitions(rows: Iterable[Row]) -> list[TopicPartition]:
-    """The partitions that rows of offsets are about, sorted, each once; without those of 0.7, and the unreadable ones."""
+    """The partitions in rows of offsets, sorted, each once; without those of 0.7, and the unreadable ones."""
     return sorted({tp for tp in map(_committed, rows) if tp is not None})
 
 
 def with_lag(rows: Iterable[Row], latest: Mapping[TopicPartition, int]) -> list[Row]:
-    """Rows of offsets with the log's latest offset and the lag, where `latest` has it.
+    """Rows of offsets with the log's latest offset and the lag, if `latest` has it.
 
     The lag is null for a negative offset, which means none, and negative for an offset beyond the log's end.
     """

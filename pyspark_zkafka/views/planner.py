@@ -1,4 +1,4 @@
-"""Gathers what a view shows, while Spark plans: a few rounds of requests to ZooKeeper, or to the brokers alone."""
+"""Planner of views, which reads their rows while Spark plans: a few rounds of requests to ZooKeeper or the brokers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def plan_view(view: str, options: ReadOptions) -> list[Row]:
     Raises
     ------
     ZKafkaError
-        The cluster cannot be reached, or one of its znodes is malformed; those of groups that are malformed make rows.
+        The cluster cannot be reached, or one of its znodes is malformed; malformed znodes of groups become rows.
     """
     connection = options.connection
     if connection.zookeeper is not None:
@@ -157,16 +157,16 @@ def _latest(
         with KafkaAdmin(servers, connection.kafka, read_committed=connection.read_committed) as admin:
             told = admin.list_offsets(wanted)
     except ZKafkaError as error:
-        _log.warning("view=offsets shows neither latest offsets nor lag: %s", error)
+        _log.warning("view=offsets has neither latest offsets nor lag: %s", error)
         return {}
-    # librdkafka answers -1001 for partitions of a broker that did not answer, if another did.
+    # librdkafka returns -1001 for partitions of a broker that did not answer, if another did.
     _warn("the leader does not answer", [tp for tp, offset in told.items() if offset < 0])
     return {tp: offset for tp, offset in told.items() if offset >= 0}
 
 
 def _warn(why: str, partitions: Collection[TopicPartition]) -> None:
     if partitions:
-        _log.warning("view=offsets shows no lag where %s: %s", why, ", ".join(map(str, partitions)))
+        _log.warning("view=offsets has no lag for partitions where %s: %s", why, ", ".join(map(str, partitions)))
 
 
 def _decoded(data: Mapping[str, bytes | None], path: str, decode: Callable[[str, bytes | None], T]) -> T | None:

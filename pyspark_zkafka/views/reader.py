@@ -24,7 +24,7 @@ class ViewPartition(InputPartition):
 
 
 class ViewReader(DataSourceReader):
-    """Reads a view. Pickle-safe: it holds options and a schema, and opens what it needs inside the call.
+    """Reader of a view. Pickle-safe: it stores options and a schema, and opens connections inside the call.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class ViewReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition, with the rows in it. Blocks for a few round trips to ZooKeeper, or to the brokers."""
+        """One partition, which contains the rows. Blocks for a few round trips to ZooKeeper, or to the brokers."""
         from pyspark_zkafka.protocol.view_tables import build_view
         from pyspark_zkafka.views.planner import plan_view
 

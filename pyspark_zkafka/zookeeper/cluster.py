@@ -1,4 +1,4 @@
-"""What ZooKeeper knows of a Kafka cluster and its consumer groups, each question in a few rounds of requests."""
+"""State of a Kafka cluster and its consumer groups in ZooKeeper, each read in a few rounds of requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class GroupMembers:
-    """A group's registered consumers by id, sorted; `unreadable` holds what is wrong with those that nobody can read."""
+    """A group's registered consumers by id, sorted; `unreadable` has the errors of malformed registrations."""
 
     readable: dict[str, ConsumerRegistration] = field(default_factory=dict)
     unreadable: dict[str, CodecError] = field(default_factory=dict)
@@ -36,8 +36,8 @@ class GroupMembers:
 class ZooKeeperClient(ZooKeeperConnection):
     """A `ZooKeeperConnection` to a Kafka cluster; see there for threads, pickling and how long it blocks.
 
-    Results are what was read, one request after the other: a cluster that changes meanwhile may show partly old and partly
-    new. A znode that vanishes between two rounds is left out. Bytes that Kafka does not write raise `CodecError`.
+    Results are not atomic: if the cluster changes between requests, they may be partly old and partly new. A znode that is
+    deleted between two rounds is left out. Bytes that Kafka does not write raise `CodecError`.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class ZooKeeperClient(ZooKeeperConnection):
     """
 
     def __enter__(self) -> Self:
-        """Connect, and look whether a Kafka cluster is there.
+        """Connect, and check that a Kafka cluster is there.
 
         Raises
         ------
@@ -59,7 +59,7 @@ class ZooKeeperClient(ZooKeeperConnection):
         ChrootMissing
             The chroot of the configuration does not exist.
         ClusterStateError
-            It exists, and holds no Kafka cluster.
+            The chroot exists, but contains no Kafka cluster.
         """
         super().__enter__()
         try:
@@ -75,7 +75,7 @@ class ZooKeeperClient(ZooKeeperConnection):
         return [name for name in names if is_topic_name(name)]
 
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
-        """Brokers, controller, cluster id, and the topics that are asked for and exist; all topics by default.
+        """Brokers, controller, cluster id, and the requested topics that exist; all topics by default.
 
         Blocks for three rounds of requests, two when the topics are named. Topics in the layout of 0.7 are left out.
 
@@ -104,13 +104,13 @@ class ZooKeeperClient(ZooKeeperConnection):
         return _topics(self.get_many(znodes.topic_path(name) for name in names if is_topic_name(name)))
 
     def czxid(self, topic: str) -> int | None:
-        """The transaction that created a topic's znode, None for an unknown topic; another one is another topic."""
+        """The transaction that created a topic's znode, None for an unknown topic; it identifies the topic."""
         path = znodes.topic_path(topic)
         stat = self.exists_many([path]).get(path) if is_topic_name(topic) else None
         return None if stat is None else stat.czxid
 
     def topic_configs(self, topics: Collection[str] | None = None) -> dict[str, dict[str, str]]:
-        """The configurations that topics have of their own, by topic, all by default; unknown topics are left out."""
+        """The topics' own configurations, by topic, all by default; unknown topics are left out."""
         if topics is None:
             topics = self.children_many([admin_znodes.TOPIC_CONFIGS]).get(admin_znodes.TOPIC_CONFIGS, [])
         nodes = self.get_many(admin_znodes.topic_config_path(topic) for topic in topics if is_topic_name(topic))
@@ -128,7 +128,7 @@ class ZooKeeperClient(ZooKeeperConnection):
         )
 
     def groups(self) -> list[str]:
-        """The names of all groups that are or were there, sorted; blocks for one round of requests."""
+        """The names of all current and former groups, sorted; blocks for one round of requests."""
         return self.children_many([group_znodes.CONSUMERS]).get(group_znodes.CONSUMERS, [])
 
     def group_members(self, group: str, watch: Watch | None = None) -> GroupMembers:
@@ -150,7 +150,7 @@ class ZooKeeperClient(ZooKeeperConnection):
     def group_offsets(self, group: str, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, int]:
         """The group's committed offsets: next to read, -1 or less for none; partitions without one are left out.
 
-        Blocks for one round of requests, or, to find all that the group ever committed (the default), for three. Offsets of
+        Blocks for one round of requests, or, for all that the group ever committed (the default), for three. Offsets of
         0.7, which are byte positions: `legacy_offsets`.
 
         Raises

@@ -1,4 +1,4 @@
-"""One ZooKeeper session: many requests in flight, and every wait bounded."""
+"""A ZooKeeper session with many requests in flight, and bounded waits."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _log = logging.getLogger(__name__)
 
 Watch = Callable[[object], None]
 SessionState = Literal["CONNECTED", "SUSPENDED", "LOST"]
-"""Of a session: in use; its connection is gone, and it may live on; it has ended, and its ephemeral znodes with it."""
+"""A session's state: connected; disconnected, but perhaps not expired; expired, and its ephemeral znodes deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZnodeStat:
-    """What ZooKeeper knows of a znode.
+    """A znode's metadata.
 
     `czxid` is the transaction that created it, `mzxid` the last one that wrote its data, `version` counts the changes of
-    its data, `modified_ms` is the server's time of the last one, `ephemeral_owner` the session that it lives with, 0 for a
-    persistent znode, `children` how many it has.
+    its data, `modified_ms` is the server's time of the last one, `ephemeral_owner` the session that owns it, 0 for a
+    persistent znode, `children` the number of its children.
     """
 
     czxid: int
@@ -62,7 +62,7 @@ class Znode:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What a round of requests brought, by path; znodes that do not exist are not in it."""
+    """The results of a round of requests, by path, without znodes that do not exist."""
 
     nodes: dict[str, Znode] = field(default_factory=dict)
     children: dict[str, list[str]] = field(default_factory=dict)
@@ -75,21 +75,21 @@ class _Request(NamedTuple):
 
 
 class ZooKeeperConnection:
-    """A session with an ensemble, open inside its ``with`` block; requests go out together and are waited for together.
+    """A session with an ensemble, open inside its ``with`` block; the requests of a round are sent and awaited together.
 
-    Paths are relative to the chroot. Requests go out in rounds of 2,000, and a round takes `connection_timeout_ms` at the
+    Paths are relative to the chroot. Requests are sent in rounds of 2,000, and a round takes `connection_timeout_ms` at the
     most; a read whose connection or session is lost is sent again within that time. Reads never create anything. Safe for
-    threads; not to be pickled, which `config` is for; to be opened after a fork, not before.
+    threads; not pickle-safe, but `config` is; to be opened after a fork, not before.
 
     Parameters
     ----------
     config : ZooKeeperConfig
-        Where and how to connect. Nothing happens before ``__enter__``.
+        The settings of the connection. Nothing happens before ``__enter__``.
     clock : callable, optional
         Monotonic seconds.
     on_state : callable, optional
-        Called with each new state of the session, on kazoo's thread: it must not block, nor use the connection. After LOST
-        another session begins by itself, and is CONNECTED.
+        Called with each new state of the session, on kazoo's thread: it must not block, nor use the connection. After LOST,
+        a new session begins automatically, and is CONNECTED.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class ZooKeeperConnection:
         ZooKeeperRefused
             The credentials are not accepted.
         OptionError
-            A file for TLS cannot be used, or SASL is asked for and pure-sasl is not installed.
+            A file for TLS cannot be used, or SASL is configured and pure-sasl is not installed.
         """
         if self._kazoo is not None:
             raise errors.already_open()
@@ -129,9 +129,9 @@ class ZooKeeperConnection:
         self.close()
 
     def close(self) -> None:
-        """End the session, and with it its ephemeral znodes; blocks for 2 seconds at the most. Twice is harmless.
+        """End the session, which deletes its ephemeral znodes; blocks for 2 seconds at the most. Idempotent.
 
-        A server that does not answer in that time ends the session itself, when it expires.
+        If no server answers in that time, the session ends when it expires.
         """
         kazoo, self._kazoo = self._kazoo, None
         if kazoo is None:
@@ -143,38 +143,38 @@ class ZooKeeperConnection:
 
     @property
     def session_id(self) -> int | None:
-        """The session's id, as ephemeral znodes have it for their owner; None while there is no connection."""
+        """The session's id, which is the owner of its ephemeral znodes; None while there is no connection."""
         identity = self._client().client_id
         return None if identity is None else identity[0]
 
     @property
     def session_timeout_ms(self) -> int:
-        """How long the session outlives its connection: as the server granted it, which keeps it within limits of its own.
+        """The session timeout as granted by the server, which keeps it within limits of its own.
 
-        What was asked for, before the first connection.
+        The requested one, before the first connection.
         """
         session = self._handler.session
         return (None if session is None else session.granted_ms) or self.config.session_timeout_ms
 
     @property
     def session_ends_at(self) -> float:
-        """When the session may end, by `clock`, if the server hears no more of us; in the past when there is none.
+        """The time, by `clock`, at which the session may expire without further requests; in the past if there is none.
 
-        kazoo notices later that a server is silent: each request that it sends in vain has it wait longer.
+        kazoo detects later that a server does not answer: each unanswered request extends its wait.
         """
         session = self._handler.session
         return -math.inf if session is None else session.alive_at + self.session_timeout_ms / 1000
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection now, as far as is known: that one broke may be noticed some seconds later."""
+        """True if there is a connection, as far as is known: a broken one may be detected some seconds later."""
         return bool(self._client().connected)
 
     def get_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, Znode]:
         """Data and stat of each path that exists, read at the same time.
 
         `watch` is called once for each znode, on kazoo's thread, when the znode changes or the connection is lost; it must
-        not block. Give the same function each time: one that is set already is not set again.
+        not block. Pass the same function each time: one that is already set is not set again.
 
         Raises
         ------
@@ -188,7 +188,7 @@ class ZooKeeperConnection:
         return self.ask(children=paths, watch=watch).children
 
     def exists_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, ZnodeStat]:
-        """The stat of each path that exists; a watch also reports that a znode comes into being; see `get_many`."""
+        """The stat of each path that exists; a watch also reports the creation of a znode; see `get_many`."""
         return self.ask(exists=paths, watch=watch).stats
 
     def ask(
@@ -210,19 +210,19 @@ class ZooKeeperConnection:
         return answers
 
     def transaction(self, operations: Sequence[Operation]) -> Conflict | None:
-        """Do all operations, or none; None when they are done, else which one stood in the way, and why; see `transact`."""
+        """Perform all operations, or none; None if they are done, else the one that failed, and why; see `transact`."""
         return self.transact(operations).conflict
 
     def transact(self, operations: Sequence[Operation]) -> Outcome:
-        """Do all operations, or none. Blocks for one round trip.
+        """Perform all operations, or none. Blocks for one round trip.
 
         Raises
         ------
         ZooKeeperError
-            No answer: whether the transaction happened is unknown.
+            No answer: whether the transaction was applied is unknown.
         ZooKeeperRefused
-            An ACL forbids one of the operations, and nothing happened. Or there are probably more than a request can hold
-            (REQUEST_TOO_LARGE): the servers ended the connection, and whether the transaction happened is unknown.
+            An ACL forbids one of the operations, and none was applied. Or there are probably too many for a request
+            (REQUEST_TOO_LARGE): the servers closed the connection, and whether the transaction was applied is unknown.
         """
         if not operations:
             return Outcome()
@@ -305,7 +305,7 @@ class ZooKeeperConnection:
         self._handler.deadline, self._log.quiet = math.inf, False
 
     def _note_refusal(self, kazoo: Any) -> None:
-        """Remember AUTH_FAILED while it lasts: kazoo closes at once, and what is asked of it then fails with no cause."""
+        """Record AUTH_FAILED while it lasts: kazoo closes at once, and later requests fail without that cause."""
         self._auth_failed = self._auth_failed or errors.is_refusal(kazoo.client_state)
 
     def _cause(self, error: BaseException) -> BaseException:
@@ -341,7 +341,7 @@ def _stop(kazoo: Any) -> None:
         kazoo.stop()
         kazoo.close()
     except errors.CLOSING_ERRORS as error:
-        _log.warning("the ZooKeeper session was not closed in good order: %s", error)
+        _log.warning("the ZooKeeper session was not closed cleanly: %s", error)
 
 
 def _store(request: _Request, answer: Any, answers: Results) -> None:

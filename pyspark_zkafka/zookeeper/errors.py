@@ -45,46 +45,46 @@ _MALFORMED = (kazoo.BadArgumentsError, kazoo.MarshallingError, kazoo.Unimplement
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether a read that failed so is worth sending again: connection or session were lost, and kazoo makes new ones."""
+    """True if a read that failed so may be sent again: connection or session were lost, and kazoo opens new ones."""
     return isinstance(error, _PASSING) and not isinstance(error, kazoo.ConnectionClosedError)
 
 
 def is_refusal(state: object) -> bool:
-    """Whether a client in this state of kazoo's was not let in, and will not try again."""
+    """True if a client in this state of kazoo's failed to authenticate, and will not retry."""
     return bool(state == KeeperState.AUTH_FAILED)
 
 
 def refusal(error: BaseException) -> BaseException:
-    """The error of a client that was not let in: what is asked after it has closed only says that it has."""
+    """The error of a client that failed to authenticate: requests after its close only report the close."""
     return kazoo.AuthFailedError() if isinstance(error, kazoo.ConnectionClosedError) else error
 
 
 def is_rolled_back(error: BaseException) -> bool:
-    """Whether an operation failed only because another of its transaction did."""
+    """True if an operation failed only because another of its transaction did."""
     return isinstance(error, (kazoo.RolledBackError, kazoo.RuntimeInconsistency))
 
 
 def is_too_large(error: BaseException, size: int) -> bool:
-    """Whether a request of so many bytes failed as one does that servers do not take: they end the connection.
+    """True if a request of `size` bytes is over the servers' limit, and failed as such a one does: by a closed connection.
 
-    They also end it for other reasons.
+    Servers also close it for other reasons.
     """
     return size > _LARGEST_REQUEST_BYTES and isinstance(error, (*_PASSING, kazoo.ConnectionDropped))
 
 
 def too_large(size: int, doing: str, config: ZooKeeperConfig) -> ZooKeeperRefused:
-    """The error for such a request."""
+    """The error for a request that is probably too large."""
     return ZooKeeperRefused(
         "REQUEST_TOO_LARGE",
-        f"{doing} got no answer: {config.hosts} ended the connection at a request of some {size} bytes, probably because "
-        f"it is larger than their jute.maxbuffer ({_LARGEST_REQUEST_BYTES} by default); whether it was obeyed is unknown; "
+        f"{doing} got no answer: {config.hosts} closed the connection at a request of some {size} bytes, probably because "
+        f"it is larger than their jute.maxbuffer ({_LARGEST_REQUEST_BYTES} by default); whether it was applied is unknown; "
         "subscribe to fewer topics, or by a pattern, or raise jute.maxbuffer on all servers",
         size=size,
     )
 
 
 def translate(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZKafkaError:
-    """Our error for one of kazoo's; `doing` says what was tried, e.g. ``reading /brokers/ids``."""
+    """Our error for one of kazoo's; `doing` describes the request, e.g. ``reading /brokers/ids``."""
     if isinstance(error, _REFUSALS):
         return _refused(error, doing, config)
     if isinstance(error, kazoo.ConnectionClosedError):
@@ -126,12 +126,12 @@ def _refused(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZooKe
 
 
 def no_session(error: BaseException, config: ZooKeeperConfig, troubles: list[str]) -> ZKafkaError:
-    """The error for an ensemble that gives no session; `troubles` is what happened on the way."""
+    """The error for a session that could not be established; `troubles` are the errors meanwhile."""
     if isinstance(error, _REFUSALS):
         return _refused(error, f"Connecting to {config.hosts}", config)
     found = "; ".join(troubles) or "no server answered"
-    also = " and that they do SASL (zookeeper.auth)" if config.auth is not None and config.auth[0] == "sasl" else ""
-    also += " on a TLS port that fits zookeeper.ssl.*" if config.tls is not None else ""
+    also = " and that they support SASL (zookeeper.auth)" if config.auth is not None and config.auth[0] == "sasl" else ""
+    also += " on a TLS port that matches zookeeper.ssl.*" if config.tls is not None else ""
     return ZooKeeperError(
         "ZOOKEEPER_UNREACHABLE",
         f"No connection to ZooKeeper at {config.hosts} within {config.connection_timeout_ms} ms: {found}; check the hosts "
@@ -147,11 +147,11 @@ def not_open() -> ZooKeeperMisused:
 
 def already_open() -> ZooKeeperMisused:
     """The error for a second ``with`` on an open client."""
-    return ZooKeeperMisused("ZOOKEEPER_ALREADY_OPEN", "The ZooKeeper client is open already; make another one")
+    return ZooKeeperMisused("ZOOKEEPER_ALREADY_OPEN", "The ZooKeeper client is already open; create another one")
 
 
 def sasl_missing() -> OptionError:
-    """The error for SASL without the package that does it."""
+    """The error for SASL without the package that it needs."""
     return OptionError(
         "SASL_MISSING",
         "zookeeper.auth asks for SASL, and the package pure-sasl is not installed; pip install 'pyspark-zkafka[sasl]'",

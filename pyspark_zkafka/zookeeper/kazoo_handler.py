@@ -1,4 +1,4 @@
-"""kazoo with bounded waits, and with a log that keeps secrets and knows what went wrong."""
+"""kazoo's handler with bounded waits, and its log without secrets, which collects connection errors."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _GRANTED = slice(8, 12)  # of a connection's first answer: its length, the proto
 
 
 class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads and sockets, which give up at `deadline` (monotonic seconds): while connecting, and when closing.
+    """kazoo's threads and sockets, with a `deadline` (monotonic seconds) for connecting and closing.
 
-    kazoo bounds neither: a server that accepts a connection and is silent would hold both for the session timeout and more.
-    With `tls`, connections are made through it: kazoo's own would also trust all authorities of the system.
+    kazoo bounds neither: a server that accepts a connection but does not answer would block both for the session timeout
+    and more. With `tls`, connections use it: kazoo's own context would also trust all authorities of the system.
     """
 
     def __init__(self, clock: Callable[[], float], deadline: float = math.inf, tls: ssl.SSLContext | None = None) -> None:
@@ -37,7 +37,7 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     @property
     def session(self) -> ReadAhead | None:
-        """The last connection on which a server granted a session, or went on with it; None before the first has."""
+        """The last connection on which a server granted or resumed a session; None before the first."""
         current = self._connection
         return self._last if current is None or current.granted_ms is None else current
 
@@ -58,10 +58,10 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return max(_SHORTEST_S, min(timeout_s, self.deadline - self._clock()))
 
     def select(self, rlist: Any, wlist: Any, xlist: Any, timeout: float | None = None) -> Any:
-        """What is ready of the sockets to read, to write and in error, after some seconds or at the deadline.
+        """The sockets that are ready to read, to write and in error, after `timeout` or at the deadline.
 
-        With poll, as kazoo's own makes a selector for each call, which is most of the cost of a small read. What was
-        received ahead is ready, too: the socket itself shows nothing of it.
+        With poll, as kazoo's own creates a selector for each call, which is most of the cost of a small read. A socket with
+        data received ahead is ready, too, although the operating system does not report it.
         """
         left = self.deadline - self._clock()
         if left <= 0:
@@ -73,14 +73,14 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class ReadAhead:
-    """A connected socket that receives as much as there is: kazoo asks for each answer in two small pieces.
+    """A connected socket that receives all available data: kazoo reads each answer in two small pieces.
 
-    That spares half of the system calls of a round of many requests. All but reading and sending is the socket's own.
+    That saves half of the system calls of a round of many requests. All but reading and sending is the socket's own.
 
     Attributes
     ----------
     alive_at : float
-        When something was last sent that the server has answered: from then on, it counts the session's timeout.
+        The time of the last request that the server has answered, which is when its session timeout starts.
     """
 
     def __init__(self, connected: socket.socket, clock: Callable[[], float]) -> None:
@@ -95,7 +95,7 @@ class ReadAhead:
         return getattr(self._socket, name)
 
     def recv(self, size: int) -> bytes:
-        """Up to so many bytes, of what was received before if there is any left; none when the peer has closed."""
+        """Up to `size` bytes, of those received ahead if there are any; none when the peer has closed."""
         if not self._received:
             received = self._socket.recv(_AHEAD_BYTES)
             if received and self._unanswered is not None:
@@ -106,7 +106,7 @@ class ReadAhead:
         return bytes(found)
 
     def send(self, data: bytes) -> int:
-        """Send some of the data; how many bytes of it."""
+        """Send some of the data; return the number of bytes sent."""
         now = self._clock()
         sent = self._socket.send(data)
         if self._unanswered is None:
@@ -115,12 +115,12 @@ class ReadAhead:
 
     @property
     def granted_ms(self) -> int | None:
-        """The timeout of the session that the server's first answer grants; None before it, and where it grants none."""
+        """The session timeout that the server's first answer grants; None before it, and if it grants none."""
         is_whole = len(self._first) == _GRANTED.stop
         return int.from_bytes(self._first[_GRANTED], "big") or None if is_whole else None
 
     def pending(self) -> int:
-        """How many bytes can be had without waiting, though the socket may show nothing of them: here, or within TLS."""
+        """The number of bytes received ahead, here or within TLS, which poll may not report."""
         return len(self._received) + (self._socket.pending() if isinstance(self._socket, ssl.SSLSocket) else 0)
 
 
@@ -133,9 +133,10 @@ def _poll(rlist: Any, wlist: Any, timeout_ms: int | None) -> set[int]:
 
 
 class ConnectionLog(logging.LoggerAdapter):  # type: ignore[type-arg]
-    """kazoo's log without its debug lines, which show credentials.
+    """kazoo's log without its debug lines, which contain credentials.
 
-    While `quiet` (connecting, closing) warnings come as INFO, since an error will tell of them: `troubles` gathers them.
+    While `quiet` (connecting, closing) warnings are logged as INFO, since an error will report them: `troubles` collects
+    them.
     """
 
     def __init__(self, logger: logging.Logger) -> None:
@@ -145,7 +146,7 @@ class ConnectionLog(logging.LoggerAdapter):  # type: ignore[type-arg]
 
     @property
     def troubles(self) -> list[str]:
-        """What went wrong while quiet, each thing once, in order."""
+        """The warnings while quiet, each once, in order."""
         return list(self._troubles)
 
     def log(self, level: int, msg: object, *args: Any, **kwargs: Any) -> None:

@@ -12,12 +12,12 @@ __all__ = ["tls_context"]
 
 
 def tls_context(tls: ZooKeeperTls) -> ssl.SSLContext:
-    """What connections are wrapped by; reads the files, and trusts the authorities of the truststore alone if there is one.
+    """The TLS context for connections, from the files; if there is a truststore, only its authorities are trusted.
 
     Raises
     ------
     OptionError
-        A file is missing or unfit, or its password is wrong. Nobody is asked for a password, as OpenSSL would by default.
+        A file is missing or invalid, or its password is wrong. There is no prompt for a password, unlike OpenSSL's default.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = tls.check_hostname

@@ -1,4 +1,4 @@
-"""ZooKeeper transactions: operations that all happen, or none of them."""
+"""ZooKeeper transactions: operations of which all are applied, or none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-MAX_TRANSACTION_BYTES = 512 * 1024  # half of what servers take by default: the transaction's record must fit, too
+MAX_TRANSACTION_BYTES = 512 * 1024  # half of the servers' default limit: the transaction's record must fit, too
 _ANY_VERSION = -1
 _EPHEMERAL = 1
 _HEADER_BYTES = 9
@@ -64,7 +64,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Fail the transaction unless the znode exists and, where one is given, has the version."""
+    """Fail the transaction unless the znode exists and, if one is given, has the version."""
 
     path: str
     version: int = _ANY_VERSION
@@ -74,7 +74,7 @@ Operation = Create | SetData | Delete | Check
 
 
 class Reason(Enum):
-    """Why an operation stopped its transaction."""
+    """The reason for which an operation failed its transaction."""
 
     NODE_EXISTS = "the znode exists"
     NO_NODE = "the znode, or its parent, does not exist"
@@ -85,7 +85,7 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Which operation stopped a transaction, and why; nothing of the transaction happened."""
+    """The operation that failed a transaction, and the reason; nothing of the transaction was applied."""
 
     operation: Operation
     reason: Reason
@@ -93,10 +93,10 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a transaction: nothing, where there is a conflict.
+    """The outcome of a transaction, of which nothing was applied if there is a conflict.
 
-    `zxid` is its id, which is the `mzxid` of each znode that it wrote; None where it did nothing, or only created and
-    deleted znodes: ZooKeeper does not tell it then.
+    `zxid` is its id, which is the `mzxid` of each znode that it wrote; None if nothing was applied, or it only created and
+    deleted znodes: ZooKeeper does not return it then.
     """
 
     conflict: Conflict | None = None
@@ -113,7 +113,7 @@ REASONS: dict[type[object], Reason] = {
 
 
 def request_bytes(operations: Iterable[Operation], chroot: str = "") -> int:
-    """About how large the request for some operations is, in bytes; never too low."""
+    """The approximate size of a request with some operations, in bytes; never too low."""
     return _REQUEST_BYTES + _operations_bytes(operations, chroot)
 
 
@@ -123,12 +123,12 @@ def pieces(
     chroot: str,
     max_bytes: int = MAX_TRANSACTION_BYTES,
 ) -> Iterator[list[T]]:
-    """The parts, in order, in pieces of which each fits into one transaction; one that is too large goes alone.
+    """The parts, in order, in pieces that each fit into one transaction; a part that is too large is alone.
 
     Parameters
     ----------
     operations_of : callable
-        All that a part may need in a transaction. What several parts of a piece need, such as a parent, is counted once.
+        The operations that a part may need. Those that several parts of a piece need, such as a parent's, count once.
 
     Examples
     --------

@@ -641,9 +641,9 @@ class TestZooKeeperTls:
     @pytest.mark.parametrize(
         ("change", "match"),
         [
-            ({CA: "other authority"}, "CERTIFICATE_VERIFY_FAILED.*a TLS port that fits zookeeper.ssl"),
-            ({CA: None}, "CERTIFICATE_VERIFY_FAILED.*a TLS port that fits zookeeper.ssl"),
-            ({KEY: None}, "within 2000 ms.*a TLS port that fits zookeeper.ssl"),
+            ({CA: "other authority"}, "CERTIFICATE_VERIFY_FAILED.*a TLS port that matches zookeeper.ssl"),
+            ({CA: None}, "CERTIFICATE_VERIFY_FAILED.*a TLS port that matches zookeeper.ssl"),
+            ({KEY: None}, "within 2000 ms.*a TLS port that matches zookeeper.ssl"),
         ],
         ids=["other authority", "system's authorities", "no certificate"],
     )

@@ -135,6 +135,6 @@ def test_coordinators_that_cannot_be_reached(code: int) -> None:
     failed, reports = KafkaException(KafkaError(code)), ErrorReports()
     error = reports.error(failed, "committing")
     assert isinstance(error, BrokersUnavailable)
-    assert "check that the brokers that keep __consumer_offsets run" in error.message
+    assert "check that the brokers with __consumer_offsets run" in error.message
     reports(KafkaError(KafkaError._SSL, "SSL handshake failed: certificate verify failed"))
     assert reports.error(failed, "committing").condition == "REFUSED_BY_BROKER"

@@ -211,6 +211,6 @@ def test_missing_sasl_support_says_what_to_install() -> None:
 def test_a_request_that_is_probably_too_large() -> None:
     """Servers do not say why they end a connection: neither the reason nor the outcome is known for certain."""
     error = errors.too_large(2_000_000, "A transaction at /consumers (9 operations)", CONFIG)
-    assert "ended the connection at a request of some 2000000 bytes, probably because" in error.message
-    assert "whether it was obeyed is unknown" in error.message
+    assert "closed the connection at a request of some 2000000 bytes, probably because" in error.message
+    assert "whether it was applied is unknown" in error.message
     assert not error.retriable
