@@ -31,6 +31,7 @@ Only an error's text passes from Python through Spark's JVM, so the text is comp
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 __all__ = [
@@ -59,6 +60,16 @@ __all__ = [
 ]
 
 _QUOTED_BYTES = 120
+
+
+def listing(names: Iterable[object], most: int = 10, separator: str = ", ") -> str:
+    """The names for a message: of many, the first ones and how many more.
+
+    >>> listing(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    found = list(map(str, names))
+    return separator.join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")
 
 
 class ZKafkaError(Exception):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 
-from pyspark_zkafka.errors import ConsumerIdTaken, GroupError, ZKafkaError, ZooKeeperError
+from pyspark_zkafka.errors import ConsumerIdTaken, GroupError, ZKafkaError, ZooKeeperError, listing
 from pyspark_zkafka.group.claims import Blocker, Claims
 from pyspark_zkafka.group.rebalance import Attempts, Step, step
 from pyspark_zkafka.group.registration import Registration, consumer_id_of, registration_of
@@ -399,11 +399,11 @@ class GroupMember:
             _log.warning(
                 "%s released %s after rebalance.hold.ms, while a micro-batch is reading: records may be read twice",
                 self.consumer,
-                _names(decided.overdue),
+                listing(sorted(decided.overdue), 8),
             )
         if decided.release:
             self._claims.release(decided.release, owner)
-            _log.info("%s released %s", self.consumer, _names(decided.release))
+            _log.info("%s released %s", self.consumer, listing(sorted(decided.release), 8))
 
     def _schedule(self, blockers: list[Blocker]) -> None:
         """Schedule the next rebalance: when a blocking claim is deleted, after the back-off, or at a hold's end."""
@@ -425,7 +425,7 @@ class GroupMember:
             self._demand()
 
     def _tell_of(self, blockers: list[Blocker]) -> None:
-        shown = "; ".join(map(str, blockers[:3])) + (f"; and {len(blockers) - 3} more" if len(blockers) > 3 else "")
+        shown = listing(blockers, 3, "; ")
         _log.warning(
             "%s cannot claim its partitions after %d tries, and goes on trying: %s; a member that is stuck, or has "
             "another partition.assignment.strategy, must be stopped",
@@ -454,7 +454,9 @@ class GroupMember:
         lost = self._claims.verify(owner)
         self._require(owner)
         if lost:
-            _log.warning("%s: another client has deleted the claims on %s; claiming again", self.consumer, _names(lost))
+            _log.warning(
+                "%s: another client has deleted the claims on %s; claiming again", self.consumer, listing(sorted(lost), 8)
+            )
         return bool(lost)
 
     def _require(self, owner: ClaimOwner) -> None:
@@ -467,11 +469,6 @@ class GroupMember:
         if text not in self._reported:
             self._reported.add(text)
             _log.warning("%s: %s", self.consumer, text)
-
-
-def _names(partitions: Collection[TopicPartition], most: int = 8) -> str:
-    more = f" and {len(partitions) - most} more" if len(partitions) > most else ""
-    return ", ".join(map(str, sorted(partitions)[:most])) + more
 
 
 def _no_session() -> ZooKeeperError:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import TracebackType
 
 from pyspark_zkafka.data_loss import report_data_loss
-from pyspark_zkafka.errors import CodecError, OptionError, PartitionLost
+from pyspark_zkafka.errors import CodecError, OptionError, PartitionLost, listing
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets, commit_starts
 from pyspark_zkafka.group.ownership import NoOwner, OwnedBy, OwnerProof
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
@@ -208,9 +208,8 @@ def report_outdated(
     names = sorted(tp for tp in partitions if stored[tp].offset > 0)
     if not names:
         return
-    shown = ", ".join(f"{tp} at {stored[tp].offset}" for tp in names[:_SHOWN])
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    text = f"the group's offsets of {shown}{more} are older than the topic: they belong to a deleted one of the same name"
+    shown = listing((f"{tp} at {stored[tp].offset}" for tp in names), _SHOWN)
+    text = f"the group's offsets of {shown} are older than the topic: they belong to a deleted one of the same name"
     report_data_loss(
         "TOPIC_REPLACED",
         text,

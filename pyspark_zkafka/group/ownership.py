@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from pyspark_zkafka.errors import PartitionOwned
+from pyspark_zkafka.errors import PartitionOwned, listing
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition, session_text
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.zookeeper.connection import Results, Znode, ZooKeeperConnection
@@ -141,10 +141,9 @@ class NoJvmOwner:
 
 def _owned(group: str, owners: Mapping[TopicPartition, Znode]) -> PartitionOwned:
     shown = [f"{tp} by {_thread(node)} (session {session_text(node.stat.ephemeral_owner)})" for tp, node in owners.items()]
-    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
     return PartitionOwned(
         "PARTITION_OWNED",
-        f"The offsets of group {group} were not committed: the group owns {', '.join(shown[:_SHOWN])}{more}; "
+        f"The offsets of group {group} were not committed: the group owns {listing(shown, _SHOWN)}; "
         "stop these consumers (one that died is gone when its session expires), join the group with ConsumerGroup, "
         "or use another group.id",
         partitions=sorted(owners),

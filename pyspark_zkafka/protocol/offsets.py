@@ -6,11 +6,11 @@ Pure: facts about the log come through `OffsetBounds`, which clients implement.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from pyspark_zkafka.errors import ClusterStateError, OptionError
+from pyspark_zkafka.errors import ClusterStateError, OptionError, listing
 from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
 from pyspark_zkafka.protocol.topic_names import describe_bad_names
 
@@ -30,6 +30,7 @@ __all__ = [
     "parse_assignment",
     "parse_offsets",
     "parse_timestamps",
+    "reset_position",
     "resolve",
 ]
 
@@ -322,20 +323,15 @@ def _check_named(spec: OffsetSpec, partitions: Collection[TopicPartition], may_o
     if unknown:
         raise OptionError(
             "OFFSETS_DO_NOT_MATCH",
-            f"{spec.option} names {_some(unknown)}, which this read does not contain; "
-            f"it contains {_some([str(tp) for tp in partitions])}; correct the topic names and partition numbers",
+            f"{spec.option} names {listing(unknown)}, which this read does not contain; "
+            f"it contains {listing(partitions)}; correct the topic names and partition numbers",
         )
     if missing:
         raise OptionError(
             "OFFSETS_DO_NOT_MATCH",
-            f"{spec.option} does not name {_some(missing)}; name every partition (or the whole topic), "
+            f"{spec.option} does not name {listing(missing)}; name every partition (or the whole topic), "
             "or, for a start, set auto.offset.reset",
         )
-
-
-def _some(names: Iterable[str], most: int = 10) -> str:
-    found = list(names)
-    return ", ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")
 
 
 def _exact(position: Position) -> bool:
@@ -349,7 +345,7 @@ def _start_positions(
     asked = [tp for tp, p in given.items() if p == "committed"]
     committed = bounds.committed(asked) if asked else {}
     missing = {tp for tp, p in given.items() if p is None or (p == "committed" and tp not in committed)}
-    fallback = _reset_position(sorted(missing), reset)
+    fallback = reset_position(sorted(missing), reset)
     return {tp: fallback if tp in missing else committed[tp] if p == "committed" else _given(p) for tp, p in given.items()}
 
 
@@ -359,11 +355,12 @@ def _given(position: Position | Literal["committed"] | None) -> Position:
     return position
 
 
-def _reset_position(missing: Collection[TopicPartition], reset: ResetPolicy | None) -> Position:
+def reset_position(missing: Collection[TopicPartition], reset: ResetPolicy | None) -> Position:
+    """The start of partitions without an offset; ClusterStateError (NO_COMMITTED_OFFSET) if the policy is error."""
     if missing and reset == "error":
         raise ClusterStateError(
             "NO_COMMITTED_OFFSET",
-            f"No offset is known for {_some(str(tp) for tp in missing)}, and auto.offset.reset is error; "
+            f"No offset is known for {listing(missing)}, and auto.offset.reset is error; "
             "commit one, name the partitions in startingOffsets, or set auto.offset.reset to earliest or latest",
         )
     return EARLIEST if reset == "earliest" else LATEST
@@ -378,7 +375,7 @@ def _check_matches(starts: Mapping[TopicPartition, Position], found: Mapping[Top
     if unmatched and no_match == "error":
         raise ClusterStateError(
             "NO_OFFSET_FOR_TIMESTAMP",
-            f"No record at or after the starting timestamp in {_some(str(tp) for tp in unmatched)}; "
+            f"No record at or after the starting timestamp in {listing(unmatched)}; "
             "choose an earlier timestamp, or set startingOffsetsByTimestampStrategy to latest",
         )
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from pyspark_zkafka.errors import PartitionOwned, ZKafkaError
+from pyspark_zkafka.errors import PartitionOwned, ZKafkaError, listing
 from pyspark_zkafka.options.model import StreamOptions
-from pyspark_zkafka.stream.planner import StreamState, shown
+from pyspark_zkafka.stream.planner import StreamState
 from pyspark_zkafka.stream.session import StreamSession
 from pyspark_zkafka.stream.warnings import StreamWarnings
 
@@ -43,7 +43,7 @@ class StreamCommits:
             _log.warning("offsets not committed, retrying later: %s", error)
             return state
         if done.lost and member is not None:
-            _log.warning("%s lost ownership; offsets not committed: %s", member.consumer, shown(done.lost))
+            _log.warning("%s lost ownership; offsets not committed: %s", member.consumer, listing(sorted(done.lost)))
             member.look_again()
         committed, moved = state.commit({**done.kept, **done.written}, done.marks, done.written)
         for tp, offset in moved.items():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pyspark_zkafka.errors import UnknownTopic, ZKafkaError
+from pyspark_zkafka.errors import UnknownTopic, ZKafkaError, listing
 from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.protocol.checkpoint import PlannedRange, StreamOffset, TopicMark, first_mark
 from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, OffsetRange, TopicPartition
@@ -24,7 +24,7 @@ from pyspark_zkafka.protocol.planning import (
 from pyspark_zkafka.stream.commits import StreamCommits
 from pyspark_zkafka.stream.epochs import StreamEpochs
 from pyspark_zkafka.stream.limits import StreamLimits
-from pyspark_zkafka.stream.planner import Loss, StreamState, check_ends, check_topics, end_of, ranges_of, shown
+from pyspark_zkafka.stream.planner import Loss, StreamState, check_ends, check_topics, end_of, ranges_of
 from pyspark_zkafka.stream.positions import Beginning, StreamStarts
 from pyspark_zkafka.stream.session import StreamSession
 from pyspark_zkafka.stream.warnings import StreamWarnings
@@ -188,7 +188,9 @@ class StreamDriver:
             snapshot = self._session.snapshot(anew=True)
         gone = [r for r in ranges if r.partition not in snapshot.states]
         if gone:
-            self._reports.lose("PARTITIONS_GONE", f"{shown(r.partition for r in gone)} of the micro-batch no longer exist")
+            self._reports.lose(
+                "PARTITIONS_GONE", f"{listing(sorted(r.partition for r in gone))} of the micro-batch no longer exist"
+            )
         there = [r for r in ranges if r.partition in snapshot.states]
         self._tell_member(r.partition for r in there)
         pieces = split_ranges(there, self._read.min_partitions, self._read.max_records)
@@ -286,7 +288,7 @@ class StreamDriver:
             # Brokers learn of new partitions after ZooKeeper has them.
             if not error.retriable and not isinstance(error, UnknownTopic):
                 raise
-            self._reports.warn(f"{shown(gained)} cannot be read yet, trying again: {error}")
+            self._reports.warn(f"{listing(sorted(gained))} cannot be read yet, trying again: {error}")
             return
         self._state = self._state.assign(owned, found)
         self.commit()

@@ -5,15 +5,16 @@ Pure: values in, values out. `pyspark_zkafka.stream.driver` queries ZooKeeper an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from pyspark_zkafka.errors import listing
 from pyspark_zkafka.protocol.checkpoint import PlannedRange, StreamOffset, TopicMark, mark_after
 from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.protocol.resumption import StoredOffset
 
-__all__ = ["Loss", "PartitionProgress", "StreamState", "check_ends", "check_topics", "end_of", "ranges_of", "shown"]
+__all__ = ["Loss", "PartitionProgress", "StreamState", "check_ends", "check_topics", "end_of", "ranges_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,7 @@ def check_topics(
     mine = {tp for tp in finished.spans if not is_member or tp in state.assigned}
     gone = sorted(tp for tp in mine if tp.topic not in snapshot.topics and tp.topic not in state.replaced)
     if gone:
-        losses.append(Loss("PARTITIONS_GONE", f"{shown(gone)} no longer exist: the topic was deleted"))
+        losses.append(Loss("PARTITIONS_GONE", f"{listing(gone)} no longer exist: the topic was deleted"))
     for name in {tp.topic for tp in gone}:
         state = state.replace_topic(name, TopicMark())
     read = {tp.topic for tp in finished.spans} | {name for name, mark in finished.topics.items() if mark.waiting}
@@ -218,13 +219,3 @@ def end_of(
     topics = snapshot.topics.items()
     marks = {name: mark_after(topic, before.get(name, TopicMark()), spans) for name, topic in topics}
     return replace(state, replaced={}, undecided={}), StreamOffset(spans, marks)
-
-
-def shown(partitions: Iterable[TopicPartition], most: int = 10) -> str:
-    """The names of partitions, in order; of many, the first ones and how many more.
-
-    >>> shown({TopicPartition("t", 1), TopicPartition("t", 0)})
-    't-0, t-1'
-    """
-    names = [str(tp) for tp in sorted(partitions)]
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

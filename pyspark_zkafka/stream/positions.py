@@ -9,12 +9,21 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from pyspark_zkafka.data_loss import report_data_loss
-from pyspark_zkafka.errors import ClusterStateError, UnknownTopic, ZKafkaError
+from pyspark_zkafka.errors import UnknownTopic, ZKafkaError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.protocol.checkpoint import StreamOffset, TopicMark, Waiting
 from pyspark_zkafka.protocol.model import NO_LEADER, ClusterSnapshot, TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec, Position, Resolution, resolve
+from pyspark_zkafka.protocol.offsets import (
+    EARLIEST,
+    LATEST,
+    AtTimestamp,
+    OffsetSpec,
+    Position,
+    Resolution,
+    reset_position,
+    resolve,
+)
 from pyspark_zkafka.protocol.resumption import StoredOffset, outdated, resume
 from pyspark_zkafka.stream.planner import PartitionProgress
 from pyspark_zkafka.stream.session import ANSWER_S, StreamSession
@@ -276,7 +285,9 @@ class StreamStarts:
         late = [tp for tp in old if tp in waiting]
         named = {tp: position for tp in partitions if (position := self._named(tp)) is not None}
         unknown = [tp for tp in partitions if tp not in new | named.keys() and tp not in waiting]
-        found = dict.fromkeys(unknown, self._reset_position(unknown)) | named | dict.fromkeys(new, EARLIEST)
+        found = (
+            dict.fromkeys(unknown, reset_position(unknown, self.options.read.reset)) | named | dict.fromkeys(new, EARLIEST)
+        )
         for tp in late:
             found.pop(tp, None)
             position = self._late(tp, waiting[tp])
@@ -305,16 +316,6 @@ class StreamStarts:
         """The position that the options name, other than the group's."""
         given = self.options.read.start.of(partition)
         return None if given == "committed" else given
-
-    def _reset_position(self, unknown: Collection[TopicPartition]) -> Position:
-        reset = self.options.read.reset
-        if unknown and reset == "error":
-            raise ClusterStateError(
-                "NO_COMMITTED_OFFSET",
-                f"No offset is known for {', '.join(map(str, unknown))}, and auto.offset.reset is error; commit one, name "
-                "the partitions in startingOffsets, or set auto.offset.reset to earliest or latest",
-            )
-        return EARLIEST if reset == "earliest" else LATEST
 
     def _resolve(self, positions: Mapping[TopicPartition, Position], first: bool) -> Resolution:
         # After the first planning, a short time-out: other partitions wait meanwhile, and gained ones are retried.

@@ -576,7 +576,7 @@ class TestHold:
                 begin = time.monotonic()
                 assert eventually(lambda: settled(first, second, partitions=4))
                 assert 0.5 < time.monotonic() - begin < 3
-        assert "g_c1 gave away t-3 after rebalance.hold.ms" in caplog.text
+        assert "g_c1 released t-3 after rebalance.hold.ms" in caplog.text
 
     def test_called_off(self, chroot: Chroot, new_member: NewMember, eventually: Eventually) -> None:
         """When the partition is ours again before it was given away, it was never gone."""
