@@ -23,7 +23,7 @@ try:
     spark.read.format("zkafka").load().count()
 except Exception as error:  # the class is Py4J's or Spark's, by version
     text = str(error)
-    if "INVALID_OPTIONS" not in text or "give zookeeper.connect" not in text:
+    if "INVALID_OPTIONS" not in text or "set zookeeper.connect" not in text:
         raise
     print("found: zkafka answers", text.split("INVALID_OPTIONS] ")[1].splitlines()[0])
 else:
