@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pyspark_zkafka.errors import listing
 from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.stream.planner import PartitionProgress
@@ -47,6 +48,8 @@ class StreamEpochs:
             if 0 <= assigned[tp].leader_epoch < epochs.get(tp, -1) and 0 < assigned[tp].position <= ends[tp]
         ]
         silent = self._validate({tp: assigned[tp] for tp in elected}) if elected else set()
+        if silent:
+            self._reports.warn(f"{listing(sorted(silent))} cannot be validated after an election yet, trying again")
         checked = {tp: end for tp, end in ends.items() if tp not in silent} if silent else dict(ends)
         return checked, {tp: epochs[tp] for tp in checked.keys() & epochs.keys()}
 

@@ -359,7 +359,7 @@ def test_all_brokers_down(stream: NewStream, zkafka_cluster: LocalCluster, new_t
         zkafka_cluster.wait_for_leader(topic, partition)
         fill(zkafka_cluster, topic, 5, partition)
     for one in both:
-        one.wait_for(15)
+        one.wait_for(15, timeout_s=120)  # brokers that begin share the machine
         assert (one.offsets(0), one.offsets(1)) == (list(range(10)), list(range(5)))
 
 
