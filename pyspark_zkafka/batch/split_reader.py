@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from pyspark_zkafka.transport.consumer import PartitionConsumer, Poll
 
 __all__ = ["Identity", "ReadPolicy", "SplitReader"]
 
-_log = logging.getLogger(__name__)
 
 _POLL_S = 0.05
 _ANSWER_S = 5.0

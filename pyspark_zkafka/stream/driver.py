@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -32,12 +31,8 @@ from pyspark_zkafka.worker.collector import collector_paused
 
 __all__ = ["StreamDriver"]
 
-_log = logging.getLogger(__name__)
 
 _IDLE_WAIT_S = 1.0
-_SAMPLE_AGE_S = 60.0
-_SAMPLE_TIMEOUT_S = 3.0
-_REPEAT_S = 60.0
 
 
 class StreamDriver:
