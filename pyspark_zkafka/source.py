@@ -46,10 +46,10 @@ class ZKafkaDataSource(DataSource):
         """The columns of Spark's own Kafka source (with headers if requested), or those of the view."""
         from pyspark_zkafka.options.stream import parse_either
         from pyspark_zkafka.protocol.records import schema_ddl
-        from pyspark_zkafka.protocol.view_tables import view_ddl
+        from pyspark_zkafka.protocol.view_tables import VIEWS
 
         options = parse_either(self.options)
-        return schema_ddl(options.include_headers) if options.view is None else view_ddl(options.view)
+        return schema_ddl(options.include_headers) if options.view is None else VIEWS[options.view].ddl
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader, of records or of a view, for a projection of the schema."""

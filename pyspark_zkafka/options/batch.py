@@ -24,22 +24,15 @@ from pyspark_zkafka.options.model import (
 )
 from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.table import STREAM, TABLE, Scope
-from pyspark_zkafka.protocol.offsets import (
-    EARLIEST,
-    LATEST,
-    AtTimestamp,
-    Bound,
-    OffsetSpec,
-    Position,
-    parse_offsets,
-)
+from pyspark_zkafka.protocol.offset_options import parse_offsets
+from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Bound, OffsetSpec, Position
 from pyspark_zkafka.protocol.planning import (
     Listener,
     Subscribe,
     Subscription,
 )
 from pyspark_zkafka.protocol.topic_names import describe_bad_names
-from pyspark_zkafka.protocol.view_tables import view_problems
+from pyspark_zkafka.protocol.view_tables import VIEWS, view_problems
 
 __all__ = [
     "lacks_zookeeper",
@@ -246,14 +239,12 @@ def _check_committed(given: OptionParser, options: ReadOptions) -> None:
 
 
 def _check_view(given: OptionParser, options: ReadOptions) -> None:
-    if options.view in _ZOOKEEPER_VIEWS and lacks_zookeeper(given, options.connection):
+    if options.view is None:
+        return
+    if VIEWS[options.view].needs_zookeeper and lacks_zookeeper(given, options.connection):
         given.problems.append(f"view={options.view} reads ZooKeeper and needs zookeeper.connect")
-    if options.view is not None:
-        names = (o.name for o in TABLE if "read" in o.scopes and given.has(o.name))
-        given.problems.extend(view_problems(options.view, names))
-
-
-_ZOOKEEPER_VIEWS = ("groups", "members", "owners", "offsets", "admin", "configs")
+    names = (o.name for o in TABLE if "read" in o.scopes and given.has(o.name))
+    given.problems.extend(view_problems(options.view, names))
 
 
 def _check_times(given: OptionParser, options: ReadOptions) -> None:

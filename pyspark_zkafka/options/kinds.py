@@ -10,7 +10,8 @@ from typing import Any, Protocol
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.options.durations import parse_duration_ms
 from pyspark_zkafka.protocol.model import ClaimOwner
-from pyspark_zkafka.protocol.offsets import AtTimestamp, OffsetSpec, parse_assignment, parse_offsets, parse_timestamps
+from pyspark_zkafka.protocol.offset_options import parse_assignment, parse_offsets, parse_timestamps
+from pyspark_zkafka.protocol.offsets import AtTimestamp, OffsetSpec
 from pyspark_zkafka.protocol.planning import Assign, SubscribeExcept, SubscribePattern
 
 __all__ = [

@@ -13,10 +13,10 @@ from pyspark_zkafka.options.client_properties import is_of_connection
 from pyspark_zkafka.options.kinds import BOOLEAN, PEM_FILE, Choice, Integer, Text, words
 from pyspark_zkafka.protocol.assignors import STRATEGIES
 from pyspark_zkafka.protocol.partitioners import PARTITIONERS
+from pyspark_zkafka.protocol.view_tables import VIEWS
 
-__all__ = ["BY_NAME", "STREAM", "TABLE", "VIEWS", "Derived", "Option", "Scope", "is_connection_option", "table_markdown"]
+__all__ = ["BY_NAME", "STREAM", "TABLE", "Derived", "Option", "Scope", "is_connection_option", "table_markdown"]
 
-VIEWS = ("brokers", "topics", "partitions", "controller", "groups", "members", "owners", "offsets", "admin", "configs")
 Scope = Literal["read", "write", "stream"]
 
 

@@ -29,7 +29,7 @@ class ViewReader(DataSourceReader):
     Parameters
     ----------
     view : str
-        One of `VIEW_COLUMNS`.
+        One of `VIEWS`.
     options : ReadOptions
     schema : pyarrow.Schema
         Exactly Spark's: the projection.

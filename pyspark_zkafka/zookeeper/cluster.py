@@ -221,9 +221,9 @@ def _topics(nodes: Mapping[str, Znode]) -> dict[str, Topic]:
     below = {path: node for path, node in nodes.items() if path.startswith(znodes.TOPICS + "/")}
     found = {path: node for path, node in below.items() if is_topic_name(_name(path))}
     return {
-        _name(path): znodes.decode_topic(path, node.data).topic(_name(path), node.stat.czxid)
+        _name(path): znodes.decode_topic(path, node.data, node.stat.czxid)
         for path, node in found.items()
-        if not znodes.is_legacy_topic(node.data)
+        if node.data  # without data, a topic has the layout of 0.7
     }
 
 

@@ -14,11 +14,11 @@ from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_acl, make_dige
 
 from pyspark_zkafka.errors import ChrootMissing, ClusterStateError, CodecError, ZooKeeperError, ZooKeeperRefused
 from pyspark_zkafka.options.model import ZooKeeperConfig
-from pyspark_zkafka.protocol.model import Broker, Endpoint, PartitionState, TopicPartition
-from pyspark_zkafka.protocol.znodes import brokers as broker_znodes
+from pyspark_zkafka.protocol.model import Broker, Endpoint, TopicPartition
 from pyspark_zkafka.protocol.znodes import topics as znodes
 from pyspark_zkafka.protocol.znodes.admin import AdminState
 from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration, LegacyPartition
+from pyspark_zkafka.protocol.znodes.json import encode_json
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 from pyspark_zkafka.zookeeper.connection import Results, Watch, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import Check, Conflict, Create, Delete, Reason, SetData
@@ -43,11 +43,11 @@ def config(zkafka_cluster: LocalCluster) -> ZooKeeperConfig:
 
 def make_topic(chroot: Chroot, name: str, partitions: int) -> None:
     """Write the znodes of a topic that broker 1 leads."""
-    registration = znodes.TopicRegistration({p: (1,) for p in range(partitions)}, 1)
-    state = znodes.encode_partition_state(PartitionState(1, 0, (1,), 1))
+    registration = encode_json({"version": 1, "partitions": {str(p): [1] for p in range(partitions)}})
+    state = encode_json({"controller_epoch": 1, "leader": 1, "version": 1, "leader_epoch": 0, "isr": [1]})
     paths = [znodes.partition_state_path(TopicPartition(name, p)) for p in range(partitions)]
     topic = znodes.topic_path(name)
-    creates = [Create(topic, znodes.encode_topic(registration)), Create(f"{topic}/partitions", None)]
+    creates = [Create(topic, registration), Create(f"{topic}/partitions", None)]
     for path in paths:
         creates += [Create(path.rpartition("/")[0], None), Create(path, state)]
     with ZooKeeperConnection(chroot.config) as connection:
@@ -316,15 +316,18 @@ def test_more_partitions_than_requests_in_flight(chroot: Chroot) -> None:
     """5,000 partitions are read in several rounds; each has its state."""
     for number in range(5):
         make_topic(chroot, f"topic-{number}", 1000)
-    chroot.other.create("/brokers/ids/1", broker_znodes.encode_broker(_broker()))
+    broker = {
+        "version": 5,
+        "host": None,
+        "port": -1,
+        "listener_security_protocol_map": {"A": "SSL"},
+        "endpoints": ["A://h:1"],
+    }
+    chroot.other.create("/brokers/ids/1", encode_json(broker))
     with ZooKeeperClient(chroot.config) as client:
         snapshot = client.snapshot()
     assert len(snapshot.states) == 5000
     assert snapshot.led("topic-4") == list(range(1000))
-
-
-def _broker() -> broker_znodes.BrokerRegistration:
-    return broker_znodes.BrokerRegistration(Broker(1, (Endpoint("A", "SSL", "h", 1),)), 5, None, -1, timestamp="0")
 
 
 def test_a_cluster_of_0_7_shows_its_brokers(chroot: Chroot) -> None:

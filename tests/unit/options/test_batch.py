@@ -20,11 +20,12 @@ from pyspark_zkafka.options.model import (
     ZooKeeperTls,
 )
 from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.options.table import BY_NAME, STREAM, TABLE, VIEWS, table_markdown
+from pyspark_zkafka.options.table import BY_NAME, STREAM, TABLE, table_markdown
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec
 from pyspark_zkafka.protocol.partitioners import PARTITIONERS
 from pyspark_zkafka.protocol.planning import Assign, Listener, Subscribe, SubscribeExcept, SubscribePattern
+from pyspark_zkafka.protocol.view_tables import VIEWS
 
 ZK = {"zookeeper.connect": "zk:2181"}
 READ = {**ZK, "subscribe": "orders"}
@@ -456,7 +457,7 @@ BROKERS = {"kafka.bootstrap.servers": "k:9092"}
     [
         (parse_read, {"subscribe": "a", "startingOffsets": "committed", "group.id": "g"}, "it needs zookeeper.connect"),
         (parse_write, {"group.id": "g", "commitOffsets": '{"t": {"0": 1}}'}, "it needs zookeeper.connect"),
-        *((parse_read, {"view": v}, f"view={v} reads ZooKeeper and needs") for v in VIEWS[4:]),
+        *((parse_read, {"view": v}, f"view={v} reads ZooKeeper and needs") for v in list(VIEWS)[4:]),
     ],
 )
 def test_groups_need_zookeeper(parse: Any, given: dict[str, str], says: str) -> None:
