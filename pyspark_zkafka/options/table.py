@@ -128,7 +128,11 @@ TABLE: tuple[Option, ...] = (
     Option("startingOffsetsByTimestamp", kinds.TIMESTAMPS, _READS, "The same per partition; overrides startingOffsets."),
     Option("endingOffsetsByTimestamp", kinds.TIMESTAMPS, _READ, "The same per partition; overrides endingOffsets."),
     Option(
-        "startingOffsetsByTimestampStrategy", choice("error", "latest"), _READS, "If no record is late enough.", "error"
+        "startingOffsetsByTimestampStrategy",
+        choice("error", "latest"),
+        _READS,
+        "Behaviour for partitions without a record at or after the starting timestamp.",
+        "error",
     ),
     Option(
         "auto.offset.reset",
