@@ -1,9 +1,8 @@
-"""The data source `zkafka`: Spark's entry point, and factory of readers and writers."""
+"""The data source `zkafka`: Spark's entry point, and a factory of readers and writers."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -33,9 +32,6 @@ class ZKafkaDataSource(DataSource):
     Options are checked, all at once, when Spark requests the schema, the reader or the writer: before any task runs. kazoo
     and confluent-kafka are imported only then, so that looking up the source stays cheap and never fails.
     """
-
-    def __init__(self, options: MutableMapping[str, str]) -> None:
-        super().__init__(options)
 
     @classmethod
     def name(cls) -> str:
