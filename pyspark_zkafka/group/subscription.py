@@ -24,26 +24,17 @@ _ATTEMPTS = 20
 
 
 def leave_trace(client: ZooKeeperConnection, group: str, topics: Collection[str]) -> None:
-    """Create ``owners/T`` of each topic, where it is missing, with null data as JVM consumers do; the group exists.
-
-    Blocks for a round of reads and a transaction.
-    """
+    """Create ``owners/T`` of each topic, where it is missing, with null data as JVM consumers do; the group exists."""
     owners = group_znodes.owners_path(group)
     paths = [owners, *(f"{owners}/{topic}" for topic in topics)]
-    for some in pieces(paths, lambda path: [Create(path, None)], client.config.chroot):
-        _create(client, some)
+    for chunk in pieces(paths, lambda path: [Create(path, None)], client.config.chroot):
+        _create(client, chunk)
 
 
 def subscribed_since(
     client: ZooKeeperConnection, group: str, topics: Collection[str], *, by_pattern: bool
 ) -> dict[str, int]:
-    """The ZooKeeper transaction by which the group subscribed to each topic; topics without a trace are absent.
-
-    Parameters
-    ----------
-    by_pattern : bool
-        True if the subscription is a pattern, which covers topics created after the group.
-    """
+    """The ZooKeeper transaction by which the group subscribed to each topic; topics without a trace are absent."""
     if by_pattern:
         path = group_znodes.group_path(group)
         return {topic: stat.czxid for stat in client.exists_many([path]).values() for topic in topics}
@@ -71,7 +62,7 @@ def younger(
 def _create(client: ZooKeeperConnection, paths: Collection[str]) -> None:
     for _ in range(_ATTEMPTS):
         existing = client.exists_many(paths)
-        conflict = client.transaction([Create(path, None) for path in paths if path not in existing])
+        conflict = client.transact([Create(path, None) for path in paths if path not in existing]).conflict
         if conflict is None:
             return
         if conflict.reason is not Reason.NODE_EXISTS:

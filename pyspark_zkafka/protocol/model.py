@@ -42,10 +42,10 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A partition's claim: the thread that it names, and a number that is new each time the partition is claimed."""
+    """A partition's claim: the thread that it names, and a number that increases each time the partition is claimed."""
 
     thread: str
-    generation: int
+    sequence: int
 
 
 def session_text(session: int) -> str:

@@ -44,7 +44,7 @@ class StreamCommits:
             return state
         if done.lost and member is not None:
             _log.warning("%s lost ownership; offsets not committed: %s", member.consumer, listing(sorted(done.lost)))
-            member.look_again()
+            member.request_rebalance()
         committed, moved = state.commit({**done.kept, **done.written}, done.marks, done.written)
         for tp, offset in moved.items():
             self._reports.warn(
