@@ -73,16 +73,12 @@ def commit_offsets(
 
     Raises
     ------
-    OptionError
-        An offset is negative, or the group's name cannot be that of a znode.
+    OptionError, CodecError
+        An offset is negative, or the group's name cannot be that of a znode; a stored offset is malformed.
     PartitionOwned
         No `owner` is given, and a member of the group owns a partition.
-    CodecError
-        A stored offset is malformed.
-    GroupContended
-        Others kept changing the offsets; retriable.
-    ZooKeeperError, ZooKeeperRefused
-        No answer; an ACL denies access.
+    GroupContended, ZooKeeperError, ZooKeeperRefused
+        Others kept changing the offsets (retriable); no answer; an ACL denies access.
     """
     _require_offsets(offsets)
     proof = NoOwner(group, client) if owner is None else OwnedBy(group, owner)

@@ -114,16 +114,8 @@ class GroupMember:
         """Connect, register and try to claim; blocks for a few round trips.
 
         If the member's id is still registered, by an earlier session that has not expired yet, waits for its expiry, twice
-        the session's timeout at the most.
-
-        Raises
-        ------
-        ConsumerIdTaken
-            Another member is registered by the same id.
-        GroupError
-            The sticky assignor is set, and other members do not use it.
-        ZooKeeperError, ZooKeeperRefused
-            ZooKeeper cannot be reached, or denies access.
+        the session's timeout at the most, and then raises ConsumerIdTaken. Raises GroupError if the sticky assignor is set
+        and other members do not use it, and the errors of `ZooKeeperClient`.
         """
         self._closing = False
         self.client.__enter__()

@@ -28,14 +28,8 @@ _SHOWN = 5
 class GroupOffsets:
     """A group's offsets in its stores; open inside its ``with`` block. Neither thread-safe nor pickle-safe.
 
-    Parameters
-    ----------
-    servers : str
-        Bootstrap servers.
-    stores : tuple of "zookeeper" and "kafka"
-        In the order in which they are written.
-    zookeeper : ZooKeeperClient or None
-        Open; needed for the store in ZooKeeper, and to verify ownership.
+    `servers` are bootstrap servers, and `stores` are in the order in which they are written. The open client `zookeeper` is
+    needed for the store in ZooKeeper, and to verify ownership.
     """
 
     def __init__(

@@ -47,12 +47,8 @@ class Registration:
     def write(self, client: ZooKeeperConnection, session: int) -> None:
         """Register, and create missing parents as the consumer of 1.1.1 does: with empty data.
 
-        Raises
-        ------
-        ConsumerIdTaken
-            Another session is registered by the same id; perhaps an old one of this member, which will expire.
-        GroupContended
-            The znode or its parents were created and deleted repeatedly; retriable.
+        Raises ConsumerIdTaken if another session is registered by the same id, perhaps an old one of this member, which
+        will expire; and GroupContended, which is retriable.
         """
         for _ in range(_ATTEMPTS):
             conflict = client.transact(self._operations(client)).conflict

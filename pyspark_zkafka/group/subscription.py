@@ -2,10 +2,9 @@
 
 A partition without a committed offset is either older than the group's subscription, and then `auto.offset.reset` sets
 its start, or it was created later, and then the group reads all of it. The order of ZooKeeper's transactions decides, for
-every member alike, and also after any of them has ended. The transaction that created the
-partition's state comes before its first record. A member creates ``owners/T`` for each topic that it names when it joins,
-which JVM consumers do with their first claim. A pattern also covers topics that do not exist yet: there, the group's own
-znode counts.
+every member alike, and also after any of them has ended. The transaction that created the partition's state comes before
+its first record. A member creates ``owners/T`` for each topic that it names when it joins, which JVM consumers do with
+their first claim. A pattern also covers topics that do not exist yet: there, the group's own znode counts.
 """
 
 from __future__ import annotations

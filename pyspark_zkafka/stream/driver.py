@@ -20,7 +20,7 @@ from pyspark_zkafka.protocol.planning import (
     spread_over_leaders,
     subscribed_partitions,
 )
-from pyspark_zkafka.stream.commits import StreamCommits
+from pyspark_zkafka.stream.commits import commit_positions
 from pyspark_zkafka.stream.ends import StreamEnds
 from pyspark_zkafka.stream.limits import StreamLimits
 from pyspark_zkafka.stream.planner import Loss, StreamState, check_ends, check_topics, end_of, ranges_of
@@ -48,20 +48,19 @@ class StreamDriver:
         session: StreamSession | None = None,
     ) -> None:
         self._read = options.read
+        self._has_group = options.group is not None
         self._session = session or StreamSession(options, clock, sleep)
         self._opened = False
         self._starts = StreamStarts(options, self._session)
         self._reports = StreamWarnings(options.read.fail_on_data_loss, clock)
-        self._commits = StreamCommits(options, self._session, self._reports)
         self._limits = StreamLimits(options, self._session, clock)
         self._ends = StreamEnds(options.read, self._session, self._reports, sleep)
         self._initial_offset: dict[str, Any] | None = None
-        self._begun: Beginning | None = None
+        self._beginning: Beginning | ZKafkaError | None = None
         self._state = StreamState()
         self._start: dict[str, Any] | None = None
         self._planned: dict[str, Any] | None = None
         self._parsed: tuple[dict[str, Any], StreamOffset] | None = None
-        self._refusal: ZKafkaError | None = None
         self._latest: dict[TopicPartition, int] = {}
 
     def close(self) -> None:
@@ -81,7 +80,7 @@ class StreamDriver:
             except ZKafkaError as error:
                 if error.retriable:
                     raise
-                self._refusal, self._initial_offset = error, StreamOffset().to_json()
+                self._beginning, self._initial_offset = error, StreamOffset().to_json()
             self._start = self._initial_offset
         return self._initial_offset
 
@@ -95,17 +94,14 @@ class StreamDriver:
             subscribed_partitions(self._read.subscription, snapshot)
         owned = self._rebalance(snapshot)
         self._with_leader(owned, snapshot)
-        begun = self._begun = self._session.retry(lambda: self._starts.begin(owned, snapshot))
+        begun = self._beginning = self._session.retry(lambda: self._starts.begin(owned, snapshot))
         self._state = self._state.assign(owned, begun.gains)
         spans = {tp: progress.span(progress.position) for tp, progress in self._state.assigned.items()}
         marks = {name: first_mark(topic, snapshot.states, begun.waiting) for name, topic in snapshot.topics.items()}
         return StreamOffset(spans, marks).to_json()
 
     def fix_bounds(self) -> None:
-        """Fix the present ends of the logs as the query's end, for Trigger.AvailableNow.
-
-        Raises NoLeader for a partition without one, unless `offlinePartitions` is skip.
-        """
+        """Fix the present ends of the logs as the query's end; raises NoLeader, unless `offlinePartitions` is skip."""
         self._open()
         if self._session.member is not None:
             self._session.member.wait_settled()
@@ -126,18 +122,14 @@ class StreamDriver:
 
     @collector_paused()  # a collection would scan tens of thousands of values that all stay alive
     def latest(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
-        """The end of the next micro-batch; `start` itself if there is nothing to read.
-
-        Also commits the positions that `start` marks as done, and releases and claims partitions.
-        """
+        """The end of the next micro-batch, `start` itself if there is nothing to read; commits, releases and claims."""
         self._open()
         finished = self._parse(start)
         self._advance(start, finished)
         if self._state.undecided:
             finished = replace(finished, spans={**self._state.undecided, **finished.spans})
         snapshot = self._session.snapshot(expected=finished.topics)
-        is_member = self._session.member is not None
-        self._apply(*check_topics(self._state, finished, snapshot, is_member=is_member))
+        self._apply(*check_topics(self._state, finished, snapshot, is_member=self._session.member is not None))
         self.commit()
         owned = self._rebalance(snapshot)
         self._assign(owned, finished, snapshot)
@@ -169,11 +161,9 @@ class StreamDriver:
         snapshot = self._session.snapshot()
         if any(snapshot.leader(r.partition) is None for r in ranges):
             snapshot = self._session.snapshot(anew=True)
-        gone = [r for r in ranges if r.partition not in snapshot.states]
+        gone = sorted(r.partition for r in ranges if r.partition not in snapshot.states)
         if gone:
-            self._reports.lose(
-                "PARTITIONS_GONE", f"{listing(sorted(r.partition for r in gone))} of the micro-batch no longer exist"
-            )
+            self._reports.lose("PARTITIONS_GONE", f"{listing(gone)} of the micro-batch no longer exist")
         ranges = [r for r in ranges if r.partition in snapshot.states]
         self._set_reading(r.partition for r in ranges)
         pieces = split_ranges(ranges, self._read.min_partitions, self._read.max_records)
@@ -182,8 +172,9 @@ class StreamDriver:
         return spread_over_leaders(splits), self._session.servers(snapshot)
 
     def commit(self) -> None:
-        """Commit finished positions; see `StreamCommits`."""
-        self._state = self._commits.commit(self._state)
+        """Commit finished positions, if there is a group; see `commit_positions`."""
+        if self._has_group:
+            self._state = commit_positions(self._state, self._session, self._reports)
 
     def report(self) -> dict[str, Any] | None:
         """The ends of the logs as last fetched, by topic and partition."""
@@ -216,11 +207,11 @@ class StreamDriver:
             self._state = self._state.finish(finished.spans)
         elif start != self._start:
             self._state = self._state.revoke({})
-        elif self._refusal is not None:
-            raise self._refusal
-        elif self._begun is not None:
-            self._decide(self._begun)
-        self._start, self._planned, self._refusal, self._begun = start, None, None, None
+        elif isinstance(self._beginning, ZKafkaError):
+            raise self._beginning
+        elif self._beginning is not None:
+            self._decide(self._beginning)
+        self._start, self._planned, self._beginning = start, None, None
 
     def _decide(self, begun: Beginning) -> None:
         """Commit this new query's start as the group's, or adopt the start that the group has already committed.
@@ -264,9 +255,9 @@ class StreamDriver:
         self.commit()
 
     def _wait_idle(self) -> bool:
-        """Wait when nothing is to be read: a stream that owns nothing would otherwise query again and again.
+        """Wait when nothing is to be read; True if partitions were gained meanwhile that have fixed ends.
 
-        Returns True if there is more to read after all: partitions gained while waiting, up to fixed ends.
+        A stream that owns nothing would otherwise query again and again.
         """
         member = self._session.member
         if member is None:

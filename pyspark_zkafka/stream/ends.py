@@ -86,11 +86,10 @@ class StreamEnds:
         self, ends: Mapping[TopicPartition, int], assigned: Assigned, epochs: Mapping[TopicPartition, int]
     ) -> set[TopicPartition]:
         """Report logs that a newly elected leader truncated; returns the partitions that did not answer in time."""
-        known = ((tp, assigned[tp], end) for tp, end in ends.items())
         elected = {
-            tp: progress
-            for tp, progress, end in known
-            if 0 <= progress.leader_epoch < epochs.get(tp, -1) and 0 < progress.position <= end
+            tp: assigned[tp]
+            for tp in ends
+            if 0 <= assigned[tp].leader_epoch < epochs.get(tp, -1) and 0 < assigned[tp].position <= ends[tp]
         }
         if not elected:
             return set()

@@ -31,10 +31,7 @@ class StreamLimits:
         self._last_batch_s = self._clock()
 
     def apply(self, ranges: Mapping[TopicPartition, OffsetRange], *, may_wait: bool) -> dict[TopicPartition, OffsetRange]:
-        """The ranges within the limits; empty while waiting for more records. May block for 3 s to measure records.
-
-        `may_wait` applies `minOffsetsPerTrigger`; it is False where the end is fixed.
-        """
+        """The ranges within the limits, empty below `minOffsetsPerTrigger` if it `may_wait`; blocks for up to 3 s."""
         if self._limits == TriggerLimits():
             return dict(ranges)
         backlog = sum(r.size for r in ranges.values())

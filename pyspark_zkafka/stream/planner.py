@@ -136,10 +136,7 @@ class StreamState:
 def check_topics(
     state: StreamState, finished: StreamOffset, snapshot: ClusterSnapshot, *, is_member: bool
 ) -> tuple[StreamState, list[Loss]]:
-    """Find partitions that were read and no longer exist, and topics that were created again.
-
-    Of a group's member, check only the partitions assigned now: the others are for other members to report.
-    """
+    """Find topics created again, and partitions that were read (by a member: are assigned) and no longer exist."""
     losses = []
     mine = {tp for tp in finished.spans if not is_member or tp in state.assigned}
     gone = sorted(tp for tp in mine if tp.topic not in snapshot.topics and tp.topic not in state.replaced)

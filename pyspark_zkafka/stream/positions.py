@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -20,6 +20,7 @@ from pyspark_zkafka.protocol.offsets import (
     LATEST,
     AtTimestamp,
     OffsetSpec,
+    Outside,
     Position,
     Resolution,
     reset_position,
@@ -76,10 +77,7 @@ class StreamStarts:
         snapshot: ClusterSnapshot,
         waiting: Mapping[TopicPartition, Waiting] | None = None,
     ) -> Beginning:
-        """Find the start of a new query, at one moment for all partitions, with the arguments and errors of `find`.
-
-        Blocks for a few requests; commits nothing.
-        """
+        """Find the start of a new query, at one moment for all partitions, and commit nothing; see `find`."""
         waiting = waiting or {}
         led = [tp for tp in sorted(owned) if snapshot.leader(tp) is not None]
         gains = self.find(led, waiting=waiting)
@@ -99,7 +97,7 @@ class StreamStarts:
         """Commit the group's starts, for all partitions that the member is subscribed to; returns what stays undecided.
 
         The group then reads everything produced from now on, whichever of its members survives. The first member to commit
-        decides: others continue from there. Partitions that a JVM consumer owns stay undecided.
+        decides. Partitions that a JVM consumer owns stay undecided.
         """
         if not (begun.undecided or begun.waiting) or self.session.member is None:
             return begun
@@ -129,14 +127,12 @@ class StreamStarts:
             return self.options.read.reset in (None, "latest")
         return named == LATEST or isinstance(named, AtTimestamp)
 
-    def _decided(
-        self, partition: TopicPartition, found: PartitionProgress, stored: StoredOffset | None
-    ) -> PartitionProgress:
+    def _decided(self, partition: TopicPartition, own: PartitionProgress, stored: StoredOffset | None) -> PartitionProgress:
         """The start that the group has committed, unless the options name an offset or a time."""
-        if stored is None or found.committed is not None:
-            return found
+        if stored is None or own.committed is not None:
+            return own
         is_exact = self._named(partition) not in (None, EARLIEST, LATEST)
-        return PartitionProgress(found.position if is_exact else stored.offset, stored)
+        return PartitionProgress(own.position if is_exact else stored.offset, stored)
 
     def _waiting(self, offline: Collection[TopicPartition], snapshot: ClusterSnapshot) -> dict[TopicPartition, Waiting]:
         """The partitions without a leader that are to be read from the end of their logs.
@@ -177,16 +173,9 @@ class StreamStarts:
         position outside the log, if `failOnDataLoss` is set, and ClusterStateError for a partition without a committed
         offset, if `auto.offset.reset` is error.
 
-        Parameters
-        ----------
-        finished : StreamOffset, optional
-            The end of the finished micro-batches, from the checkpoint; None for a new query.
-        last_committed : mapping
-            The offsets that this process committed last.
-        replaced : collection of str
-            Topics that were created again: earlier positions in them are ignored.
-        waiting : mapping, optional
-            Partitions that had no leader when the query began; by default those of `finished`.
+        `finished` is the end of the finished micro-batches, from the checkpoint, None for a new query; `last_committed` are
+        the offsets that this process committed last. Earlier positions in `replaced` topics, which were created again, are
+        ignored. `waiting` are partitions that had no leader when the query began, by default those of `finished`.
         """
         spans = {} if finished is None else finished.spans
         committed = {} if self.options.group is None else self.session.offsets.committed(gained)
@@ -201,24 +190,24 @@ class StreamStarts:
                 position = self._resume(tp, spans.get(tp), current.get(tp), last_committed.get(tp))
             if position is not None:
                 positions[tp] = EARLIEST if position == LATEST and tp in new else position
-        positions |= self._after_outdated(stale - positions.keys(), committed)
+        self._report_outdated(stale - positions.keys(), committed)
+        positions |= dict.fromkeys(stale - positions.keys(), EARLIEST)
         rest = [tp for tp in gained if tp not in positions]
         positions |= self._without_position(rest, finished, new, waiting)
         resolution = self._resolve(positions, first=finished is None)
-        self._report(resolution)
+        if resolution.outside:
+            self._report_outside(resolution.outside)
         resets = {o.partition for o in resolution.outside} | replaced_partitions | stale
         starts = {r.partition: r.start for r in resolution.ranges}
         return {tp: PartitionProgress(start, committed.get(tp), tp in resets) for tp, start in starts.items()}
 
-    def _after_outdated(
+    def _report_outdated(
         self, partitions: Collection[TopicPartition], committed: Mapping[TopicPartition, StoredOffset]
-    ) -> dict[TopicPartition, Position]:
-        """The beginning of logs of which the group's offset belongs to a deleted topic of the same name; reports them."""
+    ) -> None:
         if partitions:
             from pyspark_zkafka.group.offset_store import report_outdated
 
             report_outdated(partitions, committed, self.options.read.fail_on_data_loss)
-        return dict.fromkeys(partitions, EARLIEST)
 
     def _resume(
         self,
@@ -296,13 +285,10 @@ class StreamStarts:
         spec = OffsetSpec(read.start.option, by_partition=dict(positions))
         return resolve(list(positions), spec, end, bounds, no_match=read.no_match)
 
-    def _report(self, resolution: Resolution) -> None:
-        if not resolution.outside:
-            return
-        text = "; ".join(map(str, resolution.outside))
+    def _report_outside(self, offsets: Iterable[Outside]) -> None:
         report_data_loss(
             "OFFSET_OUT_OF_RANGE",
-            f"{text}; records may be lost",
+            f"{'; '.join(map(str, offsets))}; records may be lost",
             fail=self.options.read.fail_on_data_loss,
             remedy="correct the offsets (of the group, or in startingOffsets), or set failOnDataLoss to false to go on "
             "with what is there",

@@ -98,10 +98,7 @@ class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _leave_on_sigterm() -> None:
-    """Make SIGTERM, by which Spark ends the planning process, run its ``finally`` clauses, `stop` among them.
-
-    Otherwise registration and claims would stay until the session expires, and block the group for as long.
-    """
+    """Make SIGTERM, by which Spark ends the planning process, run `stop`: registration and claims would block the group."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _exit)
 

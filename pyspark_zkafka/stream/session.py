@@ -44,6 +44,9 @@ _RECONNECTED_AGE_S = 0.5
 ANSWER_S = 5.0  # a leader that does not answer in time is asked again later, so that the others do not wait
 _UNCLAIMED = Claim("", 0)
 
+EndsAndErrors = tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]
+"""The ends of logs, and the errors of leaders that do not answer."""
+
 
 class StreamSession:
     """A planner's session, open from ``__enter__`` to ``close``; for one thread, in the process that created it."""
@@ -142,11 +145,8 @@ class StreamSession:
         return found if missing <= self._deleted else self._confirm_deleted(missing, found)
 
     def settled_snapshot(self) -> ClusterSnapshot:
-        """A snapshot in which the leaders are registered, as far as the controller has replaced others after some retries.
-
-        Until it has, a partition has an unregistered leader, and an epoch in which that leader may come back.
-        """
-        found = self.snapshot()
+        """A snapshot in which all leaders are registered, if the controller replaces the others within the retries."""
+        found = self.snapshot()  # until it has, another leader may come back in the same epoch
         for _ in range(self._read.retries):
             if not any(s.leader != NO_LEADER and s.leader not in found.brokers for s in found.states.values()):
                 break
@@ -156,21 +156,15 @@ class StreamSession:
 
     def is_still(self, snapshot: ClusterSnapshot) -> bool:
         """True if the topics are still those of a snapshot; brokers are queried, ZooKeeper's watches report changes."""
-        now = self.snapshot(anew=self._zookeeper is None)
-        return all(_identity(now, topic) == _identity(snapshot, topic) for topic in snapshot.topics)
+        now = self.snapshot(anew=self._zookeeper is None).topics
+        topics = snapshot.topics.items()
+        return all(n in now and (now[n].topic_id, now[n].czxid) == (t.topic_id, t.czxid) for n, t in topics)
 
-    def log_ends(
-        self, partitions: Iterable[TopicPartition], epochs: dict[TopicPartition, int] | None = None
-    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
-        """The ends of logs, and the errors of leaders that do not answer; `epochs` receives the leader epochs of the logs.
-
-        Blocks for 5 s or a little more.
-        """
+    def log_ends(self, partitions: Iterable[TopicPartition], epochs: dict[TopicPartition, int]) -> EndsAndErrors:
+        """The ends of logs; adds their leader epochs to `epochs`. Blocks for 5 s or a little more."""
         return self.brokers.list_offsets_each(dict.fromkeys(partitions, LATEST), ANSWER_S, epochs)
 
-    def high_watermarks(
-        self, partitions: Iterable[TopicPartition]
-    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
+    def high_watermarks(self, partitions: Iterable[TopicPartition]) -> EndsAndErrors:
         """The ends of logs including open transactions, where `log_ends` stops before these."""
         return self.brokers.list_offsets_each(dict.fromkeys(partitions, HIGH_WATERMARK), ANSWER_S)
 
@@ -182,27 +176,24 @@ class StreamSession:
 
     def _refresh(self, before: ClusterSnapshot) -> ClusterSnapshot:
         """A new snapshot, or the same one if it cannot be read."""
-        if self._zookeeper is not None and not self._zookeeper.connected:
-            self._keep_last("there is no connection to ZooKeeper")
-            return before
-        try:
-            found = self._read_cluster()
-        except ZKafkaError as error:
-            if not error.retriable:
-                raise
-            self._keep_last(str(error))
-            return before
-        self._is_cut_off = False
-        self._snapshot = found
-        if self._zookeeper is not None and self._brokers is not None:
-            self._brokers.refresh_metadata(_moved(before, found))
-        return found
-
-    def _keep_last(self, reason: str) -> None:
+        problem: object = "there is no connection to ZooKeeper"
+        if self._zookeeper is None or self._zookeeper.connected:
+            try:
+                found = self._snapshot = self._read_cluster()
+            except ZKafkaError as error:
+                if not error.retriable:
+                    raise
+                problem = error
+            else:
+                self._is_cut_off = False
+                if self._zookeeper is not None and self._brokers is not None:
+                    self._brokers.refresh_metadata(_moved(before, found))
+                return found
         if not self._is_cut_off:
-            _log.warning("using the last snapshot of the cluster: %s", reason)
+            _log.warning("using the last snapshot of the cluster: %s", problem)
         self._stale.clear()
         self._is_cut_off, self._read_at = self._zookeeper is not None, self._clock()
+        return before
 
     def _confirm_deleted(self, missing: Collection[str], found: ClusterSnapshot) -> ClusterSnapshot:
         """Confirm that topics are deleted: ZooKeeper knows, but a broker that has just started may know none yet."""
@@ -284,11 +275,6 @@ class StreamSession:
                 "No topics are given; give one of subscribe, subscribePattern, subscribeExceptPattern and assign",
             )
         return self._read.subscription
-
-
-def _identity(snapshot: ClusterSnapshot, topic: str) -> tuple[str | None, int | None] | None:
-    found = snapshot.topics.get(topic)
-    return None if found is None else (found.topic_id, found.czxid)
 
 
 def _moved(before: ClusterSnapshot, now: ClusterSnapshot) -> set[str]:

@@ -111,10 +111,7 @@ class ZooKeeperConnection:
         self.close()
 
     def close(self) -> None:
-        """End the session, which deletes its ephemeral znodes; idempotent.
-
-        Blocks for 2 seconds at the most: if no server answers in that time, the session ends when it expires.
-        """
+        """End the session, which deletes its ephemeral znodes, within 2 seconds, else when it expires; idempotent."""
         kazoo, self._kazoo = self._kazoo, None
         if kazoo is None:
             return
@@ -183,13 +180,9 @@ class ZooKeeperConnection:
     def transact(self, operations: Sequence[Operation]) -> Outcome:
         """Perform all operations, or none. Blocks for one round trip.
 
-        Raises
-        ------
-        ZooKeeperError
-            No answer: whether the transaction was applied is unknown.
-        ZooKeeperRefused
-            An ACL denies one of the operations, and none was applied. Or there are probably too many for a request
-            (REQUEST_TOO_LARGE): the servers closed the connection, and whether the transaction was applied is unknown.
+        Raises ZooKeeperRefused if an ACL denies one of the operations, and none was applied. Whether the transaction was
+        applied is unknown after ZooKeeperError (no answer), and where the servers closed the connection, probably for too
+        large a request (REQUEST_TOO_LARGE).
         """
         if not operations:
             return Outcome()
