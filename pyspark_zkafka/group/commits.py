@@ -47,6 +47,7 @@ def commit_offsets(
     max_transaction_bytes: int = MAX_TRANSACTION_BYTES,
     attempts: int = _ATTEMPTS,
     sleep: Callable[[float], None] = time.sleep,
+    jitter: Callable[[], float] = random.random,
 ) -> CommitResult:
     """Move a group's offsets forward: those that a member owns, or, without one, all if nobody owns any of them.
 
@@ -82,7 +83,7 @@ def commit_offsets(
     """
     _require_offsets(offsets)
     proof = NoOwner(group, client) if owner is None else OwnedBy(group, owner)
-    return _Commit(client, group, offsets, proof, frozenset(resets), attempts, sleep).run(max_transaction_bytes)
+    return _Commit(client, group, offsets, proof, frozenset(resets), attempts, sleep, jitter).run(max_transaction_bytes)
 
 
 def commit_starts(client: ZooKeeperConnection, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -111,6 +112,7 @@ class _Commit:
     resets: frozenset[TopicPartition] = frozenset()
     attempts: int = _ATTEMPTS
     sleep: Callable[[float], None] = time.sleep
+    jitter: Callable[[], float] = random.random
     only_missing: bool = False
     written: dict[TopicPartition, int] = field(default_factory=dict)
     kept: dict[TopicPartition, int] = field(default_factory=dict)
@@ -134,7 +136,7 @@ class _Commit:
         conflict: Conflict | None = None
         for attempt in range(self.attempts):
             if attempt:
-                self.sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**attempt) * random.uniform(0.5, 1.5))
+                self.sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**attempt) * (0.5 + self.jitter()))
             try:
                 conflict = self._attempt(partitions)
             except ZooKeeperError as error:
