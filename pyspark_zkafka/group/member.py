@@ -366,6 +366,7 @@ class GroupMember:
         lost = self._claims.verify(owner)
         self._require(owner)
         if lost:
+            self._settled = False
             _log.warning(
                 "%s: another client has deleted the claims on %s; claiming again", self.consumer, listing(sorted(lost), 8)
             )
