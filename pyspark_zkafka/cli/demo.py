@@ -201,7 +201,7 @@ class _Demo:
     def _offsets_table(self) -> Table:
         table = _table("Offsets in ZooKeeper now", "znode", "value")
         with self._zookeeper() as client:
-            found = client.group_offsets(GROUP, None)
+            found = client.group_offsets(GROUP)
         for tp, offset in sorted(found.items()):
             table.add_row(f"/consumers/{GROUP}/offsets/{tp.topic}/{tp.partition}", str(offset))
         return table

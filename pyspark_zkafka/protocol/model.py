@@ -45,7 +45,7 @@ class Claim:
     """A claim of a partition: the thread that it names, and a number that is new each time the partition is claimed."""
 
     thread: str
-    generation: int
+    sequence: int
 
 
 def session_text(session: int) -> str:

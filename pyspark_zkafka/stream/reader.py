@@ -31,13 +31,7 @@ class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a stream. Until its first planning call it stores only options and a schema, and is pickle-safe.
 
     The planning calls of a query come one after the other, in one process. The first of them opens a session with ZooKeeper
-    and joins the group; `stop` leaves it.
-
-    Parameters
-    ----------
-    options : StreamOptions
-    schema : pyarrow.Schema
-        Exactly Spark's: the projection.
+    and joins the group; `stop` leaves it. The schema is exactly Spark's: the projection.
     """
 
     def __init__(self, options: StreamOptions, schema: pa.Schema) -> None:
@@ -104,10 +98,7 @@ class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _leave_on_sigterm() -> None:
-    """Make SIGTERM, by which Spark ends the planning process, run its ``finally`` clauses, `stop` among them.
-
-    Otherwise registration and claims would stay until the session expires, and block the group for as long.
-    """
+    """Make SIGTERM, by which Spark ends the planning process, run `stop`: registration and claims would block the group."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _exit)
 

@@ -460,7 +460,7 @@ def test_row_09_stop_and_fork(
     for member in members:
         member.join()
     wire.silence()
-    threading.Thread(target=members[0].look_again).start()
+    threading.Thread(target=members[0].request_rebalance).start()
     with ThreadPoolExecutor(3) as pool:
         assert max(pool.map(lambda member: seconds(member.leave), members)) < 4.5
     assert eventually(lambda: chroot.ids("g") == {}, timeout_s=SESSION_S + 4)

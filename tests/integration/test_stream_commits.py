@@ -11,9 +11,8 @@ import pytest
 
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
 from pyspark_zkafka.options.model import ZooKeeperConfig
-from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
-from pyspark_zkafka.stream.commits import StreamCommits
+from pyspark_zkafka.stream.commits import commit_positions
 from pyspark_zkafka.stream.planner import PartitionProgress, StreamState
 from pyspark_zkafka.stream.warnings import StreamWarnings
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
@@ -61,14 +60,13 @@ def test_contention_passes(chroot: Chroot, caplog: pytest.LogCaptureFixture) -> 
     """While somebody else keeps writing the offset, progress is not committed, which is logged; later it is."""
     path = "/consumers/g/offsets/t/0"
     chroot.other.create(path, b"0", makepath=True)
-    options: Any = parse_stream({"zookeeper.connect": "zk", "subscribe": "t", "group.id": "g", "groupMembership": "none"})
     with Meddled(chroot.config, before=lambda: chroot.other.set(path, b"0")) as client:
         session: Any = Session(Offsets(client))
-        commits = StreamCommits(options, session, StreamWarnings(fail_on_data_loss=True, clock=time.monotonic))
+        reports = StreamWarnings(fail_on_data_loss=True, clock=time.monotonic)
         state = StreamState().assign({T0: Claim("", 0)}, {T0: PartitionProgress(5)})
-        assert commits.commit(state) == state
+        assert commit_positions(state, session, reports) == state
         assert "offsets not committed, retrying later: [COMMIT_CONTENDED]" in caplog.text
         assert chroot.other.get(path)[0] == b"0"
         client.before = lambda: None
-        assert not commits.commit(state).due()
+        assert not commit_positions(state, session, reports).due()
     assert chroot.other.get(path)[0] == b"5"

@@ -17,7 +17,7 @@ from pyspark_zkafka.options.model import ZooKeeperConfig
 from pyspark_zkafka.protocol.model import Broker, Endpoint, TopicPartition
 from pyspark_zkafka.protocol.znodes import topics as znodes
 from pyspark_zkafka.protocol.znodes.admin import AdminState
-from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration, LegacyPartition
+from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.protocol.znodes.json import encode_json
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 from pyspark_zkafka.zookeeper.connection import Results, Watch, ZooKeeperConnection
@@ -51,7 +51,7 @@ def make_topic(chroot: Chroot, name: str, partitions: int) -> None:
     for path in paths:
         creates += [Create(path.rpartition("/")[0], None), Create(path, state)]
     with ZooKeeperConnection(chroot.config) as connection:
-        assert connection.transaction(creates) is None
+        assert connection.transact(creates).conflict is None
 
 
 # --- a real cluster
@@ -244,7 +244,7 @@ def test_reading_needs_no_more_than_the_right_to_read(chroot: Chroot) -> None:
             assert list(client.snapshot().topics) == ["t"]
             assert client.group_offsets("g") == {TopicPartition("t", 0): 5}
             with pytest.raises(ZooKeeperRefused, match=rf"Create {chroot.config.chroot}/consumers/new in a transaction"):
-                client.transaction([Check("/brokers"), Create("/consumers/new", None), Create("/consumers/new/ids", None)])
+                client.transact([Check("/brokers"), Create("/consumers/new", None), Create("/consumers/new/ids", None)])
     finally:
         chroot.other.add_auth(*ALICE)
         for path in paths:
@@ -376,28 +376,22 @@ def test_a_group_is_shown_with_members_owners_and_offsets(chroot: Chroot) -> Non
     }
     for path, value in data.items():
         chroot.other.create(f"/consumers/g/{path}", value, makepath=True)
-    tp, old = TopicPartition("t", 0), LegacyPartition("t", 1, 3)
     with ZooKeeperClient(chroot.config) as client:
         members = client.group_members("g")
         assert client.groups() == ["g"]
         assert members.readable == {"g_c1": ConsumerRegistration({"t": 2}, "static", "1")}
         assert "/consumers/g/ids/g_c2" in str(members.unreadable["g_c2"])
-        assert client.group_owners("g") == {tp: "g_c1-0"}
-        assert client.legacy_owners("g") == {old: "g_old-0"}
-        assert client.group_offsets("g") == {tp: 20, TopicPartition("t", 1): -1}
-        assert client.group_offsets("g", [tp, TopicPartition("t", 7)]) == {tp: 20}
-        assert client.legacy_offsets("g") == {old: 4096}
+        assert client.group_owners("g") == {TopicPartition("t", 0): "g_c1-0"}
+        assert client.group_offsets("g") == {TopicPartition("t", 0): 20, TopicPartition("t", 1): -1}
         assert client.group_offsets("unknown") == {}
         assert client.group_members("unknown").readable == {}
 
 
 def test_a_malformed_offset_is_named(chroot: Chroot) -> None:
-    """An offset with a newline, as the JVM refuses it, is an error with its path, asked for or found."""
+    """An offset with a newline, as the JVM refuses it, is an error with its path."""
     chroot.other.create("/consumers/g/offsets/t/0", b"7\n", makepath=True)
-    with ZooKeeperClient(chroot.config) as client:
-        for partitions in (None, [TopicPartition("t", 0)]):
-            with pytest.raises(CodecError, match="/consumers/g/offsets/t/0 "):
-                client.group_offsets("g", partitions)
+    with ZooKeeperClient(chroot.config) as client, pytest.raises(CodecError, match="/consumers/g/offsets/t/0 "):
+        client.group_offsets("g")
 
 
 # --- the parts
@@ -424,8 +418,9 @@ def test_a_watch_tells_once_of_each_change(chroot: Chroot) -> None:
 def test_a_transaction_is_all_or_nothing(chroot: Chroot) -> None:
     """Null data is null, versions are checked, and the conflict says which operation failed, and why."""
     with ZooKeeperClient(chroot.config) as client:
-        assert client.transaction([]) is None
-        assert client.transaction([Create("/a", None), Create("/a/b", b"1"), Create("/e", b"", ephemeral=True)]) is None
+        assert client.transact([]).conflict is None
+        creates = [Create("/a", None), Create("/a/b", b"1"), Create("/e", b"", ephemeral=True)]
+        assert client.transact(creates).conflict is None
         assert chroot.other.get("/a")[0] is None
         assert chroot.other.exists("/e").ephemeralOwner == client.session_id
         failing = {
@@ -436,14 +431,14 @@ def test_a_transaction_is_all_or_nothing(chroot: Chroot) -> None:
             Reason.EPHEMERAL_PARENT: Create("/e/x", None),
         }
         for reason, operation in failing.items():
-            outcome = client.transaction([Create("/c", None), operation, Create("/d", None)])
-            assert outcome == Conflict(operation, reason)
-        assert client.transaction([SetData("/a/b", b"2", 0), Check("/a/b", 1), Delete("/a/b", 1)]) is None
+            outcome = client.transact([Create("/c", None), operation, Create("/d", None)])
+            assert outcome.conflict == Conflict(operation, reason)
+        assert client.transact([SetData("/a/b", b"2", 0), Check("/a/b", 1), Delete("/a/b", 1)]).conflict is None
         assert client.children_many(["/", "/a"]) == {"/": ["a", "brokers", "consumers", "e"], "/a": []}
 
 
 def test_open_acls_are_what_kafka_sets(chroot: Chroot) -> None:
     """What we create is open to the world, as what the old consumer creates."""
     with ZooKeeperClient(chroot.config) as client:
-        client.transaction([Create("/a", None)])
+        client.transact([Create("/a", None)])
     assert chroot.other.get_acls("/a")[0] == [make_acl("world", "anyone", all=True)]
