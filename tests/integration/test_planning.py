@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyspark_zkafka.batch.planner import plan_batch
-from pyspark_zkafka.batch.reader import ZKafkaReader, split_partitions
+from pyspark_zkafka.batch.reader import ZKafkaReader, split_partitions, topic_identity
 from pyspark_zkafka.kafka import admin
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.kafka.pool import ClientPool
@@ -285,19 +285,19 @@ class TestIdentity:
         assert len(asked.admins) == 5
 
     def test_every_task_asks(
-        self, asked: Asked, zookeeper: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic, schema: pa.Schema
+        self, asked: Asked, zookeeper: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic
     ) -> None:
         """A client that is lent again answers by what the brokers say then."""
         topic = new_topic(partitions=1)
         fill(zkafka_cluster, topic, 1)
         options = {**zookeeper, "subscribe": topic, "failOnDataLoss": "false"}
-        plan, reader = plan_batch(parse_read(options)), ZKafkaReader(parse_read(options), schema)
+        plan = plan_batch(parse_read(options))
         (split,), servers = plan.splits, plan.bootstrap_servers
-        assert reader._identity(split, servers) == "same"
+        assert topic_identity(split, parse_read(options), servers) == "same"
         zkafka_cluster.delete_topic(topic)
-        assert reader._identity(split, servers) == "deleted"
+        assert topic_identity(split, parse_read(options), servers) == "deleted"
         zkafka_cluster.create_topic(topic, partitions=1)
-        assert reader._identity(split, servers) == "created again"
+        assert topic_identity(split, parse_read(options), servers) == "created again"
         assert len(asked.admins) == 2  # one to plan by
 
     def test_idle_clients_end(self, zkafka_cluster: LocalCluster, eventually: Callable[..., bool]) -> None:
