@@ -44,7 +44,8 @@ class PartitionConsumer(Protocol):
     """Fetches one partition from an offset on, and gathers Arrow batches of a schema. Not thread-safe, not pickle-safe.
 
     There are two: `pyspark_zkafka.transport.python_consumer.MessageConsumer`, and the compiled path's
-    `pyspark_zkafka.transport.native.consumer.ArrowConsumer`.
+    `pyspark_zkafka.transport.native.consumer.ArrowConsumer`. Each uses an open client, alone, for the time of its own
+    ``with`` block, and fetches nothing after it.
     """
 
     def seek(self, offset: int) -> None:
@@ -96,10 +97,10 @@ class PartitionEvents:
             poll.truncation = truncation(error)
         elif error.code() in UNKNOWN_TOPIC_CODES:
             poll.gone = True
-        elif error.retriable() or error.code() in _PASSING:
+        elif error.retriable() or (failure := from_kafka(error, f"reading {self._partition}")).retriable:
             self.note(error)
         else:
-            raise from_kafka(error, f"reading {self._partition}")
+            raise failure
 
     def finish(self, poll: Poll) -> Poll:
         """Complete the poll with the errors recorded meanwhile; raises a refusal after which no record arrived."""
@@ -116,22 +117,3 @@ class PartitionEvents:
 def reading_watermarks(partition: TopicPartition) -> str:
     """Description of the request for a log's ends, for the text of an error."""
     return f"asking the leader of {partition} for the ends of its log"
-
-
-_PASSING = frozenset(
-    {
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._RESOLVE,
-        KafkaError._TIMED_OUT,
-        KafkaError._WAIT_COORD,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.KAFKA_STORAGE_ERROR,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-    }
-)

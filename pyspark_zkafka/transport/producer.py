@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -57,16 +56,8 @@ def producer_properties(connection: Connection, bootstrap_servers: str) -> dict[
 class CountingProducer:
     """Sends records and accounts for each of them. Not pickle-safe: create it where it is used, after any fork.
 
-    Its own ``with`` block opens and closes it; within that, one `counting` block after another sends.
-
-    Parameters
-    ----------
-    properties : mapping
-        As `producer_properties` returns them; its queue limits become the sender's.
-    make_sender : callable
-        Creates a `Sender` from librdkafka's properties, the limits, and a recorder of errors of the client as a whole.
-    clock : callable
-        Monotonic seconds.
+    Its own ``with`` block opens and closes it; within that, one `counting` block after another sends. `properties` are
+    those of `producer_properties`; their queue limits become the sender's.
     """
 
     def __init__(
@@ -86,7 +77,7 @@ class CountingProducer:
         self._reports = ErrorReports(clock)
         self._last_acknowledged = 0
         self._open: Sender | None = None
-        self._told_of: dict[str, int] = {}
+        self._known_partitions: dict[str, int] = {}
 
     def __enter__(self) -> CountingProducer:
         sender = self._make_sender({**self._properties, **_UNLIMITED}, self._limits, self._reports)
@@ -96,11 +87,11 @@ class CountingProducer:
             raise from_exception(error, "making a producer") from error
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *exc: object) -> None:
         try:
             self._drop_queued()
         finally:
-            self._sender.__exit__(kind, error, trace)
+            self._sender.__exit__(*exc)
             self._open = None
 
     @contextmanager
@@ -130,25 +121,19 @@ class CountingProducer:
         return self._sender.delivered(topic)
 
     def send(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
-        """Send rows, those of one partition in order; blocks while the queue is full.
+        """Send rows, each to its partition in ``[0, partition_count)``; blocks while the queue is full.
 
-        Parameters
-        ----------
-        rows : OutgoingBatch
-        partitions : numpy.ndarray of int32
-            The partition of each row, in ``[0, partition_count)``.
-        partition_count : int
-            The number of partitions of the topic.
+        Rows of one partition are sent in order.
 
         Raises
         ------
         DeliveryFailed
             A record sent before, or one of these, cannot be delivered.
         """
-        is_first = not self._told_of
+        is_first = not self._known_partitions
         needed = int(partitions.max(initial=-1)) + 1
-        if self._told_of.get(rows.topic, -1) < needed:
-            self._told_of[rows.topic] = max(needed, self._await_partitions(rows.topic, needed))
+        if self._known_partitions.get(rows.topic, -1) < needed:
+            self._known_partitions[rows.topic] = max(needed, self._await_partitions(rows.topic, needed))
         self._sender.add(rows, partitions, partition_count)
         stalled = _Stalled(self._clock)
         done = False
@@ -160,23 +145,18 @@ class CountingProducer:
             self._raise_failure()
             if not done:
                 # The queue is full of batches that are not: send them, as Java's producer does when out of buffer memory.
-                self._flush_what_rests(stalled)
+                self._flush_partial_batches(stalled)
 
     def flush(self) -> None:
-        """Wait until every record sent is acknowledged; librdkafka fails a record after delivery.timeout.ms.
-
-        Raises
-        ------
-        DeliveryFailed
-        """
+        """Wait until every record sent is acknowledged, or one has failed (DeliveryFailed), after delivery.timeout.ms."""
         stalled = _Stalled(self._clock)
         while self._sender.queued > 0:
-            if not self._flush_what_rests(stalled):
+            if not self._flush_partial_batches(stalled):
                 self._sender.poll(_STALLED_S)
             self._raise_failure()
         self._raise_failure()
 
-    def _flush_what_rests(self, stalled: _Stalled) -> bool:
+    def _flush_partial_batches(self, stalled: _Stalled) -> bool:
         """Send batches that are not full, unless reports are expected without that; True if it did.
 
         While records of its partition are in flight, librdkafka's idempotent producer checks in a busy loop whether a
@@ -185,7 +165,7 @@ class CountingProducer:
         if stalled.since(self.acknowledged) < _STALLED_S and self._sender.is_moving:
             return False
         self._sender.flush(_ADVANCE_S)
-        stalled.begin_anew()
+        stalled.restart()
         return True
 
     def partitions_of(self, topic: str) -> tuple[int, tuple[int, ...]]:
@@ -212,17 +192,18 @@ class CountingProducer:
                 raise NoLeader(
                     "NO_LEADER", f"No partition of {topic} has a leader; start a broker that has a replica of it"
                 )
-            if late or self._is_hopeless(error):
-                raise _unknown(topic)
+            is_unknown = error is not None and error.code() in UNKNOWN_TOPIC_CODES
+            if late or (is_unknown and not self._is_on("allow.auto.create.topics")):
+                raise UnknownTopic(
+                    "UNKNOWN_TOPIC",
+                    f"The cluster has no topic {topic}, and does not create it automatically; "
+                    "create it, or correct the name",
+                )
             self._sender.poll(0.2)
 
     def _begin_request(self) -> None:
         self._sender.poll(0)
         self._reports.begin()
-
-    def _is_hopeless(self, error: KafkaError | None) -> bool:
-        """True if a topic does not exist and must not be created."""
-        return error is not None and error.code() in UNKNOWN_TOPIC_CODES and not self._is_on("allow.auto.create.topics")
 
     def _is_on(self, name: str) -> bool:
         return str(self._properties.get(name)).lower() == "true"
@@ -249,11 +230,11 @@ class CountingProducer:
         fails a record for such a partition at once, where Java's producer waits.
         """
         deadline = self._clock() + (float(self._properties["delivery.timeout.ms"]) / 1000 or math.inf)
-        told = 0
+        known = 0
         with suppress(KafkaException):  # the cause is reported when the records are not delivered
-            while 0 < (told := len(self._sender.leaders(topic, INTRODUCTION_S)[1])) < needed and self._clock() < deadline:
+            while 0 < (known := len(self._sender.leaders(topic, INTRODUCTION_S)[1])) < needed and self._clock() < deadline:
                 self._sender.poll(0.2)
-        return told
+        return known
 
     def _hasten(self, topic: str) -> None:
         """Send the first records at once: an idempotent producer of librdkafka may wait 500 ms for its producer id.
@@ -265,7 +246,7 @@ class CountingProducer:
             self._sender.leaders(topic, INTRODUCTION_S)
 
     def _raise_failure(self) -> None:
-        failure = self._failure()
+        failure = self._sender.failure or self._refusal()
         if failure is None:
             return
         self._drop_queued()
@@ -281,9 +262,7 @@ class CountingProducer:
             failed=failed,
         )
 
-    def _failure(self) -> Failure | None:
-        if self._sender.failure is not None:
-            return self._sender.failure
+    def _refusal(self) -> Failure | None:
         if (acknowledged := self.acknowledged) > self._last_acknowledged:
             self._last_acknowledged = acknowledged
             self._reports.answered()
@@ -307,9 +286,9 @@ class _Stalled:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self.begin_anew()
+        self.restart()
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Count the seconds from now."""
         self._changed = self._clock(), -1
 
@@ -320,10 +299,3 @@ class _Stalled:
             return now - then
         self._changed = now, count
         return 0.0
-
-
-def _unknown(topic: str) -> UnknownTopic:
-    return UnknownTopic(
-        "UNKNOWN_TOPIC",
-        f"The cluster has no topic {topic}, and does not create it automatically; create it, or correct the name",
-    )

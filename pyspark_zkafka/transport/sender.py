@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from confluent_kafka import KafkaError
 
@@ -55,14 +55,21 @@ class Failure:
 class Sender(Protocol):
     """Hands records to librdkafka, and counts their delivery reports. Not thread-safe, not pickle-safe.
 
-    There are two: `MessageSender`, and the compiled path's `pyspark_zkafka.transport.native.producer.ArrowSender`.
+    There are two: `MessageSender`, and the compiled path's `pyspark_zkafka.transport.native.producer.ArrowSender`. Each is
+    open for the time of its ``with`` block; `note` is called with errors of the client as a whole.
     """
 
-    def __enter__(self) -> Sender: ...
+    _properties: Mapping[str, Any]
+    _limits: QueueLimits
+    _note: Callable[[KafkaError], None]
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __init__(self, properties: Mapping[str, Any], limits: QueueLimits, note: Callable[[KafkaError], None]) -> None:
+        self._properties = properties
+        self._limits = limits
+        self._note = note
+
+    def __enter__(self) -> Sender: ...
+    def __exit__(self, *exc: object) -> None: ...
 
     def begin(self) -> None:
         """Reset the counts; only while nothing is queued."""
