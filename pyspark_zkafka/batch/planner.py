@@ -19,6 +19,7 @@ from pyspark_zkafka.protocol.planning import (
     Split,
     SubscribeExcept,
     SubscribePattern,
+    Subscription,
     describe_offline,
     make_splits,
     split_ranges,
@@ -37,22 +38,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """A batch read's splits, in the order of Spark's tasks, and the cluster snapshot that they were planned from."""
+    """A batch read's splits, in the order of Spark's tasks."""
 
     splits: tuple[Split, ...]
-    snapshot: ClusterSnapshot
     bootstrap_servers: str
 
 
 def plan_batch(
     options: ReadOptions, pushed: PushedFilters | None = None, sleep: Callable[[float], None] = time.sleep
 ) -> BatchPlan:
-    """Plan a batch read. Blocks for a few round trips to ZooKeeper and the brokers.
-
-    Parameters
-    ----------
-    pushed : PushedFilters, optional
-        The query's filters, which narrow the ranges.
+    """Plan a batch read, narrowed by `pushed` filters. Blocks for a few round trips to ZooKeeper and the brokers.
 
     Raises
     ------
@@ -63,19 +58,20 @@ def plan_batch(
     for name in options.ignored:
         _log.warning("%s is a streaming option; ignored by this batch read", name)
     retry = Retry(options.retries, options.retry_interval_ms / 1000, sleep)
+    subscription = _subscription(options)
     with open_cluster(options.connection) as cluster:
-        snapshot = retry(lambda: _snapshot(options, cluster))
-        subscribed = _subscribed(options, snapshot)
+        snapshot = retry(lambda: _snapshot(subscription, cluster))
+        subscribed = _subscribed(options, subscription, snapshot)
         partitions = [tp for tp in subscribed if pushed is None or pushed.admits(tp)]
         servers = bootstrap_servers(options.connection, snapshot)
         if not partitions:
-            return BatchPlan((), snapshot, servers)
+            return BatchPlan((), servers)
         with _admin(options, servers, cluster) as admin:
             bounds = _Bounds(options, admin, cluster, servers, snapshot)
             ranges = retry(lambda: _ranges(options, partitions, subscribed, bounds, pushed))
     pieces = split_ranges(ranges, options.min_partitions, options.max_records)
     splits = make_splits(pieces, snapshot, options.connection.client_rack, options.connection.listener)
-    return BatchPlan(tuple(spread_over_leaders(splits)), snapshot, servers)
+    return BatchPlan(tuple(spread_over_leaders(splits)), servers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,23 +110,25 @@ class _Bounds:
 def _admin(options: ReadOptions, servers: str, cluster: ClusterSource) -> AbstractContextManager[KafkaAdmin]:
     if isinstance(cluster, KafkaAdmin):
         return nullcontext(cluster)
-    return KafkaAdmin(servers, options.connection.kafka, read_committed=options.connection.read_committed)
+    return KafkaAdmin.of(options.connection, servers)
 
 
-def _snapshot(options: ReadOptions, cluster: ClusterSource) -> ClusterSnapshot:
+def _subscription(options: ReadOptions) -> Subscription:
     if options.subscription is None:
         raise OptionError(
             "INVALID_OPTION",
             "No topics are given; give one of subscribe, subscribePattern, subscribeExceptPattern and assign",
         )
-    by_pattern = isinstance(options.subscription, (SubscribePattern, SubscribeExcept))
-    return cluster.snapshot(wanted_topics(options.subscription, cluster.topic_names() if by_pattern else ()))
+    return options.subscription
 
 
-def _subscribed(options: ReadOptions, snapshot: ClusterSnapshot) -> list[TopicPartition]:
-    if options.subscription is None:
-        return []
-    partitions = subscribed_partitions(options.subscription, snapshot)
+def _snapshot(subscription: Subscription, cluster: ClusterSource) -> ClusterSnapshot:
+    by_pattern = isinstance(subscription, (SubscribePattern, SubscribeExcept))
+    return cluster.snapshot(wanted_topics(subscription, cluster.topic_names() if by_pattern else ()))
+
+
+def _subscribed(options: ReadOptions, subscription: Subscription, snapshot: ClusterSnapshot) -> list[TopicPartition]:
+    partitions = subscribed_partitions(subscription, snapshot)
     offline = snapshot.without_leader(partitions)
     if not offline:
         return partitions

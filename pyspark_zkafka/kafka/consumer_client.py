@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -13,36 +12,41 @@ from pyspark_zkafka.kafka.errors import from_exception
 from pyspark_zkafka.kafka.log import librdkafka_logger
 from pyspark_zkafka.kafka.warm_up import INTRODUCTION_S
 
-__all__ = ["MessageClient", "ignore"]
+__all__ = ["MessageClient", "ignore", "make_consumer"]
+
+
+def make_consumer(properties: Mapping[str, Any], note: Callable[[KafkaError], None]) -> Consumer:
+    """confluent-kafka's consumer; `note` is called with errors of the client as a whole.
+
+    Raises
+    ------
+    ZKafkaError
+        librdkafka refuses the properties.
+    """
+    try:
+        return Consumer({**properties, "error_cb": note}, logger=librdkafka_logger())
+    except KafkaException as error:
+        raise from_exception(error, "making a consumer") from error
 
 
 class MessageClient:
     """confluent-kafka's consumer, open for the time of a ``with`` block; it serves one `MessageConsumer` after the other.
 
     Create it where it is used, after any fork.
-
-    Parameters
-    ----------
-    properties : mapping
-        Those of `pyspark_zkafka.kafka.consumer_properties.consumer_properties`.
     """
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
-        self._properties = dict(properties)
+        self._properties = properties
         self._open: Consumer | None = None
         self._is_warm = False
         self.note: Callable[[KafkaError], None] = ignore
 
     def __enter__(self) -> MessageClient:
-        settings = {**self._properties, "error_cb": lambda error: self.note(error)}
-        try:
-            self._open = Consumer(settings, logger=librdkafka_logger())
-            self._is_warm = False
-        except KafkaException as error:
-            raise from_exception(error, "making a consumer") from error
+        self._open = make_consumer(self._properties, lambda error: self.note(error))
+        self._is_warm = False
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *exc: object) -> None:
         if self._open is not None:
             self._open.close()
             self._open = None

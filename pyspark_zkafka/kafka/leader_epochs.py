@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka.errors import BrokersUnavailable
-from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, ErrorReports, from_exception
-from pyspark_zkafka.kafka.log import librdkafka_logger
+from pyspark_zkafka.kafka.consumer_client import make_consumer
+from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, ErrorReports
 from pyspark_zkafka.protocol.model import TopicPartition
 
 __all__ = ["EpochReader", "first_after_epoch"]
@@ -32,23 +33,10 @@ def first_after_epoch(
     timeout_s: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> int | None:
-    """The first offset that was written in a later leader epoch; the end of the range if there is none.
+    """The first of the offsets that was written in a later leader epoch; the end of the range if there is none.
 
-    Epochs never decrease along a log, so the search halves the range with each record that it fetches.
-
-    Parameters
-    ----------
-    properties : mapping
-        Those of `consumer_properties`.
-    offsets : range
-        The log, or the part of it to search.
-    timeout_s : float
-        For each of the records.
-
-    Returns
-    -------
-    int or None
-        None if a record has no epoch, as those of Kafka before 0.11.
+    None if a record has no epoch, as those of Kafka before 0.11. Epochs never decrease along a log, so the search halves
+    the range with each record that it fetches; each may take `timeout_s`. `properties` are those of `consumer_properties`.
 
     Raises
     ------
@@ -58,35 +46,15 @@ def first_after_epoch(
         The brokers refuse the connection.
     """
     reports = ErrorReports(clock)
-    try:
-        consumer = Consumer({**properties, **_ONE_AT_A_TIME, "error_cb": reports}, logger=librdkafka_logger())
-    except KafkaException as error:
-        raise from_exception(error, "making a consumer") from error
-    try:
+    with closing(make_consumer({**properties, **_ONE_AT_A_TIME}, reports)) as consumer:
         return _search(EpochReader(consumer, partition, reports, clock), epoch, offsets, timeout_s)
-    finally:
-        consumer.close()
 
 
 class EpochReader:
-    """Leader epochs of single records of a partition.
-
-    Parameters
-    ----------
-    consumer : confluent_kafka.Consumer
-        One that reports the ends of logs.
-    reports : ErrorReports
-        The consumer's ``error_cb``.
-    clock : callable
-        Monotonic seconds.
-    """
+    """Leader epochs of single records of a partition, by a consumer that reports the ends of logs."""
 
     def __init__(
-        self,
-        consumer: Consumer,
-        partition: TopicPartition,
-        reports: ErrorReports,
-        clock: Callable[[], float] = time.monotonic,
+        self, consumer: Consumer, partition: TopicPartition, reports: ErrorReports, clock: Callable[[], float]
     ) -> None:
         self._consumer = consumer
         self._partition = partition

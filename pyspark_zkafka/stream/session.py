@@ -103,9 +103,7 @@ class StreamSession:
     def _open(self) -> None:
         connection = self._read.connection
         if connection.zookeeper is None:
-            self._brokers = self._opened.enter_context(
-                KafkaAdmin(connection.bootstrap_servers or "", connection.kafka, read_committed=connection.read_committed)
-            )
+            self._brokers = self._opened.enter_context(KafkaAdmin.of(connection))
         elif self._group is not None and self._group.join:
             from pyspark_zkafka.group.member import GroupMember
 
@@ -125,8 +123,7 @@ class StreamSession:
     def brokers(self) -> KafkaAdmin:
         """The brokers' admin client; created with those of the first snapshot as bootstrap servers."""
         if self._brokers is None:
-            read = self._read.connection
-            admin = KafkaAdmin(self.servers(self.snapshot()), read.kafka, read_committed=read.read_committed)
+            admin = KafkaAdmin.of(self._read.connection, self.servers(self.snapshot()))
             self._brokers = self._opened.enter_context(admin)
         return self._brokers
 

@@ -23,12 +23,8 @@ Data = Mapping[str, bytes | None]
 def group_rows(groups: Iterable[str], children: Mapping[str, list[str]], topics: set[str] | None = None) -> list[Row]:
     """One row for each existing group, by name: the number of its members, and the topics that it owns or has offsets of.
 
-    Parameters
-    ----------
-    children : mapping
-        The names below each group, and below its ids, owners and offsets, by path; paths that do not exist are absent.
-    topics : set of str, optional
-        The topics to restrict the view to: groups without any of them are left out.
+    `children` are the names below each existing group, and below its ids, owners and offsets, by path. With `topics`, other
+    topics are left out, and groups without any.
     """
     rows = [_group_row(group, children) for group in sorted(groups) if group_znodes.group_path(group) in children]
     if topics is None:
@@ -122,17 +118,14 @@ def _partition_row(path: str, data: bytes | None, decode: Callable[[str, bytes |
     _, _, group, _, topic, key = path.split("/")
     row: dict[str, Any] = {"group": group, "topic": topic}
     try:
-        row.update(_numbers(group_znodes.parse_key(path, topic, key)))
+        place = group_znodes.parse_key(path, topic, key)
+        row["partition"] = place.partition
+        if isinstance(place, LegacyPartition):
+            row["broker"] = place.broker
         row.update(decode(path, data))
     except CodecError as error:
         row["error"] = error.message
     return row
-
-
-def _numbers(place: TopicPartition | LegacyPartition) -> Row:
-    if isinstance(place, LegacyPartition):
-        return {"partition": place.partition, "broker": place.broker}
-    return {"partition": place.partition}
 
 
 def _order(row: Row) -> tuple[str, str, int, int]:
