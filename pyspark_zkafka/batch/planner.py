@@ -49,11 +49,8 @@ def plan_batch(
 ) -> BatchPlan:
     """Plan a batch read, narrowed by `pushed` filters. Blocks for a few round trips to ZooKeeper and the brokers.
 
-    Raises
-    ------
-    ZKafkaError
-        The cluster cannot be reached; a topic or partition is unknown or has no leader; the options do not fit the
-        topics; an explicit or committed offset is outside the log and `failOnDataLoss` is set.
+    Raises ZKafkaError if the cluster cannot be reached; a topic or partition is unknown or has no leader; the options do
+    not fit the topics; an explicit or committed offset is outside the log and `failOnDataLoss` is set.
     """
     for name in options.ignored:
         _log.warning("%s is a streaming option; ignored by this batch read", name)

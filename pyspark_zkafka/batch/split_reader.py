@@ -86,14 +86,9 @@ class SplitReader:
         With `ask_identity` the topic's identity is checked at the end. Of several ranges of a topic that are read one after
         the other, the check after the last one is enough.
 
-        Raises
-        ------
-        DataLoss
-            Records of the range are gone, and `fail_on_data_loss` is set; else a warning is logged.
-        BrokersUnavailable
-            No records arrived for `poll_timeout_ms`.
-        ClusterStateError
-            No records arrived because a transaction was open for that long, and the consumer reads committed.
+        Raises DataLoss if records of the range are gone, and `fail_on_data_loss` is set; else a warning is logged. Raises
+        BrokersUnavailable if no records arrive for `poll_timeout_ms`, and ClusterStateError if a transaction was open for
+        that long, and the consumer reads committed.
         """
         self.begin()
         self._postpone_deadline()

@@ -16,13 +16,7 @@ __all__ = ["MessageClient", "ignore", "make_consumer"]
 
 
 def make_consumer(properties: Mapping[str, Any], note: Callable[[KafkaError], None]) -> Consumer:
-    """confluent-kafka's consumer; `note` is called with errors of the client as a whole.
-
-    Raises
-    ------
-    ZKafkaError
-        librdkafka refuses the properties.
-    """
+    """confluent-kafka's consumer; `note` is called with errors of the client as a whole. ZKafkaError if it is refused."""
     try:
         return Consumer({**properties, "error_cb": note}, logger=librdkafka_logger())
     except KafkaException as error:

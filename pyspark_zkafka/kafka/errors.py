@@ -124,6 +124,14 @@ class ErrorReports:
             return None
         return from_kafka(self._refusal, doing)
 
+    def polled(self, doing: str, *, answered: bool) -> None:
+        """Note a poll: an answer ends earlier refusals; without one, a refusal is raised after `REFUSED_FOR_S`."""
+        if answered:
+            self.answered()
+            self.begin()
+        elif (refusal := self.refusal(doing, REFUSED_FOR_S)) is not None:
+            raise refusal
+
     def error(self, error: KafkaException, doing: str) -> ZKafkaError:
         """The error for a failed request: the refusal, if there is one and no broker answered."""
         ours = from_exception(error, doing)

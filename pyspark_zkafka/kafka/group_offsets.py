@@ -68,13 +68,8 @@ class KafkaGroupOffsets:
         """Set the next offsets to read, whatever is stored.
 
         Blocks for a request: up to `timeout_s` for the group's coordinator, and ``socket.timeout.ms`` for its answer.
-
-        Raises
-        ------
-        ClusterStateError
-            The brokers refuse: consumers of the new kind are in the group, or an ACL forbids it.
-        BrokersUnavailable
-            No answer: whether the offsets were committed is unknown.
+        Raises ClusterStateError if brokers refuse (consumers of the new kind are in the group, or an ACL forbids it), and
+        BrokersUnavailable without an answer: whether the offsets were committed is unknown.
         """
         if not offsets:
             return

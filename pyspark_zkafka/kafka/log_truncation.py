@@ -43,12 +43,7 @@ def find_truncated(
     """The logs truncated below a position since, with librdkafka's reports, and those whose brokers did not answer.
 
     Blocks until all have, or until the timeout. Brokers before Kafka 2.1 do not support it: nothing is found. `properties`
-    are those of `consumer_properties`.
-
-    Raises
-    ------
-    ZKafkaError
-        A consumer cannot be created.
+    are those of `consumer_properties`. Raises ZKafkaError if a consumer cannot be created.
 
     References
     ----------

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka.kafka.consumer_client import make_consumer
-from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, ErrorReports
+from pyspark_zkafka.kafka.errors import ErrorReports
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.records import UNREADABLE_HEADERS
 
@@ -39,12 +39,7 @@ def sample_record_bytes(
 
     Partitions of which no record was fetched in time are absent. A record's headers do not count if the name of one is not
     UTF-8. Blocks until about 200 records or 1 MiB of each partition are read, or all that it has, or until the timeout.
-    `properties` are those of `consumer_properties`.
-
-    Raises
-    ------
-    ZKafkaError
-        The brokers refuse the connection.
+    `properties` are those of `consumer_properties`. Raises ZKafkaError if the brokers refuse the connection.
     """
     samples = {tp: _Sample() for tp in positions}
     deadline, reports = clock() + timeout_s, ErrorReports(clock)
@@ -54,11 +49,7 @@ def sample_record_bytes(
             found = consumer.consume(_SAMPLE_RECORDS, min(left_s, _POLL_S))
             for message in found:
                 _take(message, samples, consumer)
-            if any(_is_answer(message) for message in found):
-                reports.answered()
-                reports.begin()
-            elif (refusal := reports.refusal("sampling the sizes of records", REFUSED_FOR_S)) is not None:
-                raise refusal
+            reports.polled("sampling the sizes of records", answered=any(map(_is_answer, found)))
     return {tp: s.size_bytes / s.records for tp, s in samples.items() if s.records > 0}
 
 

@@ -123,12 +123,8 @@ class CountingProducer:
     def send(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
         """Send rows, each to its partition in ``[0, partition_count)``; blocks while the queue is full.
 
-        Rows of one partition are sent in order.
-
-        Raises
-        ------
-        DeliveryFailed
-            A record sent before, or one of these, cannot be delivered.
+        Rows of one partition are sent in order. Raises DeliveryFailed if one of these, or a record sent before, cannot be
+        delivered.
         """
         is_first = not self._known_partitions
         needed = int(partitions.max(initial=-1)) + 1
@@ -172,13 +168,7 @@ class CountingProducer:
         """The number of a topic's partitions, and those that have a leader, requested from the brokers.
 
         The request may create a missing topic (auto.create.topics.enable); blocks for up to 10 s until all have leaders.
-
-        Raises
-        ------
-        UnknownTopic
-            The topic does not exist, and is not created within 10 s.
-        NoLeader
-            The topic exists, and none of its partitions has a leader after 10 s.
+        Raises UnknownTopic if the topic does not exist by then, and NoLeader if none of its partitions has a leader.
         """
         self._begin_request()
         deadline = self._clock() + _CREATION_S

@@ -27,13 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 def uses_native(connection: Connection) -> bool:
-    """True if this process uses the compiled path; logs which one is used.
-
-    Raises
-    ------
-    OptionError
-        NO_NATIVE_PATH: the compiled path is required, and unavailable.
-    """
+    """True if this process uses the compiled path; logs which one. OptionError if it is required and unavailable."""
     if connection.native_path is False:
         _log.info("nativePath is off: pure Python is used")
         return False

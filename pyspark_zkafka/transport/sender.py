@@ -114,8 +114,5 @@ class Sender(Protocol):
     def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
         """The brokers' error for a topic, and the leader of each of its partitions, -1 for none.
 
-        Raises
-        ------
-        KafkaException
-            The brokers cannot be reached.
+        Raises KafkaException if no broker can be reached.
         """

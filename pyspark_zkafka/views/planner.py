@@ -34,10 +34,7 @@ T = TypeVar("T")
 def plan_view(view: str, options: ReadOptions) -> list[Row]:
     """The rows of a view, sorted. Blocks for a few round trips, and for `offsets` for one request to the brokers.
 
-    Raises
-    ------
-    ZKafkaError
-        The cluster cannot be reached, or one of its znodes is malformed; malformed znodes of groups become rows.
+    Raises ZKafkaError if the cluster cannot be reached, or one of its znodes is malformed; those of groups become rows.
     """
     connection = options.connection
     if connection.zookeeper is not None:

@@ -16,15 +16,8 @@ _SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
 def parse_append(raw: Mapping[str, str], *, overwrite: bool, is_stream: bool) -> WriteOptions:
     """Parse the options of a write; a streaming one also accepts those that Spark itself reads.
 
-    Parameters
-    ----------
-    overwrite : bool
-        Spark's form of the save mode, and of the output mode of a stream: True for overwrite or complete.
-
-    Raises
-    ------
-    OptionError
-        Also for these modes, and for a stream's commitOffsets.
+    `overwrite` is Spark's form of the save mode, and of the output mode of a stream: True for overwrite or complete. Raises
+    OptionError for these as well, and for a stream's commitOffsets.
     """
     if is_stream:
         _require_stream(raw, overwrite=overwrite)

@@ -43,10 +43,7 @@ class WritePlan:
 def plan_write(options: WriteOptions) -> WritePlan:
     """Plan a write. Blocks for a few round trips; looks up only the option's topic if there is one.
 
-    Raises
-    ------
-    ZKafkaError
-        The cluster cannot be reached, or the topic does not exist.
+    Raises ZKafkaError if the cluster cannot be reached, or the topic does not exist.
     """
     from pyspark_zkafka.cluster import bootstrap_servers, open_cluster
     from pyspark_zkafka.transport.producer import producer_properties
@@ -106,10 +103,7 @@ class RowWriter:
 def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Written:
     """Send all rows of a task and wait until each is acknowledged; without rows, nothing is opened.
 
-    Raises
-    ------
-    DeliveryFailed
-        With the first failure's topic, partition and cause, and the counts.
+    Raises DeliveryFailed, with the first failure's topic, partition and cause, and the counts.
     """
     with prepared_worker(for_task=True):
         from pyspark.taskcontext import TaskContext

@@ -123,13 +123,7 @@ def describe() -> str:
 
 
 def require() -> Any:
-    """The functions of `library`.
-
-    Raises
-    ------
-    OptionError
-        NO_NATIVE_PATH, with the reason.
-    """
+    """The functions of `library`; OptionError (NO_NATIVE_PATH) with the reason where it cannot be used."""
     found, text = load()
     if found is None:
         raise OptionError(
@@ -191,13 +185,7 @@ def _bind(functions: Any) -> str | None:
 
 
 def topic_argument(name: str) -> bytes:
-    """A topic's name as the argument of a C function.
-
-    Raises
-    ------
-    InvalidRow
-        INVALID_TOPIC: Kafka does not allow the name; C would truncate it, or librdkafka refuse it.
-    """
+    """A topic's name as the argument of a C function; InvalidRow for one that C would truncate, or librdkafka refuse."""
     require_topic_name(name)
     return name.encode()
 
