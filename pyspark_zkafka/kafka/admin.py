@@ -17,12 +17,10 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, UnknownTopic, ZKafkaError
 from pyspark_zkafka.kafka.batches import MAX_PER_REQUEST, batches
-from pyspark_zkafka.kafka.consumer_client import MessageClient
+from pyspark_zkafka.kafka.clients import INTRODUCTION_S, MessageClient, librdkafka_logger
 from pyspark_zkafka.kafka.consumer_properties import shared_properties
 from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, ErrorReports, from_exception
-from pyspark_zkafka.kafka.log import librdkafka_logger
 from pyspark_zkafka.kafka.pool import ClientPool, configuration
-from pyspark_zkafka.kafka.warm_up import INTRODUCTION_S
 from pyspark_zkafka.options.model import Connection
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, HIGH_WATERMARK, LATEST, AtTimestamp, Position
@@ -191,7 +189,7 @@ class KafkaAdmin:
     def _warm_up(self, topics: Collection[str]) -> None:
         """Request a topic's metadata first with a new client: else its lookup of leaders may stall for up to three seconds.
 
-        Blocks for a second at the most; see `pyspark_zkafka.kafka.warm_up`.
+        Blocks for a second at the most; see `pyspark_zkafka.kafka.clients`.
         """
         if topics and not self._is_warm:
             self._is_warm = True

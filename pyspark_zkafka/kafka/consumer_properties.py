@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark_zkafka.kafka.warm_up import CLIENT_DEFAULTS
+from pyspark_zkafka.kafka.clients import CLIENT_DEFAULTS
 from pyspark_zkafka.options.connection_properties import concerns_connection
 from pyspark_zkafka.options.model import Connection
 

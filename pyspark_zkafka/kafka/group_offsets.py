@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.kafka.consumer_client import make_consumer
+from pyspark_zkafka.kafka.clients import make_consumer
 from pyspark_zkafka.kafka.consumer_properties import lookup_properties
 from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, ErrorReports, from_kafka
 from pyspark_zkafka.protocol.model import TopicPartition

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka.errors import BrokersUnavailable
-from pyspark_zkafka.kafka.consumer_client import make_consumer
+from pyspark_zkafka.kafka.clients import make_consumer
 from pyspark_zkafka.kafka.errors import ErrorReports
 from pyspark_zkafka.protocol.model import TopicPartition
 

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka.kafka.batches import batches
-from pyspark_zkafka.kafka.consumer_client import MessageClient
+from pyspark_zkafka.kafka.clients import MessageClient
 from pyspark_zkafka.kafka.errors import from_exception, truncation
 from pyspark_zkafka.protocol.model import TopicPartition
 

@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.kafka.consumer_client import make_consumer
+from pyspark_zkafka.kafka.clients import make_consumer
 from pyspark_zkafka.kafka.errors import ErrorReports
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.records import UNREADABLE_HEADERS

@@ -11,9 +11,8 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka.kafka.batches import MAX_PER_REQUEST, batches
-from pyspark_zkafka.kafka.consumer_client import MessageClient
+from pyspark_zkafka.kafka.clients import CLIENT_DEFAULTS, MessageClient
 from pyspark_zkafka.kafka.consumer_properties import lookup_properties
-from pyspark_zkafka.kafka.warm_up import CLIENT_DEFAULTS
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, Position
 

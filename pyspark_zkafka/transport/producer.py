@@ -6,22 +6,19 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.errors import DeliveryFailed, NoLeader, UnknownTopic
+from pyspark_zkafka.kafka.clients import CLIENT_DEFAULTS, INTRODUCTION_S
 from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, ErrorReports, from_exception
-from pyspark_zkafka.kafka.warm_up import CLIENT_DEFAULTS, INTRODUCTION_S
 from pyspark_zkafka.options.client_property_rules import DELIVERY_TIMEOUT_MS
 from pyspark_zkafka.options.model import Connection
+from pyspark_zkafka.protocol.rows import OutgoingBatch
 from pyspark_zkafka.transport.sender import Failure, QueueLimits, Sender
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from pyspark_zkafka.protocol.rows import OutgoingBatch
 
 __all__ = ["CountingProducer", "producer_properties"]
 
@@ -41,6 +38,7 @@ _DEFAULTS: dict[str, Any] = {
 _UNLIMITED = {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 2_000_000_000}
 _ADVANCE_S = 0.01
 _STALLED_S = 0.1
+_NO_PROGRESS = -1, 0.0
 _METADATA_TIMEOUT_S = 30.0
 _CREATION_S = 10.0
 
@@ -76,6 +74,7 @@ class CountingProducer:
         self._clock = clock
         self._reports = ErrorReports(clock)
         self._last_acknowledged = 0
+        self._progress = _NO_PROGRESS  # a count of acknowledged records, and the time at which it was reached
         self._open: Sender | None = None
         self._known_partitions: dict[str, int] = {}
 
@@ -131,7 +130,7 @@ class CountingProducer:
         if self._known_partitions.get(rows.topic, -1) < needed:
             self._known_partitions[rows.topic] = max(needed, self._await_partitions(rows.topic, needed))
         self._sender.add(rows, partitions, partition_count)
-        stalled = _Stalled(self._clock)
+        self._progress = _NO_PROGRESS
         done = False
         while not done:
             done = self._sender.advance(_ADVANCE_S)
@@ -141,27 +140,30 @@ class CountingProducer:
             self._raise_failure()
             if not done:
                 # The queue is full of batches that are not: send them, as Java's producer does when out of buffer memory.
-                self._flush_partial_batches(stalled)
+                self._flush_partial_batches()
 
     def flush(self) -> None:
         """Wait until every record sent is acknowledged, or one has failed (DeliveryFailed), after delivery.timeout.ms."""
-        stalled = _Stalled(self._clock)
+        self._progress = _NO_PROGRESS
         while self._sender.queued > 0:
-            if not self._flush_partial_batches(stalled):
+            if not self._flush_partial_batches():
                 self._sender.poll(_STALLED_S)
             self._raise_failure()
         self._raise_failure()
 
-    def _flush_partial_batches(self, stalled: _Stalled) -> bool:
+    def _flush_partial_batches(self) -> bool:
         """Send batches that are not full, unless reports are expected without that; True if it did.
 
         While records of its partition are in flight, librdkafka's idempotent producer checks in a busy loop whether a
         flushed batch may be sent: so none is flushed as long as it would have to wait.
         """
-        if stalled.since(self.acknowledged) < _STALLED_S and self._sender.is_moving:
+        now, acknowledged = self._clock(), self.acknowledged
+        if acknowledged != self._progress[0]:
+            self._progress = acknowledged, now
+        if now - self._progress[1] < _STALLED_S and self._sender.is_moving:
             return False
         self._sender.flush(_ADVANCE_S)
-        stalled.restart()
+        self._progress = _NO_PROGRESS
         return True
 
     def partitions_of(self, topic: str) -> tuple[int, tuple[int, ...]]:
@@ -269,23 +271,3 @@ class CountingProducer:
         if sender.queued > 0:
             sender.purge(in_flight=True)
             sender.flush(1)
-
-
-class _Stalled:
-    """Timer of the seconds for which a count has not changed."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self.restart()
-
-    def restart(self) -> None:
-        """Count the seconds from now."""
-        self._changed = self._clock(), -1
-
-    def since(self, count: int) -> float:
-        """Compare the count with the last one; the seconds since it changed."""
-        now, (then, before) = self._clock(), self._changed
-        if count == before:
-            return now - then
-        self._changed = now, count
-        return 0.0

@@ -9,7 +9,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.kafka.consumer_client import MessageClient, ignore
+from pyspark_zkafka.kafka.clients import MessageClient, ignore
 from pyspark_zkafka.kafka.errors import from_exception
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.records import build_batch

@@ -7,17 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, repeat
 from operator import length_hint
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from pyspark_zkafka.kafka.log import librdkafka_logger
+from pyspark_zkafka.kafka.clients import librdkafka_logger
 from pyspark_zkafka.protocol.rows import OutgoingBatch, Rows, slices_by_size
 from pyspark_zkafka.transport.sender import Counts, Failure, QueueLimits, Sender
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 __all__ = ["MessageSender"]
 

@@ -62,7 +62,7 @@ def open_consumer(
 
         make_client, make_consumer = ArrowClient, ArrowConsumer
     else:
-        from pyspark_zkafka.kafka.consumer_client import MessageClient
+        from pyspark_zkafka.kafka.clients import MessageClient
         from pyspark_zkafka.transport.python_consumer import MessageConsumer
 
         make_client, make_consumer = MessageClient, MessageConsumer

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 from confluent_kafka import KafkaError
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from pyspark_zkafka.protocol.rows import OutgoingBatch
+from pyspark_zkafka.protocol.rows import OutgoingBatch
 
 __all__ = ["Counts", "Failure", "QueueLimits", "Sender"]
 

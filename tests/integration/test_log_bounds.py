@@ -12,7 +12,7 @@ from pyspark_zkafka.errors import NoLeader
 from pyspark_zkafka.kafka import admin
 from pyspark_zkafka.kafka import watermarks as log_bounds
 from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.kafka.consumer_client import MessageClient
+from pyspark_zkafka.kafka.clients import MessageClient
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.testing import LocalCluster

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.kafka.log import librdkafka_logger
+from pyspark_zkafka.kafka.clients import librdkafka_logger
 from pyspark_zkafka.transport.native.library import Report, settings_array
 
 __all__ = ["events", "open_client"]
