@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from pyspark_zkafka.cluster import ClusterSource, bootstrap_servers, open_cluster
@@ -14,7 +14,7 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.model import ClusterSnapshot, OffsetRange, TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, AtTimestamp, Position, Resolution, resolve
+from pyspark_zkafka.protocol.offsets import EARLIEST, AtTimestamp, Position, resolve
 from pyspark_zkafka.protocol.planning import (
     Split,
     SubscribeExcept,
@@ -63,7 +63,8 @@ def plan_batch(
         servers = bootstrap_servers(options.connection, snapshot)
         if not partitions:
             return BatchPlan((), servers)
-        with _admin(options, servers, cluster) as admin:
+        opened = nullcontext(cluster) if isinstance(cluster, KafkaAdmin) else KafkaAdmin.of(options.connection, servers)
+        with opened as admin:
             bounds = _Bounds(options, admin, cluster, servers, snapshot)
             ranges = retry(lambda: _ranges(options, partitions, subscribed, bounds, pushed))
     pieces = split_ranges(ranges, options.min_partitions, options.max_records)
@@ -102,12 +103,6 @@ class _Bounds:
         if stale:
             report_outdated(stale, committed, self.options.fail_on_data_loss)
         return {tp: EARLIEST if tp in stale else stored.offset for tp, stored in committed.items()}
-
-
-def _admin(options: ReadOptions, servers: str, cluster: ClusterSource) -> AbstractContextManager[KafkaAdmin]:
-    if isinstance(cluster, KafkaAdmin):
-        return nullcontext(cluster)
-    return KafkaAdmin.of(options.connection, servers)
 
 
 def _subscription(options: ReadOptions) -> Subscription:
@@ -153,17 +148,13 @@ def _ranges(
         no_match=options.no_match,
         subscribed=subscribed,
     )
-    _report_outside(resolution, options.fail_on_data_loss)
+    if resolution.outside:
+        text = "; ".join(map(str, resolution.outside))
+        remedy = "correct the offsets, or set failOnDataLoss to false"
+        fail, otherwise = options.fail_on_data_loss, "reading what is there"
+        report_data_loss("OFFSET_OUT_OF_RANGE", text, fail=fail, remedy=remedy, otherwise=otherwise)
     if pushed is None:
         return list(resolution.ranges)
     since = {} if pushed.since_ms is None else dict.fromkeys(partitions, AtTimestamp(pushed.since_ms))
     first_since = bounds.list_offsets(since)
     return [pushed.cut(r, first_since) for r in resolution.ranges]
-
-
-def _report_outside(resolution: Resolution, fail: bool) -> None:
-    if not resolution.outside:
-        return
-    text = "; ".join(map(str, resolution.outside))
-    remedy = "correct the offsets, or set failOnDataLoss to false"
-    report_data_loss("OFFSET_OUT_OF_RANGE", text, fail=fail, remedy=remedy, otherwise="reading what is there")

@@ -110,14 +110,14 @@ class KafkaAdmin:
         return {name: _topic_id(found) for name, found in self._describe(sorted(topics)).items()}
 
     def list_offsets(
-        self, wanted: Mapping[TopicPartition, Position], timeout_s: float = math.inf
+        self, positions: Mapping[TopicPartition, Position], timeout_s: float = math.inf
     ) -> dict[TopicPartition, int]:
         """The offset at each position; -1 where no record is at or after a timestamp.
 
         One request to each leader, or one for every 1,000 partitions, all of them at the same time. `timeout_s` can shorten
         the timeout of a request.
         """
-        found, failed = self.list_offsets_each(wanted, timeout_s)
+        found, failed = self.list_offsets_each(positions, timeout_s)
         silent = [str(tp) for tp, error in failed.items() if error.condition == _SILENT]
         for error in failed.values():
             raise error if error.condition != _SILENT else self._silent(", ".join(silent), min(timeout_s, self._timeout_s))
@@ -133,7 +133,7 @@ class KafkaAdmin:
 
     def list_offsets_each(
         self,
-        wanted: Mapping[TopicPartition, Position],
+        positions: Mapping[TopicPartition, Position],
         timeout_s: float = math.inf,
         epochs: dict[TopicPartition, int] | None = None,
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
@@ -146,34 +146,34 @@ class KafkaAdmin:
         self._begin_request()
         timeout_s = min(timeout_s, self._timeout_s)
         epochs = {} if epochs is None else epochs
-        at_once = self._find_many(wanted, timeout_s, epochs)
-        found, failed = (at_once, {}) if at_once is not None else self._find_each(wanted, timeout_s, epochs)
+        at_once = self._find_many(positions, timeout_s, epochs)
+        found, failed = (at_once, {}) if at_once is not None else self._find_each(positions, timeout_s, epochs)
         self._all_answered = not failed
         return found, failed
 
     def _find_many(
-        self, wanted: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
+        self, positions: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int] | None:
         """The ends of thousands of logs in a third of the time; None if a leader does not answer, or did not last time."""
-        if not self._all_answered or len(wanted) < MANY or not {EARLIEST, LATEST}.issuperset(wanted.values()):
+        if not self._all_answered or len(positions) < MANY or not {EARLIEST, LATEST}.issuperset(positions.values()):
             return None
         from pyspark_zkafka.kafka.watermarks import find_watermarks, lookup_client
 
         if self._lookup is None:
             self._lookup = self._opened.enter_context(lookup_client(self._config, read_committed=self._read_committed))
-        return find_watermarks(self._lookup, wanted, timeout_s, epochs)
+        return find_watermarks(self._lookup, positions, timeout_s, epochs)
 
     def _find_each(
-        self, wanted: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
+        self, positions: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
-        self._warm_up({tp.topic for tp in wanted})
-        found, failed = self._ask_leaders(wanted, min(_PATIENCE_S, timeout_s), epochs)
+        self._warm_up({tp.topic for tp in positions})
+        found, failed = self._ask_leaders(positions, min(_PATIENCE_S, timeout_s), epochs)
         left_s = timeout_s - _PATIENCE_S
         passing = {tp for tp, error in failed.items() if error.retriable or isinstance(error, UnknownTopic)}
         self.refresh_metadata({tp.topic for tp in passing})
         again = {tp for tp in passing if left_s > 0 or isinstance(failed[tp], (NoLeader, UnknownTopic))}
         found_now, failed_now = self._ask_leaders(
-            {tp: wanted[tp] for tp in again}, max(left_s, min(_PATIENCE_S, timeout_s)), epochs
+            {tp: positions[tp] for tp in again}, max(left_s, min(_PATIENCE_S, timeout_s)), epochs
         )
         return found | found_now, {tp: error for tp, error in failed.items() if tp not in again} | failed_now
 
@@ -203,19 +203,15 @@ class KafkaAdmin:
             _log.info("%s", error)
 
     def _ask_leaders(
-        self, wanted: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
+        self, positions: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
         found: dict[TopicPartition, int] = {}
         failed: dict[TopicPartition, ZKafkaError] = {}
-        for tp, future in self._list_offsets(wanted, timeout_s).items():
+        for tp, future in self._list_offsets(positions, timeout_s).items():
             try:
-                info = self._info(tp, future)
+                info = self._info(tp, future, timeout_s)
             except ZKafkaError as error:
                 failed[tp] = error
-                continue
-            # For a leader that did not answer while others did, librdkafka returns no error, but an offset of -1001.
-            if info.offset < -1:
-                failed[tp] = self._unanswered(tp, timeout_s)
                 continue
             found[tp] = int(info.offset)
             if info.leader_epoch is not None:
@@ -224,18 +220,18 @@ class KafkaAdmin:
         return found, failed
 
     def _list_offsets(
-        self, wanted: Mapping[TopicPartition, Position], timeout_s: float
+        self, positions: Mapping[TopicPartition, Position], timeout_s: float
     ) -> dict[TopicPartition, Future[Any]]:
         """Request all offsets at the same time, in requests of one isolation level each."""
         asked: dict[TopicPartition, Future[Any]] = {}
-        specs = {position: _offset_spec(position) for position in set(wanted.values())}
+        specs = {position: _offset_spec(position) for position in set(positions.values())}
         for committed in (True, False):
             level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-            partitions = [tp for tp, position in wanted.items() if committed == self._reads_committed(position)]
+            partitions = [tp for tp, position in positions.items() if committed == self._reads_committed(position)]
             for batch in batches(partitions, MAX_PER_REQUEST):
                 places = {KafkaTopicPartition(*tp): tp for tp in batch}
                 futures = self._admin().list_offsets(
-                    {place: specs[wanted[tp]] for place, tp in places.items()},
+                    {place: specs[positions[tp]] for place, tp in places.items()},
                     isolation_level=level,
                     request_timeout=timeout_s,
                 )
@@ -245,17 +241,17 @@ class KafkaAdmin:
     def _reads_committed(self, position: Position) -> bool:
         return self._read_committed and position != HIGH_WATERMARK
 
-    def _info(self, partition: TopicPartition, future: Future[Any]) -> Any:
-        if future.done() and future.exception() is None:
-            return future.result()
+    def _info(self, partition: TopicPartition, future: Future[Any], timeout_s: float) -> Any:
         doing = f"listing the offsets of {partition}"
-        return self._call(doing, lambda _: self._result(doing, future))
-
-    def _unanswered(self, partition: TopicPartition, timeout_s: float) -> ZKafkaError:
-        """The error for a leader that did not answer: the refusal, if a broker has refused the connection meanwhile."""
-        self._admin().poll(0)
-        doing = f"listing the offsets of {partition} at {self._servers}"
-        return self._reports.refusal(doing) or self._silent(str(partition), timeout_s)
+        if future.done() and future.exception() is None:
+            info = future.result()
+        else:
+            info = self._call(doing, lambda _: self._result(doing, future))
+        # For a leader that did not answer while others did, librdkafka returns no error, but an offset of -1001.
+        if info.offset < -1:
+            self._admin().poll(0)
+            raise self._reports.refusal(f"{doing} at {self._servers}") or self._silent(str(partition), timeout_s)
+        return info
 
     def _silent(self, partitions: str, timeout_s: float) -> BrokersUnavailable:
         return BrokersUnavailable(

@@ -41,15 +41,6 @@ class ClientPool(Generic[C]):
     was raised during a lease. At most `most` are idle; beyond that, those that have been idle for the longest are closed.
     Idle clients are closed on a thread of the pool's own: `later` schedules a function, if the process still runs then.
     Safe for threads.
-
-    Examples
-    --------
-    >>> pool = ClientPool(max_idle_s=0.1)
-    >>> with pool.lease(("localhost:9092", "some properties"), lambda: open("/dev/null")) as first:
-    ...     pass
-    >>> with pool.lease(("localhost:9092", "some properties"), lambda: open("/dev/null")) as second:
-    ...     second is first
-    True
     """
 
     def __init__(

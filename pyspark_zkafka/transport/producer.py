@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 
 from pyspark_zkafka.errors import DeliveryFailed, NoLeader, UnknownTopic
 from pyspark_zkafka.kafka.clients import CLIENT_DEFAULTS, INTRODUCTION_S
@@ -175,7 +175,12 @@ class CountingProducer:
         self._begin_request()
         deadline = self._clock() + _CREATION_S
         while True:
-            error, leaders = self._leaders(topic)
+            try:
+                error, leaders = self._sender.leaders(topic, _METADATA_TIMEOUT_S)
+            except KafkaException as failure:
+                self._sender.poll(0)
+                raise self._reports.error(failure, f"asking for the partitions of {topic}") from failure
+            self._reports.answered()
             led = tuple(sorted(partition for partition, leader in leaders.items() if leader >= 0))
             late = self._clock() > deadline
             if led and (late or len(led) == len(leaders)):
@@ -199,15 +204,6 @@ class CountingProducer:
 
     def _is_on(self, name: str) -> bool:
         return str(self._properties.get(name)).lower() == "true"
-
-    def _leaders(self, topic: str) -> tuple[KafkaError | None, dict[int, int]]:
-        try:
-            found = self._sender.leaders(topic, _METADATA_TIMEOUT_S)
-        except KafkaException as error:
-            self._sender.poll(0)
-            raise self._reports.error(error, f"asking for the partitions of {topic}") from error
-        self._reports.answered()
-        return found
 
     @property
     def _sender(self) -> Sender:

@@ -30,7 +30,7 @@ class MessageBatch:
         self._next_records = _FIRST_POLL_RECORDS
         self._mean_bytes = 0
 
-    def wanted(self, most_records: int, most_bytes: int) -> int:
+    def request_size(self, most_records: int, most_bytes: int) -> int:
         """The number of messages to request."""
         room = max(most_bytes // self._mean_bytes, 1) if self._mean_bytes else _FIRST_POLL_RECORDS
         return min(self._next_records, room, most_records)
@@ -94,7 +94,7 @@ class MessageConsumer:
 
     def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
         """The records of the last poll may exceed the bytes."""
-        found = self._client.consumer.consume(self._batch.wanted(most_records, most_bytes), timeout_s)
+        found = self._client.consumer.consume(self._batch.request_size(most_records, most_bytes), timeout_s)
         if not any(map(Message.error, found)):
             return self._events.finish(self._batch.add(found, until))
         poll = self._batch.add([m for m in found if m.error() is None], until)

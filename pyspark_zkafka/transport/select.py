@@ -28,12 +28,9 @@ _log = logging.getLogger(__name__)
 
 def uses_native(connection: Connection) -> bool:
     """True if this process uses the compiled path; logs which one. OptionError if it is required and unavailable."""
-    if connection.native_path is False:
-        _log.info("nativePath is off: pure Python is used")
-        return False
     if connection.native_path:
         require()
-    _log.info("%s", describe())
+    _log.info("%s", "nativePath is off: pure Python is used" if connection.native_path is False else describe())
     return _is_native(connection)
 
 

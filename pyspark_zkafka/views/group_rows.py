@@ -26,18 +26,16 @@ def group_rows(groups: Iterable[str], children: Mapping[str, list[str]], topics:
     `children` are the names below each existing group, and below its ids, owners and offsets, by path. With `topics`, other
     topics are left out, and groups without any.
     """
-    rows = [_group_row(group, children) for group in sorted(groups) if group_znodes.group_path(group) in children]
-    if topics is None:
-        return rows
-    restricted = [{**row, "topics": [topic for topic in row["topics"] if topic in topics]} for row in rows]
-    return [row for row in restricted if row["topics"]]
+    rows = [_group_row(group, children, topics) for group in sorted(groups) if group_znodes.group_path(group) in children]
+    return [row for row in rows if topics is None or row["topics"]]
 
 
-def _group_row(group: str, children: Mapping[str, list[str]]) -> Row:
+def _group_row(group: str, children: Mapping[str, list[str]], topics: set[str] | None) -> Row:
     owned = children.get(group_znodes.owners_path(group), [])
     committed = children.get(group_znodes.offsets_path(group), [])
     members = children.get(group_znodes.ids_path(group), [])
-    return {"group": group, "members": len(members), "topics": sorted({*owned, *committed})}
+    found = {*owned, *committed}
+    return {"group": group, "members": len(members), "topics": sorted(found if topics is None else found & topics)}
 
 
 def member_rows(data: Data) -> list[Row]:

@@ -83,7 +83,7 @@ class FakeConsumer:
         self.seeks.append(offset)
 
     def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
-        wanted = self.batch.wanted(most_records, most_bytes)
+        wanted = self.batch.request_size(most_records, most_bytes)
         self.asked.append(wanted)
         step = self.script.get(len(self.asked) - 1)
         brought = (step(self) if step is not None else None) or self._fetch(wanted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from ctypes import byref, c_int, c_int32, c_int64
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -36,9 +37,7 @@ class ArrowSender(Sender):
         self._partition_counts: dict[str, int] = {}
 
     def __enter__(self) -> ArrowSender:
-        limits = self._limits
-        numbers = limits.records, limits.size_bytes, limits.batch_bytes
-        self._open = open_client(self._native.producer_new, self._properties, *numbers)
+        self._open = open_client(self._native.producer_new, self._properties, *astuple(self._limits))
         return self
 
     def __exit__(self, *exc: object) -> None:
