@@ -40,23 +40,14 @@ __all__ = [
     "verify_consumer_rebalance",
 ]
 
-_HOMES = {
-    "LocalCluster": "cluster",
-    "OldConsumer": "old_consumer",
-    "cache_folder": "jars",
-    "describe_group": "kafka_tools",
-    "export_offsets": "kafka_tools",
-    "fetch_jars": "jars",
-    "list_groups": "kafka_tools",
-    "run_kafka_tool": "kafka_tools",
-    "verify_consumer_rebalance": "kafka_tools",
-}
+_HOMES = {"LocalCluster": "cluster", "OldConsumer": "old_consumer", "cache_folder": "jars", "fetch_jars": "jars"}
+"""The modules of the names that `kafka_tools` does not define."""
 
 
 def __getattr__(name: str) -> Any:
     # Lazy, as importing the plugin imports this package in every pytest run.
-    if name in _HOMES:
+    if name in __all__:
         from importlib import import_module
 
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'kafka_tools')}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,16 +13,25 @@ from types import TracebackType
 from kazoo.client import KazooClient
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.configs import properties_text
+from pyspark_zkafka.testing.configs import (
+    ZOOKEEPER,
+    ZOOKEEPER_VERSION,
+    ClusterSpec,
+    Server,
+    check,
+    properties_text,
+    server_command,
+    server_name,
+    server_properties,
+    version_tuple,
+)
 from pyspark_zkafka.testing.jars import kafka_classpath
 from pyspark_zkafka.testing.java import find_java
 from pyspark_zkafka.testing.metadata import BrokerView, MetadataWatch, client_settings
 from pyspark_zkafka.testing.ports import LOOPBACK
 from pyspark_zkafka.testing.processes import ServerProcesses
 from pyspark_zkafka.testing.producing import Record, produce
-from pyspark_zkafka.testing.readiness import expired_at_start, wait_for_brokers, wait_for_zookeeper
-from pyspark_zkafka.testing.spec import ZOOKEEPER, ZOOKEEPER_VERSION, ClusterSpec, Server
-from pyspark_zkafka.testing.topics import Topics, open_topics, spread
+from pyspark_zkafka.testing.topics import AdminTopics, ZnodeTopics, open_topics, spread
 from pyspark_zkafka.testing.waiting import SETTLE_TIMEOUT_S, Deadline, settle
 from pyspark_zkafka.testing.znodes import (
     all_in_sync,
@@ -31,6 +40,7 @@ from pyspark_zkafka.testing.znodes import (
     read_assignment,
     registered_brokers,
     request_election,
+    wait_for_zookeeper,
     zookeeper_session,
 )
 
@@ -38,9 +48,10 @@ __all__ = ["LocalCluster"]
 
 _CONNECT_TIMEOUT_S = 10.0
 _EXIT_TIMEOUT_S = 60
+_EXPIRED_AT_START = ("fatal exception during startup", "SessionExpiredException")
 
 
-class LocalCluster:
+class LocalCluster(ClusterSpec):
     """One ZooKeeper and some brokers, on 127.0.0.1, with ports, a chroot and a data folder of their own.
 
     Everything is ready when `start` returns, and gone when `close` returns or when this process dies, however it dies.
@@ -93,42 +104,13 @@ class LocalCluster:
             cluster.wait_for_leader("orders", 0, not_broker=0)  # 1
     """
 
-    def __init__(
-        self,
-        *,
-        brokers: int = 3,
-        kafka_version: str = "3.9.1",
-        broker_config: Mapping[str, str] | None = None,
-        zookeeper_config: Mapping[str, str] | None = None,
-        racks: Sequence[str] | None = None,
-        listeners: Mapping[str, str] | None = None,
-        client_config: Mapping[str, str] | None = None,
-        broker_heap_mb: int = 320,
-        zookeeper_heap_mb: int = 128,
-        broker_jvm_options: Sequence[str] = (),
-        zookeeper_jvm_options: Sequence[str] = (),
-        startup_timeout_s: float = 90,
-    ) -> None:
-        self._spec = ClusterSpec(
-            brokers=brokers,
-            kafka_version=kafka_version,
-            broker_config=broker_config or {},
-            zookeeper_config=zookeeper_config or {},
-            racks=racks,
-            listeners=listeners or {},
-            client_config=client_config or {},
-            broker_heap_mb=broker_heap_mb,
-            zookeeper_heap_mb=zookeeper_heap_mb,
-            broker_jvm_options=broker_jvm_options,
-            zookeeper_jvm_options=zookeeper_jvm_options,
-            startup_timeout_s=startup_timeout_s,
-        )
+    def __post_init__(self) -> None:
         self._chroot = f"/local-{secrets.token_hex(4)}"
         self._processes = ServerProcesses()
         self._running: set[Server] = set()
 
     def __repr__(self) -> str:
-        return f"LocalCluster(brokers={self._spec.brokers}, kafka_version={self._spec.kafka_version!r})"
+        return f"LocalCluster(brokers={self.brokers}, kafka_version={self.kafka_version!r})"
 
     # -- life
 
@@ -137,9 +119,9 @@ class LocalCluster:
 
         Ready means that every broker has its znode, and knows all others. Nothing stays when the start fails.
         """
-        self._spec.check()
+        check(self)
         self._java = find_java()
-        self._classpaths = {v: kafka_classpath(v) for v in (self._spec.kafka_version, ZOOKEEPER_VERSION)}
+        self._classpaths = {v: kafka_classpath(v) for v in (self.kafka_version, ZOOKEEPER_VERSION)}
         try:
             self._processes.open()
             self._start_servers(self._deadline())
@@ -162,11 +144,6 @@ class LocalCluster:
     # -- where it is
 
     @property
-    def kafka_version(self) -> str:
-        """The brokers' version."""
-        return self._spec.kafka_version
-
-    @property
     def zookeeper_connect(self) -> str:
         """The value of ``zookeeper.connect``: ``127.0.0.1:port/chroot``."""
         return f"{LOOPBACK}:{self.port(ZOOKEEPER)}{self._chroot}"
@@ -179,7 +156,7 @@ class LocalCluster:
     @property
     def broker_ids(self) -> list[int]:
         """The ids of all brokers, those that are down too, in order."""
-        return list(range(self._spec.brokers))
+        return list(range(self.brokers))
 
     @property
     def running_broker_ids(self) -> list[int]:
@@ -192,15 +169,15 @@ class LocalCluster:
 
     def port(self, server: Server, name: str = "") -> int:
         """A server's port, or its port for a listener's or placeholder's name."""
-        return self._processes.port(self._spec.name(server), name)
+        return self._processes.port(server_name(self, server), name)
 
     def pid(self, server: Server) -> int | None:
         """A server's process id; None when it is down."""
-        return self._processes.pid(self._spec.name(server))
+        return self._processes.pid(server_name(self, server))
 
     def log(self, server: Server) -> Path:
         """The file with a server's log; removed by `close`."""
-        return self._processes.log(self._spec.name(server))
+        return self._processes.log(server_name(self, server))
 
     def zookeeper(self) -> AbstractContextManager[KazooClient]:
         """A kazoo client that is connected, with the cluster's chroot, for the length of a `with` block."""
@@ -244,15 +221,7 @@ class LocalCluster:
         self._wait_ready(self._deadline() if timeout_s is None else Deadline(timeout_s))
 
     def expire_session(self, session_id: int, password: bytes) -> None:
-        """Expire the ZooKeeper session of another client.
-
-        Parameters
-        ----------
-        session_id : int
-            Of a kazoo client: ``client.client_id[0]``.
-        password : bytes
-            Of a kazoo client: ``client.client_id[1]``.
-        """
+        """Expire the ZooKeeper session of another client; a kazoo client has both arguments in its ``client_id``."""
         expire_session(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", session_id, password)
 
     # -- topics and records
@@ -267,16 +236,8 @@ class LocalCluster:
     ) -> None:
         """Create a topic; returns when every running broker knows a leader of every partition.
 
-        Parameters
-        ----------
-        name : str
-            The topic.
-        partitions, replication : int
-            The number of partitions, and of replicas of each: round the running brokers, partition 0 on the first one.
-        config : mapping, optional
-            The topic's configuration.
-        assignment : mapping, optional
-            Each partition's replicas, the preferred leader first, instead of `partitions` and `replication`.
+        Replicas go round the running brokers, those of partition 0 from the first one on. `assignment` names each
+        partition's replicas, the preferred leader first, instead of `partitions` and `replication`.
         """
         replicas = assignment or spread(range(partitions), replication, self.running_broker_ids)
         with self._topics() as topics:
@@ -312,15 +273,9 @@ class LocalCluster:
     ) -> dict[int, list[int]]:
         """The offsets that some records got, by partition, once all are acknowledged by all in-sync replicas.
 
-        Parameters
-        ----------
-        topic : str
-            The topic.
-        records : iterable
-            Dicts with any of key, value, partition, headers (list of pairs, or dict) and timestamp (milliseconds since
-            1970), or tuples in that order. Texts are encoded as UTF-8.
-        config : mapping, optional
-            More configuration of the producer, in librdkafka's names.
+        Records are dicts with any of key, value, partition, headers (list of pairs, or dict) and timestamp (milliseconds
+        since 1970), or tuples in that order; texts are encoded as UTF-8. `config` adds to the producer's configuration, in
+        librdkafka's names.
         """
         return produce({**self._client_settings(), **(config or {})}, topic, records)
 
@@ -362,8 +317,8 @@ class LocalCluster:
         with self._metadata() as watch:
             watch.agree(lambda views: all(v.leaders.get(topic) == preferred for v in views), lack, timeout_s)
 
-    def _topics(self) -> AbstractContextManager[Topics]:
-        return open_topics(self._spec.version, self._client_settings(), self.zookeeper())
+    def _topics(self) -> AbstractContextManager[AdminTopics | ZnodeTopics]:
+        return open_topics(version_tuple(self.kafka_version), self._client_settings(), self.zookeeper())
 
     def _wait_for_leaders(self, topic: str, partitions: int) -> None:
         with self._metadata() as watch:
@@ -378,7 +333,7 @@ class LocalCluster:
     def _client_settings(self, brokers: Sequence[int] = ()) -> dict[str, object]:
         """librdkafka's configuration for a client of some brokers, by default of those that run."""
         servers = self._bootstrap(brokers or self.running_broker_ids or self.broker_ids)
-        return client_settings(servers, self._spec.version, self._spec.client_config)
+        return client_settings(servers, version_tuple(self.kafka_version), self.client_config or {})
 
     def _metadata(self) -> closing[MetadataWatch]:
         return closing(MetadataWatch({b: self._client_settings([b]) for b in self.running_broker_ids}))
@@ -386,7 +341,7 @@ class LocalCluster:
     # -- processes
 
     def _deadline(self) -> Deadline:
-        return Deadline(self._spec.startup_timeout_s)
+        return Deadline(self.startup_timeout_s)
 
     def _start_servers(self, deadline: Deadline) -> None:
         self._launch(ZOOKEEPER)
@@ -398,23 +353,22 @@ class LocalCluster:
         self._wait_ready(deadline)
 
     def _launch(self, server: Server) -> None:
-        name, folder = self._spec.name(server), self._processes.folder
+        name, folder = server_name(self, server), self._processes.folder
         file = folder / f"{name}.properties"
-        port = partial(self.port, server)
-        config = self._spec.properties(server, folder / name, port, self.zookeeper_connect)
+        config = server_properties(self, server, folder / name, partial(self.port, server), self.zookeeper_connect)
         file.write_text(properties_text(config), encoding="latin-1")
-        version = ZOOKEEPER_VERSION if server == ZOOKEEPER else self._spec.kafka_version
-        command = self._spec.command(server, self._java, file)
+        version = ZOOKEEPER_VERSION if server == ZOOKEEPER else self.kafka_version
+        command = server_command(self, server, self._java, file)
         self._processes.start(name, command, {"CLASSPATH": self._classpaths[version]})
         self._running.add(server)
 
     def _signal(self, server: Server, number: signal.Signals) -> None:
-        name = self._spec.name(server)
+        name = server_name(self, server)
         if not self._processes.send(name, number):
             raise LocalClusterError("SERVER_NOT_RUNNING", f"{name} is not running; restart() starts it")
 
     def _end(self, server: Server, number: signal.Signals) -> None:
-        name = self._spec.name(server)
+        name = server_name(self, server)
         if not self._processes.end(name, number, _EXIT_TIMEOUT_S):
             raise LocalClusterError(
                 "SERVER_DID_NOT_END",
@@ -427,29 +381,37 @@ class LocalCluster:
 
     def _wait_ready(self, deadline: Deadline) -> None:
         wait_for_zookeeper(self._processes, deadline)
-        wanted = set(self.running_broker_ids)
+        expected = set(self.running_broker_ids)
         with zookeeper_session(self.zookeeper_connect, deadline.left_s) as client:
-            self._wait_for_brokers(lambda: wanted - registered_brokers(client), "have no znode", deadline)
+            self._wait_for_brokers(lambda: expected - registered_brokers(client), "have no znode", deadline)
             # In 0.8, brokers learn of each other with the first topic.
-            known = wanted if self._spec.version >= (0, 9) or has_topics(client) else set[int]()
+            known = expected if version_tuple(self.kafka_version) >= (0, 9) or has_topics(client) else set[int]()
         with self._metadata() as watch:
             lack = "do not answer, or do not know all others yet"
             self._wait_for_brokers(lambda: watch.uninformed(known), lack, deadline)
 
     def _wait_for_brokers(self, missing: Callable[[], set[int]], lack: str, deadline: Deadline) -> None:
-        def absent() -> set[int]:
+        def complete() -> bool | None:
             for broker in self.running_broker_ids:
                 self._revive(broker)
-            return missing()
+            return not missing() or None
 
-        wait_for_brokers(absent, lack, lambda broker: self._processes.log_tail(self._spec.name(broker)), deadline)
+        if deadline.until(complete) is None and (late := sorted(missing())):
+            tail = self._processes.log_tail(server_name(self, late[0]))
+            raise LocalClusterError(
+                "NOT_READY",
+                f"After {deadline.timeout_s:.0f} s brokers {late} {lack}; the log of the first ends with\n{tail}\n"
+                "raise startup_timeout_s on a slow or busy machine",
+                brokers=late,
+            )
 
     def _revive(self, broker: int) -> None:
         """Start a broker again whose session expired at its start; raises `SERVER_DIED` for any other that has ended."""
-        name = self._spec.name(broker)
+        name = server_name(self, broker)
         if self._processes.exit_status(name) is None:
             return
-        if not expired_at_start(self._processes.log_tail(name)):
+        log = self._processes.log_tail(name)
+        if not all(text in log for text in _EXPIRED_AT_START):  # as on a machine that stood still
             self._processes.raise_if_dead(name)
         self._launch(broker)
 

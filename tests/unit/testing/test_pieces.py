@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.testing.producing import _arguments
+from pyspark_zkafka.testing.producing import producer_arguments
 from pyspark_zkafka.testing.topics import spread
 from pyspark_zkafka.testing.waiting import Deadline
 
@@ -52,14 +52,14 @@ def test_deadline_passes() -> None:
 )
 def test_records(record: Any, arguments: dict[str, Any]) -> None:
     """A record is a dict or a tuple; what is None is left out."""
-    assert _arguments(record) == arguments
+    assert producer_arguments(record) == arguments
 
 
 @pytest.mark.parametrize("record", ["text", b"bytes", {"value": b"v", "topic": "t"}, (1, 2, 3, 4, 5, 6)])
 def test_bad_records(record: Any) -> None:
     """Anything else is refused: a bare value, an unknown field, a tuple that is too long."""
     with pytest.raises(LocalClusterError, match="BAD_RECORD"):
-        _arguments(record)
+        producer_arguments(record)
 
 
 def test_spread() -> None:
