@@ -6,6 +6,7 @@ import secrets
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -51,6 +52,7 @@ _EXIT_TIMEOUT_S = 60
 _EXPIRED_AT_START = ("fatal exception during startup", "SessionExpiredException")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LocalCluster(ClusterSpec):
     """One ZooKeeper and some brokers, on 127.0.0.1, with ports, a chroot and a data folder of their own.
 

@@ -23,6 +23,7 @@ from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration, consumer_of_thread
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
+from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,16 +38,6 @@ JVM = {"rebalance.backoff.ms": "300", "rebalance.max.retries": "30", "zookeeper.
 OURS = {"rebalance.backoff.ms": "300", "auto.offset.reset": "earliest", "zookeeper.session.timeout.ms": "30000"}
 POLL_S = 0.02
 PATIENCE_S = 60
-
-
-def eventually(look: Callable[[], Any], timeout_s: float = PATIENCE_S) -> bool:
-    """Whether something becomes true in time."""
-    end = time.monotonic() + timeout_s
-    while not look():
-        if time.monotonic() > end:
-            return False
-        time.sleep(POLL_S)
-    return True
 
 
 class Journal:
@@ -89,12 +80,14 @@ class Journal:
             """The partitions that the reader has read past their ends."""
             return {tp for t, p, offset in places(readers[name]) if offset > ends[tp := TopicPartition(t, p)]}
 
-        wanted = {
+        owned = {
             name: {tp for tp, thread in owners.items() if consumer_of_thread(thread).endswith(f"_{name}")}
             for name in readers
         }
-        assert eventually(lambda: all(wanted[name] <= new(name) for name in readers)), {n: new(n) for n in readers}
-        assert {name: new(name) for name in readers} == wanted
+        eventually(
+            lambda: all(owned[name] <= new(name) for name in readers), PATIENCE_S, lambda: {n: new(n) for n in readers}
+        )
+        assert {name: new(name) for name in readers} == owned
 
     def require_all_read(self, readers: Iterable[Reader]) -> int:
         """Wait until all that was acknowledged is read; how many times a record was read that had been read before."""
@@ -104,7 +97,7 @@ class Journal:
             return self.acknowledged.difference(*map(places, readers))
 
         assert not self.refused
-        assert eventually(lambda: not missing()), f"lost: {sorted(missing())[:20]}"
+        eventually(lambda: not missing(), PATIENCE_S, lambda: f"lost: {sorted(missing())[:20]}")
         read = [place for reader in readers for place in places(reader)]
         assert set(read) == self.acknowledged
         return len(read) - len(set(read))
@@ -113,11 +106,11 @@ class Journal:
         producer = Producer(self._config)
         while not self._over.wait(self._every_s):
             topic, partition = next(self._partitions)
-            producer.produce(topic, b"v", partition=partition, on_delivery=self._told)
+            producer.produce(topic, b"v", partition=partition, on_delivery=self._delivered)
             producer.poll(0)
         producer.flush(30)
 
-    def _told(self, error: object, message: Any) -> None:
+    def _delivered(self, error: object, message: Any) -> None:
         if error is None:
             self.acknowledged.add((message.topic(), message.partition(), message.offset()))
         else:
@@ -203,11 +196,6 @@ class Group:
     def close(self) -> None:
         """End all members."""
         self._opened.close()
-
-    @staticmethod
-    def eventually(look: Callable[[], Any], timeout_s: float = PATIENCE_S) -> bool:
-        """Whether something becomes true in time."""
-        return eventually(look, timeout_s)
 
     @staticmethod
     def places(reader: Reader) -> list[Place]:

@@ -15,6 +15,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing import LocalCluster, describe_group, export_offsets, verify_consumer_rebalance
+from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from conftest import Group
@@ -52,7 +53,7 @@ def test_the_znodes_are_those_of_the_jvm(
     jvm = other_group.jvm("c", "1.1.1", topics={topic: 2})
     ours = group.query("c", {"subscribe": topic, "consumer.threads": "2"})
     offsets = {TopicPartition(topic, p): end for p, end in enumerate((1, 2, 1))}
-    assert group.eventually(lambda: group.offsets() == other_group.offsets() == offsets)
+    eventually(lambda: group.offsets() == other_group.offsets() == offsets)
     alive = tree(group)
     assert alive == tree(other_group)
     assert {path: left.data for path, left in alive.items()} == {
@@ -130,15 +131,15 @@ def test_watches(group: Group, new_topic: NewTopic, kind: str) -> None:
     group.settle("m")
     (registered,) = group.under("ids").values()
     cluster, path = group.cluster, f"/brokers/topics/{topic}"
-    assert group.eventually(lambda: data_watches(cluster, registered.session) == {path})
+    eventually(lambda: data_watches(cluster, registered.session) == {path})
     children = {f"{group.path}/ids", "/brokers/ids", *(["/brokers/topics"] if kind == "white_list" else [])}
     before = watches(cluster)
     group.stop(query)
-    assert group.eventually(lambda: watches(cluster) == before - len({path, *children})), (before, watches(cluster))
+    eventually(lambda: watches(cluster) == before - len({path, *children}), message=lambda: (before, watches(cluster)))
     jvm = {"topics": {topic: 1}} if kind == "static" else {"white_list": topic}
     group.jvm("j", **jvm)
     (registered,) = group.under("ids").values()
-    assert group.eventually(lambda: data_watches(cluster, registered.session) == {path} | children - {"/brokers/ids"})
+    eventually(lambda: data_watches(cluster, registered.session) == {path} | children - {"/brokers/ids"})
 
 
 def test_tools(group: Group, new_topic: NewTopic, tmp_path: Path) -> None:
@@ -149,7 +150,7 @@ def test_tools(group: Group, new_topic: NewTopic, tmp_path: Path) -> None:
     group.jvm("a", topics={topic: 1})
     group.settle("a", "ours")
     offsets = {TopicPartition(topic, p): p + 1 for p in range(4)}
-    assert group.eventually(lambda: group.offsets() == offsets)
+    eventually(lambda: group.offsets() == offsets)
     connect = group.cluster.zookeeper_connect
     assert verify_consumer_rebalance(connect, group.name)
     assert sorted(describe_group(connect, group.name), key=lambda row: row["PARTITION"]) == [
