@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import cycle
 from tempfile import TemporaryDirectory
 
 from pyspark.sql import DataFrame, SparkSession
@@ -81,7 +82,7 @@ class GroupDemo:
     def _show(self, title: str, call: str, change: Callable[[], object]) -> None:
         """Change the group's members while records come in, and show the owners until all has settled."""
         with step(self.console, title, call, spinner=False):
-            before = set(self._look().values())
+            before = set(self._owners().values())
             producer = threading.Thread(target=self._produce)
             producer.start()
             change()
@@ -94,7 +95,7 @@ class GroupDemo:
                     time.sleep(0.1)
                 producer.join()
                 live.update(self._table(), refresh=True)
-        shares = Counter(consumer_of_thread(owner) for owner in self._look().values())
+        shares = Counter(consumer_of_thread(owner) for owner in self._owners().values())
         shown = ", ".join(f"{name.removeprefix(GROUP + '_')} {count}" for name, count in sorted(shares.items()))
         self.console.print(f"Every partition has one owner after {time.monotonic() - begin:.1f} s: {shown}\n")
 
@@ -108,39 +109,40 @@ class GroupDemo:
             everything = {(tp.partition, offset) for tp, end in self._ends().items() for offset in range(end)}
 
             def finished() -> bool | None:
-                return (everything <= self._read(jvm) and self._offsets() == self._ends()) or None
+                return (everything <= self._read(jvm) and self._client.group_offsets(GROUP) == self._ends()) or None
 
             Deadline(_PATIENCE_S, poll_s=0.1).until(finished)
             self.console.print(self._table())
         by_jvm = {(r.partition, r.offset) for r in jvm.records}
         alone = f"{len(by_jvm - self.seen):,} of them by the JVM consumer alone"
         prove(self.console, f"{len(everything):,} records read by the group, {alone}", everything == self._read(jvm))
-        prove(self.console, "the offsets in ZooKeeper are the ends of the logs", self._offsets() == self._ends())
+        prove(
+            self.console,
+            "the offsets in ZooKeeper are the ends of the logs",
+            self._client.group_offsets(GROUP) == self._ends(),
+        )
 
     def _read(self, jvm: OldConsumer) -> set[tuple[int, int]]:
         return self.seen | {(record.partition, record.offset) for record in jvm.records}
 
     def _settled(self, before: set[str]) -> bool:
         """True if every partition has an owner, the members share evenly, and the owning threads have changed."""
-        owners = self._look()
+        owners = self._owners()
         counts = Counter(owners.values())
         members = len(self._client.group_members(GROUP).readable)
         full = len(owners) == PARTITIONS and len(counts) == members and set(owners.values()) != before
         return full and max(counts.values()) - min(counts.values()) <= 1
 
-    def _look(self) -> dict[TopicPartition, str]:
+    def _owners(self) -> dict[TopicPartition, str]:
         return self._client.group_owners(GROUP)
-
-    def _offsets(self) -> dict[TopicPartition, int]:
-        return self._client.group_offsets(GROUP)
 
     def _ends(self) -> dict[TopicPartition, int]:
         return log_ends(self._brokers, TOPIC, PARTITIONS)
 
     def _table(self) -> Table:
-        owners, offsets, ends = self._look(), self._offsets(), self._ends()
+        owners, offsets, ends = self._owners(), self._client.group_offsets(GROUP), self._ends()
         shown = table(f"/consumers/{GROUP}", f"owners/{TOPIC}", "thread", f"offsets/{TOPIC}", "log's end")
-        colours = dict(zip(sorted({*owners.values()}), _COLOURS * 2, strict=False))
+        colours = dict(zip(sorted(set(owners.values())), cycle(_COLOURS), strict=False))
         for tp, end in sorted(ends.items()):
             thread = owners.get(tp)
             owner = "[dim]nobody[/]" if thread is None else f"[{colours[thread]}]{thread}[/]"

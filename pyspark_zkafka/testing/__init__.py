@@ -1,15 +1,7 @@
 """Real ZooKeeper and brokers on this machine, for tests and for trying things out (public).
 
-::
-
-    from pyspark_zkafka.testing import LocalCluster
-
-    with LocalCluster(brokers=3) as cluster:
-        cluster.create_topic("orders", partitions=6, replication=3)
-        cluster.produce("orders", [{"key": "a", "value": "1"}])
-
-In pytest, the fixture `zkafka_cluster` is such a cluster, shared by the session. `OldConsumer` is Kafka's high-level
-consumer in such a cluster, and `run_kafka_tool` runs Kafka's own tools.
+`LocalCluster` is such a cluster, and the pytest fixture `zkafka_cluster` one that the session shares. `OldConsumer` is
+Kafka's high-level consumer, and `run_kafka_tool` runs Kafka's own tools.
 """
 
 from __future__ import annotations

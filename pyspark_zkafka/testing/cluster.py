@@ -14,18 +14,8 @@ from types import TracebackType
 from kazoo.client import KazooClient
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.configs import (
-    ZOOKEEPER,
-    ZOOKEEPER_VERSION,
-    ClusterSpec,
-    Server,
-    check,
-    properties_text,
-    server_command,
-    server_name,
-    server_properties,
-    version_tuple,
-)
+from pyspark_zkafka.testing import configs, znodes
+from pyspark_zkafka.testing.configs import ZOOKEEPER, ZOOKEEPER_VERSION, ClusterSpec, Server
 from pyspark_zkafka.testing.jars import kafka_classpath
 from pyspark_zkafka.testing.java import find_java
 from pyspark_zkafka.testing.metadata import BrokerView, MetadataWatch, client_settings
@@ -34,16 +24,6 @@ from pyspark_zkafka.testing.processes import ServerProcesses
 from pyspark_zkafka.testing.producing import Record, produce
 from pyspark_zkafka.testing.topics import AdminTopics, ZnodeTopics, open_topics, spread
 from pyspark_zkafka.testing.waiting import SETTLE_TIMEOUT_S, Deadline, settle
-from pyspark_zkafka.testing.znodes import (
-    all_in_sync,
-    expire_session,
-    has_topics,
-    read_assignment,
-    registered_brokers,
-    request_election,
-    wait_for_zookeeper,
-    zookeeper_session,
-)
 
 __all__ = ["LocalCluster"]
 
@@ -56,20 +36,18 @@ _EXPIRED_AT_START = ("fatal exception during startup", "SessionExpiredException"
 class LocalCluster(ClusterSpec):
     """One ZooKeeper and some brokers, on 127.0.0.1, with ports, a chroot and a data folder of their own.
 
-    Everything is ready when `start` returns, and gone when `close` returns or when this process dies, however it dies.
-    Several clusters can run at the same time.
+    Everything is ready when `start` returns, and gone when `close` returns or this process dies. Several clusters can run
+    at the same time.
 
     Parameters
     ----------
     brokers : int
         The number of brokers; their ids count from 0.
     kafka_version : str
-        ``3.9.1``, or another version up to 3.9; ``1.1.1`` and ``0.8.2.2`` are tested too. The ZooKeeper is always that of
-        Kafka 3.9.1.
+        Any version up to 3.9; ``3.9.1``, ``1.1.1`` and ``0.8.2.2`` are tested. ZooKeeper is always that of Kafka 3.9.1.
     broker_config : mapping, optional
-        Added to, and put over, each broker's configuration. Values may hold ``{id}``, ``{host}``, ``{port}``, ``{data}``
-        (the broker's folder), ``{zookeeper}`` (its ``zookeeper.connect``) and ``{port:NAME}`` (another free port, see
-        `port`).
+        Put over each broker's configuration. Values may hold ``{id}``, ``{host}``, ``{port}``, ``{data}`` (the broker's
+        folder), ``{zookeeper}`` (its ``zookeeper.connect``) and ``{port:NAME}`` (another free port, see `port`).
     zookeeper_config : mapping, optional
         The same for ZooKeeper, e.g. ``secureClientPort: {port:tls}``.
     racks : sequence of str, optional
@@ -88,12 +66,10 @@ class LocalCluster(ClusterSpec):
 
     Notes
     -----
-    Needs Java 17 and, the first time for each version, the network (see `fetch_jars`). Where a method takes a server, it
-    takes a broker's id or ``"zookeeper"``. Errors are `LocalClusterError`. The JVMs compile with C1 alone, which starts
-    faster and leaves more of the machine to the test; ``-XX:TieredStopAtLevel=4`` in `broker_jvm_options` undoes that.
-
-    Leaders move only when a test moves them (``auto.leader.rebalance.enable`` is off), and topics are not created by asking
-    for them.
+    Needs Java 17 and, the first time for each version, the network (see `fetch_jars`). A server is a broker's id or
+    ``"zookeeper"``. Errors are `LocalClusterError`. Leaders move only when a test moves them
+    (``auto.leader.rebalance.enable`` is off), and topics are not created on request. The JVMs compile with C1 alone, which
+    starts faster; ``-XX:TieredStopAtLevel=4`` in `broker_jvm_options` undoes that.
 
     Examples
     --------
@@ -121,7 +97,7 @@ class LocalCluster(ClusterSpec):
 
         Ready means that every broker has its znode, and knows all others. Nothing stays when the start fails.
         """
-        check(self)
+        configs.check(self)
         self._java = find_java()
         self._classpaths = {v: kafka_classpath(v) for v in (self.kafka_version, ZOOKEEPER_VERSION)}
         try:
@@ -143,7 +119,7 @@ class LocalCluster(ClusterSpec):
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    # -- where it is
+    # -- addresses and processes
 
     @property
     def zookeeper_connect(self) -> str:
@@ -171,19 +147,19 @@ class LocalCluster(ClusterSpec):
 
     def port(self, server: Server, name: str = "") -> int:
         """A server's port, or its port for a listener's or placeholder's name."""
-        return self._processes.port(server_name(self, server), name)
+        return self._processes.port(configs.server_name(self, server), name)
 
     def pid(self, server: Server) -> int | None:
         """A server's process id; None when it is down."""
-        return self._processes.pid(server_name(self, server))
+        return self._processes.pid(configs.server_name(self, server))
 
     def log(self, server: Server) -> Path:
         """The file with a server's log; removed by `close`."""
-        return self._processes.log(server_name(self, server))
+        return self._processes.log(configs.server_name(self, server))
 
     def zookeeper(self) -> AbstractContextManager[KazooClient]:
         """A kazoo client that is connected, with the cluster's chroot, for the length of a `with` block."""
-        return zookeeper_session(self.zookeeper_connect, _CONNECT_TIMEOUT_S)
+        return znodes.zookeeper_session(self.zookeeper_connect, _CONNECT_TIMEOUT_S)
 
     # -- faults
 
@@ -209,7 +185,7 @@ class LocalCluster(ClusterSpec):
     def restart(self, server: Server) -> None:
         """Start a server again, with its ports and data, after stopping it if it runs; returns when all is ready.
 
-        A killed broker's old znode must go first: that takes its session timeout, 6 s by default.
+        For a killed broker, waits until its old session has expired, 6 s by default.
         """
         if self.pid(server) is not None:
             self.stop(server)
@@ -224,7 +200,7 @@ class LocalCluster(ClusterSpec):
 
     def expire_session(self, session_id: int, password: bytes) -> None:
         """Expire the ZooKeeper session of another client; a kazoo client has both arguments in its ``client_id``."""
-        expire_session(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", session_id, password)
+        znodes.expire_session(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", session_id, password)
 
     # -- topics and records
 
@@ -284,7 +260,7 @@ class LocalCluster(ClusterSpec):
     def assignment(self, topic: str) -> dict[int, list[int]]:
         """Each partition's replicas, the preferred leader first, by ZooKeeper."""
         with self.zookeeper() as client:
-            return read_assignment(client, topic)
+            return znodes.read_assignment(client, topic)
 
     def wait_for_leader(
         self, topic: str, partition: int, not_broker: int | None = None, timeout_s: float = SETTLE_TIMEOUT_S
@@ -302,25 +278,22 @@ class LocalCluster(ClusterSpec):
     def wait_in_sync(self, topic: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
         """Return when all replicas of all partitions of a topic are in sync, by ZooKeeper."""
         with self.zookeeper() as client:
-            assignment = read_assignment(client, topic)
+            assignment = znodes.read_assignment(client, topic)
             lack = f"not all replicas of {topic} are in sync; are all of their brokers running?"
-            settle(lambda: all_in_sync(client, topic, assignment), lack, timeout_s)
+            settle(lambda: znodes.all_in_sync(client, topic, assignment), lack, timeout_s)
 
     def elect_preferred_leaders(self, topic: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
-        """Elect each partition's first replica as its leader; returns when all running brokers know.
-
-        Waits first until all replicas are in sync, as only such a one can be elected.
-        """
+        """Elect each partition's first replica, once all are in sync; returns when all running brokers know."""
         self.wait_in_sync(topic, timeout_s)
         preferred = {p: replicas[0] for p, replicas in self.assignment(topic).items()}
         with self.zookeeper() as client:
-            settle(lambda: request_election(client, topic, preferred), "another election does not end", timeout_s)
+            settle(lambda: znodes.request_election(client, topic, preferred), "another election does not end", timeout_s)
         lack = f"the partitions of {topic} are not led by their preferred replicas {preferred}"
         with self._metadata() as watch:
             watch.agree(lambda views: all(v.leaders.get(topic) == preferred for v in views), lack, timeout_s)
 
     def _topics(self) -> AbstractContextManager[AdminTopics | ZnodeTopics]:
-        return open_topics(version_tuple(self.kafka_version), self._client_settings(), self.zookeeper())
+        return open_topics(configs.version_tuple(self.kafka_version), self._client_settings(), self.zookeeper())
 
     def _wait_for_leaders(self, topic: str, partitions: int) -> None:
         with self._metadata() as watch:
@@ -335,7 +308,7 @@ class LocalCluster(ClusterSpec):
     def _client_settings(self, brokers: Sequence[int] = ()) -> dict[str, object]:
         """librdkafka's configuration for a client of some brokers, by default of those that run."""
         servers = self._bootstrap(brokers or self.running_broker_ids or self.broker_ids)
-        return client_settings(servers, version_tuple(self.kafka_version), self.client_config or {})
+        return client_settings(servers, configs.version_tuple(self.kafka_version), self.client_config or {})
 
     def _metadata(self) -> closing[MetadataWatch]:
         return closing(MetadataWatch({b: self._client_settings([b]) for b in self.running_broker_ids}))
@@ -347,30 +320,30 @@ class LocalCluster(ClusterSpec):
 
     def _start_servers(self, deadline: Deadline) -> None:
         self._launch(ZOOKEEPER)
-        wait_for_zookeeper(self._processes, deadline)
-        with zookeeper_session(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", deadline.left_s) as client:
+        znodes.wait_for_zookeeper(self._processes, deadline)
+        with znodes.zookeeper_session(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", deadline.left_s) as client:
             client.ensure_path(self._chroot)
         for broker in self.broker_ids:
             self._launch(broker)
         self._wait_ready(deadline)
 
     def _launch(self, server: Server) -> None:
-        name, folder = server_name(self, server), self._processes.folder
+        name, folder = configs.server_name(self, server), self._processes.folder
         file = folder / f"{name}.properties"
-        config = server_properties(self, server, folder / name, partial(self.port, server), self.zookeeper_connect)
-        file.write_text(properties_text(config), encoding="latin-1")
+        config = configs.server_properties(self, server, folder / name, partial(self.port, server), self.zookeeper_connect)
+        file.write_text(configs.properties_text(config), encoding="latin-1")
         version = ZOOKEEPER_VERSION if server == ZOOKEEPER else self.kafka_version
-        command = server_command(self, server, self._java, file)
+        command = configs.server_command(self, server, self._java, file)
         self._processes.start(name, command, {"CLASSPATH": self._classpaths[version]})
         self._running.add(server)
 
     def _signal(self, server: Server, number: signal.Signals) -> None:
-        name = server_name(self, server)
+        name = configs.server_name(self, server)
         if not self._processes.send(name, number):
             raise LocalClusterError("SERVER_NOT_RUNNING", f"{name} is not running; restart() starts it")
 
     def _end(self, server: Server, number: signal.Signals) -> None:
-        name = server_name(self, server)
+        name = configs.server_name(self, server)
         if not self._processes.end(name, number, _EXIT_TIMEOUT_S):
             raise LocalClusterError(
                 "SERVER_DID_NOT_END",
@@ -382,12 +355,14 @@ class LocalCluster(ClusterSpec):
     # -- readiness
 
     def _wait_ready(self, deadline: Deadline) -> None:
-        wait_for_zookeeper(self._processes, deadline)
+        znodes.wait_for_zookeeper(self._processes, deadline)
         expected = set(self.running_broker_ids)
-        with zookeeper_session(self.zookeeper_connect, deadline.left_s) as client:
-            self._wait_for_brokers(lambda: expected - registered_brokers(client), "have no znode", deadline)
+        with znodes.zookeeper_session(self.zookeeper_connect, deadline.left_s) as client:
+            self._wait_for_brokers(lambda: expected - znodes.registered_brokers(client), "have no znode", deadline)
             # In 0.8, brokers learn of each other with the first topic.
-            known = expected if version_tuple(self.kafka_version) >= (0, 9) or has_topics(client) else set[int]()
+            known = (
+                expected if configs.version_tuple(self.kafka_version) >= (0, 9) or znodes.has_topics(client) else set[int]()
+            )
         with self._metadata() as watch:
             lack = "do not answer, or do not know all others yet"
             self._wait_for_brokers(lambda: watch.uninformed(known), lack, deadline)
@@ -399,7 +374,7 @@ class LocalCluster(ClusterSpec):
             return not missing() or None
 
         if deadline.until(complete) is None and (late := sorted(missing())):
-            tail = self._processes.log_tail(server_name(self, late[0]))
+            tail = self._processes.log_tail(configs.server_name(self, late[0]))
             raise LocalClusterError(
                 "NOT_READY",
                 f"After {deadline.timeout_s:.0f} s brokers {late} {lack}; the log of the first ends with\n{tail}\n"
@@ -409,11 +384,11 @@ class LocalCluster(ClusterSpec):
 
     def _revive(self, broker: int) -> None:
         """Start a broker again whose session expired at its start; raises `SERVER_DIED` for any other that has ended."""
-        name = server_name(self, broker)
+        name = configs.server_name(self, broker)
         if self._processes.exit_status(name) is None:
             return
         log = self._processes.log_tail(name)
-        if not all(text in log for text in _EXPIRED_AT_START):  # as on a machine that stood still
+        if not all(text in log for text in _EXPIRED_AT_START):
             self._processes.raise_if_dead(name)
         self._launch(broker)
 
@@ -421,6 +396,6 @@ class LocalCluster(ClusterSpec):
         if server == ZOOKEEPER:
             return
         with self.zookeeper() as client:
-            if deadline.until(lambda: None if server in registered_brokers(client) else True) is None:
+            if deadline.until(lambda: None if server in znodes.registered_brokers(client) else True) is None:
                 lack = f"The znode of broker {server} is still there; is a namesake running?"
                 raise LocalClusterError("NOT_READY", lack)

@@ -83,7 +83,7 @@ class ServerProcesses:
         self._ports.clear()
 
     def port(self, name: str, purpose: str = "") -> int:
-        """A free port for a server; reserved at the first call, the same in all later ones until `close`."""
+        """A free port for a server, the same for all calls until `close`."""
         if self._supervisor is None:
             raise _ended()
         key = (name, purpose)
@@ -93,9 +93,9 @@ class ServerProcesses:
 
     def start(self, name: str, command: Sequence[str], environ: Mapping[str, str]) -> int:
         """The process id of a server just started; its output is appended to its log."""
+        server = {"name": name, "command": list(command), "environ": {**os.environ, **environ}}
         places = {"log": str(self.log(name)), "folder": str(self.folder)}
-        server = {"name": name, "command": list(command), "environ": {**os.environ, **environ}, **places}
-        return int(self._ask({"do": "start", "server": server})["pid"])
+        return int(self._ask({"do": "start", "server": {**server, **places}})["pid"])
 
     def send(self, name: str, number: signal.Signals) -> bool:
         """Whether a signal could be sent: False when the server is not running."""
