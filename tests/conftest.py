@@ -1,4 +1,4 @@
-"""What all tests share: one Spark session on real settings, one cluster, and the promise that CI skips no server test."""
+"""Fixtures of all tests: one Spark session, one cluster; and the failure of a CI run that skips a server test."""
 
 from __future__ import annotations
 

@@ -68,16 +68,16 @@ def fetch_jars(*coordinates: str, transitive: bool = True) -> list[Path]:
     Traceback (most recent call last):
     pyspark_zkafka.errors.LocalClusterError: [BAD_COORDINATES] ... found 'org.slf4j:slf4j-api'; ...
     """
-    wanted = sorted({_checked(c) for c in coordinates})
-    if not wanted:
+    checked = sorted({_checked(c) for c in coordinates})
+    if not checked:
         raise LocalClusterError("BAD_COORDINATES", "No jar was named; give at least one group:artifact:version")
     jars = cache_folder() / "jars"
-    folder = jars / _folder_name(wanted, transitive)
+    folder = jars / _folder_name(checked, transitive)
     if not folder.is_dir():
         jars.mkdir(parents=True, exist_ok=True)
         with file_lock(jars / ".lock") as lock:
             if not folder.is_dir():
-                _fetch(wanted, transitive, folder, lock)
+                _fetch(checked, transitive, folder, lock)
     return sorted(folder.glob("*.jar"))
 
 
@@ -159,7 +159,7 @@ def follow(lines: Iterable[str], progress: Progress, task: TaskID) -> list[str]:
 
 def ivy_file(coordinates: Iterable[str], transitive: bool) -> str:
     """The text of an Ivy file that asks for the coordinates."""
-    wanted = "\n".join(
+    dependencies = "\n".join(
         f"    <dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(revision)}"
         f' transitive="{str(transitive).lower()}" conf="default-&gt;default"/>'
         for org, name, revision in (c.split(":") for c in coordinates)
@@ -167,7 +167,7 @@ def ivy_file(coordinates: Iterable[str], transitive: bool) -> str:
     return (
         '<ivy-module version="2.0">\n  <info organisation="zkafka" module="local-cluster"/>\n'
         '  <configurations><conf name="default"/></configurations>\n'
-        f"  <dependencies>\n{wanted}\n  </dependencies>\n</ivy-module>\n"
+        f"  <dependencies>\n{dependencies}\n  </dependencies>\n</ivy-module>\n"
     )
 
 

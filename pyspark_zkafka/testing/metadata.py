@@ -61,7 +61,7 @@ class MetadataWatch:
     def agree(
         self, agreed: Callable[[list[BrokerView]], bool], lack: str, timeout_s: float = SETTLE_TIMEOUT_S
     ) -> list[BrokerView]:
-        """The views of all brokers, once all answer and the views are as wanted; raises `NOT_SETTLED`."""
+        """The views of all brokers, once all answer and `agreed` holds; raises `NOT_SETTLED`."""
 
         def look() -> list[BrokerView] | None:
             views = [view for view in self._views().values() if view is not None]

@@ -77,14 +77,6 @@ class OldConsumer:
 
     The consumed offset advances microseconds before a record is reported: after a commit by the timer and a SIGKILL in
     between, the record is lost. A record that is covered by `commit` or by `stop` is in `records`.
-
-    Examples
-    --------
-    ::
-
-        with OldConsumer(cluster.zookeeper_connect, "g", topics={"orders": 2}) as consumer:
-            consumer.commit()
-            consumer.records  # [OldRecord(topic='orders', partition=0, offset=0, key=None, value=b'1'), ...]
     """
 
     def __init__(

@@ -48,13 +48,12 @@ def _send(producer: Producer, topic: str, arguments: dict[str, Any]) -> None:
     while True:
         try:
             producer.produce(topic, **arguments)
+            break
         except BufferError:
             producer.poll(0.5)
-            continue
         except KafkaException as exc:
             raise LocalClusterError("NOT_DELIVERED", f"A record for topic {topic} was refused: {exc}") from exc
-        producer.poll(0)
-        return
+    producer.poll(0)
 
 
 def producer_arguments(record: Record) -> dict[str, Any]:

@@ -61,10 +61,8 @@ ODD = [
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
-def test_row_17_bytes_and_nulls(
-    chroot: Chroot, new_member: NewMember, caplog: pytest.LogCaptureFixture, strategy: str
-) -> None:
-    """Names are text; what others write in bad form, or delete after it was listed, stops nobody, and is told of once."""
+def test_bytes_and_nulls(chroot: Chroot, new_member: NewMember, caplog: pytest.LogCaptureFixture, strategy: str) -> None:
+    """Names are text; znodes that are malformed, or deleted after they were listed, stop no member, and are logged once."""
     chroot.topic("t", 4)
     chroot.other.create("/brokers/topics/nothing", None)
     for n, data in enumerate([*GARBAGE, *ODD]):
@@ -82,7 +80,7 @@ def test_row_17_bytes_and_nulls(
     assert "could not follow" not in caplog.text
 
 
-def test_row_19_foreign_formats(chroot: Chroot, new_member: NewMember, caplog: pytest.LogCaptureFixture) -> None:
+def test_foreign_formats(chroot: Chroot, new_member: NewMember, caplog: pytest.LogCaptureFixture) -> None:
     """The znodes of pykafka, a bare topic for a registration and claims of names that no other has, break no planning."""
     chroot.topic("t", 4)
     chroot.register("g", "host:7c9e6679-7425-40de-944b-e07fc1f90ae7", b"t")
@@ -97,7 +95,7 @@ def test_row_19_foreign_formats(chroot: Chroot, new_member: NewMember, caplog: p
     assert "host:7c9e6679-7425-40de-944b-e07fc1f90ae7 cannot be read: found b't'" in caplog.text
 
 
-def test_row_20_broker_that_vanishes_while_it_is_listed(chroot: Chroot, new_member: NewMember) -> None:
+def test_broker_that_vanishes_while_it_is_listed(chroot: Chroot, new_member: NewMember) -> None:
     """A broker whose znode goes between the list and the look is left out; a group is shared even without any broker."""
     chroot.topic("t", 2)
     for n in (1, 2):

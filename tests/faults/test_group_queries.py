@@ -23,7 +23,7 @@ NewGroup = Callable[..., TopicGroup]
 NewStream = Callable[..., Any]
 
 
-def test_row_03_reading_on_after_expiry(
+def test_reading_on_after_expiry(
     new_group: NewGroup,
     stream: NewStream,
     planner_pid: Callable[[], int],
@@ -47,7 +47,7 @@ def test_row_03_reading_on_after_expiry(
     assert query.offsets(1) == []
 
 
-def test_row_11_partition_without_leader(zkafka_cluster: LocalCluster, new_group: NewGroup, stream: NewStream) -> None:
+def test_partition_without_leader(zkafka_cluster: LocalCluster, new_group: NewGroup, stream: NewStream) -> None:
     """A partition that has no leader waits for one, owned, while the others are read."""
     group = new_group(assignment={0: [0], 1: [1]})
     group.produce(3, 0, 1)
@@ -65,7 +65,7 @@ def test_row_11_partition_without_leader(zkafka_cluster: LocalCluster, new_group
     assert running.isActive
 
 
-def test_row_13_new_partitions_and_topics(zkafka_cluster: LocalCluster, new_group: NewGroup, stream: NewStream) -> None:
+def test_new_partitions_and_topics(zkafka_cluster: LocalCluster, new_group: NewGroup, stream: NewStream) -> None:
     """Partitions and topics that come while a query runs are claimed, in numerical order, and read from their beginning."""
     group = new_group(partitions=2)
     group.produce(2, 0, 1)
@@ -91,7 +91,7 @@ def test_row_13_new_partitions_and_topics(zkafka_cluster: LocalCluster, new_grou
     assert group.owners(f"{group.topic}-more") == {0: "c1"}
 
 
-def test_row_14_commit_by_a_member_that_lost_ownership(
+def test_commit_by_a_member_that_lost_ownership(
     new_group: NewGroup,
     stream: NewStream,
     gate: Gate,
@@ -122,7 +122,7 @@ def test_row_14_commit_by_a_member_that_lost_ownership(
     eventually(lambda: group.offsets() == {0: 12})
 
 
-def test_row_15_commit_during_a_rebalance(new_group: NewGroup, stream: NewStream, gate: Gate) -> None:
+def test_commit_during_a_rebalance(new_group: NewGroup, stream: NewStream, gate: Gate) -> None:
     """A rebalance while a micro-batch runs commits nothing of it: only what is done, and still owned, is ever committed."""
     group = new_group(partitions=2)
     group.produce(4, 0, 1)
@@ -140,7 +140,7 @@ def test_row_15_commit_during_a_rebalance(new_group: NewGroup, stream: NewStream
     eventually(lambda: group.offsets() == {0: 5, 1: 0})
 
 
-def test_row_16_more_consumers_than_partitions(
+def test_more_consumers_than_partitions(
     new_group: NewGroup,
     stream: NewStream,
 ) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NewMember = Callable[..., GroupMember]
 
 
-def test_row_01_partial_claim_left_behind(chroot: Chroot, new_member: NewMember, third: KazooClient) -> None:
+def test_partial_claim_left_behind(chroot: Chroot, new_member: NewMember, third: KazooClient) -> None:
     """A claim that fails leaves no owner's znode, try after try, so that the peer in the way can have what it wants."""
     chroot.topic("t", 6)
     chroot.claim("g", TopicPartition("t", 4), b"g_jvm-0", third)
@@ -39,7 +39,7 @@ def test_row_01_partial_claim_left_behind(chroot: Chroot, new_member: NewMember,
         eventually(lambda: settled([member], 6))
 
 
-def test_row_05_a_member_that_registers_during_a_rebalance(chroot: Chroot, new_member: NewMember) -> None:
+def test_a_member_that_registers_during_a_rebalance(chroot: Chroot, new_member: NewMember) -> None:
     """Twenty members that start at the same moment settle within seconds, each after a few rebalances."""
     chroot.topic("t", 50)
     members = [new_member(f"c{n:02}", "t", session_ms=10_000) for n in range(20)]
@@ -53,8 +53,8 @@ def test_row_05_a_member_that_registers_during_a_rebalance(chroot: Chroot, new_m
     eventually(lambda: settled(members[1::2], 50), timeout_s=20)
 
 
-def test_row_06_herd(chroot: Chroot, new_member: NewMember) -> None:
-    """What concerns nobody of the group makes nobody rebalance; a burst of events makes a few rebalances at the most."""
+def test_herd(chroot: Chroot, new_member: NewMember) -> None:
+    """Changes that concern no member cause no rebalance; a burst of changes causes a few at most."""
     chroot.topic("t", 6)
     chroot.topic("p-1", 3)
     members = [new_member("c1", "t"), new_member("c2", "t"), new_member("c3", SubscribePattern("p-.*"))]
@@ -74,10 +74,10 @@ def test_row_06_herd(chroot: Chroot, new_member: NewMember) -> None:
     assert max(now - was for now, was in zip(caught_up(members), before, strict=True)) < 30
 
 
-def test_row_07_retries_too_few(
+def test_retries_too_few(
     chroot: Chroot, new_member: NewMember, third: KazooClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A member that cannot claim tells what is in its way, goes on trying, and claims at once when the way is free."""
+    """A member that cannot claim names the owner in a warning, retries, and claims as soon as the partition is released."""
     chroot.topic("t", 3)
     chroot.claim("g", TopicPartition("t", 1), b"g_jvm-0", third)
     session = f"0x{third.client_id[0]:x}"
@@ -90,7 +90,7 @@ def test_row_07_retries_too_few(
         assert seconds(lambda: third.stop() or eventually(lambda: settled([member], 3))) < 0.7
 
 
-def test_row_12_leader_in_the_path(chroot: Chroot, new_member: NewMember) -> None:
+def test_leader_in_the_path(chroot: Chroot, new_member: NewMember) -> None:
     """Claims are named after the partition alone: a leader that moves neither orphans one nor makes anybody rebalance."""
     chroot.topic("t", 3)
     state = '{{"controller_epoch":1,"leader":{},"version":1,"leader_epoch":0,"isr":[2,1]}}'

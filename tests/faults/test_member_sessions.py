@@ -32,7 +32,7 @@ NewMember = Callable[..., GroupMember]
 IDS = "/consumers/g/ids"
 
 
-def test_row_02_ghost_of_the_old_session(chroot: Chroot, new_member: NewMember, processes: MemberProcesses) -> None:
+def test_ghost_of_the_old_session(chroot: Chroot, new_member: NewMember, processes: MemberProcesses) -> None:
     """While it lives, the holder of an id is named with its session; once killed, a member by the same id takes over."""
     chroot.topic("t", 3)
     process, session = processes.joined("c1", session_s=1)
@@ -46,7 +46,7 @@ def test_row_02_ghost_of_the_old_session(chroot: Chroot, new_member: NewMember, 
     eventually(lambda: settled([member], 3))
 
 
-def test_row_04_unowned_after_a_network_failure(chroot: Chroot, new_member: NewMember, wire: Wire) -> None:
+def test_unowned_after_a_network_failure(chroot: Chroot, new_member: NewMember, wire: Wire) -> None:
     """After a failure that ended all sessions, every partition is owned by a live member again, without any restart."""
     chroot.topic("t", 7)
     members = [new_member(f"c{n}", "t", session_ms=1000, hosts=wire.address) for n in range(3)]
@@ -63,7 +63,7 @@ def test_row_04_unowned_after_a_network_failure(chroot: Chroot, new_member: NewM
     assert {chroot.other.exists(f"/consumers/g/owners/t/{n}").ephemeralOwner for n in range(7)} == alive
 
 
-def test_row_08_lost_watches(chroot: Chroot, new_member: NewMember, wire: Wire) -> None:
+def test_lost_watches(chroot: Chroot, new_member: NewMember, wire: Wire) -> None:
     """Whatever changes while the connection is away is found when it is back, in the same session."""
     chroot.topic("t", 4)
     chroot.topic("p-1", 1)
@@ -83,7 +83,7 @@ def test_row_08_lost_watches(chroot: Chroot, new_member: NewMember, wire: Wire) 
             assert [plain.owner, by_filter.owner] == sessions
 
 
-def test_row_09_stop_and_fork(chroot: Chroot, new_member: NewMember, wire: Wire, processes: MemberProcesses) -> None:
+def test_stop_and_fork(chroot: Chroot, new_member: NewMember, wire: Wire, processes: MemberProcesses) -> None:
     """Leaving ends within seconds though ZooKeeper is silent; a forked child is a member of its own, and harms no other."""
     chroot.topic("t", 4)
     members = [new_member(f"c{n}", "t", hosts=wire.address, session_ms=int(SESSION_S * 1000)) for n in range(3)]
@@ -98,7 +98,7 @@ def test_row_09_stop_and_fork(chroot: Chroot, new_member: NewMember, wire: Wire,
     assert output.split("\n") == ["child 2", "parent 4", ""]
 
 
-def test_row_10_dead_consumers_that_live_on(chroot: Chroot, new_member: NewMember, processes: MemberProcesses) -> None:
+def test_dead_consumers_that_live_on(chroot: Chroot, new_member: NewMember, processes: MemberProcesses) -> None:
     """A member that has left is garbage and has no threads; one whose process is killed is gone with its session."""
     chroot.topic("t", 4)
     process, _ = processes.joined("c2")
@@ -119,7 +119,7 @@ def test_row_10_dead_consumers_that_live_on(chroot: Chroot, new_member: NewMembe
     eventually(lambda: numbers(survivor) == [0, 1, 2, 3])
 
 
-def test_row_18_shutdown_races(
+def test_shutdown_races(
     zkafka_cluster: LocalCluster, chroot: Chroot, processes: MemberProcesses, third: KazooClient
 ) -> None:
     """SIGTERM ends a member within seconds: while it tries again and again, at once; while ZooKeeper is halted, too."""

@@ -206,7 +206,7 @@ class TestBrokers:
 
 
 def test_silent_leader_while_planning(zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options) -> None:
-    """A leader that does not tell its offsets fails the plan by name; its partition is not taken for empty."""
+    """A leader that does not answer with its offsets fails the plan by name; its partition is not taken for empty."""
     topic = new_topic(assignment={0: [0], 1: [1]})
     fill(zkafka_cluster, topic, 1, (0, 1))
     zkafka_cluster.pause(1)
@@ -222,23 +222,23 @@ def test_silent_leader_while_planning(zkafka_cluster: LocalCluster, new_topic: N
 def test_silent_leader_of_many_logs(
     zkafka_cluster: LocalCluster, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where thousands of logs are asked for at once, what a silent leader does not tell is not taken for an offset."""
+    """In a bulk lookup of thousands of logs, those of a silent leader fail, and the others have their offsets."""
     monkeypatch.setattr(admin, "MANY", 2)
     topic = new_topic(assignment={0: [0], 1: [1]})
     fill(zkafka_cluster, topic, 1, (0, 1))
     silent = TopicPartition(topic, 1)
     with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}) as client:
-        wanted = {TopicPartition(topic, p): LATEST for p in (0, 1)}
-        assert client.list_offsets(wanted) == dict.fromkeys(wanted, 1)
+        ends = {TopicPartition(topic, p): LATEST for p in (0, 1)}
+        assert client.list_offsets(ends) == dict.fromkeys(ends, 1)
         zkafka_cluster.pause(1)
         try:
-            found, failed = client.list_offsets_each(wanted, 3)
+            found, failed = client.list_offsets_each(ends, 3)
         finally:
             zkafka_cluster.resume(1)
         assert found == {TopicPartition(topic, 0): 1}
         assert isinstance(failed[silent], BrokersUnavailable)
         zkafka_cluster.wait_for_leader(topic, 1)
-        assert client.list_offsets(wanted) == dict.fromkeys(wanted, 1)
+        assert client.list_offsets(ends) == dict.fromkeys(ends, 1)
 
 
 def test_compaction(zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options) -> None:
@@ -269,7 +269,7 @@ def test_retries(
     options: Options,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Planning asks again after a failed request, as often and after such a pause as it is told."""
+    """Planning retries a failed request, with the number and the interval of the options."""
     topic = new_topic(assignment={0: [1]})
     fill(zkafka_cluster, topic, 100)
     zkafka_cluster.pause(1)

@@ -220,7 +220,7 @@ def test_partitions_without_leader(
     finally:
         zkafka_cluster.restart(1)
     for name in (topic, f"{topic}-later"):
-        zkafka_cluster.wait_for_leader(name, 1)  # brokers do not tell of a partition that never had one
+        zkafka_cluster.wait_for_leader(name, 1)  # a partition that never had one is missing from metadata
         fill(zkafka_cluster, name, 5, 1)
     for one, records in ((running, 31), (asking, 31), (waiting, 31), (tail, 21)):
         one.wait_for(records, timeout_s=120)  # four queries and a broker that begins share the machine

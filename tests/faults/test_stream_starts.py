@@ -1,4 +1,4 @@
-"""Where streams start with partitions that nobody has read yet: nothing is skipped, whichever members come and go."""
+"""Starting offsets of partitions that nobody has read yet: nothing is skipped, whichever members come and go."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TestGrowth:
     def test_claimed_by_a_member_that_leaves(
         self, planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic
     ) -> None:
-        """What a member claimed and never planned is read from its beginning by the member that gains it."""
+        """A partition that a member claimed and never planned is read from its beginning by the next owner."""
         topic = new_topic(partitions=2)
         options = {"subscribe": topic, "group.id": f"{topic}-group", "consumer.threads": "1"}
         stays, leaves = (planner({**options, "consumer.id": name}) for name in ("c1", "c2"))

@@ -163,7 +163,7 @@ Reader: TypeAlias = OldConsumer | Query
 
 
 def places(reader: Reader) -> list[Place]:
-    """What a member has read, in its order."""
+    """The places that a member has read, in its order."""
     if isinstance(reader, Query):
         return list(reader.places)
     return [(r.topic, r.partition, r.offset) for r in reader.records]
@@ -199,7 +199,7 @@ class Group:
 
     @staticmethod
     def places(reader: Reader) -> list[Place]:
-        """What a member has read, in its order."""
+        """The places that a member has read, in its order."""
         return places(reader)
 
     def note(self, name: str, value: object) -> None:
@@ -261,7 +261,7 @@ class Group:
         return found
 
     def registrations(self) -> dict[str, ConsumerRegistration]:
-        """What the members have registered, by id."""
+        """The members' registrations, by id."""
         found = self.under("ids")
         return {name: group_znodes.decode_registration(name, node.data) for name, node in found.items()}
 
@@ -281,7 +281,7 @@ class Group:
         return {TopicPartition(t, int(p)): int(n.data or b"") for t, nodes in found.items() for p, n in nodes.items()}
 
     def computed(self, strategy: str) -> dict[TopicPartition, str]:
-        """Who is to own what, by the registrations and the topics as ZooKeeper has them now."""
+        """The assignment by the registrations and topics that are in ZooKeeper now."""
         threads = threads_by_topic(self.registrations(), self.znodes.get_children("/brokers/topics"))
         return assign(strategy, Subscribers(threads, {topic: self._partitions(topic) for topic in threads}))
 
@@ -323,8 +323,8 @@ class Group:
             for query in self._queries:
                 query.check()
             if now - began > timeout_s:
-                wanted = f"{sorted(ids)} were to own {self.computed(strategy)}"
-                pytest.fail(f"{sorted(registered)} own {owners} after {timeout_s:g} s; {wanted}")
+                expected = f"{sorted(ids)} were to own {self.computed(strategy)}"
+                pytest.fail(f"{sorted(registered)} own {owners} after {timeout_s:g} s; {expected}")
             time.sleep(POLL_S)
         if after:
             self.note(after, f"{now - began:.2f} s, {now - showed:.2f} s after it showed")

@@ -37,11 +37,11 @@ class Topic:
         """That offset in each partition."""
         return {TopicPartition(self.name, p): offset for p in range(PARTITIONS)}
 
-    def require_read(self, reader: Any, wanted: set[Place]) -> None:
+    def require_read(self, reader: Any, expected: set[Place]) -> None:
         """Wait until a member has read just that, each record once."""
         places = self._group.places
-        eventually(lambda: len(places(reader)) >= len(wanted), 60, lambda: len(places(reader)))
-        assert sorted(places(reader)) == sorted(wanted)
+        eventually(lambda: len(places(reader)) >= len(expected), 60, lambda: len(places(reader)))
+        assert sorted(places(reader)) == sorted(expected)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What our members leave in ZooKeeper is what those of the JVM leave, byte for byte, and Kafka's own tools read it."""
+"""Our members write the same znodes as those of the JVM, byte for byte, and Kafka's own tools read them."""
 
 from __future__ import annotations
 
@@ -104,14 +104,14 @@ def test_registrations_are_those_of_the_jvm(group: Group, kind: str) -> None:
 
 
 def asked(cluster: LocalCluster, word: str) -> str:
-    """What ZooKeeper answers to one of its four-letter words."""
+    """ZooKeeper's answer to one of its four-letter words."""
     with socket.create_connection(("127.0.0.1", cluster.port("zookeeper")), 5) as connection:
         connection.sendall(word.encode())
         return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
 
 
 def data_watches(cluster: LocalCluster, session: int) -> set[str]:
-    """The paths, in the cluster's chroot, whose data a session watches: the words do not tell those of children."""
+    """The paths, in the cluster's chroot, whose data a session watches; the words omit watches of children."""
     chroot = "/" + cluster.zookeeper_connect.partition("/")[2]
     blocks = re.split(r"^(?=0x)", asked(cluster, "wchc"), flags=re.MULTILINE)
     lines = next((block.split() for block in blocks if block.startswith(f"0x{session:x}\n")), [])
@@ -119,7 +119,7 @@ def data_watches(cluster: LocalCluster, session: int) -> set[str]:
 
 
 def watches(cluster: LocalCluster) -> int:
-    """How many watches all sessions have, those of children too."""
+    """The number of watches of all sessions, those of children too."""
     return int(re.findall(r"^zk_watch_count\t(\d+)", asked(cluster, "mntr"), flags=re.MULTILINE)[0])
 
 

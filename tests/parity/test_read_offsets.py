@@ -23,7 +23,7 @@ def timed(zkafka_cluster: LocalCluster) -> str:
 
 
 class TestOffsets:
-    """Where from and to."""
+    """Starts and ends of ranges."""
 
     @pytest.mark.parametrize(
         ("options", "counts"),
@@ -78,7 +78,7 @@ class TestOffsets:
 
 
 class TestRefused:
-    """What both refuse, and what ours alone refuses or allows."""
+    """Options that both refuse, and those that ours alone refuses or allows."""
 
     @pytest.mark.parametrize(
         ("options", "our_reason"),
@@ -125,7 +125,7 @@ class TestRefused:
         ],
     )
     def test_by_both(self, peers: Peers, timed: str, options: dict[str, Any], our_reason: str) -> None:
-        """What the one refuses the other refuses; ours says why."""
+        """Options that one refuses are refused by the other, too; ours says why."""
         quick = {"fetchOffset.retryIntervalMs": "10"}
         peers.both_refuse(
             {"subscribe": timed, **quick, **filled(options, timed)}, our_reason.replace("TOPIC-", f"{timed}-")
@@ -156,7 +156,7 @@ class TestRefused:
         ],
     )
     def test_subscription(self, peers: Peers, options: dict[str, str], our_reason: str) -> None:
-        """What is no subscription to the one is none to the other."""
+        """Malformed subscriptions are refused by both."""
         peers.both_refuse(options, our_reason)
 
     def test_unknown_option(self, peers: Peers, timed: str) -> None:

@@ -29,7 +29,7 @@ def topics(zkafka_cluster: LocalCluster) -> list[str]:
 
 
 class TestColumns:
-    """What a record is made of."""
+    """The columns of records."""
 
     def test_all(self, peers: Peers, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
         """Keys, values, tombstones, empty bytes, repeated, null and no headers, timestamps to the millisecond."""
@@ -73,7 +73,7 @@ class TestColumns:
 
 
 class TestSubscription:
-    """What is read."""
+    """Subscriptions."""
 
     @pytest.mark.parametrize(
         ("options", "count"),

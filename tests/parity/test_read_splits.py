@@ -31,7 +31,7 @@ def uneven(zkafka_cluster: LocalCluster) -> str:
 
 
 class TestSplits:
-    """How Kafka partitions become Spark partitions."""
+    """Spark partitions of Kafka partitions."""
 
     @staticmethod
     def ranges(frame: DataFrame) -> list[tuple[str, int, int, int]]:

@@ -45,7 +45,7 @@ def frame(rows: int, size_bytes: int) -> pa.RecordBatch:
 
 
 class Work:
-    """What the threads do, and count."""
+    """Reads and writes, with counts of their outcomes."""
 
     def __init__(self, servers: str) -> None:
         self._servers = servers
