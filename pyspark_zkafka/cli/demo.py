@@ -169,34 +169,28 @@ class _Demo:
         return time.monotonic() - begin
 
     def _offsets_table(self) -> Table:
-        shown = table("Offsets in ZooKeeper now", "znode", "value")
         with zookeeper_client(self.cluster) as client:
-            found = client.group_offsets(GROUP, None)
-        for tp, offset in sorted(found.items()):
-            shown.add_row(f"/consumers/{GROUP}/offsets/{tp.topic}/{tp.partition}", str(offset))
-        return shown
+            found = sorted(client.group_offsets(GROUP, None).items())
+        rows = [(f"/consumers/{GROUP}/offsets/{tp.topic}/{tp.partition}", offset) for tp, offset in found]
+        return table("Offsets in ZooKeeper now", ("znode", "value"), rows)
 
 
 def _brokers_table(snapshot: ClusterSnapshot) -> Table:
-    shown = table("Brokers, from /brokers/ids", "id", "endpoint", "controller")
-    for broker in snapshot.brokers.values():
-        endpoints = ", ".join(map(str, broker.endpoints))
-        shown.add_row(str(broker.id), endpoints, "yes" if broker.id == snapshot.controller else "")
-    return shown
+    controller = {snapshot.controller: "yes"}
+    rows = [(b.id, ", ".join(map(str, b.endpoints)), controller.get(b.id, "")) for b in snapshot.brokers.values()]
+    return table("Brokers, from /brokers/ids", ("id", "endpoint", "controller"), rows)
 
 
 def _plan_table(plan: BatchPlan) -> Table:
-    title = "The plan: one Spark partition for each Kafka partition"
-    shown = table(title, "Spark partition", "partition", "leader", "ISR", "range")
-    for number, split in enumerate(plan.splits):
-        isr = ", ".join(map(str, split.isr))
-        shown.add_row(str(number), str(split.partition), str(split.leader), isr, f"[{split.start}, {split.until})")
-    return shown
+    columns = ("Spark partition", "partition", "leader", "ISR", "range")
+    rows = [
+        (number, split.partition, split.leader, ", ".join(map(str, split.isr)), f"[{split.start}, {split.until})")
+        for number, split in enumerate(plan.splits)
+    ]
+    return table("The plan: one Spark partition for each Kafka partition", columns, rows)
 
 
 def _leaders_table(before: ClusterSnapshot, after: ClusterSnapshot) -> Table:
-    shown = table("Leaders", "partition", "before", "after", "ISR now")
-    for tp in before.partitions(TOPIC):
-        was, now = before.states[tp], after.states[tp]
-        shown.add_row(str(tp), str(was.leader), str(now.leader), ", ".join(map(str, now.isr)))
-    return shown
+    states = [(tp, before.states[tp], after.states[tp]) for tp in before.partitions(TOPIC)]
+    rows = [(tp, was.leader, now.leader, ", ".join(map(str, now.isr))) for tp, was, now in states]
+    return table("Leaders", ("partition", "before", "after", "ISR now"), rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
 from rich.console import Console
@@ -38,9 +38,12 @@ def prove(console: Console, claim: str, holds: bool) -> None:
     console.print(f"[green]proved[/] {claim}")
 
 
-def table(title: str, *columns: str) -> Table:
-    """A table without rows."""
-    return Table(*columns, title=title, title_justify="left", header_style="bold")
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """A table of the rows' texts, in which Rich's markup counts."""
+    shown = Table(*columns, title=title, title_justify="left", header_style="bold")
+    for row in rows:
+        shown.add_row(*map(str, row))
+    return shown
 
 
 def zookeeper_client(cluster: LocalCluster) -> ZooKeeperClient:

@@ -141,13 +141,12 @@ class GroupDemo:
 
     def _table(self) -> Table:
         owners, offsets, ends = self._owners(), self._client.group_offsets(GROUP), self._ends()
-        shown = table(f"/consumers/{GROUP}", f"owners/{TOPIC}", "thread", f"offsets/{TOPIC}", "log's end")
         colours = dict(zip(sorted(set(owners.values())), cycle(_COLOURS), strict=False))
-        for tp, end in sorted(ends.items()):
-            thread = owners.get(tp)
-            owner = "[dim]nobody[/]" if thread is None else f"[{colours[thread]}]{thread}[/]"
-            shown.add_row(str(tp.partition), owner, str(offsets.get(tp, "-")), str(end))
-        return shown
+        shown = {tp: f"[{colours[thread]}]{thread}[/]" for tp, thread in owners.items()}
+        rows = [
+            (tp.partition, shown.get(tp, "[dim]nobody[/]"), offsets.get(tp, "-"), end) for tp, end in sorted(ends.items())
+        ]
+        return table(f"/consumers/{GROUP}", (f"owners/{TOPIC}", "thread", f"offsets/{TOPIC}", "log's end"), rows)
 
 
 def _stop(queries: list[StreamingQuery]) -> None:

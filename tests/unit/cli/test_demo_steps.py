@@ -39,8 +39,6 @@ def test_claims(console: Console) -> None:
 
 
 def test_table(console: Console) -> None:
-    """A table has a title and columns."""
-    shown = table("Leaders", "partition", "leader")
-    shown.add_row("orders-0", "1")
-    console.print(shown)
+    """A table has a title, columns and rows of anything that has a text."""
+    console.print(table("Leaders", ("partition", "leader"), [("orders-0", 1)]))
     assert [word in output(console) for word in ("Leaders", "partition", "orders-0")] == [True] * 3
