@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -156,15 +157,22 @@ class _Demo:
             return sum(log_ends(admin, TOPIC, PARTITIONS).values())
 
     def _with_bar(self, write: Callable[[], object]) -> float:
-        """Write in a thread, with a progress bar of the records in Kafka; returns the seconds."""
+        """Write in this thread, with a progress bar of the records in Kafka; returns the seconds."""
+        finished = threading.Event()
         columns = (TextColumn("records in Kafka"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         begin = time.monotonic()
         with Progress(*columns, console=self.console) as progress, ThreadPoolExecutor(1) as pool:
             task = progress.add_task("", total=self.rows)
-            writing = pool.submit(write)
-            while wait([writing], 0.5).not_done:
-                progress.update(task, completed=self._records())
-            writing.result()
+
+            def watch() -> None:
+                while not finished.wait(0.5):
+                    progress.update(task, completed=self._records())
+
+            pool.submit(watch)
+            try:
+                write()  # not in the other thread, which has no active Spark session
+            finally:
+                finished.set()
             progress.update(task, completed=self._records())
         return time.monotonic() - begin
 
