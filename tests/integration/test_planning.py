@@ -274,7 +274,7 @@ class TestIdentity:
         assert len(asked.admins) == 5
 
     def test_every_task_asks(
-        self, asked: Asked, zookeeper: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic
+        self, asked: Asked, zookeeper: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic, schema: pa.Schema
     ) -> None:
         """A client that is lent again answers by what the brokers say then."""
         topic = new_topic(partitions=1)
