@@ -23,37 +23,27 @@ class ClusterSource(Protocol):
         ...
 
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
-        """The brokers and the topics that are asked for (all by default) and exist."""
+        """The brokers, and the requested topics that exist; all topics by default."""
         ...
 
 
 @contextmanager
 def open_cluster(connection: Connection) -> Iterator[ClusterSource]:
-    """An open source of the cluster's state.
-
-    Raises
-    ------
-    ZooKeeperError, BrokersUnavailable
-        It cannot be reached in time.
-    """
+    """An open source of the cluster's state; raises ZooKeeperError or BrokersUnavailable if it cannot be reached."""
     if connection.zookeeper is not None:
         from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
         with ZooKeeperClient(connection.zookeeper) as zookeeper:
             yield zookeeper
     else:
-        servers, isolated = connection.bootstrap_servers or "", connection.read_committed
-        with KafkaAdmin(servers, connection.kafka, read_committed=isolated) as admin:
+        with KafkaAdmin.of(connection) as admin:
             yield admin
 
 
 def bootstrap_servers(connection: Connection, snapshot: ClusterSnapshot) -> str:
     """Bootstrap servers, ``host:port,...``: the user's, else the live brokers' endpoints of the requested listener.
 
-    Raises
-    ------
-    ClusterStateError
-        No broker is registered, none has the listener, or the listener has another security protocol.
+    Raises ClusterStateError if no broker is registered, none has the listener, or it has another security protocol.
     """
     if connection.bootstrap_servers is not None:
         return connection.bootstrap_servers
@@ -83,10 +73,10 @@ def _require_protocol(listener: Listener, endpoints: Collection[Endpoint]) -> No
 
 
 def _no_listener(connection: Connection, snapshot: ClusterSnapshot) -> ClusterStateError:
-    wanted = connection.listener.name or f"with kafka.security.protocol {connection.listener.security_protocol}"
-    there = sorted({f"{e.listener} ({e.security_protocol})" for b in snapshot.brokers.values() for e in b.endpoints})
+    requested = connection.listener.name or f"with kafka.security.protocol {connection.listener.security_protocol}"
+    registered = sorted({f"{e.listener} ({e.security_protocol})" for b in snapshot.brokers.values() for e in b.endpoints})
     return ClusterStateError(
         "NO_LISTENER",
-        f"No broker has a listener {wanted}; the brokers register {', '.join(there)}; "
+        f"No broker has a listener {requested}; the brokers register {', '.join(registered)}; "
         "set listener.name or kafka.security.protocol accordingly",
     )

@@ -21,12 +21,7 @@ def report_data_loss(
 ) -> None:
     """Raise DataLoss with the remedy, or log a warning with what is done otherwise.
 
-    Parameters
-    ----------
-    text : str
-        What happened and what was found.
-    fail : bool
-        `failOnDataLoss`.
+    `text` says what happened and what was found; `fail` is `failOnDataLoss`.
     """
     if fail:
         raise DataLoss(condition, f"{text}; {remedy}")

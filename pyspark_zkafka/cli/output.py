@@ -1,0 +1,118 @@
+"""Output of the ``zkafka`` command: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["Column", "Output", "columns", "iso_time", "table"]
+
+Row = Mapping[str, Any]
+"""Values by column name; a missing column is null."""
+
+_PIPED_WIDTH = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its name in JSON, its heading in tables (by default the name as Kafka's tools write it), its alignment."""
+
+    name: str
+    heading: str = ""
+    right: bool = False
+    style: str | None = None
+
+    @property
+    def title(self) -> str:
+        """The heading.
+
+        >>> Column("log_end_offset").title
+        'LOG-END-OFFSET'
+        """
+        return self.heading or self.name.upper().replace("_", "-")
+
+
+def columns(names: str, right: str = "") -> tuple[Column, ...]:
+    """Columns by their names, separated by blanks; those in `right` are numbers, aligned to the right.
+
+    >>> [column.title for column in columns("topic current_offset", right="current_offset")]
+    ['TOPIC', 'CURRENT-OFFSET']
+    """
+    numbers = set(right.split())
+    return tuple(Column(name, right=name in numbers) for name in names.split())
+
+
+class Output:
+    """Where a command writes: rows as a table, or, with ``--json``, as one JSON list of objects; notes on standard error.
+
+    A table on a terminal folds cells that are too wide; into a pipe or a file each row is one line.
+    """
+
+    def __init__(self, as_json: bool = False) -> None:
+        self.as_json = as_json
+        width = None if sys.stdout.isatty() else _PIPED_WIDTH
+        self.console = Console(width=width, soft_wrap=False, highlight=False)
+        self.errors = Console(stderr=True, highlight=False)
+
+    def rows(self, rows: Iterable[Row], shown: Sequence[Column], empty: str = "") -> None:
+        """Write rows; `empty` is the note for a table without any."""
+        found = list(rows)
+        if self.as_json:
+            self.console.out(json.dumps([{c.name: row.get(c.name) for c in shown} for row in found]), highlight=False)
+        elif found:
+            self.console.print(table(found, shown))
+        elif empty:
+            self.note(empty)
+
+    def note(self, text: str) -> None:
+        """Write a line for people to standard error, also with ``--json``."""
+        self.errors.print(Text(text), soft_wrap=True)
+
+    def show(self, renderable: RenderableType) -> None:
+        """Write something that is for people only; nothing with ``--json``."""
+        if not self.as_json:
+            self.console.print(renderable)
+
+
+def table(rows: Iterable[Row], shown: Sequence[Column], title: str | None = None) -> Table:
+    """A table of rows; null is ``-``, a list its items joined by commas, as in Kafka's tools."""
+    made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, title=title, title_justify="left")
+    for column in shown:
+        justify = "right" if column.right else "left"
+        made.add_column(column.title, justify=justify, overflow="fold", style=column.style)  # type: ignore[arg-type]
+    for row in rows:
+        made.add_row(*(Text(_cell(row.get(column.name))) for column in shown))
+    return made
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    if isinstance(value, dict):
+        return ",".join(f"{name}={value[name]}" for name in value)
+    return str(value)
+
+
+def iso_time(timestamp_us: int | None) -> str | None:
+    """A time in microseconds since the epoch as ISO 8601 in UTC, to the millisecond.
+
+    >>> iso_time(1795228865441000)
+    '2026-11-21T02:41:05.441Z'
+    """
+    if timestamp_us is None:
+        return None
+    time = datetime.fromtimestamp(timestamp_us // 1000 / 1000, timezone.utc)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

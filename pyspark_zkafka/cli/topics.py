@@ -1,0 +1,89 @@
+"""``zkafka topics``: the topics and their partitions, as kafka-topics shows them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pyspark_zkafka.cli.command import Target, reads_cluster
+from pyspark_zkafka.cli.output import Row, columns
+from pyspark_zkafka.errors import UnknownTopic
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="List and describe topics.")
+
+_TOPICS = columns("topic topic_id partition_count replication_factor configs", right="partition_count replication_factor")
+_PARTITIONS = columns("topic partition leader replicas isr", right="partition leader")
+
+_Topics = Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="The topics; all by default.")]
+_Internal = Annotated[bool, typer.Option("--exclude-internal", help="Leave out topics such as __consumer_offsets.")]
+_UnderReplicated = Annotated[
+    bool,
+    typer.Option("--under-replicated", "--under-replicated-partitions", help="Only partitions whose ISR lacks a replica."),
+]
+_Unavailable = Annotated[
+    bool,
+    typer.Option("--unavailable", "--unavailable-partitions", help="Only partitions without a live leader."),
+]
+
+
+@app.command("list")
+@reads_cluster
+def list_(target: Target, exclude_internal: _Internal = False) -> None:
+    """List the topics.
+
+    Example: zkafka topics list --zookeeper zk1:2181/kafka
+    """
+    target.rows(_topic_rows(target, None, exclude_internal), _TOPICS, "There is no topic.")
+
+
+@app.command()
+@reads_cluster
+def describe(
+    target: Target,
+    topics: _Topics = None,
+    under_replicated: _UnderReplicated = False,
+    unavailable: _Unavailable = False,
+    exclude_internal: _Internal = False,
+) -> None:
+    """Describe topics: the leader, the replicas and the ISR of each partition.
+
+    Example: zkafka topics describe orders --under-replicated --zookeeper zk1:2181/kafka
+    """
+    described = _topic_rows(target, topics, exclude_internal)
+    names = {row["topic"] for row in described}
+    partitions = [
+        row
+        for row in target.view("partitions", **_restriction(topics))
+        if row["topic"] in names
+        and (not under_replicated or row["under_replicated"])
+        and (not unavailable or row["offline"])
+    ]
+    filtered = under_replicated or unavailable
+    if not (filtered or target.output.as_json):
+        target.rows(described, _TOPICS)
+    shown = [{**row, "leader": None if row.get("leader") == -1 else row.get("leader")} for row in partitions]
+    target.rows(shown, _PARTITIONS, "No partition is in this state." if filtered else "There is no topic.")
+
+
+def _topic_rows(target: Target, topics: list[str] | None, exclude_internal: bool) -> list[Row]:
+    rows = target.view("topics", **_restriction(topics))
+    missing = set(topics or ()).difference(row["topic"] for row in rows)
+    if missing:
+        raise UnknownTopic("UNKNOWN_TOPIC", f"Topics do not exist: {', '.join(sorted(missing))}; see zkafka topics list")
+    return [
+        {
+            **row,
+            "partition_count": row["partitions"],
+            "replication_factor": row["replication"],
+            "configs": None if row.get("config") is None else dict(row["config"]),
+        }
+        for row in rows
+        if not (exclude_internal and row["topic"].startswith("__"))
+    ]
+
+
+def _restriction(topics: list[str] | None) -> dict[str, str]:
+    return {"subscribe": ",".join(topics)} if topics else {}

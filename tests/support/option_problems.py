@@ -1,0 +1,24 @@
+"""The problems that a parser of options reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from pyspark_zkafka.errors import OptionError
+
+
+def problems(parse: Callable[[Mapping[str, str]], object], options: Mapping[str, str]) -> tuple[str, ...]:
+    """Each problem with some options."""
+    with pytest.raises(OptionError) as caught:
+        parse(options)
+    assert caught.value.condition == "INVALID_OPTIONS"
+    found: tuple[str, ...] = caught.value.parameters["problems"]
+    return found
+
+
+def only_problem(parse: Callable[[Mapping[str, str]], object], options: Mapping[str, str]) -> str:
+    """The problem with options that have a single one."""
+    (problem,) = problems(parse, options)
+    return problem

@@ -1,0 +1,50 @@
+"""Output of commands."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from pyspark_zkafka.cli.output import Column, Output, columns, table
+
+ROWS = [
+    {"topic": "orders", "partition": 0, "current_offset": 12, "isr": [1, 2], "offline": False},
+    {"topic": "orders", "partition": 11, "current_offset": None, "isr": [], "offline": True},
+]
+COLUMNS = (*columns("topic partition current_offset", right="partition current_offset"), Column("isr"), Column("offline"))
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """JSON is one list of objects with the columns in order; null, lists and booleans stay what they are."""
+    Output(as_json=True).rows(ROWS, COLUMNS)
+    assert json.loads(capsys.readouterr().out) == ROWS
+
+
+def test_no_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without rows, JSON is an empty list, and a table a note on standard error."""
+    Output(as_json=True).rows([], COLUMNS, "Nothing.")
+    Output().rows([], COLUMNS, "Nothing.")
+    assert capsys.readouterr() == ("[]\n", "Nothing.\n")
+
+
+def test_piped_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """Into a pipe each row is one line, however long; headings are Kafka's, null is "-", lists are joined."""
+    long = "x" * 300
+    Output().rows([*ROWS, {"topic": long}], COLUMNS)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == ["TOPIC", "PARTITION", "CURRENT-OFFSET", "ISR", "OFFLINE"]
+    assert lines[2:] == [
+        ["orders", "0", "12", "1,2", "no"],
+        ["orders", "11", "-", "yes"],
+        [long, "-", "-", "-", "-"],
+    ]
+
+
+def test_narrow_terminal() -> None:
+    """A narrow terminal folds long cells and cuts nothing off."""
+    console = Console(width=40, record=True, file=io.StringIO())
+    console.print(table([{"topic": "t" * 60, "partition": 1}], COLUMNS[:2]))
+    assert console.export_text().count("t") == 60

@@ -1,0 +1,24 @@
+"""Client properties of the connection."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_zkafka.options.connection_properties import concerns_connection
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("bootstrap.servers", True),
+        ("log_level", True),
+        ("ssl.ca.pem", True),
+        ("socket.keepalive.enable", True),
+        ("fetch.min.bytes", False),
+        ("message.max.bytes", False),
+        ("queue.buffering.max.ms", False),
+    ],
+)
+def test_concerns_connection(name: str, expected: bool) -> None:
+    """Sockets, security and logs concern the connection; fetches and queues do not."""
+    assert concerns_connection(name) is expected

@@ -1,0 +1,207 @@
+"""The connection part of options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.options.batch import parse_connection, parse_read, parse_write
+from pyspark_zkafka.options.model import ZooKeeperConfig, ZooKeeperTls
+from pyspark_zkafka.options.table import Scope
+from pyspark_zkafka.protocol.planning import Listener
+from tests.support.option_problems import only_problem, problems
+
+ZK = {"zookeeper.connect": "zk:2181"}
+
+
+@pytest.mark.parametrize("parse", [parse_read, parse_write])
+def test_a_cluster_must_be_named(parse: Any) -> None:
+    """Without ZooKeeper and without brokers, there is no cluster to connect to."""
+    expected = "set zookeeper.connect, or kafka.bootstrap.servers for a cluster without ZooKeeper"
+    assert any(expected in problem for problem in problems(parse, {"subscribe": "a"} if parse is parse_read else {}))
+    assert any(expected in problem for problem in problems(parse, {"kafka.bootstrap.servers": " "}))
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts", "chroot"),
+    [
+        ("zk", "zk:2181", ""),
+        ("zk:2182", "zk:2182", ""),
+        ("zk:2181/", "zk:2181", ""),
+        ("zk:2181/kafka", "zk:2181", "/kafka"),
+        ("zk:2181/kafka/", "zk:2181", "/kafka"),
+        ("zk/a/b", "zk:2181", "/a/b"),
+        (" zk1:2181 , zk2 /kafka", "zk1:2181,zk2:2181", "/kafka"),
+        ("zk1,zk2:2182,zk3", "zk1:2181,zk2:2182,zk3:2181", ""),
+        ("10.0.0.1:2181", "10.0.0.1:2181", ""),
+        ("[::1]", "[::1]:2181", ""),
+        ("[::1]:2182/k", "[::1]:2182", "/k"),
+        ("[fe80::1]:2181,[fe80::2]", "[fe80::1]:2181,[fe80::2]:2181", ""),
+        ("[::ffff:10.0.0.1]:2181", "[::ffff:10.0.0.1]:2181", ""),
+    ],
+)
+def test_zookeeper_connect(text: str, hosts: str, chroot: str) -> None:
+    """Hosts get the default port, blanks are removed, and the chroot has no slash at its end."""
+    found = parse_connection({"zookeeper.connect": text}).zookeeper
+    assert found == ZooKeeperConfig(hosts, chroot)
+    assert found.connect == hosts + chroot
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "/kafka",
+        ":2181",
+        "zk:",
+        "zk:port",
+        "zk:123456",
+        "zk,,zk2",
+        "zk1:2181,",
+        "::1",
+        "[::1",
+        "zk//a",
+        "zk/a//b",
+        "a b:2181",
+        "zk:2181:2181",
+        "zk:2181,/kafka",
+        "zk1:2181/kafka,zk2:2181/kafka",
+        "zk:0",
+        "zk:65536",
+    ],
+)
+def test_bad_zookeeper_connect(text: str) -> None:
+    """A malformed ensemble is quoted beside the expected form."""
+    says = only_problem(parse_connection, {"zookeeper.connect": text})
+    assert f"zookeeper.connect is {text.strip()!r}; expected host:port[,host:port...][/chroot], e.g. zk1:2181" in says
+
+
+@pytest.mark.parametrize(
+    ("given", "session_ms", "connection_ms"),
+    [
+        ({}, 6000, 6000),
+        ({"zookeeper.session.timeout.ms": "9000"}, 9000, 9000),
+        ({"zookeeper.connection.timeout.ms": "500"}, 6000, 500),
+        ({"zookeeper.session.timeout.ms": "9000", "zookeeper.connection.timeout.ms": "500"}, 9000, 500),
+    ],
+)
+def test_zookeeper_timeouts(given: dict[str, str], session_ms: int, connection_ms: int) -> None:
+    """The connection timeout defaults to the session's."""
+    found = parse_connection({**ZK, **given}).zookeeper
+    assert found is not None
+    assert (found.session_timeout_ms, found.connection_timeout_ms) == (session_ms, connection_ms)
+
+
+@pytest.mark.parametrize(
+    ("text", "auth"),
+    [
+        ("digest:user:pass:word", ("digest", "user:pass:word")),
+        ("DIGEST:user:p", ("digest", "user:p")),
+        ("sasl:DIGEST-MD5:user:p", ("sasl", "DIGEST-MD5:user:p")),
+        ("SASL:digest-md5:user:p:q", ("sasl", "digest-md5:user:p:q")),
+    ],
+)
+def test_zookeeper_auth(text: str, auth: tuple[str, str]) -> None:
+    """The scheme is in lower case, the credential as given."""
+    found = parse_connection({**ZK, "zookeeper.auth": text}).zookeeper
+    assert found is not None
+    assert found.auth == auth
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "hunter2",
+        "user:hunter2",
+        "digest:hunter2",
+        "sasl:user:hunter2",
+        "sasl:GSSAPI:user:hunter2",
+        "kerberos:u:hunter2",
+    ],
+)
+def test_bad_zookeeper_auth_is_not_quoted(text: str) -> None:
+    """A malformed credential is reported without its value."""
+    says = only_problem(parse_connection, {**ZK, "zookeeper.auth": text})
+    assert "zookeeper.auth is malformed; expected digest:user:password or sasl:DIGEST-MD5:user:password" in says
+    assert "hunter2" not in says
+
+
+def test_zookeeper_tls() -> None:
+    """With TLS, one PEM file has certificate and key; without TLS, files for it are a problem."""
+    given = {
+        **ZK,
+        "zookeeper.ssl.truststore.location": "/ca.pem",
+        "zookeeper.ssl.keystore.location": "/me.pem",
+        "zookeeper.ssl.keystore.password": "pw",
+    }
+    found = parse_connection({**given, "zookeeper.ssl.client.enable": "true"}).zookeeper
+    assert found is not None
+    assert found.tls == ZooKeeperTls("/ca.pem", "/me.pem", "pw", check_hostname=True)
+    with pytest.raises(OptionError, match=r"zookeeper.ssl.\* has no effect without zookeeper.ssl.client.enable=true"):
+        parse_connection({**given, "zookeeper.ssl.client.enable": "false"})
+
+
+@pytest.mark.parametrize(("text", "checked"), [("HTTPS", True), ("", False), ("none", False)])
+def test_zookeeper_host_names(text: str, checked: bool) -> None:
+    """Host names are checked unless the option is none or empty."""
+    algorithm = {"zookeeper.ssl.endpoint.identification.algorithm": text}
+    found = parse_connection({**ZK, "zookeeper.ssl.client.enable": "true", **algorithm}).zookeeper
+    assert found is not None
+    assert found.tls == ZooKeeperTls(check_hostname=checked)
+
+
+def test_brokers_alone() -> None:
+    """Brokers without ZooKeeper are not among the client's properties."""
+    connection = parse_connection({"kafka.bootstrap.servers": " k1:9092,k2:9092 ", "kafka.group.id": "g"})
+    assert connection.zookeeper is None
+    assert connection.bootstrap_servers == "k1:9092,k2:9092"
+    assert not {"bootstrap.servers", "group.id"} & set(connection.kafka)
+
+
+@pytest.mark.parametrize(
+    ("given", "listener"),
+    [
+        ({}, Listener()),
+        ({"listener.name": "INSIDE"}, Listener("INSIDE")),
+        ({"kafka.security.protocol": "SSL"}, Listener(None, "SSL")),
+        ({"kafka.security.protocol": "SSL", "listener.name": "x"}, Listener("x", "SSL")),
+    ],
+)
+def test_listener(given: dict[str, str], listener: Listener) -> None:
+    """The listener is named, or follows from the security protocol."""
+    found = parse_connection({**ZK, **given}).listener
+    assert (found.name, found.security_protocol.upper()) == (listener.name, listener.security_protocol)
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, False), ("read_uncommitted", False), ("read_committed", True)])
+def test_isolation_level(given: str | None, expected: bool) -> None:
+    """Open and aborted transactions are excluded only on request."""
+    options = ZK if given is None else {**ZK, "kafka.isolation.level": given}
+    assert parse_connection(options).read_committed is expected
+
+
+@pytest.mark.parametrize("scope", ["read", "stream", "write"])
+@pytest.mark.parametrize("name", ["kafka.metadata.broker.list", "Kafka.Metadata.Broker.List"])
+@pytest.mark.parametrize("others", [{}, {"zookeeper.connect": "zk:2181"}, {"kafka.bootstrap.servers": "k:1"}], ids=str)
+def test_brokers_by_their_old_name(others: dict[str, str], name: str, scope: Scope) -> None:
+    """metadata.broker.list is another name of kafka.bootstrap.servers, with ZooKeeper and without."""
+    connection = parse_connection({name: " k:1 ", **others}, scope)
+    assert connection.bootstrap_servers == "k:1"
+    assert "bootstrap.servers" not in connection.kafka
+
+
+def test_brokers_by_two_names() -> None:
+    """The two names must agree."""
+    with pytest.raises(OptionError, match=r"broker\.list contradicts kafka\.Bootstrap\.Servers: both set"):
+        parse_connection({"kafka.Bootstrap.Servers": "k:1", "kafka.metadata.broker.list": "k:2"})
+
+
+@pytest.mark.parametrize("name", ["kafka.bootstrap.servers", "kafka.metadata.broker.list"])
+def test_no_brokers(name: str) -> None:
+    """An empty list of brokers is a problem."""
+    with pytest.raises(OptionError, match=rf"{name} is ' '; expected a text that is not empty"):
+        parse_connection({name: " ", "zookeeper.connect": "zk:2181"})

@@ -1,0 +1,108 @@
+"""The parser of options: names, defaults, and all problems in one error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.options.batch import parse_read, parse_write
+from pyspark_zkafka.options.parser import OptionParser
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.options.table import TABLE, Derived, Option
+from tests.support.option_problems import only_problem
+
+ZK = {"zookeeper.connect": "zk:2181"}
+READ = {**ZK, "subscribe": "orders"}
+WRITE = {**ZK, "topic": "orders"}
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("startingOffset", "; did you mean startingOffsets?"),
+        ("STARTINGOFFSET", "; did you mean startingOffsets?"),
+        ("zookeeper.conect", "; did you mean zookeeper.connect?"),
+        ("bootstrap.servers", "; did you mean kafka.bootstrap.servers?"),
+        ("failondataloss ", "; did you mean failOnDataLoss?"),
+        ("groupid", "; did you mean group.id?"),
+        ("qqq", "; docs/options.md lists all options"),
+        ("path", ""),
+    ],
+)
+@pytest.mark.parametrize(
+    ("parse", "least"), [(parse_read, READ), (parse_stream, READ), (parse_write, WRITE)], ids=["read", "stream", "write"]
+)
+def test_unknown_options_get_the_nearest_match(parse: Any, least: dict[str, str], name: str, hint: str) -> None:
+    """An unknown name is a problem in the user's spelling, with the nearest name of the table."""
+    assert f"unknown option {name}{hint}" in only_problem(parse, {**least, name: "x"})
+
+
+def test_streaming_options_are_refused_by_a_write() -> None:
+    """A write refuses the options of streams."""
+    text = only_problem(parse_write, {**WRITE, "MaxOffsetsPerTrigger": "9"})
+    assert "maxOffsetsPerTrigger is an option of a stream, not of a write" in text
+
+
+def test_all_problems_are_in_one_error() -> None:
+    """All problems are in one error, counted, each with the value and the expected form."""
+    with pytest.raises(OptionError) as caught:
+        parse_read(
+            {
+                "zookeeper.connect": "zk:port",
+                "subscribe": "a",
+                "assign": '{"a": [0]}',
+                "minPartitions": "0",
+                "maxRecordsPerPartition": "many",
+                "failOnDataLoss": "yes",
+                "startingOffsets": "newest",
+                "endingOffsets": "oldest",
+                "endingTimestamp": "-1",
+                "partitioner": "crc32",
+                "kafka.key.deserializer": "x",
+                "subscribes": "b",
+                "group.id": "a b",
+            }
+        )
+    text = str(caught.value)
+    assert text.startswith("[INVALID_OPTIONS] 12 problem(s) with the options: (1) ")
+    for problem in (
+        "zookeeper.connect is 'zk:port'; expected host:port[,host:port...][/chroot]",
+        "subscribe and assign contradict each other; set only one of them",
+        "minPartitions is '0'; expected a whole number, 1 or more",
+        "maxRecordsPerPartition is 'many'; expected a whole number, 1 or more",
+        "failOnDataLoss is 'yes'; expected true or false",
+        "startingOffsets is 'newest'; expected earliest, committed, or JSON: {",
+        "endingOffsets is 'oldest'; expected earliest, latest, committed, or JSON: {",
+        "endingTimestamp is '-1'; expected a whole number, 0 or more",
+        "partitioner is an option of a write, not of a read",
+        "kafka.key.deserializer",
+        "unknown option subscribes; did you mean subscribe?",
+        "group.id is 'a b'; the old consumer allows",
+    ):
+        assert problem in text
+
+
+@pytest.mark.parametrize("option", [o for o in TABLE if isinstance(o.default, str)], ids=lambda o: o.name)
+def test_a_default_is_a_value_that_a_user_could_give(option: Option) -> None:
+    """The parser returns the same for an option that was not given as for its default in so many words."""
+    scope = option.scopes[0]
+    given, silent = OptionParser({option.name: str(option.default)}, scope), OptionParser({}, scope)
+    assert given.value(option.name) == silent.value(option.name) == option.default_value()
+    assert given.problems == silent.problems == []
+
+
+@pytest.mark.parametrize("option", [o for o in TABLE if isinstance(o.default, Derived)], ids=lambda o: o.name)
+def test_a_derived_default_is_the_caller_s(option: Option) -> None:
+    """Where the table has only words for a default, the parser returns the one that it is called with."""
+    assert OptionParser({}, option.scopes[0]).value(option.name, "worked out") == "worked out"
+
+
+def test_secret_values_are_not_quoted() -> None:
+    """A problem with the value of a secret option leaves the value out."""
+    parser = OptionParser({"zookeeper.auth": "open-sesame"}, "read")
+    assert parser.value("zookeeper.auth") is None
+    [problem] = parser.problems
+    assert problem.startswith("zookeeper.auth is malformed; expected digest:user:password")
+    assert "open-sesame" not in problem

@@ -1,0 +1,140 @@
+"""The table of options, against the parsers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.options.batch import parse_read, parse_write
+from pyspark_zkafka.options.model import ReadOptions, StreamOptions, WriteOptions
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.options.table import BY_NAME, STREAM, TABLE, is_connection_option
+from tests.support.option_problems import problems
+
+ZK = {"zookeeper.connect": "zk:2181"}
+
+
+EXAMPLES: dict[str, str] = {
+    "nativePath": "off",
+    "zookeeper.connect": "zk1,zk2:2182/kafka",
+    "zookeeper.session.timeout.ms": "9000",
+    "zookeeper.connection.timeout.ms": "4000",
+    "zookeeper.auth": "digest:user:secret",
+    "zookeeper.ssl.client.enable": "true",
+    "zookeeper.ssl.truststore.location": "/etc/ca.pem",
+    "zookeeper.ssl.endpoint.identification.algorithm": "https",
+    "zookeeper.ssl.keystore.location": "/etc/me.pem",
+    "zookeeper.ssl.keystore.password": "secret",
+    "kafka.bootstrap.servers": "k1:9092",
+    "kafka.*": "",
+    "listener.name": "INSIDE",
+    "subscribe": "t",
+    "subscribePattern": "t.*",
+    "subscribeExceptPattern": "t.*",
+    "assign": '{"t": [0]}',
+    "view": "partitions",
+    "startingOffsets": '{"t": {"0": 5}}',
+    "endingOffsets": '{"t": "latest"}',
+    "startingTimestamp": "1700000000000",
+    "endingTimestamp": "1700000000001",
+    "startingOffsetsByTimestamp": '{"t": {"0": 5}}',
+    "endingOffsetsByTimestamp": '{"t": {"0": 5}}',
+    "startingOffsetsByTimestampStrategy": "latest",
+    "auto.offset.reset": "earliest",
+    "failOnDataLoss": "false",
+    "minPartitions": "9",
+    "maxRecordsPerPartition": "1000",
+    "minRecordsPerPartition": "10",
+    "includeHeaders": "true",
+    "kafkaConsumer.pollTimeoutMs": "30000",
+    "fetchOffset.numRetries": "5",
+    "fetchOffset.retryIntervalMs": "10",
+    "offlinePartitions": "skip",
+    "groupIdPrefix": "mine",
+    "group.id": "billing",
+    "groupMembership": "none",
+    "consumer.id": "c1",
+    "consumer.threads": "2",
+    "partition.assignment.strategy": "roundrobin",
+    "offsets.storage": "kafka",
+    "dual.commit.enabled": "false",
+    "rebalance.max.retries": "10",
+    "rebalance.backoff.ms": "500",
+    "rebalance.hold.ms": "0",
+    "topic": "t",
+    "partitioner": "crc32",
+    "commitOffsets": '{"t": {"0": 23}}',
+    "commitOwner": "g_c1@0x1000a",
+    "maxOffsetsPerTrigger": "9",
+    "maxBytesPerTrigger": "9",
+    "minOffsetsPerTrigger": "9",
+    "maxTriggerDelay": "5m",
+}
+"""A value for every option of the table; kafka.* stands for many and is tested by itself."""
+
+
+SUBSCRIPTIONS = ("subscribe", "subscribePattern", "subscribeExceptPattern", "assign", "view")
+"""Options that select what to read."""
+
+
+def with_required(option: str, parse: Callable[[dict[str, str]], object]) -> dict[str, str]:
+    """Options with an example value of one of them, and those that it requires."""
+    required = {**ZK, "group.id": "g"}
+    if parse is not parse_write and option not in SUBSCRIPTIONS:
+        required["subscribe"] = "t"
+    if option == "view":
+        del required["group.id"]
+    if option == "assign" and parse is parse_stream:
+        required["groupMembership"] = "none"
+    if option.startswith("zookeeper.ssl."):
+        required["zookeeper.ssl.client.enable"] = "true"
+    if option == "dual.commit.enabled":
+        required["offsets.storage"] = "kafka"
+    return {**required, option: EXAMPLES[option]}
+
+
+@pytest.mark.parametrize("option", [o for o in TABLE if o.name != "kafka.*"], ids=lambda o: o.name)
+def test_scopes(option: Any) -> None:
+    """Each option is accepted in its scopes, and refused in the others; a batch ignores the options of streams."""
+    scopes = {
+        "read": (parse_read, ReadOptions),
+        "stream": (parse_stream, StreamOptions),
+        "write": (parse_write, WriteOptions),
+    }
+    for scope, (parse, kind) in scopes.items():
+        given = with_required(option.name, parse)
+        if scope in option.scopes or (scope == "read" and option.scopes == STREAM):
+            assert isinstance(parse(given), kind)
+        else:
+            refusal = f"{option.name} is an option of a {' or '.join(option.scopes)}, not of a {scope}"
+            assert refusal in problems(parse, given)
+
+
+def test_example_values() -> None:
+    """There is an example value for each option of the table."""
+    assert set(EXAMPLES) == {option.name for option in TABLE}
+
+
+def test_names_are_unique() -> None:
+    """Names differ in more than case, and each option is documented in sentences."""
+    assert len(BY_NAME) == len(TABLE)
+    assert all(option.doc.endswith(".") or option.doc.endswith(")") for option in TABLE)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ZooKeeper.Connect", True),
+        ("listener.name", True),
+        ("kafka.bootstrap.servers", True),
+        ("Kafka.Ssl.Truststore.Location", True),
+        ("kafka.fetch.min.bytes", False),
+        ("group.id", False),
+        ("no.such", False),
+    ],
+)
+def test_connection_options(name: str, expected: bool) -> None:
+    """Options of the connection include the client properties of sockets, TLS and SASL, in any case."""
+    assert is_connection_option(name) is expected

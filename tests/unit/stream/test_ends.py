@@ -1,0 +1,79 @@
+"""Ends of logs, as leaders return them one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import NoLeader, ZKafkaError, ZooKeeperRefused
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.stream.ends import StreamEnds
+from pyspark_zkafka.stream.planner import PartitionProgress
+from pyspark_zkafka.stream.warnings import StreamWarnings
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+NO_LEADER = NoLeader("NO_LEADER", "t-1 has no leader")
+
+
+class Leaders:
+    """The answers of a session to one request for ends after the other."""
+
+    def __init__(self, *answers: Mapping[TopicPartition, int | ZKafkaError], high: int = 0) -> None:
+        self._answers = list(answers)
+        self._high = high
+        self.snapshots = 0
+
+    def log_ends(self, partitions: Collection[TopicPartition], epochs: dict[TopicPartition, int]) -> Any:
+        answer = {tp: found for tp, found in self._answers.pop(0).items() if tp in partitions}
+        epochs.update(dict.fromkeys(answer, 3))
+        return _ends(answer), {tp: found for tp, found in answer.items() if isinstance(found, ZKafkaError)}
+
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> Any:
+        return dict.fromkeys(partitions, self._high), {}
+
+    def snapshot(self, *, anew: bool) -> None:
+        self.snapshots += 1
+
+
+def _ends(answer: Mapping[TopicPartition, int | ZKafkaError]) -> dict[TopicPartition, int]:
+    return {tp: found for tp, found in answer.items() if isinstance(found, int)}
+
+
+def fetch(session: Any, *, slept: list[float] | None = None, **options: str) -> dict[TopicPartition, int]:
+    """The ends that a stream gets, which is at offset 5 of two partitions."""
+    given = {"kafka.bootstrap.servers": "k:9092", "subscribe": "t", **options}
+    reports = StreamWarnings(fail_on_data_loss=True, clock=lambda: 0.0)
+    pauses: list[float] = [] if slept is None else slept
+    ends = StreamEnds(parse_stream(given).read, session, reports, pauses.append)
+    return ends.fetch([A, B], {A: PartitionProgress(5), B: PartitionProgress(5)})[0]
+
+
+def test_a_silent_leader() -> None:
+    """A partition whose leader does not answer is left for later, and the cluster is looked at again."""
+    session = Leaders({A: 9, B: NO_LEADER})
+    assert fetch(session) == {A: 9}
+    assert session.snapshots == 1
+
+
+def test_a_refusal() -> None:
+    """An error that is not retriable ends the query."""
+    with pytest.raises(ZooKeeperRefused):
+        fetch(Leaders({A: 9, B: ZooKeeperRefused("REFUSED", "no")}))
+
+
+def test_a_new_leader_that_reports_less() -> None:
+    """An end before the position is requested again, until it is not, or all retries are used up."""
+    slept: list[float] = []
+    assert fetch(Leaders({A: 9, B: 4}, {B: 6}), slept=slept) == {A: 9, B: 6}
+    assert len(slept) == 1
+    truncated = Leaders({A: 9, B: 4}, *[{B: 4}] * 20)
+    assert fetch(truncated) == {A: 9, B: 4}
+
+
+def test_open_transactions() -> None:
+    """A committed end before the position is no loss where only open transactions lie between."""
+    options = {"kafka.isolation.level": "read_committed"}
+    assert fetch(Leaders({A: 9, B: 4}, high=7), **options) == {A: 9, B: 5}

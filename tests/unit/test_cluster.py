@@ -1,0 +1,45 @@
+"""Bootstrap servers, from the options or from the registered brokers."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_zkafka.cluster import bootstrap_servers
+from pyspark_zkafka.errors import ClusterStateError
+from pyspark_zkafka.options.model import Connection
+from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint
+from pyspark_zkafka.protocol.planning import Listener
+
+SNAPSHOT = ClusterSnapshot(
+    {
+        n: Broker(n, (Endpoint("IN", "PLAINTEXT", f"k{n}", 9092), Endpoint("OUT", "SSL", f"k{n}.example", 9093)))
+        for n in (1, 2)
+    }
+)
+
+
+def servers(listener: Listener, given: str | None = None, snapshot: ClusterSnapshot = SNAPSHOT) -> str:
+    """The bootstrap servers of a connection through ZooKeeper."""
+    return bootstrap_servers(Connection(None, given, listener), snapshot)
+
+
+def test_servers() -> None:
+    """The user's servers, else all brokers' endpoints of the listener."""
+    assert servers(Listener(), "k:1") == "k:1"
+    assert servers(Listener()) == "k1:9092,k2:9092"
+    assert servers(Listener("out", "SSL")) == "k1.example:9093,k2.example:9093"
+
+
+@pytest.mark.parametrize(
+    ("listener", "snapshot", "condition"),
+    [
+        (Listener(), ClusterSnapshot({}), "NO_BROKERS"),
+        (Listener(security_protocol="SASL_SSL"), SNAPSHOT, "NO_LISTENER"),
+        (Listener("OUT", "PLAINTEXT"), SNAPSHOT, "WRONG_SECURITY_PROTOCOL"),
+    ],
+)
+def test_no_servers(listener: Listener, snapshot: ClusterSnapshot, condition: str) -> None:
+    """Without brokers, a listener or its security protocol, an error says which is missing."""
+    with pytest.raises(ClusterStateError) as caught:
+        servers(listener, snapshot=snapshot)
+    assert caught.value.condition == condition
