@@ -14,13 +14,32 @@ from pyspark_zkafka.group.claims import Claims
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
 from pyspark_zkafka.options.model import ZooKeeperConfig
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
-from pyspark_zkafka.zookeeper.transactions import Create
-from tests.support.meddled import Meddled, lose
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.transactions import Create, Operation, Outcome
 
 if TYPE_CHECKING:
-    from tests.support.chroot import Chroot
+    from conftest import Chroot
+
 P = [TopicPartition("t", n) for n in range(6)]
 ME, PEER = "g_c1", "g_c2"
+
+
+class Meddled(ZooKeeperClient):
+    """A client before, or after, whose transactions something happens; the transactions are counted from 1."""
+
+    def __init__(self, config: ZooKeeperConfig) -> None:
+        super().__init__(config)
+        self.before: Callable[[int], object] = lambda transaction: None
+        self.after: Callable[[int], object] = lambda transaction: None
+        self.sent: list[Sequence[Operation]] = []
+
+    def transact(self, operations: Sequence[Operation]) -> Outcome:
+        self.sent.append(operations)
+        number = len(self.sent)
+        self.before(number)
+        outcome = super().transact(operations)
+        self.after(number)
+        return outcome
 
 
 class Session:
@@ -37,7 +56,7 @@ class Session:
 
     def take(self, partitions: Sequence[TopicPartition], thread: int = 0) -> list[str]:
         """Claim for one thread; who stands in the way."""
-        return list(map(str, self.claims.claim(dict.fromkeys(partitions, f"{self.consumer}-{thread}"), self.owner)))
+        return list(map(str, self.claims.take(dict.fromkeys(partitions, f"{self.consumer}-{thread}"), self.owner)))
 
 
 @pytest.fixture
@@ -81,14 +100,14 @@ class TestTake:
             assert stat.ephemeralOwner == mine.owner.session
         for parent in ("/consumers/g", "/consumers/g/owners", "/consumers/g/owners/t"):
             assert chroot.other.get(parent)[0] is None
-        assert {tp: claim.thread for tp, claim in mine.claims.owned.items()} == dict.fromkeys(P[:2], "g_c1-0")
+        assert {tp: claim.thread for tp, claim in mine.claims.held.items()} == dict.fromkeys(P[:2], "g_c1-0")
 
     def test_all_or_none(self, chroot: Chroot, mine: Session) -> None:
         """One partition that somebody else holds prevents the whole claim, and its holder is named."""
         chroot.claim("g", P[4], b"g_jvm-0")
         assert mine.take(P) == [f"t-4 is owned by g_jvm-0 (session {session_of(chroot.other)})"]
         assert chroot.owners("g") == {4: "g_jvm-0"}
-        assert mine.claims.owned == {}
+        assert mine.claims.held == {}
 
     def test_nameless(self, chroot: Chroot, mine: Session) -> None:
         """A claim with null data, or with bytes that are no text, is somebody's, too."""
@@ -118,7 +137,7 @@ class TestTake:
         chroot.claim("g", many[-1], b"g_jvm-0")
         assert len(mine.take(many)) == 1
         assert chroot.owners("g") == {2499: "g_jvm-0"}
-        assert mine.claims.owned == {}
+        assert mine.claims.held == {}
         assert mine.take(many[:-1]) == []
         assert len(chroot.other.get_children("/consumers/g/owners/t")) == 2500
 
@@ -146,10 +165,10 @@ class TestOwnClaims:
     def test_twice(self, mine: Session) -> None:
         """Claiming what is claimed already changes nothing."""
         mine.take(P)
-        before = mine.claims.owned
+        before = mine.claims.held
         assert mine.take(P) == []
         assert len(mine.client.sent) == 1
-        assert mine.claims.owned == before
+        assert mine.claims.held == before
 
     def test_of_an_earlier_session(self, chroot: Chroot, mine: Session, new_session: Callable[[str], Session]) -> None:
         """What an earlier session of the same member claimed is taken over at once, with the new session's life."""
@@ -164,22 +183,22 @@ class TestOwnClaims:
         """A claim with our very text that a JVM's consumer made is not ours: it goes with that one's session."""
         chroot.claim("g", P[0], b"g_c1-0")
         assert mine.take(P) == [f"t-0 is owned by g_c1-0 (session {session_of(chroot.other)})"]
-        assert mine.claims.owned == {}
+        assert mine.claims.held == {}
 
     def test_another_thread(self, chroot: Chroot, mine: Session) -> None:
         """A partition that moves to another thread of ours stays claimed all the time, and is not gained anew."""
         mine.take(P[:1])
-        created, sequence = chroot.other.exists(path(P[0])).czxid, mine.claims.owned[P[0]].sequence
+        created, generation = chroot.other.exists(path(P[0])).czxid, mine.claims.held[P[0]].generation
         assert mine.take(P[:1], thread=7) == []
         data, stat = chroot.other.get(path(P[0]))
         assert (data, stat.czxid) == (b"g_c1-7", created)
-        assert (mine.claims.owned[P[0]].thread, mine.claims.owned[P[0]].sequence) == ("g_c1-7", sequence)
+        assert (mine.claims.held[P[0]].thread, mine.claims.held[P[0]].generation) == ("g_c1-7", generation)
 
     def test_forget(self, mine: Session) -> None:
         """A member whose session has ended holds nothing."""
         mine.take(P)
         mine.claims.forget()
-        assert mine.claims.owned == {}
+        assert mine.claims.held == {}
 
 
 class TestRelease:
@@ -190,7 +209,7 @@ class TestRelease:
         mine.take(P[:4])
         mine.claims.release([P[1], P[2], P[5]], mine.owner)
         assert set(chroot.owners("g")) == {0, 3}
-        assert set(mine.claims.owned) == {P[0], P[3]}
+        assert set(mine.claims.held) == {P[0], P[3]}
 
     def test_not_what_another_has(self, chroot: Chroot, mine: Session) -> None:
         """A partition that a JVM's consumer has claimed in our place stays with it."""
@@ -199,7 +218,7 @@ class TestRelease:
         chroot.claim("g", P[0], b"g_jvm-0")
         mine.claims.release(P[:2], mine.owner)
         assert chroot.owners("g") == {0: "g_jvm-0"}
-        assert mine.claims.owned == {}
+        assert mine.claims.held == {}
 
     def test_not_what_another_has_got_meanwhile(
         self, chroot: Chroot, mine: Session, new_session: Callable[[str], Session]
@@ -220,21 +239,31 @@ class TestRelease:
     def test_unanswered(self, chroot: Chroot, mine: Session) -> None:
         """After a release of which no answer told, nothing is held, and nobody else is accused of it."""
         mine.take(P[:2])
-        mine.client.after = lose(2)
+
+        def lose(transaction: int) -> None:
+            if transaction == 2:
+                raise ZooKeeperError("ZOOKEEPER_CONNECTION_LOST", "lost")
+
+        mine.client.after = lose
         with pytest.raises(ZooKeeperError, match="lost"):
             mine.claims.release(P[:2], mine.owner)
-        assert mine.claims.owned == {}
+        assert mine.claims.held == {}
         assert mine.claims.verify(mine.owner) == []
         assert chroot.owners("g") == {}
 
     def test_undone(self, chroot: Chroot, mine: Session) -> None:
         """A release that never happened is found, and what is still claimed is held again."""
         mine.take(P[:2])
-        mine.client.before = lose(2)
+
+        def lose(transaction: int) -> None:
+            if transaction == 2:
+                raise ZooKeeperError("ZOOKEEPER_CONNECTION_LOST", "lost")
+
+        mine.client.before = lose
         with pytest.raises(ZooKeeperError, match="lost"):
             mine.claims.release(P[:1], mine.owner)
         assert mine.claims.verify(mine.owner) == []
-        assert set(mine.claims.owned) == set(P[:2])
+        assert set(mine.claims.held) == set(P[:2])
 
 
 class TestVerify:
@@ -243,24 +272,28 @@ class TestVerify:
     def test_lost(self, chroot: Chroot, mine: Session) -> None:
         """A claim that somebody deleted is told of, once, and no longer held; taken again, it is gained anew."""
         mine.take(P[:3])
-        before = mine.claims.owned
+        before = mine.claims.held
         chroot.other.delete(path(P[1]))
         assert mine.claims.verify(mine.owner) == [P[1]]
-        assert set(mine.claims.owned) == {P[0], P[2]}
+        assert set(mine.claims.held) == {P[0], P[2]}
         assert mine.claims.verify(mine.owner) == []
         mine.take(P[:3])
-        assert mine.claims.owned[P[0]] == before[P[0]]
-        assert mine.claims.owned[P[1]].sequence > before[P[1]].sequence
+        assert mine.claims.held[P[0]] == before[P[0]]
+        assert mine.claims.held[P[1]].generation > before[P[1]].generation
 
     def test_unanswered(self, chroot: Chroot, mine: Session) -> None:
         """Claims that were made although no answer told so are found, and held."""
-        mine.client.after = lose(1)
+
+        def lose(transaction: int) -> None:
+            raise ZooKeeperError("ZOOKEEPER_CONNECTION_LOST", "lost")
+
+        mine.client.after = lose
         with pytest.raises(ZooKeeperError, match="lost"):
             mine.take(P)
-        assert mine.claims.owned == {}
+        assert mine.claims.held == {}
         assert mine.claims.verify(mine.owner) == []
-        assert {claim.thread for claim in mine.claims.owned.values()} == {"g_c1-0"}
-        assert set(mine.claims.owned) == set(P)
+        assert {claim.thread for claim in mine.claims.held.values()} == {"g_c1-0"}
+        assert set(mine.claims.held) == set(P)
 
 
 class TestForeignData:
@@ -272,7 +305,7 @@ class TestForeignData:
         chroot.other.set(path(P[0]), b"g_c1-\xff")
         mine.claims.forget()
         assert mine.claims.verify(mine.owner) == []
-        assert mine.claims.owned.keys() == set(P[:1])
+        assert mine.claims.held.keys() == set(P[:1])
         assert mine.take(P[:1]) == []
         assert chroot.owners("g") == {0: "g_c1-0"}
 
@@ -284,7 +317,7 @@ class TestForeignData:
         assert chroot.other.get(parent)[0] == b"note"
         chroot.other.set(parent, bytes(1_000_000))
         assert mine.take([TopicPartition("t", n) for n in range(1000)]) == []
-        assert len(mine.claims.owned) == 1000
+        assert len(mine.claims.held) == 1000
 
 
 class TestIdentity:

@@ -11,7 +11,8 @@ from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
 if TYPE_CHECKING:
-    from tests.support.chroot import Chroot
+    from conftest import Chroot
+
 NewMember = Callable[..., GroupMember]
 
 GROUP = "group-" * 180
@@ -33,10 +34,10 @@ def test_releasing(chroot: Chroot) -> None:
     with ZooKeeperClient(chroot.config) as client:
         claims, owner = Claims(client, GROUP), ClaimOwner(f"{GROUP}_{HOST}", client.session_id or 0)
         for first in range(0, 1000, 100):
-            assert claims.claim(dict.fromkeys(partitions[first : first + 100], f"{owner.consumer}-0"), owner) == []
-        assert len(claims.owned) == 1000
+            assert claims.take(dict.fromkeys(partitions[first : first + 100], f"{owner.consumer}-0"), owner) == []
+        assert len(claims.held) == 1000
         claims.release(partitions, owner)
-        assert claims.owned == {}
+        assert claims.held == {}
         assert chroot.owners(GROUP, TOPIC) == {}
 
 
@@ -45,9 +46,9 @@ def test_topics_of_a_claim(chroot: Chroot) -> None:
     wanted = {TopicPartition(f"{n:04}-{'t' * 240}", 0): f"{GROUP}_{HOST}-0" for n in range(300)}
     with ZooKeeperClient(chroot.config) as client:
         claims, owner = Claims(client, GROUP), ClaimOwner(f"{GROUP}_{HOST}", client.session_id or 0)
-        assert claims.claim(wanted, owner) == []
+        assert claims.take(wanted, owner) == []
         assert claims.verify(owner) == []
-        assert claims.owned.keys() == wanted.keys()
+        assert claims.held.keys() == wanted.keys()
         claims.release(wanted, owner)
         assert claims.verify(owner) == []
-        assert claims.owned == {}
+        assert claims.held == {}

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
+from pyspark_zkafka.options.model import ZooKeeperConfig
+from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
-from pyspark_zkafka.stream.commits import commit_positions
+from pyspark_zkafka.stream.commits import StreamCommits
 from pyspark_zkafka.stream.planner import PartitionProgress, StreamState
 from pyspark_zkafka.stream.warnings import StreamWarnings
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
-from tests.support.meddled import Meddled
+from pyspark_zkafka.zookeeper.transactions import Operation, Outcome
 
 if TYPE_CHECKING:
-    from tests.support.chroot import Chroot
+    from conftest import Chroot
+
 T0 = TopicPartition("t", 0)
+
+
+class Meddled(ZooKeeperClient):
+    """A client before whose transactions something happens."""
+
+    def __init__(self, config: ZooKeeperConfig, before: Callable[[], object]) -> None:
+        super().__init__(config)
+        self.before = before
+
+    def transact(self, operations: Sequence[Operation]) -> Outcome:
+        self.before()
+        return super().transact(operations)
 
 
 @dataclass
@@ -46,13 +61,14 @@ def test_contention_passes(chroot: Chroot, caplog: pytest.LogCaptureFixture) -> 
     """While somebody else keeps writing the offset, progress is not committed, which is logged; later it is."""
     path = "/consumers/g/offsets/t/0"
     chroot.other.create(path, b"0", makepath=True)
-    with Meddled(chroot.config, before=lambda transaction: chroot.other.set(path, b"0")) as client:
+    options: Any = parse_stream({"zookeeper.connect": "zk", "subscribe": "t", "group.id": "g", "groupMembership": "none"})
+    with Meddled(chroot.config, before=lambda: chroot.other.set(path, b"0")) as client:
         session: Any = Session(Offsets(client))
-        reports = StreamWarnings(fail_on_data_loss=True, clock=time.monotonic)
+        commits = StreamCommits(options, session, StreamWarnings(fail_on_data_loss=True, clock=time.monotonic))
         state = StreamState().assign({T0: Claim("", 0)}, {T0: PartitionProgress(5)})
-        assert commit_positions(state, session, reports) == state
+        assert commits.commit(state) == state
         assert "offsets not committed, retrying later: [COMMIT_CONTENDED]" in caplog.text
         assert chroot.other.get(path)[0] == b"0"
-        client.before = lambda transaction: None
-        assert not commit_positions(state, session, reports).due()
+        client.before = lambda: None
+        assert not commits.commit(state).due()
     assert chroot.other.get(path)[0] == b"5"

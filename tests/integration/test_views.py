@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.protocol.view_tables import VIEWS
+from pyspark_zkafka.options.table import VIEWS
+from pyspark_zkafka.protocol.view_tables import VIEW_COLUMNS
 from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.views.planner import plan_view
 
@@ -76,7 +77,7 @@ def client(zkafka_cluster: LocalCluster, group: str, two_topics: tuple[str, str]
 def test_schema(read: Read, name: str) -> None:
     """Each view has its own columns, and can be read and counted whatever is in the cluster."""
     frame = read({"view": name})
-    assert dict(frame.dtypes) == VIEWS[name].columns
+    assert dict(frame.dtypes) == VIEW_COLUMNS[name]
     assert frame.count() == len(frame.collect())
     assert frame.rdd.getNumPartitions() == 1
 

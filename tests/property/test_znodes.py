@@ -1,4 +1,4 @@
-"""What is written is decoded to the same value, and no bytes make a decoder fail in another way than `CodecError`."""
+"""Whatever is encoded decodes to the same value, and no bytes make a decoder fail in another way than `CodecError`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import CodecError
-from pyspark_zkafka.protocol.model import Broker, Endpoint, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.protocol.model import Broker, Endpoint, PartitionState, TopicPartition
 from pyspark_zkafka.protocol.znodes import admin, brokers, groups
 from pyspark_zkafka.protocol.znodes import topics as znodes
-from pyspark_zkafka.protocol.znodes.json import encode_json
 
 INT = st.integers(-(2**31), 2**31 - 1)
 ID = st.integers(0, 2**31 - 1)
@@ -27,73 +26,87 @@ PARTITIONS = st.builds(TopicPartition, TEXT, ID)
 TIMESTAMP = st.none() | st.integers(0, 2**63).map(str)
 
 
-@given(
-    st.integers(2, 5),
-    st.lists(st.text("ABCZ09_-", min_size=1, max_size=8), unique=True, max_size=4),
-    st.sampled_from(["", "kafka1", "127.0.0.1", "::1", "fe80::1%eth0"]),
-    st.integers(0, 65535),
-    st.none() | TEXT,
-)
-def test_brokers(version: int, names: list[str], host: str, port: int, rack: str | None) -> None:
-    """A broker of any version with endpoints is decoded to these, to its rack, and to its host and port."""
-    protocols = {name: "SSL" if version > 3 else name for name in names}
-    broker = Broker(7, tuple(Endpoint(name, protocols[name], host, port) for name in names), rack)
-    written = {
-        "version": version,
-        "endpoints": [f"{e.listener}://{e}" for e in broker.endpoints],
-        "listener_security_protocol_map": protocols,
-        "rack": rack,
-        "host": host,
-        "port": port,
-        "timestamp": "5",
-    }
-    found = brokers.decode_broker("/brokers/ids/7", encode_json(written))
-    assert found == brokers.BrokerRegistration(broker, version, host, port, "5")
+@st.composite
+def registrations(draw: st.DrawFn) -> brokers.BrokerRegistration:
+    """A broker of any version from 2 on, with what that version can say."""
+    version = draw(st.integers(2, 5))
+    names = draw(st.lists(st.text("ABCZ09_-", min_size=1, max_size=8), unique=True, max_size=4))
+    hosts = st.sampled_from(["", "kafka1", "127.0.0.1", "::1", "fe80::1%eth0"])
+    protocols = st.sampled_from(["PLAINTEXT", "SSL", "SASL_SSL"])
+    endpoints = [
+        Endpoint(n, draw(protocols) if version > 3 else n, draw(hosts), draw(st.integers(0, 65535))) for n in names
+    ]
+    rack = draw(st.none() | TEXT) if version > 2 else None
+    features = st.dictionaries(TEXT, st.dictionaries(TEXT, INT, max_size=2), max_size=2)
+    return brokers.BrokerRegistration(
+        Broker(draw(ID), tuple(endpoints), rack),
+        version,
+        draw(st.none() | TEXT),
+        draw(INT),
+        draw(INT),
+        draw(TIMESTAMP),
+        draw(features) if version > 4 else {},
+    )
 
 
-@given(REPLICAS, st.none() | TEXT)
-def test_topics(partitions: dict[int, tuple[int, ...]], topic_id: str | None) -> None:
-    """A topic is decoded to its replicas and its id, partitions in numeric order whatever the order of the znode is."""
-    written = {"version": 3, "topic_id": topic_id, "partitions": {str(p): ids for p, ids in partitions.items()}}
-    found = znodes.decode_topic("/brokers/topics/t", encode_json(written))
-    assert found == Topic("t", partitions, topic_id)
-    assert list(found.partitions) == sorted(partitions)
+@given(registrations())
+def test_brokers_round_trip(registration: brokers.BrokerRegistration) -> None:
+    """A broker of any version is read as it was written."""
+    path = brokers.broker_path(registration.broker.id)
+    assert brokers.decode_broker(path, brokers.encode_broker(registration)) == registration
+
+
+@given(REPLICAS, REPLICAS, REPLICAS, st.none() | TEXT)
+def test_topics_round_trip_with_the_order_of_their_partitions(
+    partitions: dict[int, tuple[int, ...]],
+    adding: dict[int, tuple[int, ...]],
+    removing: dict[int, tuple[int, ...]],
+    topic_id: str | None,
+) -> None:
+    """A topic is read as it was written, partitions in the written order; the planner's view is sorted."""
+    topic = znodes.TopicRegistration(partitions, 3, topic_id, adding, removing)
+    found = znodes.decode_topic("/t", znodes.encode_topic(topic))
+    assert found == topic
+    assert list(found.partitions) == list(partitions)
+    assert list(found.topic("t").partitions) == sorted(partitions)
 
 
 @given(st.builds(PartitionState, st.integers(-1, 2**31 - 1), INT, st.lists(INT, max_size=5).map(tuple), INT))
-def test_partition_states(state: PartitionState) -> None:
-    """A state is decoded to the leader, the epochs and the ISR that were written."""
-    written = {key: getattr(state, key) for key in ("controller_epoch", "leader", "leader_epoch", "isr")}
-    assert znodes.decode_partition_state("/s", encode_json(written)) == state
+def test_partition_states_round_trip(state: PartitionState) -> None:
+    """A state is read as it was written."""
+    assert znodes.decode_partition_state("/s", znodes.encode_partition_state(state)) == state
 
 
-@given(ID, TIMESTAMP)
-def test_controllers(broker: int, timestamp: str | None) -> None:
-    """A controller is decoded from JSON and from a bare id."""
-    found = znodes.decode_controller("/c", encode_json({"version": 1, "brokerid": broker, "timestamp": timestamp}))
-    assert found == znodes.ControllerInfo(broker, timestamp)
-    assert znodes.decode_controller("/c", str(broker).encode()) == znodes.ControllerInfo(broker)
+@given(st.builds(znodes.ControllerInfo, ID, st.just(2), TIMESTAMP, INT) | st.builds(znodes.ControllerInfo, ID, st.just(0)))
+def test_controllers_round_trip(controller: znodes.ControllerInfo) -> None:
+    """A controller is read as it was written."""
+    if controller.version == 0:
+        controller = znodes.ControllerInfo(controller.broker, 0)
+    assert znodes.decode_controller("/c", znodes.encode_controller(controller)) == controller
 
 
 @given(st.dictionaries(TEXT, TEXT, max_size=4))
-def test_topic_configs(config: dict[str, str]) -> None:
-    """A configuration is decoded in its own order."""
-    found = admin.decode_topic_config("/c", encode_json({"version": 1, "config": config}))
+def test_topic_configs_round_trip(config: dict[str, str]) -> None:
+    """A configuration is read as it was written, in its order."""
+    found = admin.decode_topic_config("/c", admin.encode_topic_config(config))
     assert list(found.items()) == list(config.items())
 
 
 @given(st.dictionaries(PARTITIONS, st.lists(ID, max_size=3).map(tuple), max_size=4))
-def test_reassignments_and_elections(replicas: dict[TopicPartition, tuple[int, ...]]) -> None:
-    """The partitions of administration are decoded as they were written."""
-    data = encode_json({"partitions": [{**tp._asdict(), "replicas": ids} for tp, ids in replicas.items()]})
-    assert admin.decode_reassignment("/r", data) == replicas
-    assert admin.decode_preferred_election("/e", data) == tuple(replicas)
+def test_reassignments_and_elections_round_trip(replicas: dict[TopicPartition, tuple[int, ...]]) -> None:
+    """The partitions of administration are read as they were written."""
+    assert admin.decode_reassignment("/r", admin.encode_reassignment(replicas)) == replicas
+    assert admin.decode_preferred_election("/e", admin.encode_preferred_election(replicas)) == tuple(replicas)
 
 
-@given(st.dictionaries(NAME, THREADS, max_size=4), TIMESTAMP)
-def test_registrations_round_trip(subscription: dict[str, int], timestamp: str | None) -> None:
-    """A consumer's registration is read as it was written."""
-    registration = groups.ConsumerRegistration(subscription, "static", timestamp)
+@given(
+    st.dictionaries(NAME, THREADS, max_size=4),
+    TIMESTAMP,
+    st.sampled_from([groups.Form.COMPACT, groups.Form.SPACED]),
+)
+def test_registrations_round_trip(subscription: dict[str, int], timestamp: str | None, form: groups.Form) -> None:
+    """A consumer's registration is read as it was written, in either form of 0.8."""
+    registration = groups.ConsumerRegistration(subscription, "static", timestamp, form)
     assert groups.decode_registration("/c", groups.encode_registration(registration)) == registration
 
 
@@ -103,10 +116,10 @@ def test_offsets_round_trip(offset: int) -> None:
     assert groups.decode_offset("/o", groups.encode_offset(offset)) == offset
 
 
-@given(NAME, ID)
-def test_keys_round_trip(topic: str, partition: int) -> None:
-    """The last parts of an owner's and an offset's path give the partition."""
-    tp = TopicPartition(topic, partition)
+@given(NAME, ID, st.none() | ID)
+def test_keys_round_trip(topic: str, partition: int, broker: int | None) -> None:
+    """The last parts of an owner's and an offset's path give the partition, in both layouts."""
+    tp = TopicPartition(topic, partition) if broker is None else groups.LegacyPartition(topic, broker, partition)
     for path in (groups.owner_path("g", tp), groups.offset_path("g", tp)):
         assert groups.parse_key(path, *path.split("/")[-2:]) == tp
 
@@ -118,9 +131,12 @@ DECODERS: list[Callable[[str, bytes | None], object]] = [
     znodes.decode_controller,
     znodes.decode_controller_epoch,
     znodes.decode_cluster_id,
+    znodes.decode_features,
     admin.decode_topic_config,
+    admin.decode_config_change,
     admin.decode_reassignment,
     admin.decode_preferred_election,
+    admin.decode_producer_id_block,
     groups.decode_registration,
     groups.decode_owner,
     groups.decode_offset,
@@ -135,6 +151,7 @@ KEYS = [
     "leader",
     "isr",
     "config",
+    "features",
     "subscription",
     "pattern",
 ]

@@ -111,6 +111,9 @@ class Session:
         nodes = {path: self.ensemble.nodes[path] for path in get if path in self.ensemble.nodes}
         return Results(nodes, below, stats)
 
+    def transaction(self, operations: Sequence[Operation]) -> Conflict | None:
+        return self.transact(operations).conflict
+
     def transact(self, operations: Sequence[Operation]) -> Outcome:
         """Do all or none; where the answer is lost, it may have happened or not."""
         if not operations:

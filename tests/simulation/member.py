@@ -74,7 +74,7 @@ class Member:
         self.settled = False
 
     def owned(self) -> Mapping[TopicPartition, Claim]:
-        return self._claims.owned
+        return self._claims.held
 
     def read(self, partitions: Collection[TopicPartition]) -> None:
         self._reading = frozenset(partitions)
@@ -96,9 +96,9 @@ class Member:
         self.register()
         self._claims.verify(self.owner)
         now = float(self.session.ensemble.now_ms)
-        self._step = step(self._target(), self._claims.owned, self._reading, self._step.revoking, now, HOLD)
+        self._step = step(self._target(), self._claims.held, self._reading, self._step.revoking, now, HOLD)
         self._claims.release(self._step.release, self.owner)
-        blockers = self._claims.claim(self._step.claim, self.owner)
+        blockers = self._claims.take(self._step.claim, self.owner) if self._step.claim else []
         self.settled = not blockers and not self._step.revoking
 
     def _target(self) -> dict[TopicPartition, str]:
@@ -109,14 +109,14 @@ class Member:
         everyones = assign("range", Subscribers(threads, numbers))
         return {tp: thread for tp, thread in everyones.items() if consumer_of_thread(thread) == self.consumer}
 
-    def wait_settled(self) -> bool:
+    def wait_settled(self, timeout_s: float) -> bool:
         for _ in range(3):
             self.session.turn()
             self.act()
         return self.settled
 
-    def wait(self, timeout_s: float) -> None:
-        pass
+    def wait(self, timeout_s: float) -> bool:
+        return False
 
-    def request_rebalance(self) -> None:
+    def look_again(self) -> None:
         self.settled = False

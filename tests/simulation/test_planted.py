@@ -106,15 +106,15 @@ def keep_claims_of_a_lost_session(patch: pytest.MonkeyPatch) -> None:
 
 def give_up_claiming(patch: pytest.MonkeyPatch) -> None:
     """A member that was blocked once does not try again."""
-    claim = Claims.claim
+    take = Claims.take
 
-    def once(self: Any, threads: Any, owner: Any) -> Any:
+    def once(self: Any, wanted: Any, owner: Any) -> Any:
         if getattr(self, "blocked", None):
             return self.blocked
-        self.blocked = claim(self, threads, owner)
+        self.blocked = take(self, wanted, owner)
         return self.blocked
 
-    patch.setattr(Claims, "claim", once)
+    patch.setattr(Claims, "take", once)
 
 
 def trust_offsets_over_work(patch: pytest.MonkeyPatch) -> None:

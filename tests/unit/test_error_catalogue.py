@@ -1,4 +1,4 @@
-"""The catalogue of conditions, against the conditions that the package raises."""
+"""The catalogue of conditions, against all that the package raises."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import pyspark_zkafka
 from pyspark_zkafka import errors
-from pyspark_zkafka.error_catalogue import CATALOGUE
+from pyspark_zkafka.error_catalogue import CATALOGUE, Condition
 from pyspark_zkafka.errors import ZKafkaError
 
 PACKAGE = Path(pyspark_zkafka.__file__).parent
@@ -64,7 +64,6 @@ def all_made() -> dict[tuple[str, str | None], set[str]]:
 
 
 MADE = all_made()
-CATALOGUED = [(kind.__name__, name) for kind, conditions in CATALOGUE.items() for name in conditions]
 
 
 def test_made() -> None:
@@ -88,30 +87,32 @@ def test_made() -> None:
 
 
 def test_what_is_raised_is_in_the_catalogue() -> None:
-    """Each condition that the package raises is in the catalogue, under its class."""
-    assert {pair: files for pair, files in MADE.items() if pair[1] is not None and pair not in CATALOGUED} == {}
+    """Each condition that the package raises is in the catalogue, with its class, and is of no other class."""
+    catalogued = {(c.kind.__name__, c.name) for c in CATALOGUE}
+    assert {pair: files for pair, files in MADE.items() if pair[1] is not None and pair not in catalogued} == {}
 
 
 def test_what_is_in_the_catalogue_is_raised() -> None:
     """The catalogue has nothing that is raised nowhere."""
-    assert [pair for pair in CATALOGUED if pair not in MADE] == []
+    assert [c.name for c in CATALOGUE if (c.kind.__name__, c.name) not in MADE] == []
 
 
 def test_variable_conditions_are_known() -> None:
-    """A condition that is not a text in its place is one of those whose callers are checked instead."""
+    """A condition that is not a text in its place is one of those whose callers are looked at instead."""
     assert {(file, kind) for (kind, name), files in MADE.items() if name is None for file in files} == VARIABLE
 
 
-def test_conditions_are_unique() -> None:
-    """No two classes share a condition: errors are searched for by its name."""
-    names = [name for _, name in CATALOGUED]
+def test_each_condition_is_there_once() -> None:
+    """No condition is there twice: by its name an error is searched for."""
+    names = [c.name for c in CATALOGUE]
     assert sorted(names) == sorted(set(names))
 
 
 def test_classes_are_in_the_order_of_the_tree() -> None:
-    """The classes are in the order of the tree, and each has a condition."""
-    assert list(CATALOGUE) == drawn_order()
-    assert all(CATALOGUE.values())
+    """Conditions are grouped by class, in the order of the tree; no class is without one."""
+    kinds = list(dict.fromkeys(c.kind for c in CATALOGUE))
+    assert kinds == drawn_order()
+    assert [c.kind for c in CATALOGUE] == sorted((c.kind for c in CATALOGUE), key=kinds.index)
 
 
 def drawn_order() -> list[type[ZKafkaError]]:
@@ -120,15 +121,10 @@ def drawn_order() -> list[type[ZKafkaError]]:
     return [CLASSES[m[1]] for line in lines if (m := re.match(r"    [ │├└─]*(\w+)", line)) and m[1] in CLASSES]
 
 
-@pytest.mark.parametrize("name", [name for _, name in CATALOGUED])
-def test_names(name: str) -> None:
-    """A condition is named in capitals."""
-    assert re.fullmatch(r"[A-Z0-9]+(_[A-Z0-9]+)*", name)
-
-
-@pytest.mark.parametrize("texts", [texts for conditions in CATALOGUE.values() for texts in conditions.values()])
-def test_texts(texts: tuple[str, str]) -> None:
+@pytest.mark.parametrize("condition", CATALOGUE, ids=lambda c: c.name)
+def test_texts(condition: Condition) -> None:
     """Cause and remedy are one sentence each, and fit a table."""
-    for text in texts:
+    assert re.fullmatch(r"[A-Z0-9]+(_[A-Z0-9]+)*", condition.name)
+    for text in (condition.cause, condition.remedy):
         assert re.fullmatch(r"(librdkafka|[A-Z`]).*\.", text)
         assert not re.search(r"[.?!] [A-Z]|[|\n]", text.replace("`.`", ""))

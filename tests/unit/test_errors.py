@@ -38,7 +38,7 @@ def test_error_survives_pickling(kind: type[ZKafkaError]) -> None:
 
 @pytest.mark.parametrize("data", [None, b"", b"{", b"x" * 500])
 def test_codec_error_survives_pickling(data: bytes | None) -> None:
-    """A codec error, created from path, bytes and expectation, is the same on the other side of a pickle."""
+    """A codec error, which is made from path, bytes and expectation, pickles as such."""
     error = CodecError("/controller", data, "a JSON object")
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is CodecError

@@ -1,4 +1,4 @@
-"""Retries of transient failures."""
+"""How often, and after what, a call is made again."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Flaky:
 
 
 @pytest.mark.parametrize("failures", [0, 1, 3])
-def test_transient_failures(failures: int) -> None:
-    """A call is retried after a pause until it succeeds."""
+def test_what_fails_in_passing_is_called_again(failures: int) -> None:
+    """There is a pause before each further call, none after the last."""
     pauses: list[float] = []
     call = Flaky(failures, BrokersUnavailable("BROKERS_UNAVAILABLE", "not now"))
     assert Retry(3, 0.5, pauses.append)(call) == 7
@@ -41,8 +41,8 @@ def test_the_last_failure_is_raised() -> None:
     assert (call.calls, pauses) == (4, [0.5] * 3)
 
 
-def test_permanent_failures() -> None:
-    """An error that is not retriable is raised at once."""
+def test_what_will_not_pass_is_raised_at_once() -> None:
+    """A missing topic is not there the next time either."""
     call = Flaky(1, UnknownTopic("UNKNOWN_TOPIC", "no such topic"))
     with pytest.raises(UnknownTopic):
         Retry(3, 0.5, lambda pause_s: pytest.fail("slept"))(call)

@@ -1,4 +1,4 @@
-"""Translation of the options `kafka.*`, and its problems."""
+"""What kafka.* properties become, and why some are refused."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from pyspark_zkafka.options.client_properties import Role, is_secret, translate
 from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.options.librdkafka import judge
+from pyspark_zkafka.options.refused_client_properties import REFUSED
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 JAVA: dict[str, Any] = json.loads((VECTORS / "java_config_names.json").read_text(encoding="utf-8"))
@@ -37,6 +38,36 @@ def bad(properties: Mapping[str, str], role: Role) -> str:
     return problem
 
 
+@pytest.mark.parametrize("role", ROLES)
+def test_every_java_property_is_classified(role: Role) -> None:
+    """Each key of kafka-clients 3.9.1 is passed on, translated, or refused with a reason that is its own."""
+    for name in JAVA[role]:
+        problems = translate({name: "?"}, role, judge)[1]
+        assert not any("unknown to Kafka" in p or "'s property, without effect" in p for p in problems), name
+
+
+def test_every_librdkafka_property_is_classified() -> None:
+    """Each property of librdkafka is in one of the two tables, or of both clients and passed on; none is in both tables."""
+    rows = {row.name for row in PROPERTIES}
+    passed_on = set(LIBRDKAFKA["properties"]) - rows - set(REFUSED)
+    assert {LIBRDKAFKA["properties"][name] for name in passed_on} == {"*"}
+    assert all(judge(name, "1").known for name in passed_on)
+    assert not rows & set(REFUSED)
+
+
+def test_every_row_is_about_a_property_that_exists() -> None:
+    """No row of the tables is about a name that neither Java nor librdkafka has."""
+    known = {*JAVA["consumer"], *JAVA["producer"], *LIBRDKAFKA["properties"]}
+    assert ({row.name for row in PROPERTIES} | set(REFUSED)) - known == set()
+
+
+@pytest.mark.parametrize("row", [r for r in PROPERTIES if r.targets != ""], ids=lambda row: f"{row.name}-{row.clients}")
+def test_librdkafka_has_the_target_for_the_client(row: Any) -> None:
+    """A row's librdkafka name exists, and its clients have it there."""
+    scopes = LIBRDKAFKA["properties"]
+    assert all(scopes[target] in ("*", row.clients) for target in row.target_names())
+
+
 @pytest.mark.parametrize(
     ("role", "given", "expected"),
     [
@@ -52,7 +83,7 @@ def bad(properties: Mapping[str, str], role: Role) -> str:
         ("producer", {"max.request.size": "2000000"}, {"message.max.bytes": "2000000"}),
         ("producer", {"linger.ms": "2.5"}, {"linger.ms": "2.5"}),
         ("producer", {"queue.buffering.max.ms": "20"}, {"linger.ms": "20"}),
-        ("producer", {"compression.type": "ZSTD"}, {"compression.type": "ZSTD"}),
+        ("producer", {"compression.type": "ZSTD"}, {"compression.type": "zstd"}),
         (
             "producer",
             {"compression.type": "gzip", "compression.gzip.level": "6"},
@@ -62,7 +93,7 @@ def bad(properties: Mapping[str, str], role: Role) -> str:
         ("producer", {"request.required.acks": "all"}, {"acks": "all"}),
         ("consumer", {"connections.max.idle.ms": "-1"}, {"connections.max.idle.ms": "0"}),
         ("consumer", {"metadata.max.age.ms": "60000"}, {"topic.metadata.refresh.interval.ms": "60000"}),
-        ("consumer", {"check.crcs": "TRUE"}, {"check.crcs": "TRUE"}),
+        ("consumer", {"check.crcs": "TRUE"}, {"check.crcs": "true"}),
         ("consumer", {"security.protocol": "sasl_ssl"}, {"security.protocol": "SASL_SSL"}),
         ("consumer", {"ssl.endpoint.identification.algorithm": ""}, {"ssl.endpoint.identification.algorithm": "none"}),
         (
@@ -116,24 +147,66 @@ def test_translation(role: Role, given: dict[str, str], expected: dict[str, str]
 
 
 @pytest.mark.parametrize(
+    "given", [{"acks": "1"}, {"acks": "0"}, {"retries": "0"}, {"max.in.flight": "6"}], ids=lambda g: "".join(g)
+)
+def test_idempotence_is_given_up_as_in_java(given: dict[str, str]) -> None:
+    """What forbids idempotence turns it off where nobody asked for it, and contradicts it where somebody did."""
+    assert good(given, "producer")["enable.idempotence"] == "false"
+    assert "enable.idempotence=true needs" in bad({**given, "enable.idempotence": "true"}, "producer")
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "replacement"),
+    [
+        ("consumer", "auto.offset.reset", "use startingOffsets"),
+        ("consumer", "key.deserializer", "cast them"),
+        ("consumer", "value.deserializer", "cast them"),
+        ("producer", "key.serializer", "cast them"),
+        ("producer", "value.serializer", "cast them"),
+        ("consumer", "enable.auto.commit", "when Spark says that a batch is done"),
+        ("consumer", "interceptor.classes", "use DataFrame operations"),
+        ("consumer", "group.id", "use the option group.id without the prefix kafka."),
+        ("consumer", "partition.assignment.strategy", "reads assign their partitions themselves"),
+        ("consumer", "enable.partition.eof", "remove it"),
+        ("consumer", "enable.auto.offset.store", "remove it"),
+        ("consumer", "max.poll.records", "Java-only"),
+        ("producer", "delivery.report.only.error", "remove it"),
+        ("producer", "dr_msg_cb", "callback"),
+        ("producer", "transactional.id", "not transactional"),
+        ("producer", "partitioner.class", "use the option partitioner"),
+        ("producer", "partitioner", "use the option partitioner"),
+        ("producer", "plugin.library.paths", "machine code"),
+        ("producer", "max.block.ms", "use delivery.timeout.ms"),
+        ("producer", "metrics.num.samples", "Java-only"),
+        ("producer", "ssl.truststore.password", "ssl.truststore.type"),
+    ],
+)
+def test_refusals_give_the_reason_and_the_replacement(role: Role, name: str, replacement: str) -> None:
+    """A forbidden property is refused in the user's own spelling, with what to do instead."""
+    problem = bad({name.upper(): KEPT}, role)
+    assert problem.startswith(f"kafka.{name.upper()} is refused: ")
+    assert replacement in problem
+    assert KEPT not in problem
+
+
+@pytest.mark.parametrize(
     ("role", "given", "problem"),
     [
         ("producer", {"acks": "2"}, r"kafka.acks is '2'; expected one of all, 0, 1"),
         ("producer", {"linger.ms": "soon"}, r"kafka.linger.ms is 'soon'; expected a number of milliseconds"),
         ("producer", {"buffer.memory": "32m"}, r"expected a whole number$"),
-        ("producer", {"buffer.memory": "-1"}, r"expected a whole number of bytes, 0 or more$"),
-        ("producer", {"buffer.memory": "9" * 18}, r"librdkafka (refuses it|would read)"),
+        ("producer", {"buffer.memory": "9" * 18}, r"bytes from 0 to 2199023254528"),
         ("producer", {"delivery.timeout.ms": "0"}, r"from 1 to 2147483647"),
         ("consumer", {"fetch.min.bytes": "0"}, r"from 1 to 100000000"),
         ("producer", {"Batch.Size": "0"}, r"^kafka.Batch.Size is '0'; librdkafka refuses it: .* range 1\.\.2147483647$"),
         ("consumer", {"Request.Timeout.Ms": "5"}, r"^kafka.Request.Timeout.Ms is '5'; librdkafka refuses .* 10\.\.300000$"),
         ("producer", {"queue.buffering.max.ms": "900001"}, r"is '900001'; librdkafka refuses it: .* range 0\.\.900000$"),
-        ("consumer", {"socket.timeout.ms": "4294977296"}, r"expected a whole number: librdkafka would read 10000$"),
+        ("consumer", {"socket.timeout.ms": "4294977296"}, r"from -2147483648 to 2147483647"),
         ("consumer", {"statistics.interval.ms": "4294967301"}, r"expected a whole number: librdkafka would read 5$"),
         ("consumer", {"statistics.interval.ms": "10s"}, r"is '10s'; expected a whole number: librdkafka would read 10$"),
         ("consumer", {"statistics.interval.ms": "1.5"}, r"is '1.5'; expected a whole number: librdkafka would read 1$"),
         ("consumer", {"statistics.interval.ms": "010"}, r"is '010'; expected a whole number: librdkafka would read 8$"),
-        ("consumer", {"check.crcs": "yes"}, r"librdkafka refuses it: Expected bool value .*: true or false"),
+        ("consumer", {"check.crcs": "yes"}, r"expected one of true, false"),
         ("consumer", {"client.rack": " "}, r"expected a text that is not empty"),
         ("consumer", {"client.rack": ""}, r"expected a text that is not empty"),
         ("consumer", {"debug": "fetch,everything"}, r"librdkafka refuses it: Invalid value \"everything\""),
@@ -175,10 +248,33 @@ def test_translation(role: Role, given: dict[str, str], expected: dict[str, str]
             {"linger.ms": "5", "queue.buffering.max.ms": "6"},
             r"queue.buffering.max.ms contradicts kafka.linger.ms",
         ),
+        ("consumer", {"fetch.max.bytes": "1000"}, r"fetch.max.bytes must be at least message.max.bytes"),
+        ("consumer", {"receive.message.max.bytes": "52428800"}, r"must be at least fetch.max.bytes .* \+ 512"),
+        (
+            "consumer",
+            {"reconnect.backoff.ms": "20000"},
+            r"reconnect.backoff.max.ms \(10000 if not given\) must be at least",
+        ),
+        (
+            "producer",
+            {"linger.ms": "120000"},
+            r"delivery.timeout.ms \(120000 if not given\) must be greater than linger.ms",
+        ),
+        ("producer", {"enable.gapless.guarantee": "true", "acks": "1"}, r"needs enable.idempotence=true"),
+        ("producer", {"queue.buffering.backpressure.threshold": "9"}, r"needs enable.idempotence=false"),
+        ("consumer", {"ssl.keystore.location": "a.p12"}, r"needs ssl.keystore.password"),
+        ("consumer", {"https.ca.location": "a", "https.ca.pem": "b"}, r"exclude each other"),
+        ("consumer", {"sasl.mechanism": "PLAIN"}, r"needs sasl.jaas.config, or sasl.username and sasl.password"),
+        ("consumer", {"sasl.mechanism": "OAUTHBEARER"}, r"needs sasl.oauthbearer.method=oidc"),
+        (
+            "consumer",
+            {"sasl.oauthbearer.method": "oidc", "enable.sasl.oauthbearer.unsecure.jwt": "true"},
+            r"exclude each other",
+        ),
     ],
 )
 def test_problems(role: Role, given: dict[str, str], problem: str) -> None:
-    """A name or value that has no equivalent is a problem that states what is expected."""
+    """A value, name or combination that librdkafka cannot obey is a problem that says what is expected."""
     found = bad(given, role)
     assert re.search(problem, found), found
     assert KEPT not in found
@@ -198,7 +294,7 @@ def test_problems(role: Role, given: dict[str, str], problem: str) -> None:
     ],
 )
 def test_jaas_problems_never_repeat_the_secret(jaas: str, problem: str) -> None:
-    """A JAAS line without an equivalent is a problem with the reason, without any of the line's text."""
+    """A JAAS line that has no twin is a problem with the reason, without any of the line's text."""
     found = bad({"sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}, "consumer")
     assert found.startswith("kafka.sasl.jaas.config is malformed (its value is secret and not shown); expected ")
     assert problem in found
@@ -213,12 +309,12 @@ def test_all_problems_come_at_once() -> None:
 
 
 def test_two_names_of_one_property_may_agree() -> None:
-    """An alias and its property may both be set to the same value."""
+    """An alias beside its property is no contradiction while both say the same."""
     assert good({"linger.ms": "5", "queue.buffering.max.ms": "5"}, "producer") == {"linger.ms": "5"}
 
 
 def test_java_passwords_are_secret() -> None:
-    """Each property that the Java client declares as a password is secret."""
+    """Whatever the Java client declares as a password is masked."""
     assert all(is_secret(name) for name in JAVA["passwords"])
 
 
@@ -236,7 +332,7 @@ def test_java_passwords_are_secret() -> None:
     ],
 )
 def test_secrets_are_known_by_name(name: str, secret: bool) -> None:
-    """Secret are listed names, and unknown ones that sound secret."""
+    """A name tells whether its value may be shown: listed ones, and unknown ones that sound like it."""
     assert is_secret(name) is secret
 
 

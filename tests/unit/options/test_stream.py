@@ -1,20 +1,21 @@
-"""Options of streams."""
+"""Options of a stream: what they mean, and what is said of those that it cannot obey."""
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
 
+from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.options.model import GroupOptions
+from pyspark_zkafka.options.model import GroupOptions, StreamOptions
 from pyspark_zkafka.options.stream import parse_either, parse_stream
 from pyspark_zkafka.protocol.assignors import STRATEGIES
 from pyspark_zkafka.protocol.limits import TriggerLimits
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec
 from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
-from tests.support.option_problems import problems as problems_of
 
 ZK = {"zookeeper.connect": "zk:2181"}
 BROKERS = {"kafka.bootstrap.servers": "k:9092"}
@@ -27,15 +28,18 @@ LATEST_BATCH = (
 
 
 def problems(options: dict[str, str], parse: Any = parse_stream) -> tuple[str, ...]:
-    """Each problem with some options."""
-    return problems_of(parse, options)
+    """What the error lists."""
+    with pytest.raises(OptionError) as caught:
+        parse(options)
+    assert caught.value.condition == "INVALID_OPTIONS"
+    return caught.value.parameters["problems"]
 
 
 # --- the whole
 
 
 def test_defaults() -> None:
-    """By default a stream reads new records without limits and without a group; the rest is as in a batch."""
+    """The least that a stream needs reads new records without limits and without a group; the rest is as in a batch."""
     found = parse_stream(STREAM)
     assert found.read.start == OffsetSpec("startingOffsets", everywhere=LATEST)
     assert (found.limits, found.group) == (TriggerLimits(), None)
@@ -45,7 +49,7 @@ def test_defaults() -> None:
 
 
 @pytest.mark.parametrize("size", [{"minPartitions": "8"}, {"minRecordsPerPartition": "8"}], ids=str)
-def test_options_shared_with_batches(size: dict[str, str]) -> None:
+def test_what_batches_have_too(size: dict[str, str]) -> None:
     """The options that a stream shares with a batch reach the same fields."""
     given = {
         **size,
@@ -103,7 +107,7 @@ def test_subscription(given: dict[str, str], subscription: object) -> None:
     ],
 )
 def test_start(given: dict[str, str], start: object) -> None:
-    """A stream may start at latest; with a group it starts at its committed offsets; timestamps override offsets."""
+    """A stream may start at latest; with a group it starts where that is, and timestamps win over offsets."""
     found = parse_stream({**STREAM, **given}).read.start
     assert (found.by_partition or found.everywhere) == start
 
@@ -150,7 +154,7 @@ def test_limits(given: dict[str, str], limits: TriggerLimits) -> None:
     ],
 )
 def test_group(given: dict[str, str], group: GroupOptions) -> None:
-    """With group.id a stream joins by default, and keeps revoked partitions for half of the time that others wait."""
+    """With group.id a stream joins, unless it is told not to; partitions are kept for half of the time that others wait."""
     found = parse_stream({**GROUP, **given})
     assert found.group == group
     assert found.read.group == "billing"
@@ -175,7 +179,7 @@ def test_brokers_alone() -> None:
     assert parse_stream({**BROKERS, "subscribe": "t"}).read.connection.bootstrap_servers == "k:9092"
 
 
-# --- problems
+# --- what it cannot obey
 
 
 @pytest.mark.parametrize(
@@ -228,7 +232,7 @@ def test_brokers_alone() -> None:
     ],
 )
 def test_the_only_problem(given: dict[str, str], says: str) -> None:
-    """Each problem names the option, what was found and what is expected."""
+    """Each mistake is one problem, which names the option, what was found and what is expected."""
     (problem,) = problems({**STREAM, **given})
     assert says in problem
 
@@ -257,19 +261,19 @@ def test_the_only_problem(given: dict[str, str], says: str) -> None:
     ],
 )
 def test_bad_subscription(given: dict[str, str], says: str) -> None:
-    """Exactly one option selects what to read, and the group can assign it."""
+    """What is to be read is named once, and so that the group can share it out."""
     (problem,) = problems({**ZK, **given})
     assert says in problem
 
 
 def test_assign_without_joining() -> None:
-    """Fixed partitions can be read by a stream that does not join its group."""
+    """Partitions by number go with a group that the stream does not join."""
     options = {**ZK, "assign": '{"t": [0]}', "group.id": "g", "groupMembership": "none"}
     assert parse_stream(options).read.subscription == Assign((T0,))
 
 
 def test_a_group_needs_zookeeper() -> None:
-    """Members register in ZooKeeper, wherever their offsets are; a malformed ensemble is the only problem."""
+    """Members meet in ZooKeeper, wherever their offsets are; neither is said of an ensemble that was named badly."""
     given = {**BROKERS, "subscribe": "t", "group.id": "g"}
     stored, meet = problems(given)
     assert stored.startswith("group.id uses offsets in /consumers/<group>/offsets: it needs zookeeper.connect")
@@ -280,7 +284,7 @@ def test_a_group_needs_zookeeper() -> None:
 
 
 def test_all_problems_are_in_one_error() -> None:
-    """All problems are in one error: names, limits and the group."""
+    """Whatever is wrong is reported at once: names, limits and the group."""
     given = {
         "maxOffsetsPerTrigger": "x",
         "endingOffsets": "latest",
@@ -305,14 +309,14 @@ def test_all_problems_are_in_one_error() -> None:
     ],
 )
 def test_either_is_a_batch(given: dict[str, str]) -> None:
-    """Options that fit a batch are those of a batch."""
+    """What a batch can obey is taken for one."""
     options = {**ZK, **given} if "view" in given else {**STREAM, **given}
     assert parse_either(options) == parse_read(options)
 
 
 @pytest.mark.parametrize("given", [{"startingOffsets": "latest"}, {"startingOffsets": '{"orders": {"0": -1}}'}])
 def test_either_is_a_stream(given: dict[str, str]) -> None:
-    """Options that fit only a stream are those of a stream."""
+    """What only a stream can obey is taken for one."""
     options = {**STREAM, **given, "includeHeaders": "true"}
     assert parse_either(options) == parse_stream(options).read
 
@@ -342,5 +346,19 @@ def test_either_is_a_stream(given: dict[str, str]) -> None:
     ],
 )
 def test_neither(given: dict[str, str], says: list[str]) -> None:
-    """Options that fit neither have the problems of the one that their names imply, or else the fewer problems."""
+    """What fits neither gets the problems of what it is by the names of its options, or else of what it comes closer to."""
     assert list(problems({**STREAM, **given}, parse_either)) == says
+
+
+# --- secrets and pickling
+
+
+def test_pickle() -> None:
+    """Options are the same on the other side of a pickle, cannot be changed there, and show no secret."""
+    secret = {"zookeeper.auth": "digest:user:hunter2", "kafka.ssl.key.password": "hunter2"}
+    options = parse_stream({**GROUP, **secret, "maxOffsetsPerTrigger": "5", "startingOffsets": '{"orders": {"0": 5}}'})
+    copy: StreamOptions = pickle.loads(pickle.dumps(options))
+    assert copy == options
+    assert "hunter2" not in repr(copy)
+    with pytest.raises((AttributeError, TypeError)):
+        copy.group = None  # type: ignore[misc]

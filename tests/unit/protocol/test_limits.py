@@ -101,4 +101,4 @@ def test_the_stricter_limit_holds(limits: TriggerLimits, expected: list[int]) ->
 def test_limits_without_sizes() -> None:
     """Sizes can be left out, and the limits pickle."""
     limits = pickle.loads(pickle.dumps(TriggerLimits(max_bytes=4096)))
-    assert limits.apply(ranges({A: (0, 100)}), {}) == ranges({A: (0, 4)})
+    assert limits.apply(ranges({A: (0, 100)})) == ranges({A: (0, 4)})

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.errors import InvalidRow, OptionError, UnknownTopic
-from pyspark_zkafka.protocol.key_hashes import murmur3
-from pyspark_zkafka.protocol.partitioners import PARTITIONERS, Router
+from pyspark_zkafka.protocol.partitioners import PARTITIONERS, Router, crc32, fnv1a, murmur2, murmur3, to_positive
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 
@@ -34,6 +33,20 @@ def column(rows: list[list[Any]], index: int = 0) -> list[Any]:
 
 def keys_of(recorded: dict[str, Any], kind: pa.DataType | None = None) -> pa.Array:
     return pa.array([bytes.fromhex(key) for key in column(recorded["keys"])], kind or pa.binary())
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()], ids=str)
+def test_murmur2_equals_java(kind: pa.DataType) -> None:
+    """Every recorded key hashes as Utils.murmur2 does it, whatever the width of Arrow's offsets."""
+    assert murmur2(keys_of(JAVA, kind)).tolist() == column(JAVA["keys"], 1)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 23, 24, 25])
+def test_murmur2_equals_java_in_small_batches(rows: int) -> None:
+    """Batches around the size where vector arithmetic gives way to Python's give the same hashes."""
+    keys = keys_of(JAVA)
+    found = [h for first in range(0, len(keys), rows) for h in murmur2(keys.slice(first, rows)).tolist()]
+    assert found == column(JAVA["keys"], 1)
 
 
 @pytest.mark.parametrize("index", range(len(JAVA["partition_counts"])), ids=map(str, JAVA["partition_counts"]))
@@ -59,6 +72,49 @@ def test_murmur3_equals_published_vectors() -> None:
     routed, _ = Router("t", 1000, [0], "murmur3").route(len(keys), keys)
     assert (murmur3(keys).view(np.uint32) == expected).all()
     assert routed.tolist() == ((expected & 0x7FFFFFFF) % 1000).tolist()
+
+
+@pytest.mark.parametrize("hash_of", [murmur2, murmur3, crc32, fnv1a])
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
+def test_strings_hash_as_their_utf8(hash_of: Any, kind: pa.DataType) -> None:
+    """A string key hashes as the same text's UTF-8 bytes."""
+    texts = ["", "a", "Zoë", "日本語", "🚀"]
+    assert hash_of(pa.array(texts, kind)).tolist() == hash_of(pa.array([t.encode() for t in texts])).tolist()
+
+
+@pytest.mark.parametrize("hash_of", [murmur2, murmur3, crc32, fnv1a])
+def test_nulls_hash_to_zero_and_chunks_follow_each_other(hash_of: Any) -> None:
+    """A null has 0 in its place, and a chunked array's hashes come in the order of its rows."""
+    chunked = pa.chunked_array([[b"a", None], [], [b"bc"]], pa.binary())
+    [one], [two] = hash_of(pa.array([b"a"])).tolist(), hash_of(pa.array([b"bc"])).tolist()
+    assert hash_of(chunked).tolist() == [one, 0, two]
+
+
+@pytest.mark.parametrize("hash_of", [murmur2, murmur3, crc32, fnv1a])
+def test_nothing_hashes_to_nothing(hash_of: Any) -> None:
+    """No key gives no hash: an empty array, an empty slice, no chunk."""
+    for keys in (pa.array([], pa.binary()), pa.array([b"a"]).slice(1), pa.chunked_array([], pa.binary())):
+        assert hash_of(keys).tolist() == []
+
+
+def test_keys_behind_a_null_with_bytes_are_found() -> None:
+    """A null whose slot holds bytes, which Arrow allows, does not shift the keys behind it."""
+    offsets, data = pa.py_buffer(np.array([0, 1, 4, 6], np.int32)), pa.py_buffer(b"aXXXbc")
+    keys = pa.Array.from_buffers(pa.binary(), 3, [pa.py_buffer(b"\x05"), offsets, data])
+    assert murmur2(keys).tolist() == murmur2(pa.array([b"a", None, b"bc"])).tolist()
+
+
+@pytest.mark.timeout(60)
+def test_one_huge_key_does_not_slow_the_others() -> None:
+    """A key of 4 MB among short ones is hashed right, its bytes in Python alone: the cost follows the bytes."""
+    huge = b"0123456" * 600_000
+    keys = pa.array([b"a"] * 1000 + [huge] + [b"bcdef"] * 1000)
+    assert murmur2(keys)[[0, 1000, 2000]].tolist() == [murmur2(pa.array([k]))[0] for k in (b"a", huge, b"bcdef")]
+
+
+def test_to_positive_clears_the_sign_bit() -> None:
+    """A negative hash loses its sign bit, as in Utils.toPositive; it is not negated."""
+    assert to_positive(np.array([-1, -(2**31), 5], np.int32)).tolist() == [0x7FFFFFFF, 0, 5]
 
 
 @pytest.mark.parametrize("partitioner", PARTITIONERS)

@@ -133,7 +133,7 @@ def test_empty_cluster() -> None:
 
 def test_controller() -> None:
     """The controller's row has its broker, the time of its election, epoch and cluster id."""
-    assert controller_rows(ControllerInfo(2, "1795224999896"), 5, "id") == [
+    assert controller_rows(ControllerInfo(2, 2, "1795224999896"), 5, "id") == [
         {"broker": 2, "timestamp": 1_795_224_999_896_000, "epoch": 5, "cluster_id": "id"}
     ]
 
