@@ -23,27 +23,37 @@ class ClusterSource(Protocol):
         ...
 
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
-        """The brokers, and the requested topics that exist; all topics by default."""
+        """The brokers and the topics that are asked for (all by default) and exist."""
         ...
 
 
 @contextmanager
 def open_cluster(connection: Connection) -> Iterator[ClusterSource]:
-    """An open source of the cluster's state; raises ZooKeeperError or BrokersUnavailable if it cannot be reached."""
+    """An open source of the cluster's state.
+
+    Raises
+    ------
+    ZooKeeperError, BrokersUnavailable
+        It cannot be reached in time.
+    """
     if connection.zookeeper is not None:
         from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
         with ZooKeeperClient(connection.zookeeper) as zookeeper:
             yield zookeeper
     else:
-        with KafkaAdmin.of(connection) as admin:
+        servers, isolated = connection.bootstrap_servers or "", connection.read_committed
+        with KafkaAdmin(servers, connection.kafka, read_committed=isolated) as admin:
             yield admin
 
 
 def bootstrap_servers(connection: Connection, snapshot: ClusterSnapshot) -> str:
     """Bootstrap servers, ``host:port,...``: the user's, else the live brokers' endpoints of the requested listener.
 
-    Raises ClusterStateError if no broker is registered, none has the listener, or it has another security protocol.
+    Raises
+    ------
+    ClusterStateError
+        No broker is registered, none has the listener, or the listener has another security protocol.
     """
     if connection.bootstrap_servers is not None:
         return connection.bootstrap_servers
@@ -73,10 +83,10 @@ def _require_protocol(listener: Listener, endpoints: Collection[Endpoint]) -> No
 
 
 def _no_listener(connection: Connection, snapshot: ClusterSnapshot) -> ClusterStateError:
-    requested = connection.listener.name or f"with kafka.security.protocol {connection.listener.security_protocol}"
-    registered = sorted({f"{e.listener} ({e.security_protocol})" for b in snapshot.brokers.values() for e in b.endpoints})
+    wanted = connection.listener.name or f"with kafka.security.protocol {connection.listener.security_protocol}"
+    there = sorted({f"{e.listener} ({e.security_protocol})" for b in snapshot.brokers.values() for e in b.endpoints})
     return ClusterStateError(
         "NO_LISTENER",
-        f"No broker has a listener {requested}; the brokers register {', '.join(registered)}; "
+        f"No broker has a listener {wanted}; the brokers register {', '.join(there)}; "
         "set listener.name or kafka.security.protocol accordingly",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pyspark_zkafka.errors import GroupError, OptionError
@@ -88,6 +89,7 @@ class ConsumerGroup:
         if subscribe_pattern is not None:
             self._raw["subscribePattern"] = subscribe_pattern
         self._options = parse_stream(self._raw)
+        self._group = group
         self._session: StreamSession | None = None
         self._waiting: Mapping[TopicPartition, Waiting] = {}
 
@@ -104,7 +106,7 @@ class ConsumerGroup:
         self._session = StreamSession(self._options).__enter__()
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Leave: the registration and the claims are deleted at once."""
         session, self._session = self._session, None
         if session is not None:
@@ -136,24 +138,24 @@ class ConsumerGroup:
         session = self._open()
         owned, owner = self._owned(session)
         snapshot = session.settled_snapshot()
-        starts = StreamStarts(self._options, session)
-        begun = session.retry(lambda: starts.begin(owned, snapshot, self._waiting))
+        finder = StreamStarts(self._options, session)
+        begun = session.retry(lambda: finder.begin(owned, snapshot, self._waiting))
         self._waiting = begun.waiting
-        gains = session.retry(lambda: starts.decide(begun)).gains
-        ready = sorted(gains)
-        resets = {tp: gains[tp].position for tp in ready if gains[tp].resets}
+        starts = session.retry(lambda: finder.decide(begun)).gains
+        ready = sorted(starts)
+        resets = {tp: starts[tp].position for tp in ready if starts[tp].resets}
         session.offsets.commit(resets, owner, resets.keys())  # what is stored belongs to a log that is no more
         ends = session.retry(lambda: session.brokers.list_offsets(dict.fromkeys(ready, LATEST))) if ready else {}
-        ranges = [OffsetRange(tp, gains[tp].position, max(gains[tp].position, ends[tp])) for tp in ready]
+        ranges = [OffsetRange(tp, starts[tp].position, max(starts[tp].position, ends[tp])) for tp in ready]
         return GroupBatch(self, spark, tuple(ranges), owner)
 
     def _owned(self, session: StreamSession) -> tuple[list[TopicPartition], ClaimOwner]:
-        member = session.member
-        if member is None:
+        member, group = session.member, self._options.group
+        if member is None or group is None:
             raise GroupError("NOT_A_MEMBER", "This ConsumerGroup is not a member of a group; set group.id")
         member.rebalance()
         member.read(())
-        member.wait_settled()
+        member.wait_settled(group.max_retries * group.backoff_ms / 1000)
         return sorted(member.rebalance()), member.require_owner()
 
     def _open(self) -> StreamSession:
@@ -168,7 +170,7 @@ class ConsumerGroup:
         result = session.offsets.commit(offsets, owner)
         if session.member is not None:
             session.member.read(())
-        require_none_lost(result, self._raw["group.id"])
+        require_none_lost(result, self._group)
 
 
 def _joined(topics: Sequence[str]) -> str:

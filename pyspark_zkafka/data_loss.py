@@ -21,7 +21,12 @@ def report_data_loss(
 ) -> None:
     """Raise DataLoss with the remedy, or log a warning with what is done otherwise.
 
-    `text` says what happened and what was found; `fail` is `failOnDataLoss`.
+    Parameters
+    ----------
+    text : str
+        What happened and what was found.
+    fail : bool
+        `failOnDataLoss`.
     """
     if fail:
         raise DataLoss(condition, f"{text}; {remedy}")

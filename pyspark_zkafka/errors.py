@@ -7,7 +7,7 @@
     ├── ZooKeeperError           ZooKeeper does not answer, or refuses          (retriable)
     │   ├── ChrootMissing        the ensemble answers, the chroot does not exist
     │   ├── ZooKeeperRefused     authentication, an ACL or a limit stands in the way
-    │   └── ZooKeeperMisused     the client is not open, or the servers do not know its request
+    │   └── ZooKeeperMisused     the client is not open, or no server understands its request
     ├── ClusterStateError        the cluster cannot serve the request
     │   ├── UnknownTopic         no such topic or partition
     │   ├── NoLeader             a partition is offline                         (retriable)
@@ -75,15 +75,17 @@ def listing(names: Iterable[object], most: int = 10, separator: str = ", ") -> s
 class ZKafkaError(Exception):
     """The base of all errors of this package; pickle-safe.
 
-    `condition` is a stable name in capitals, such as ``NO_LEADER``, to search for and to test by. `message` says what
-    happened, what was found and what to do; `parameters` has the values in it, for programs.
+    Parameters
+    ----------
+    condition : str
+        A stable name in capitals, e.g. ``NO_LEADER``, to search for and to test by.
+    message : str
+        What happened; what was found; what to do.
+    **parameters
+        The values in the message, for programs.
     """
 
     retriable: ClassVar[bool] = False
-
-    def __init_subclass__(cls, *, retriable: bool | None = None) -> None:
-        if retriable is not None:
-            cls.retriable = retriable
 
     def __init__(self, condition: str, message: str, **parameters: Any) -> None:
         super().__init__(f"[{condition}] {message}")
@@ -92,28 +94,39 @@ class ZKafkaError(Exception):
         self.parameters = parameters
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Without a call of `__init__`: its parameters differ from class to class.
-        return type(self).__new__, (type(self), *self.args), vars(self)
+        return _rebuild, (type(self), self.condition, self.message, self.parameters)
+
+
+def _rebuild(kind: type[ZKafkaError], condition: str, message: str, parameters: dict[str, Any]) -> ZKafkaError:
+    return kind(condition, message, **parameters)
 
 
 class OptionError(ZKafkaError):
     """Options, arguments or a schema are not valid."""
 
 
-class ZooKeeperError(ZKafkaError, retriable=True):
-    """ZooKeeper did not answer in time, or the connection was lost."""
+class ZooKeeperError(ZKafkaError):
+    """ZooKeeper does not answer in time, or the connection was lost."""
+
+    retriable = True
 
 
-class ChrootMissing(ZooKeeperError, retriable=False):
+class ChrootMissing(ZooKeeperError):
     """The ensemble answers, but the chroot of `zookeeper.connect` does not exist."""
 
+    retriable = False
 
-class ZooKeeperRefused(ZooKeeperError, retriable=False):
+
+class ZooKeeperRefused(ZooKeeperError):
     """ZooKeeper refuses: authentication failed, an ACL forbids the operation, or a request is too large."""
 
+    retriable = False
 
-class ZooKeeperMisused(ZooKeeperError, retriable=False):
-    """A programming error: the client is not open, or open already, or the servers do not know the request."""
+
+class ZooKeeperMisused(ZooKeeperError):
+    """A programming error, not to be retried: the client is not open, or already open, or no server understands it."""
+
+    retriable = False
 
 
 class ClusterStateError(ZKafkaError):
@@ -124,12 +137,16 @@ class UnknownTopic(ClusterStateError):
     """A requested topic or partition does not exist."""
 
 
-class NoLeader(ClusterStateError, retriable=True):
+class NoLeader(ClusterStateError):
     """A partition has no leader, and cannot be read or written now."""
 
+    retriable = True
 
-class BrokersUnavailable(ClusterStateError, retriable=True):
+
+class BrokersUnavailable(ClusterStateError):
     """No broker answered in time, or the brokers refused the connection."""
+
+    retriable = True
 
 
 class GroupError(ZKafkaError):
@@ -137,19 +154,21 @@ class GroupError(ZKafkaError):
 
 
 class PartitionOwned(GroupError):
-    """A live member of the group owns a partition whose offset was to be committed."""
+    """A live member of the group owns a partition whose offset was to be moved."""
 
 
 class PartitionLost(GroupError):
     """A member no longer owns a partition whose offset it was to commit."""
 
 
-class GroupContended(GroupError, retriable=True):
-    """Concurrent changes to a group's znodes kept conflicting with this one; nothing was changed."""
+class GroupContended(GroupError):
+    """Concurrent changes to a group's znodes kept conflicting with this one, which is transient; nothing was changed."""
+
+    retriable = True
 
 
 class ConsumerIdTaken(GroupError):
-    """Another session is registered under the member's id; it may be the member's own previous one."""
+    """Another session is registered under the member's id, perhaps the member's previous one, which is about to expire."""
 
 
 class CheckpointError(ZKafkaError):
@@ -179,12 +198,27 @@ class LocalClusterError(ZKafkaError):
 class CodecError(ZKafkaError):
     """Bytes of a znode that are not what Kafka writes there.
 
-    `data` is None for a znode without data; the message quotes its first 120 bytes. `expected` says what Kafka writes.
+    Parameters
+    ----------
+    path : str
+        The znode's path.
+    data : bytes or None
+        What was found; the message quotes the first 120 bytes of it.
+    expected : str
+        What Kafka writes there.
     """
 
     def __init__(self, path: str, data: bytes | None, expected: str) -> None:
-        found = "no data" if data is None else repr(data[:_QUOTED_BYTES])
-        more = f"... ({len(data)} bytes)" if data and len(data) > _QUOTED_BYTES else ""
-        what = f"Znode {path} cannot be read: found {found}{more}, expected {expected}"
-        remedy = "correct or delete the znode, or find the client that wrote it"
-        super().__init__("MALFORMED_ZNODE", f"{what}; {remedy}", path=path, data=data, expected=expected)
+        shown = "no data" if data is None else repr(data[:_QUOTED_BYTES])
+        more = "" if data is None or len(data) <= _QUOTED_BYTES else f"... ({len(data)} bytes)"
+        super().__init__(
+            "MALFORMED_ZNODE",
+            f"Znode {path} cannot be read: found {shown}{more}, expected {expected}; "
+            "correct or delete the znode, or find out what wrote it",
+            path=path,
+            data=data,
+            expected=expected,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CodecError, (self.parameters["path"], self.parameters["data"], self.parameters["expected"])

@@ -8,17 +8,12 @@ from typing import Annotated
 import typer
 
 from pyspark_zkafka._version import __version__
-from pyspark_zkafka.cli import brokers
 from pyspark_zkafka.cli.cluster import app as cluster_app
-from pyspark_zkafka.cli.command import exit_status
-from pyspark_zkafka.cli.topics import app as topics_app
 from pyspark_zkafka.errors import ZKafkaError
 
 __all__ = ["app", "main"]
 
-app = typer.Typer(name="zkafka", no_args_is_help=True, pretty_exceptions_enable=False)
-brokers.add_to(app)
-app.add_typer(topics_app, name="topics")
+app = typer.Typer(name="zkafka", no_args_is_help=True, pretty_exceptions_show_locals=False, add_completion=False)
 app.add_typer(cluster_app, name="cluster")
 
 
@@ -51,8 +46,9 @@ def demo(
 
 
 def main() -> None:
-    """Run the command; a ZKafkaError is written as one line to standard error."""
+    """Run the command; a ZKafkaError is printed as one line on standard error, with exit status 1."""
     try:
         app()
     except ZKafkaError as error:
-        sys.exit(exit_status(error))
+        typer.echo(str(error), err=True)
+        sys.exit(1)

@@ -12,14 +12,21 @@ from pyspark_zkafka.group.ownership import NoJvmOwner, NoOwner, OwnedBy, OwnerPr
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.zookeeper.connection import Results, ZooKeeperConnection
-from pyspark_zkafka.zookeeper.transactions import MAX_TRANSACTION_BYTES, Conflict, Create, Operation, SetData, pieces
+from pyspark_zkafka.zookeeper.transactions import (
+    MAX_TRANSACTION_BYTES,
+    Conflict,
+    Create,
+    Operation,
+    SetData,
+    pieces,
+)
 
-__all__ = ["CommitResult", "commit_offsets", "commit_starts", "find_lost"]
+__all__ = ["CommitResult", "commit_offsets", "commit_starts"]
 
-_ATTEMPTS = 10
+ATTEMPTS = 10
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 1.0
-_MAX_UNANSWERED = 3
+_MAX_LOST = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,62 +52,101 @@ def commit_offsets(
     owner: ClaimOwner | None = None,
     resets: Collection[TopicPartition] = frozenset(),
     max_transaction_bytes: int = MAX_TRANSACTION_BYTES,
-    attempts: int = _ATTEMPTS,
+    attempts: int = ATTEMPTS,
     sleep: Callable[[float], None] = time.sleep,
     jitter: Callable[[], float] = random.random,
 ) -> CommitResult:
     """Move a group's offsets forward: those that a member owns, or, without one, all if nobody owns any of them.
 
-    All offsets are written in one transaction, which also verifies who owns the partitions. An offset never decreases: each
-    write is conditional on the version that was read. Missing parents are created with null data, as the old consumer does.
+    All offsets are written in one transaction, which also verifies who owns the partitions. For a member: see `OwnedBy`.
+    Without one, the transaction creates and deletes each owner's znode, which fails where there is one, and leaves nothing
+    behind. An offset never decreases: each write is conditional on the version that was read. Missing parents are created
+    with null data, as the old consumer does.
 
-    More partitions than fit into a request (some 1,500) go in several transactions. Without an owner, all partitions are
-    then checked before the first. Should a later one fail, the earlier ones stay committed; that is safe to repeat.
-
-    Blocks for two rounds of requests, up to about 5 s of pauses when it has to retry, and three connection timeouts when
-    there is no answer. A JVM consumer reads the offsets before it claims: one that joins at the same moment may still start
-    at the old offset.
+    More partitions than fit into a request (some 1,500; ZooKeeper's ``jute.maxbuffer`` is 1 MB by default) go in several
+    transactions. Without an owner, all partitions are then checked before the first. Should a later one fail, the earlier
+    ones stay committed; that is safe to repeat.
 
     Parameters
     ----------
+    client : ZooKeeperConnection
+        Open.
+    group : str
+        The consumer group.
     offsets : mapping
-        The next offset to read, 0 or more, by partition; each is in the result once.
+        The next offset to read, 0 or more, by partition.
     owner : ClaimOwner, optional
         The member that commits. Partitions that it does not own are not committed, and are returned as `lost`.
     resets : collection of TopicPartition
         Those whose stored offset may be higher: of a log that was truncated or created again.
+    max_transaction_bytes : int
+        The largest transaction to send; below the servers' ``jute.maxbuffer``.
     attempts : int
         Attempts for each transaction, when others commit at the same time or the connection is lost.
+    sleep, jitter : callable
+        Wait for some seconds; a random number in [0, 1).
+
+    Returns
+    -------
+    CommitResult
+        Has each partition of `offsets` once.
 
     Raises
     ------
-    OptionError, CodecError
-        An offset is negative, or the group's name cannot be that of a znode; a stored offset is malformed.
+    OptionError
+        An offset is negative, or the group's name cannot be that of a znode.
     PartitionOwned
         No `owner` is given, and a member of the group owns a partition.
-    GroupContended, ZooKeeperError, ZooKeeperRefused
-        Others kept changing the offsets (retriable); no answer; an ACL denies access.
+    CodecError
+        A stored offset is malformed.
+    GroupContended
+        Others kept changing the offsets; retriable.
+    ZooKeeperError, ZooKeeperRefused
+        No answer; an ACL denies access.
+
+    Notes
+    -----
+    Blocks for two rounds of requests, up to about 5 s of pauses when it has to retry, and three connection timeouts when
+    there is no answer. Consumers do not watch owners, so none is disturbed. A JVM consumer reads the offsets before it
+    claims: one that joins at the same moment may still start at the old offset.
     """
     _require_offsets(offsets)
     proof = NoOwner(group, client) if owner is None else OwnedBy(group, owner)
-    return _Commit(client, group, offsets, proof, frozenset(resets), attempts, sleep, jitter).run(max_transaction_bytes)
+    commit = _Commit(client, group, offsets, proof, frozenset(resets), attempts, sleep, jitter)
+    chunks = commit.chunks(max_transaction_bytes)
+    if len(chunks) > 1 and owner is None:
+        commit.look_at_owners(sorted(offsets))
+    for chunk in chunks:
+        commit.run(chunk)
+    return CommitResult(commit.written, commit.kept, frozenset(commit.lost), commit.marks)
 
 
-def commit_starts(client: ZooKeeperConnection, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+def commit_starts(client: ZooKeeperConnection, group: str, offsets: Mapping[TopicPartition, int]) -> CommitResult:
     """Commit a group's start in partitions of which it has no offset, whichever of its members owns them.
 
     Members that start at the same time find different ends of a log: the first to commit decides for all of them, so a
-    partition that has an offset keeps it, whatever it is. Partitions that a JVM consumer owns are left out. Where the
-    offset cannot be known yet, -1, which all consumers treat as none, records the time. Raises as `commit_offsets`.
+    partition that has an offset keeps it, whatever it is. Partitions that a JVM consumer owns are returned as `lost`. Where
+    the offset cannot be known yet, -1, which all consumers treat as none, records the time.
+
+    Raises
+    ------
+    GroupError, CodecError, ZooKeeperError, ZooKeeperRefused
+        As `commit_offsets`.
     """
     _require_offsets({tp: max(0, offset) for tp, offset in offsets.items()})
-    _Commit(client, group, offsets, NoJvmOwner(group), only_missing=True).run()
+    proof = NoJvmOwner(group)
+    commit = _Commit(client, group, offsets, proof, frozenset(), ATTEMPTS, time.sleep, random.random, only_missing=True)
+    for chunk in commit.chunks(MAX_TRANSACTION_BYTES):
+        commit.run(chunk)
+    return CommitResult(commit.written, commit.kept, frozenset(commit.lost), commit.marks)
 
 
-def find_lost(client: ZooKeeperConnection, proof: OwnerProof, partitions: Sequence[TopicPartition]) -> set[TopicPartition]:
-    """The partitions that must not be committed now; raises PartitionOwned if none may be. Blocks for a round or two."""
-    asked = proof.lookups(partitions)
-    return proof.lost(partitions, client.ask(get=asked.get, children=asked.children))
+@dataclass(slots=True)
+class _Lost:
+    """The count of lost answers, and the partitions whose commit may have succeeded without an answer."""
+
+    count: int = 0
+    partitions: set[TopicPartition] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,44 +155,43 @@ class _Commit:
     group: str
     offsets: Mapping[TopicPartition, int]
     proof: OwnerProof
-    resets: frozenset[TopicPartition] = frozenset()
-    attempts: int = _ATTEMPTS
-    sleep: Callable[[float], None] = time.sleep
-    jitter: Callable[[], float] = random.random
+    resets: frozenset[TopicPartition]
+    attempts: int
+    sleep: Callable[[float], None]
+    jitter: Callable[[], float]
     only_missing: bool = False
     written: dict[TopicPartition, int] = field(default_factory=dict)
     kept: dict[TopicPartition, int] = field(default_factory=dict)
     lost: set[TopicPartition] = field(default_factory=set)
     marks: dict[TopicPartition, int] = field(default_factory=dict)
-    in_doubt: set[TopicPartition] = field(default_factory=set)
 
-    def run(self, max_bytes: int = MAX_TRANSACTION_BYTES) -> CommitResult:
-        """Commit all partitions, in pieces that each fit into a transaction, even if every znode is missing."""
+    def chunks(self, max_bytes: int) -> list[list[TopicPartition]]:
+        """Split the partitions into pieces that each fit into a transaction, even if every znode is missing."""
         chroot = self.client.config.chroot
-        chunks = list(pieces(sorted(self.offsets), lambda tp: self.operations([tp], Results()), chroot, max_bytes))
-        if len(chunks) > 1 and isinstance(self.proof, NoOwner):
-            find_lost(self.client, self.proof, sorted(self.offsets))
-        for chunk in chunks:
-            self._commit(chunk)
-        return CommitResult(self.written, self.kept, frozenset(self.lost), self.marks)
+        return list(pieces(sorted(self.offsets), lambda tp: self.operations([tp], Results()), chroot, max_bytes))
 
-    def _commit(self, partitions: Sequence[TopicPartition]) -> None:
+    def run(self, partitions: Sequence[TopicPartition]) -> None:
         """Commit some partitions in one transaction; retry while others interfere or the connection is lost."""
-        unanswered = 0
+        lost = _Lost()
         conflict: Conflict | None = None
         for attempt in range(self.attempts):
             if attempt:
                 self.sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**attempt) * (0.5 + self.jitter()))
             try:
-                conflict = self._attempt(partitions)
+                conflict = self._attempt(partitions, lost)
             except ZooKeeperError as error:
-                unanswered += 1
-                if not error.retriable or unanswered == _MAX_UNANSWERED:
+                lost.count += 1
+                if not error.retriable or lost.count == _MAX_LOST:
                     raise
             else:
                 if conflict is None:
                     return
         raise _contended(self.group, conflict, self.attempts)
+
+    def look_at_owners(self, partitions: Sequence[TopicPartition]) -> None:
+        """Raise if the proof of ownership fails now for any of the partitions."""
+        asked = self.proof.lookups(partitions)
+        self.proof.lost(partitions, self.client.ask(get=asked.get, children=asked.children))
 
     def operations(self, partitions: Sequence[TopicPartition], found: Results) -> list[Operation]:
         """The operations that commit the partitions, given the stored state; none if all stored offsets are as high."""
@@ -156,27 +201,34 @@ class _Commit:
         parents = [Create(path, None) for path in self._offset_parents(partitions) if path not in found.stats]
         return [*parents, *self.proof.operations(partitions, found), *writes]
 
-    def _attempt(self, partitions: Sequence[TopicPartition]) -> Conflict | None:
+    def _attempt(self, partitions: Sequence[TopicPartition], lost: _Lost) -> Conflict | None:
         found = self._read(partitions)
-        lost = self.proof.lost(partitions, found)
-        ours = [tp for tp in partitions if tp not in lost]
-        changed = {tp for tp in ours if not self._is_kept(tp, found)}
+        not_ours = self.proof.lost(partitions, found)
+        ours = [tp for tp in partitions if tp not in not_ours]
+        operations = self.operations(ours, found)
+        moved = {tp for tp in ours if not self._is_kept(tp, found)}
         try:
-            outcome = self.client.transact(self.operations(ours, found))
+            outcome = self.client.transact(operations)
         except ZooKeeperError:
-            self.in_doubt.update(changed)
+            lost.partitions |= moved
             raise
         if outcome.conflict is None:
-            self._report(ours, found, changed)
+            self._report(ours, found, moved, lost.partitions)
             if outcome.zxid is not None:
-                self.marks.update(dict.fromkeys(changed, outcome.zxid))
-            self.lost.update(lost)
+                self.marks.update(dict.fromkeys(moved, outcome.zxid))
+            self.lost.update(not_ours)
         return outcome.conflict
 
-    def _report(self, partitions: Sequence[TopicPartition], found: Results, changed: set[TopicPartition]) -> None:
+    def _report(
+        self,
+        partitions: Sequence[TopicPartition],
+        found: Results,
+        moved: set[TopicPartition],
+        in_doubt: set[TopicPartition],
+    ) -> None:
         for tp in partitions:
             stored = self._stored(tp, found)
-            if tp in changed or stored is None or (tp in self.in_doubt and stored == self.offsets[tp]):
+            if tp in moved or stored is None or (tp in in_doubt and stored == self.offsets[tp]):
                 self.written[tp] = self.offsets[tp]
             else:
                 self.kept[tp] = stored
@@ -212,7 +264,11 @@ class _Commit:
     def _offset_parents(self, partitions: Sequence[TopicPartition]) -> list[str]:
         offsets = group_znodes.offsets_path(self.group)
         above = [group_znodes.CONSUMERS, group_znodes.group_path(self.group), offsets]
-        return [*above, *(f"{offsets}/{topic}" for topic in dict.fromkeys(tp.topic for tp in partitions))]
+        return [*above, *(f"{offsets}/{topic}" for topic in _topics(partitions))]
+
+
+def _topics(partitions: Sequence[TopicPartition]) -> list[str]:
+    return list(dict.fromkeys(tp.topic for tp in partitions))
 
 
 def _require_offsets(offsets: Mapping[TopicPartition, int]) -> None:

@@ -8,14 +8,16 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from types import TracebackType
 
-from pyspark_zkafka.errors import ConsumerIdTaken, ZKafkaError, ZooKeeperError, listing
+from pyspark_zkafka.errors import ConsumerIdTaken, GroupError, ZKafkaError, ZooKeeperError, listing
 from pyspark_zkafka.group.claims import Blocker, Claims
 from pyspark_zkafka.group.rebalance import Attempts, Step, step
 from pyspark_zkafka.group.registration import Registration, consumer_id_of, registration_of
 from pyspark_zkafka.group.subscription import leave_trace
 from pyspark_zkafka.group.view import GroupView, GroupWatch
 from pyspark_zkafka.options.model import GroupOptions, ZooKeeperConfig
+from pyspark_zkafka.protocol.assignors import assign
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition, session_text
 from pyspark_zkafka.protocol.planning import Subscription
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
@@ -54,43 +56,72 @@ class GroupMember:
     Unlike a JVM consumer, a member keeps partitions that stay assigned to it during a rebalance, deletes no claim but its
     own, and retries without limit. Thread-safe; not pickle-safe, and not to be used after a fork.
 
-    `consumer` is the id under which the member is registered, `owner` the owner that its claims name, None while it has no
-    session. `rebalances` counts how often it has read its group and computed its assignment.
+    Parameters
+    ----------
+    zookeeper : ZooKeeperConfig
+    options : GroupOptions
+        With `join` set.
+    subscription : Subscription
+        Not `Assign`.
+
+    Attributes
+    ----------
+    rebalances : int
+        The number of times that the member has read its group and computed its assignment.
     """
 
     def __init__(
         self, zookeeper: ZooKeeperConfig, options: GroupOptions, subscription: Subscription, timing: Timing | None = None
     ) -> None:
-        self._timing = timing = timing or Timing()
+        self._timing = timing or Timing()
         self._options = options
-        self.group = options.name
-        self.consumer = consumer_id_of(options, timing.now)
-        self.client = ZooKeeperClient(zookeeper, clock=timing.clock, on_state=self._on_state)
-        self.owner: ClaimOwner | None = None
+        self._registration = Registration(
+            options.name,
+            consumer_id_of(options, self._timing.now),
+            registration_of(options, subscription),
+            self._timing.now,
+        )
+        self.client = ZooKeeperClient(zookeeper, clock=self._timing.clock, on_state=self._on_state)
         self.rebalances = 0
-        own = registration_of(options, subscription)
-        self._registration = Registration(self.group, self.consumer, own, timing.now)
-        self._claims = Claims(self.client, self.group)
+        self._claims = Claims(self.client, options.name)
         self._watch = GroupWatch(
-            self.client, self.group, own, options.strategy, self.request_rebalance, self._request_topic_check
+            self.client, options.name, self._registration.content, options.strategy, self._on_event, self._on_topics
         )
         self._lock = threading.RLock()
-        self._requested = threading.Event()
-        self._topics_changed = threading.Event()
+        self._flag = threading.Event()
+        self._topics_flag = threading.Event()
         self._wake = threading.Event()
         self._changed = threading.Event()
         self._thread: threading.Thread | None = None
         self._closing = False
-        self._suspended = False
+        self._session: int | None = None
+        self._suspended_at: float | None = None
         self._reading: frozenset[TopicPartition] = frozenset()
         self._step = Step()
         self._attempts = Attempts()
         self._due = 0.0
         self._sweep_at = 0.0
         self._settled = False
-        self._error: ZKafkaError | None = None
+        self._failure: ZKafkaError | None = None
+        self._trouble = ""
         self._view = GroupView()
-        self._warned: set[str] = set()
+        self._reported: set[str] = set()
+
+    @property
+    def group(self) -> str:
+        """The name of the group."""
+        return self._options.name
+
+    @property
+    def consumer(self) -> str:
+        """The id under which the member is registered."""
+        return self._registration.consumer
+
+    @property
+    def owner(self) -> ClaimOwner | None:
+        """The owner that the member's claims name; None while it has no session."""
+        session = self._session
+        return None if session is None else ClaimOwner(self.consumer, session)
 
     def require_owner(self) -> ClaimOwner:
         """The owner that the member's claims name; without a session, raises ZooKeeperError (NO_SESSION, retriable)."""
@@ -100,30 +131,37 @@ class GroupMember:
 
     @property
     def settled(self) -> bool:
-        """True if the member owned exactly what it is assigned after its last rebalance, and no change is pending."""
-        return self._settled and not (self._requested.is_set() or self._topics_changed.is_set())
+        """True if the member owned exactly what it is assigned when it last looked, and no change is pending."""
+        return self._settled and not (self._flag.is_set() or self._topics_flag.is_set())
 
     def __enter__(self) -> GroupMember:
         self.join()
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.leave()
 
     def join(self) -> None:
         """Connect, register and try to claim; blocks for a few round trips.
 
         If the member's id is still registered, by an earlier session that has not expired yet, waits for its expiry, twice
-        the session's timeout at the most, and then raises ConsumerIdTaken. Raises GroupError if the sticky assignor is set
-        and other members do not use it, and the errors of `ZooKeeperClient`.
+        the session's timeout at the most.
+
+        Raises
+        ------
+        ConsumerIdTaken
+            Another member is registered by the same id.
+        GroupError
+            The sticky assignor is set, and other members do not use it.
+        ZooKeeperError, ZooKeeperRefused
+            ZooKeeper cannot be reached, or denies access.
         """
         self._closing = False
         self.client.__enter__()
         try:
             with self._lock:
-                self._await_registration()
-                own = self._registration.content
-                leave_trace(self.client, self.group, own.subscription if own.pattern == "static" else ())
+                self._register_patiently()
+                leave_trace(self.client, self.group, self._named_topics)
                 self._rebalance()
         except BaseException:
             self.client.close()
@@ -139,12 +177,12 @@ class GroupMember:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_CLOSE_S)
         self.client.close()
-        self.owner = None
+        self._session = None
 
     def owned(self) -> Mapping[TopicPartition, Claim]:
         """The partitions that the member owns; empty once its session is lost, or may have expired."""
-        may_have_expired = self._timing.clock() >= self.client.session_ends_at
-        return {} if self.owner is None or may_have_expired else self._claims.owned
+        cut_off = self._timing.clock() >= self.client.session_ends_at
+        return {} if self._session is None or cut_off else self._claims.held
 
     def rebalance(self) -> Mapping[TopicPartition, Claim]:
         """Release and claim partitions that are due, between two pieces of work; returns those then owned.
@@ -152,13 +190,16 @@ class GroupMember:
         All of them are kept as if they were being read, until the next call of `read`. Sends no request when nothing has
         changed; retriable errors are logged, and retried.
 
-        Raises the error that prevents the member from rebalancing, if it is not retriable.
+        Raises
+        ------
+        ZKafkaError
+            An error that prevents the member from rebalancing, and is not retriable.
         """
         with self._lock:
             self.read(())
             self._serve_once()
-            if self._error is not None and not _is_transient(self._error):
-                raise self._error
+            if self._failure is not None:
+                raise self._failure
             owned = self.owned()
             self._reading = frozenset(owned)
             return owned
@@ -168,17 +209,17 @@ class GroupMember:
         with self._lock:
             self._reading = frozenset(partitions)
             if self._step.revoking.keys() - self._reading:
-                self.request_rebalance()
+                self._demand()
 
-    def wait(self, timeout_s: float) -> None:
-        """Wait until the member's ownership may have changed, or the time is over."""
-        self._changed.wait(timeout_s)
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until the member's ownership may have changed; False on time-out."""
+        changed = self._changed.wait(timeout_s)
         self._changed.clear()
+        return changed
 
-    def wait_settled(self, timeout_s: float | None = None) -> bool:
-        """Wait until the member owns all that it is assigned, by default for all retries; False on time-out."""
-        retrying_s = self._options.max_retries * self._options.backoff_ms / 1000
-        deadline = self._timing.clock() + (retrying_s if timeout_s is None else timeout_s)
+    def wait_settled(self, timeout_s: float) -> bool:
+        """Wait until the member owns all that it is assigned; False on time-out."""
+        deadline = self._timing.clock() + timeout_s
         while not (self.settled or self._closing):
             left = deadline - self._timing.clock()
             if left <= 0:
@@ -186,15 +227,16 @@ class GroupMember:
             self.wait(min(left, 0.2))
         return True
 
-    def request_rebalance(self, event: object = None) -> None:
-        """Request a rebalance soon, which also verifies the claims; as a watch, on kazoo's thread."""
-        self._requested.set()
-        self._wake.set()
+    def look_again(self) -> None:
+        """Request a verification of the claims soon: a commit found one missing."""
+        self._demand()
+
+    # --- the member's own thread ---------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
         while not self._closing:
             due_s = min(self._due, self._sweep_at) - self._timing.clock()
-            if self._suspended:
+            if self._suspended_at is not None:
                 self._timing.sleep(_SUSPENDED_PAUSE_S)
             elif self._wake.wait(max(0.0, due_s)) and not self._closing:
                 self._timing.sleep(_COALESCE_S * (0.5 + self._timing.jitter()))  # coalesce events into one rebalance
@@ -204,40 +246,64 @@ class GroupMember:
 
     def _serve_once(self) -> None:
         """Do what is due, if there is a connection; errors that are not retriable are kept for the caller."""
-        if self._suspended:
+        if self._suspended_at is not None:
             return
         self._wake.clear()
         now = self._timing.clock()
         try:
-            if self._requested.is_set() or now >= self._due:
+            if self._flag.is_set() or now >= self._due:
                 self._rebalance()
-                self._error = None
-            elif self._topics_changed.is_set() or now >= self._sweep_at:
+                self._failure, self._trouble = None, ""
+            elif self._topics_flag.is_set() or now >= self._sweep_at:
                 self._sweep()
         except ZKafkaError as error:
             self._due = self._sweep_at = now + _ERROR_PAUSE_S
             self._settled = False
             if not self._closing:
-                if str(error) != str(self._error):
-                    _log.warning("%s could not follow its group, retrying: %s", self.consumer, error)
-                self._error = error
+                self._note(error)
+
+    def _note(self, error: ZKafkaError) -> None:
+        passing = error.retriable or isinstance(error, ConsumerIdTaken)  # for a running member, the other may expire
+        self._failure = None if passing else error
+        if str(error) != self._trouble:
+            _log.warning("%s could not follow its group, retrying: %s", self.consumer, error)
+        self._trouble = str(error)
+
+    def _demand(self) -> None:
+        """Request a rebalance soon."""
+        self._flag.set()
+        self._wake.set()
 
     def _on_state(self, state: SessionState) -> None:
         """Void a lost session's assignment, and request a rebalance in a new one; called on kazoo's thread."""
         if state == "LOST":
-            self.owner = None
+            self._session = None
             self._settled = False
-        self._suspended = state != "CONNECTED"
-        if not self._suspended:
-            self.request_rebalance()
+        if state == "CONNECTED":
+            self._suspended_at = None
+            self._demand()
+        elif self._suspended_at is None:
+            self._suspended_at = self._timing.clock()
         self._changed.set()
 
-    def _request_topic_check(self, event: object) -> None:
+    def _on_event(self, event: object) -> None:
+        """Request a rebalance; called on kazoo's thread."""
+        self._demand()
+
+    def _on_topics(self, event: object) -> None:
         """Request a check of the topics, as a new one may be irrelevant; called on kazoo's thread."""
-        self._topics_changed.set()
+        self._topics_flag.set()
         self._wake.set()
 
-    def _await_registration(self) -> None:
+    @property
+    def _named_topics(self) -> Collection[str]:
+        """The topics that the subscription names; empty for a pattern."""
+        content = self._registration.content
+        return content.subscription if content.pattern == "static" else ()
+
+    # --- registration --------------------------------------------------------------------------------------------------
+
+    def _register_patiently(self) -> None:
         deadline = self._timing.clock() + 2 * self.client.session_timeout_ms / 1000 + 1
         while True:
             try:
@@ -255,63 +321,80 @@ class GroupMember:
         if session is None:
             raise _no_session()
         owner = ClaimOwner(self.consumer, session)
-        if owner != self.owner:
+        if session != self._session:
             self._claims.forget()
             self._registration.write(self.client, session)
-            self.owner = owner
+            self._session = session
             granted_ms = self.client.session_timeout_ms
             _log.info("%s is registered, session %s of %d ms", self.consumer, session_text(session), granted_ms)
             self._claims.verify(owner)
             return owner
         self._verify(owner)  # before registering, which fails if another session has the id, and perhaps the claims
-        registered = self._registration.session(self.client)
+        is_there = self._registration.is_there(self.client, session)
         self._require(owner)
-        if registered != session:
+        if not is_there:
             _log.warning("%s: another client has deleted the registration; registering again", self.consumer)
             self._registration.write(self.client, session)
         return owner
 
+    # --- rebalancing ---------------------------------------------------------------------------------------------------
+
     def _rebalance(self) -> None:
         """Read the group, release and claim, once. What cannot be done now is scheduled for later."""
-        self._requested.clear()
-        self._topics_changed.clear()
+        self._flag.clear()
+        self._topics_flag.clear()
         owner = self._register()
-        self._view = self._read_group()
+        self._view = self._look()
         self.rebalances += 1
         if self.consumer not in self._view.ids:
-            self.request_rebalance()  # deleted meanwhile: no member can compute our assignment from this view
+            self._demand()  # deleted meanwhile: no member can compute our assignment from this view
             return
-        target = self._watch.assignment(self._view, self.consumer)
+        target = self._target(self._view)
         self._require(owner)
         revoking, hold_s = self._step.revoking, self._options.hold_ms / 1000
-        self._step = step(target, self._claims.owned, self._reading, revoking, self._timing.clock(), hold_s)
-        self._release(owner)
-        self._schedule(self._claim(self._step.claim, owner))
+        self._step = step(target, self._claims.held, self._reading, revoking, self._timing.clock(), hold_s)
+        self._release(self._step, owner)
+        blockers = self._claim(self._step.claim, owner) if self._step.claim else []
+        self._schedule(blockers)
         if self._watch.ids() != self._view.ids:
-            self.request_rebalance()
+            self._demand()
         self._changed.set()
 
-    def _claim(self, threads: Mapping[TopicPartition, str], owner: ClaimOwner) -> list[Blocker]:
+    def _claim(self, missing: Mapping[TopicPartition, str], owner: ClaimOwner) -> list[Blocker]:
         """Claim all or nothing, except partitions of members whose registration only we cannot read."""
-        skipped: dict[TopicPartition, Blocker] = {}
+        foreign: dict[TopicPartition, Blocker] = {}
         while True:
-            blockers = self._claims.claim({tp: threads[tp] for tp in threads if tp not in skipped}, owner)
-            unreadable = self._view.unreadable
-            found = {b.partition: b for b in blockers if group_znodes.consumer_of_thread(b.thread) in unreadable}
+            rest = {tp: thread for tp, thread in missing.items() if tp not in foreign}
+            blockers = self._claims.take(rest, owner) if rest else []
+            found = {b.partition: b for b in blockers if self._is_unreadable(b)}
             if not found:
-                return [*skipped.values(), *blockers]
-            skipped |= found
+                return [*foreign.values(), *blockers]
+            foreign |= found
 
-    def _read_group(self) -> GroupView:
-        view = self._watch.read()
+    def _is_unreadable(self, blocker: Blocker) -> bool:
+        return group_znodes.consumer_of_thread(blocker.thread) in self._view.unreadable
+
+    def _look(self) -> GroupView:
+        view = self._watch.look()
         for error in view.unreadable.values():
             self._warn(f"left out of the assignment, which stops JVM consumers altogether: {error}")
         if view.missing:
             self._warn(f"subscribed topics that do not exist yet: {', '.join(view.missing)}")
         return view
 
-    def _release(self, owner: ClaimOwner) -> None:
-        decided = self._step
+    def _target(self, view: GroupView) -> dict[TopicPartition, str]:
+        """The member's assignment: its threads by partition."""
+        strangers = [name for name, m in view.members.items() if m.assignor != self._registration.content.assignor]
+        if self._options.strategy == "sticky" and strangers:
+            raise GroupError(
+                "NOT_STICKY",
+                f"partition.assignment.strategy is sticky, which all members of {self._options.name} must have; found "
+                f"{', '.join(strangers)} without it; set one strategy for all: range or roundrobin beside JVM consumers",
+            )
+        everyones = assign(self._options.strategy, view.subscribers)
+        return {tp: t for tp, t in everyones.items() if group_znodes.consumer_of_thread(t) == self.consumer}
+
+    def _release(self, decided: Step, owner: ClaimOwner) -> None:
         if decided.overdue:
             _log.warning(
                 "%s released %s after rebalance.hold.ms, while a micro-batch is reading: records may be read twice",
@@ -335,38 +418,42 @@ class GroupMember:
         pause_s = self._options.backoff_ms / 1000 * (0.5 + self._timing.jitter())
         self._attempts = before.fail(now, pause_s)
         if self._attempts != before and self._attempts.count % self._options.max_retries == 0:
-            _log.warning(
-                "%s cannot claim its partitions after %d tries, and goes on trying: %s; a member that is stuck, or has "
-                "another partition.assignment.strategy, must be stopped",
-                self.consumer,
-                self._attempts.count,
-                listing(blockers, 3, "; "),
-            )
+            self._tell_of(blockers)
         self._due = min(self._due, self._attempts.next_at)
-        paths = [group_znodes.owner_path(self.group, b.partition) for b in blockers]
-        if len(self.client.exists_many(paths, self.request_rebalance)) < len(paths):
-            self.request_rebalance()
+        paths = [group_znodes.owner_path(self._options.name, b.partition) for b in blockers]
+        if len(self.client.exists_many(paths, self._on_event)) < len(paths):
+            self._demand()
+
+    def _tell_of(self, blockers: list[Blocker]) -> None:
+        shown = listing(blockers, 3, "; ")
+        _log.warning(
+            "%s cannot claim its partitions after %d tries, and goes on trying: %s; a member that is stuck, or has "
+            "another partition.assignment.strategy, must be stopped",
+            self.consumer,
+            self._attempts.count,
+            shown,
+        )
 
     def _sweep(self) -> None:
         """Check claims, registration, members and topics for changes: watches may be lost."""
-        self._topics_changed.clear()
-        begin, owner = self._timing.clock(), self.owner
+        self._topics_flag.clear()
+        begin = self._timing.clock()
+        owner = self.owner
         if (
             owner is None
             or self._verify(owner)
-            or self._registration.session(self.client) != owner.session
+            or not self._registration.is_there(self.client, owner.session)
             or not self._watch.is_current(self._view)
         ):
-            self.request_rebalance()
-        end = self._timing.clock()
-        self._sweep_at = end + max(_SWEEP_S, _SWEEP_SHARE * (end - begin))
+            self._demand()
+        elapsed = self._timing.clock() - begin
+        self._sweep_at = self._timing.clock() + max(_SWEEP_S, _SWEEP_SHARE * elapsed)
 
     def _verify(self, owner: ClaimOwner) -> bool:
         """Drop and log claims that do not exist; True if there were any."""
         lost = self._claims.verify(owner)
         self._require(owner)
         if lost:
-            self._settled = False
             _log.warning(
                 "%s: another client has deleted the claims on %s; claiming again", self.consumer, listing(sorted(lost), 8)
             )
@@ -379,13 +466,9 @@ class GroupMember:
 
     def _warn(self, text: str) -> None:
         """Log a warning, each text once."""
-        if text not in self._warned:
-            self._warned.add(text)
+        if text not in self._reported:
+            self._reported.add(text)
             _log.warning("%s: %s", self.consumer, text)
-
-
-def _is_transient(error: ZKafkaError) -> bool:
-    return error.retriable or isinstance(error, ConsumerIdTaken)  # for a running member, the other session may expire
 
 
 def _no_session() -> ZooKeeperError:

@@ -6,18 +6,18 @@ import logging
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from types import TracebackType
 
 from pyspark_zkafka.data_loss import report_data_loss
 from pyspark_zkafka.errors import CodecError, OptionError, PartitionLost, listing
-from pyspark_zkafka.group.commits import CommitResult, commit_offsets, commit_starts, find_lost
-from pyspark_zkafka.group.ownership import NoOwner, OwnedBy
+from pyspark_zkafka.group.commits import CommitResult, commit_offsets, commit_starts
+from pyspark_zkafka.group.ownership import NoOwner, OwnedBy, OwnerProof
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.options.model import Connection, OffsetStore
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.resumption import StoredOffset
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
-from pyspark_zkafka.zookeeper.connection import ZnodeStat
 
 __all__ = ["GroupOffsets", "report_outdated", "require_none_lost"]
 
@@ -28,8 +28,16 @@ _SHOWN = 5
 class GroupOffsets:
     """A group's offsets in its stores; open inside its ``with`` block. Neither thread-safe nor pickle-safe.
 
-    `servers` are bootstrap servers, and `stores` are in the order in which they are written. The open client `zookeeper` is
-    needed for the store in ZooKeeper, and to verify ownership.
+    Parameters
+    ----------
+    connection : Connection
+        Connection options of the brokers, for the store in Kafka.
+    servers : str
+        Bootstrap servers.
+    stores : sequence of "zookeeper" and "kafka"
+        In the order in which they are written.
+    zookeeper : ZooKeeperClient or None
+        Open; needed for the store in ZooKeeper, and to verify ownership.
     """
 
     def __init__(
@@ -40,11 +48,11 @@ class GroupOffsets:
         stores: tuple[OffsetStore, ...],
         zookeeper: ZooKeeperClient | None,
     ) -> None:
+        if "zookeeper" in stores and zookeeper is None:
+            raise OptionError("INVALID_OPTION", "Offsets in /consumers/<group>/offsets need zookeeper.connect; set it")
         self._group = group
         self._stores = stores
         self._zookeeper = zookeeper
-        if "zookeeper" in stores:
-            self._client()  # raises if there is none
         self._kafka = KafkaGroupOffsets(servers, connection.kafka, group)
         self._opened = ExitStack()
 
@@ -53,7 +61,7 @@ class GroupOffsets:
             self._opened.enter_context(self._kafka)
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._opened.close()
 
     def committed(
@@ -61,8 +69,15 @@ class GroupOffsets:
     ) -> dict[TopicPartition, StoredOffset]:
         """The next offsets to read, the larger where two stores differ; partitions without one are absent.
 
-        Raises CodecError for a malformed offset in ZooKeeper. With `skip_malformed`, logs it, and treats it as 0: it is for
-        the partition's owner to report.
+        Parameters
+        ----------
+        skip_malformed : bool
+            Log malformed offsets, and treat them as 0: they are for the partitions' owners to report.
+
+        Raises
+        ------
+        CodecError
+            An offset in ZooKeeper is malformed.
         """
         found: dict[TopicPartition, StoredOffset] = {}
         for store in self._stores:
@@ -83,8 +98,7 @@ class GroupOffsets:
         """
         result = CommitResult()
         for store in self._stores:
-            commit = self._commit_to_zookeeper if store == "zookeeper" else self._commit_to_kafka
-            done = commit(offsets, owner, resets)
+            done = self._commit_to(store, offsets, owner, resets)
             offsets = {tp: offset for tp, offset in offsets.items() if tp not in done.lost}
             result = CommitResult(
                 {**result.written, **done.written},
@@ -100,8 +114,12 @@ class GroupOffsets:
         """Commit the group's starts where it has no offset yet; returns the offsets then stored.
 
         The first of several members that begin at the same time decides; see `commit_starts`. Commits to Kafka cannot be
-        conditional: of two members that begin within the same milliseconds, the later one decides. Of the partitions in
-        `waiting`, which have no leader, ZooKeeper records the time: see `begun_at`.
+        conditional: of two members that begin within the same milliseconds, the later one decides.
+
+        Parameters
+        ----------
+        waiting : collection of TopicPartition
+            Partitions without a leader, for which ZooKeeper records the time: see `begun_at`.
         """
         if "zookeeper" in self._stores:
             commit_starts(self._client(), self._group, {**starts, **dict.fromkeys(waiting, -1)})
@@ -114,38 +132,35 @@ class GroupOffsets:
         """The times, in ms, at which the group began with partitions that had no leader then, and still have no offset."""
         if "zookeeper" not in self._stores:
             return {}
-        found = self._read_znodes(partitions, skip_malformed=True)
-        return {tp: stat.modified_ms for tp, (offset, stat) in found.items() if offset < 0}
+        paths = {group_znodes.offset_path(self._group, tp): tp for tp in partitions}
+        nodes = self._client().get_many(paths).items()
+        return {paths[path]: node.stat.modified_ms for path, node in nodes if _decode(path, node.data, True) < 0}
 
     def _read(
         self, store: OffsetStore, partitions: Collection[TopicPartition], skip_malformed: bool = False
     ) -> dict[TopicPartition, StoredOffset]:
         if store == "kafka":
             return {tp: StoredOffset(offset) for tp, offset in self._kafka.committed(partitions).items()}
-        found = self._read_znodes(partitions, skip_malformed).items()
-        marked = self._are_marked
-        return {tp: StoredOffset(offset, stat.mzxid if marked else None) for tp, (offset, stat) in found if offset >= 0}
-
-    def _read_znodes(
-        self, partitions: Collection[TopicPartition], skip_malformed: bool
-    ) -> dict[TopicPartition, tuple[int, ZnodeStat]]:
         paths = {group_znodes.offset_path(self._group, tp): tp for tp in partitions}
         nodes = self._client().get_many(paths).items()
-        return {paths[path]: (_decode(path, node.data, skip_malformed), node.stat) for path, node in nodes}
+        marked = self._are_marked
+        found = {
+            paths[path]: StoredOffset(_decode(path, node.data, skip_malformed), node.stat.mzxid if marked else None)
+            for path, node in nodes
+        }
+        return {tp: stored for tp, stored in found.items() if stored.offset >= 0}
 
-    def _commit_to_zookeeper(
-        self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner | None, resets: Collection[TopicPartition]
+    def _commit_to(
+        self,
+        store: OffsetStore,
+        offsets: Mapping[TopicPartition, int],
+        owner: ClaimOwner | None,
+        resets: Collection[TopicPartition],
     ) -> CommitResult:
-        done = commit_offsets(self._client(), self._group, offsets, owner=owner, resets=resets)
-        return replace(done, marks=self._marks(done) if self._are_marked else {})
-
-    def _commit_to_kafka(
-        self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner | None, resets: Collection[TopicPartition]
-    ) -> CommitResult:
-        lost: set[TopicPartition] = set()
-        if self._zookeeper is not None:
-            proof = NoOwner(self._group, self._zookeeper) if owner is None else OwnedBy(self._group, owner)
-            lost = find_lost(self._zookeeper, proof, sorted(offsets))
+        if store == "zookeeper":
+            done = commit_offsets(self._client(), self._group, offsets, owner=owner, resets=resets)
+            return replace(done, marks=self._marks(done) if self._are_marked else {})
+        lost = self._lost(sorted(offsets), owner)
         there = self._kafka.committed(offsets)
         higher = {tp: there[tp] for tp, offset in offsets.items() if tp not in resets and there.get(tp, -1) >= offset}
         written = {tp: offset for tp, offset in offsets.items() if tp not in lost and tp not in higher}
@@ -162,6 +177,13 @@ class GroupOffsets:
         read = self._read("zookeeper", done.written.keys() - done.marks.keys())
         late = {tp: s.mark for tp, s in read.items() if s.offset == done.written[tp] and s.mark is not None}
         return {**done.marks, **late}
+
+    def _lost(self, partitions: list[TopicPartition], owner: ClaimOwner | None) -> set[TopicPartition]:
+        if self._zookeeper is None:
+            return set()
+        proof: OwnerProof = NoOwner(self._group, self._zookeeper) if owner is None else OwnedBy(self._group, owner)
+        asked = proof.lookups(partitions)
+        return proof.lost(partitions, self._zookeeper.ask(get=asked.get, children=asked.children))
 
     def _client(self) -> ZooKeeperClient:
         if self._zookeeper is None:
@@ -187,9 +209,10 @@ def report_outdated(
     if not names:
         return
     shown = listing((f"{tp} at {stored[tp].offset}" for tp in names), _SHOWN)
+    text = f"the group's offsets of {shown} are older than the topic: they belong to a deleted one of the same name"
     report_data_loss(
         "TOPIC_REPLACED",
-        f"the group's offsets of {shown} are older than the topic: they belong to a deleted one of the same name",
+        text,
         fail=fail_on_data_loss,
         remedy="delete or reset these offsets (write them again if they are right), or set failOnDataLoss to false to read "
         "the topic from its beginning",

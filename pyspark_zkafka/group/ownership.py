@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from pyspark_zkafka.errors import PartitionOwned, listing
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition, session_text
@@ -11,7 +12,7 @@ from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.zookeeper.connection import Results, Znode, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import Check, Create, Delete, Operation
 
-__all__ = ["NoJvmOwner", "NoOwner", "OwnedBy", "OwnerProof", "claim_paths", "is_claim_by", "is_claim_of", "thread_of"]
+__all__ = ["Lookups", "NoJvmOwner", "NoOwner", "OwnedBy", "OwnerProof", "is_claim_of", "owner_parents"]
 
 _SHOWN = 3
 _NEVER = 2**31 - 1  # a version that no znode has: a missing znode must not be created meanwhile
@@ -21,9 +22,25 @@ _NEVER = 2**31 - 1  # a version that no znode has: a missing znode must not be c
 class Lookups:
     """Paths to read, by kind of request."""
 
-    get: Iterable[str] = ()
-    children: Iterable[str] = ()
-    exists: Iterable[str] = ()
+    get: list[str] = field(default_factory=list)
+    children: list[str] = field(default_factory=list)
+    exists: list[str] = field(default_factory=list)
+
+
+class OwnerProof(Protocol):
+    """The ownership of partitions that a commit of their offsets requires."""
+
+    def lookups(self, partitions: Sequence[TopicPartition]) -> Lookups:
+        """The paths to read before the transaction."""
+        ...
+
+    def lost(self, partitions: Sequence[TopicPartition], found: Results) -> set[TopicPartition]:
+        """The partitions that must not be committed; raises PartitionOwned if none may be."""
+        ...
+
+    def operations(self, partitions: Sequence[TopicPartition], found: Results) -> list[Operation]:
+        """Operations that fail if the answers are no longer true, and change nothing."""
+        ...
 
 
 def owner_parents(group: str, partitions: Iterable[TopicPartition]) -> list[str]:
@@ -32,27 +49,14 @@ def owner_parents(group: str, partitions: Iterable[TopicPartition]) -> list[str]
     return [owners, *(f"{owners}/{topic}" for topic in dict.fromkeys(tp.topic for tp in partitions))]
 
 
-def claim_paths(group: str, partitions: Iterable[TopicPartition]) -> dict[str, TopicPartition]:
-    """The partitions, in their order, by the paths of their claims."""
-    return {group_znodes.owner_path(group, tp): tp for tp in partitions}
-
-
-def thread_of(node: Znode) -> str:
-    """The thread that a claim names; undecodable bytes are replaced, as any client may have written it."""
-    return (node.data or b"").decode("utf-8", "replace")
-
-
-def is_claim_by(node: Znode, consumer: str) -> bool:
-    """True if a znode is a claim that a member made, in any session.
+def is_claim_of(node: Znode | None, owner: ClaimOwner) -> bool:
+    """True if a znode is a claim that a member's present session made.
 
     Its version distinguishes it from a JVM consumer's claim, which stays at 0: members of this package write theirs twice.
     """
-    return node.stat.version > 0 and group_znodes.consumer_of_thread(thread_of(node)) == consumer
-
-
-def is_claim_of(node: Znode | None, owner: ClaimOwner) -> bool:
-    """True if a znode is a claim that a member's present session made."""
-    return node is not None and node.stat.ephemeral_owner == owner.session and is_claim_by(node, owner.consumer)
+    if node is None or node.stat.ephemeral_owner != owner.session or node.stat.version == 0:
+        return False
+    return group_znodes.consumer_of_thread((node.data or b"").decode("utf-8", "replace")) == owner.consumer
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +74,20 @@ class OwnedBy:
 
     def lookups(self, partitions: Sequence[TopicPartition]) -> Lookups:
         """The claims, and the znodes above them, which must be read first."""
-        return Lookups(get=claim_paths(self.group, partitions), exists=owner_parents(self.group, partitions))
+        claims = [group_znodes.owner_path(self.group, tp) for tp in partitions]
+        return Lookups(get=claims, exists=owner_parents(self.group, partitions))
 
     def lost(self, partitions: Sequence[TopicPartition], found: Results) -> set[TopicPartition]:
         """The partitions that the session does not own."""
-        paths = claim_paths(self.group, partitions)
-        return {tp for path, tp in paths.items() if not is_claim_of(found.nodes.get(path), self.owner)}
+        claims = {tp: found.nodes.get(group_znodes.owner_path(self.group, tp)) for tp in partitions}
+        return {tp for tp, node in claims.items() if not is_claim_of(node, self.owner)}
 
     def operations(self, partitions: Sequence[TopicPartition], found: Results) -> list[Operation]:
         """Check the versions of the claims and of ``owners/T``."""
-        stats = {path: found.stats.get(path) for path in owner_parents(self.group, partitions)[1:]}
-        for path in claim_paths(self.group, partitions):
-            stats[path] = found.nodes[path].stat if path in found.nodes else None
+        above = owner_parents(self.group, partitions)[1:]
+        claims = [group_znodes.owner_path(self.group, tp) for tp in partitions]
+        stats = {path: found.stats.get(path) for path in above}
+        stats |= {path: found.nodes[path].stat if path in found.nodes else None for path in claims}
         return [Check(path, _NEVER if stat is None else stat.version) for path, stat in stats.items()]
 
 
@@ -100,7 +106,7 @@ class NoOwner:
     def lost(self, partitions: Sequence[TopicPartition], found: Results) -> set[TopicPartition]:
         """The empty set; raises PartitionOwned if any of the partitions has an owner."""
         existing = {f"{parent}/{child}" for parent, names in found.children.items() for child in names}
-        paths = claim_paths(self.group, partitions)
+        paths = {group_znodes.owner_path(self.group, tp): tp for tp in partitions}
         owners = self.client.get_many(existing & paths.keys())
         if owners:
             raise _owned(self.group, {paths[path]: owners[path] for path in paths if path in owners})
@@ -109,7 +115,7 @@ class NoOwner:
     def operations(self, partitions: Sequence[TopicPartition], found: Results) -> list[Operation]:
         """Create and delete each claim, which fails where there is one."""
         paths = [path for path in owner_parents(self.group, partitions) if path not in found.stats]
-        paths += claim_paths(self.group, partitions)
+        paths += [group_znodes.owner_path(self.group, tp) for tp in partitions]
         return [*(Create(path, b"") for path in paths), *(Delete(path) for path in reversed(paths))]
 
 
@@ -121,28 +127,20 @@ class NoJvmOwner:
 
     def lookups(self, partitions: Sequence[TopicPartition]) -> Lookups:
         """The claims."""
-        return Lookups(get=claim_paths(self.group, partitions))
+        return Lookups(get=[group_znodes.owner_path(self.group, tp) for tp in partitions])
 
     def lost(self, partitions: Sequence[TopicPartition], found: Results) -> set[TopicPartition]:
         """The partitions that a JVM consumer has claimed: it writes a claim once, members of this package twice."""
-        paths = claim_paths(self.group, partitions)
-        return {tp for path, tp in paths.items() if path in found.nodes and found.nodes[path].stat.version == 0}
+        claims = {tp: found.nodes.get(group_znodes.owner_path(self.group, tp)) for tp in partitions}
+        return {tp for tp, node in claims.items() if node is not None and node.stat.version == 0}
 
     def operations(self, partitions: Sequence[TopicPartition], found: Results) -> list[Operation]:
         """None: a claim made meanwhile does no harm, as its owner reads the offset either before or after the commit."""
         return []
 
 
-OwnerProof = OwnedBy | NoOwner | NoJvmOwner
-"""Paths to read before a commit (`lookups`); given the results, the partitions that it must leave out (`lost`), and the
-operations that make its transaction fail once the results are outdated."""
-
-
 def _owned(group: str, owners: Mapping[TopicPartition, Znode]) -> PartitionOwned:
-    shown = [
-        f"{tp} by {thread_of(node) or 'a nameless owner'} (session {session_text(node.stat.ephemeral_owner)})"
-        for tp, node in owners.items()
-    ]
+    shown = [f"{tp} by {_thread(node)} (session {session_text(node.stat.ephemeral_owner)})" for tp, node in owners.items()]
     return PartitionOwned(
         "PARTITION_OWNED",
         f"The offsets of group {group} were not committed: the group owns {listing(shown, _SHOWN)}; "
@@ -150,3 +148,7 @@ def _owned(group: str, owners: Mapping[TopicPartition, Znode]) -> PartitionOwned
         "or use another group.id",
         partitions=sorted(owners),
     )
+
+
+def _thread(node: Znode) -> str:
+    return (node.data or b"").decode("utf-8", "replace") or "a nameless owner"

@@ -17,9 +17,16 @@ __all__ = ["Attempts", "Step", "step"]
 class Step:
     """A member's next step: first release, then claim.
 
-    `release` are the claims to delete now, `overdue` those of them that are still being read and have been kept for
-    `hold_s`. `claim` has the member's threads by the partitions that they are to claim. `revoking` are partitions that must
-    be released and are still being read, with the time until which they are kept.
+    Attributes
+    ----------
+    release : frozenset of TopicPartition
+        Claims to delete now.
+    overdue : frozenset of TopicPartition
+        Those of them that are still being read, and have been kept for `hold_s`.
+    claim : mapping
+        Threads of the member by the partitions that they are to claim.
+    revoking : mapping
+        Partitions that must be released and are still being read, with the time until which they are kept.
     """
 
     release: frozenset[TopicPartition] = frozenset()
@@ -46,9 +53,19 @@ def step(
     Partitions that are being read are kept until they are not, for `hold_s` at the most; the time counts from the first
     step at which they are to be released, and starts again after a step at which they need not be.
 
-    `target` has the member's threads by the partitions that they are assigned, `reading` are the partitions that the
-    running micro-batch reads, and `revoking` is the last step's, by the same clock as `now`.
+    Parameters
+    ----------
+    target : mapping
+        The member's threads by the partitions that they are assigned.
+    reading : collection of TopicPartition
+        Partitions that the running micro-batch reads.
+    revoking : mapping
+        The last step's.
+    now : float
+        Seconds, as `revoking` counts them.
 
+    Examples
+    --------
     >>> t0, t1, t2 = (TopicPartition("t", n) for n in range(3))
     >>> found = step({t0: "c-0"}, {t1: Claim("c-0", 1), t2: Claim("c-0", 1)}, [t2], {}, now=100.0, hold_s=4.0)
     >>> found.release == {t1}, found.claim == {t0: "c-0"}, found.revoking == {t2: 104.0}

@@ -19,14 +19,19 @@ from pyspark_zkafka.zookeeper.transactions import Create, Operation, Reason
 
 __all__ = ["Registration", "consumer_id_of", "registration_of"]
 
-_ATTEMPTS = 20
-
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A member's registration with its group, by the id that names its znode.
+    """A member's registration with its group.
 
-    The content's timestamp is set when it is written, from `clock` (seconds since the epoch).
+    Parameters
+    ----------
+    consumer : str
+        The id, as the znode is named.
+    content : ConsumerRegistration
+        Its timestamp is set when it is written.
+    clock : callable
+        Seconds since the epoch.
     """
 
     group: str
@@ -39,27 +44,31 @@ class Registration:
         """``/consumers/G/ids/C``."""
         return group_znodes.id_path(self.group, self.consumer)
 
-    def session(self, client: ZooKeeperConnection) -> int | None:
-        """The session that the znode belongs to, None where there is no such znode; blocks for a round trip."""
+    def is_there(self, client: ZooKeeperConnection, session: int) -> bool:
+        """True if the znode exists and belongs to this session; blocks for a round trip."""
         stat = client.exists_many([self.path]).get(self.path)
-        return None if stat is None else stat.ephemeral_owner
+        return stat is not None and stat.ephemeral_owner == session
 
     def write(self, client: ZooKeeperConnection, session: int) -> None:
         """Register, and create missing parents as the consumer of 1.1.1 does: with empty data.
 
-        Raises ConsumerIdTaken if another session is registered by the same id, perhaps an old one of this member, which
-        will expire; and GroupContended, which is retriable.
+        Raises
+        ------
+        ConsumerIdTaken
+            Another session is registered by the same id; perhaps an old one of this member, which will expire.
+        GroupContended
+            The znode or its parents were created and deleted repeatedly; retriable.
         """
         for _ in range(_ATTEMPTS):
-            conflict = client.transact(self._operations(client)).conflict
+            conflict = client.transaction(self._operations(client))
             if conflict is None:
                 return
             if conflict.operation.path == self.path and conflict.reason is Reason.NODE_EXISTS:
-                other = self.session(client)
-                if other == session:
+                stat = client.exists_many([self.path]).get(self.path)
+                if stat is not None and stat.ephemeral_owner == session:
                     return
-                if other is not None:
-                    raise self._taken(other)
+                if stat is not None:
+                    raise _taken(self, stat.ephemeral_owner)
         raise GroupContended(
             "REGISTRATION_CONTENDED",
             f"{self.consumer} is not registered: {_ATTEMPTS} times {self.path} or its parents were created or deleted; try "
@@ -67,20 +76,15 @@ class Registration:
         )
 
     def _operations(self, client: ZooKeeperConnection) -> list[Operation]:
-        group, ids = group_znodes.group_path(self.group), group_znodes.ids_path(self.group)
-        parents = {group_znodes.CONSUMERS: None, group: b"", ids: b""}
+        parents = {group_znodes.CONSUMERS: None, group_znodes.group_path(self.group): b""}
+        parents[group_znodes.ids_path(self.group)] = b""
         existing = client.exists_many(parents)
         content = replace(self.content, timestamp=str(int(self.clock() * 1000)))
         missing: list[Operation] = [Create(path, data) for path, data in parents.items() if path not in existing]
         return [*missing, Create(self.path, group_znodes.encode_registration(content), ephemeral=True)]
 
-    def _taken(self, session: int) -> ConsumerIdTaken:
-        return ConsumerIdTaken(
-            "CONSUMER_ID_TAKEN",
-            f"The group {self.group} has a member {self.consumer} already, of session {session_text(session)}; "
-            "one that died is gone when its session expires; else stop it, or give this one another consumer.id",
-            session=session,
-        )
+
+_ATTEMPTS = 20
 
 
 def registration_of(options: GroupOptions, subscription: Subscription) -> ConsumerRegistration:
@@ -101,3 +105,12 @@ def consumer_id_of(options: GroupOptions, now: Callable[[], float] = time.time) 
         return group_znodes.consumer_id(options.name, options.consumer_id)
     upper_half = uuid.uuid4().int >> 64
     return group_znodes.generated_consumer_id(options.name, socket.gethostname(), int(now() * 1000), upper_half)
+
+
+def _taken(registration: Registration, session: int) -> ConsumerIdTaken:
+    return ConsumerIdTaken(
+        "CONSUMER_ID_TAKEN",
+        f"The group {registration.group} has a member {registration.consumer} already, of session {session_text(session)}; "
+        "one that died is gone when its session expires; else stop it, or give this one another consumer.id",
+        session=session,
+    )

@@ -2,9 +2,10 @@
 
 A partition without a committed offset is either older than the group's subscription, and then `auto.offset.reset` sets
 its start, or it was created later, and then the group reads all of it. The order of ZooKeeper's transactions decides, for
-every member alike, and also after any of them has ended. The transaction that created the partition's state comes before
-its first record. A member creates ``owners/T`` for each topic that it names when it joins, which JVM consumers do with
-their first claim. A pattern also covers topics that do not exist yet: there, the group's own znode counts.
+every member alike, and also after any of them has ended. The transaction that created the
+partition's state comes before its first record. A member creates ``owners/T`` for each topic that it names when it joins,
+which JVM consumers do with their first claim. A pattern also covers topics that do not exist yet: there, the group's own
+znode counts.
 """
 
 from __future__ import annotations
@@ -23,17 +24,26 @@ _ATTEMPTS = 20
 
 
 def leave_trace(client: ZooKeeperConnection, group: str, topics: Collection[str]) -> None:
-    """Create ``owners/T`` of each topic, where it is missing, with null data as JVM consumers do; the group exists."""
+    """Create ``owners/T`` of each topic, where it is missing, with null data as JVM consumers do; the group exists.
+
+    Blocks for a round of reads and a transaction.
+    """
     owners = group_znodes.owners_path(group)
     paths = [owners, *(f"{owners}/{topic}" for topic in topics)]
-    for chunk in pieces(paths, lambda path: [Create(path, None)], client.config.chroot):
-        _create(client, chunk)
+    for some in pieces(paths, lambda path: [Create(path, None)], client.config.chroot):
+        _create(client, some)
 
 
 def subscribed_since(
     client: ZooKeeperConnection, group: str, topics: Collection[str], *, by_pattern: bool
 ) -> dict[str, int]:
-    """The ZooKeeper transaction by which the group subscribed to each topic; topics without a trace are absent."""
+    """The ZooKeeper transaction by which the group subscribed to each topic; topics without a trace are absent.
+
+    Parameters
+    ----------
+    by_pattern : bool
+        True if the subscription is a pattern, which covers topics created after the group.
+    """
     if by_pattern:
         path = group_znodes.group_path(group)
         return {topic: stat.czxid for stat in client.exists_many([path]).values() for topic in topics}
@@ -61,7 +71,7 @@ def younger(
 def _create(client: ZooKeeperConnection, paths: Collection[str]) -> None:
     for _ in range(_ATTEMPTS):
         existing = client.exists_many(paths)
-        conflict = client.transact([Create(path, None) for path in paths if path not in existing]).conflict
+        conflict = client.transaction([Create(path, None) for path in paths if path not in existing])
         if conflict is None:
             return
         if conflict.reason is not Reason.NODE_EXISTS:

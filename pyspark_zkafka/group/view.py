@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pyspark_zkafka.errors import CodecError, GroupError
-from pyspark_zkafka.group.ownership import claim_paths, thread_of
-from pyspark_zkafka.protocol.assignors import Subscribers, assign, threads_by_topic, topics_of
+from pyspark_zkafka.errors import CodecError
+from pyspark_zkafka.protocol.assignors import Subscribers, threads_by_topic, topics_of
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.topic_names import is_topic_name
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
@@ -45,8 +44,16 @@ class GroupWatch:
     """Reads a group for one of its members, and sets watches.
 
     With most assignors, only the topics that the member itself reads are relevant; with roundrobin, all of the group's.
-    The watch `on_change` is for the group's ids, and for each relevant topic, or its creation where it does not exist;
-    `on_topics` for the list of topics, set only if a filter selects from them.
+
+    Parameters
+    ----------
+    own : ConsumerRegistration
+        The member's.
+    on_change : callable
+        The watch on the group's ids, and on each relevant topic, or its creation where it does not exist. Like all watches,
+        it must not block.
+    on_topics : callable
+        The watch on the list of topics; set only if a filter selects from them.
     """
 
     client: ZooKeeperClient
@@ -56,35 +63,20 @@ class GroupWatch:
     on_change: Watch
     on_topics: Watch
 
-    def read(self) -> GroupView:
-        """Read the group; blocks for four rounds of requests, five with the sticky assignor."""
+    def look(self) -> GroupView:
+        """Read all; blocks for four rounds of requests, five with the sticky assignor."""
         found = self.client.group_members(self.group, self.on_change)
         names = self._names(found.readable)
         topics = self._topics(found.readable, names)
-        existing = self.client.exists_many(map(znodes.topic_path, topics), self.on_change)
-        described = self.client.topics(topics)
+        there = self.client.exists_many(map(znodes.topic_path, topics), self.on_change)
+        read = self.client.topics(topics)
         threads = threads_by_topic(found.readable, names)
         subscribers = Subscribers(
             {name: threads[name] for name in topics if name in threads},
-            {name: tuple(sorted(topic.partitions)) for name, topic in described.items()},
+            {name: tuple(sorted(topic.partitions)) for name, topic in read.items()},
         )
-        missing = tuple(name for name in topics_of(self.own, names) if znodes.topic_path(name) not in existing)
+        missing = tuple(name for name in topics_of(self.own, names) if znodes.topic_path(name) not in there)
         return GroupView(found.readable, topics, self._with_owners(subscribers), found.unreadable, missing)
-
-    def assignment(self, view: GroupView, consumer: str) -> dict[TopicPartition, str]:
-        """A member's threads by the partitions that they are assigned.
-
-        Raises GroupError (NOT_STICKY) if the assignor is sticky, and not every member's.
-        """
-        strangers = [name for name, member in view.members.items() if member.assignor != self.own.assignor]
-        if self.strategy == "sticky" and strangers:
-            raise GroupError(
-                "NOT_STICKY",
-                f"partition.assignment.strategy is sticky, which all members of {self.group} must have; found "
-                f"{', '.join(strangers)} without it; set one strategy for all: range or roundrobin beside JVM consumers",
-            )
-        threads = assign(self.strategy, view.subscribers)
-        return {tp: thread for tp, thread in threads.items() if group_znodes.consumer_of_thread(thread) == consumer}
 
     def is_current(self, view: GroupView) -> bool:
         """True if the group's ids and the relevant topics are still those of the view; blocks for two rounds."""
@@ -111,10 +103,11 @@ class GroupWatch:
         return [self.own, *(members.values() if self.strategy in _OVER_ALL_TOPICS else ())]
 
     def _with_owners(self, subscribers: Subscribers) -> Subscribers:
-        """For the sticky assignor, add the threads that own partitions now."""
+        """For the sticky assignor, add the threads that own partitions now; undecodable bytes in names are replaced."""
         if self.strategy != "sticky":
             return subscribers
         partitions = (TopicPartition(name, n) for name, numbers in subscribers.partitions.items() for n in numbers)
-        paths = claim_paths(self.group, partitions)
-        owners = {paths[path]: thread_of(node) for path, node in self.client.get_many(paths).items()}
+        paths = {group_znodes.owner_path(self.group, tp): tp for tp in partitions}
+        nodes = self.client.get_many(paths)
+        owners = {paths[path]: (node.data or b"").decode("utf-8", "replace") for path, node in nodes.items()}
         return Subscribers(subscribers.threads, subscribers.partitions, owners)

@@ -7,11 +7,11 @@ names. Names are case-insensitive. All problems are reported in one error, befor
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from pyspark_zkafka.options.client_properties import Role, translate
+from pyspark_zkafka.options.client_properties import translate
 from pyspark_zkafka.options.librdkafka import judge
 from pyspark_zkafka.options.model import (
     CommitPlan,
@@ -24,17 +24,33 @@ from pyspark_zkafka.options.model import (
 )
 from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.table import STREAM, TABLE, Scope
-from pyspark_zkafka.protocol.offset_options import parse_offsets
-from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Bound, OffsetSpec, Position
-from pyspark_zkafka.protocol.planning import Listener, Subscribe, Subscription
+from pyspark_zkafka.protocol.offsets import (
+    EARLIEST,
+    LATEST,
+    AtTimestamp,
+    Bound,
+    OffsetSpec,
+    Position,
+    parse_offsets,
+)
+from pyspark_zkafka.protocol.planning import (
+    Listener,
+    Subscribe,
+    Subscription,
+)
 from pyspark_zkafka.protocol.topic_names import describe_bad_names
-from pyspark_zkafka.protocol.view_tables import VIEWS, view_problems
+from pyspark_zkafka.protocol.view_tables import view_problems
 
-__all__ = ["lacks_zookeeper", "parse_connection", "parse_read", "parse_write", "read_options", "starting"]
+__all__ = [
+    "lacks_zookeeper",
+    "parse_connection",
+    "parse_read",
+    "parse_write",
+    "read_options",
+    "starting",
+]
 
-_SUBSCRIPTIONS = ("subscribe", "subscribePattern", "subscribeExceptPattern", "assign")
 _BOOTSTRAP = ("kafka.bootstrap.servers", "kafka.metadata.broker.list")
-_HOST_NAME_CHECK = "zookeeper.ssl.endpoint.identification.algorithm"
 
 
 def parse_connection(raw: Mapping[str, str], scope: Scope = "read") -> Connection:
@@ -45,16 +61,15 @@ def parse_connection(raw: Mapping[str, str], scope: Scope = "read") -> Connectio
     return connection
 
 
-def _connection(given: OptionParser, role: Role) -> Connection:
-    kafka, problems = translate(_client_properties(given), role, judge)
+def _connection(given: OptionParser, role: Literal["consumer", "producer"]) -> Connection:
+    translated, problems = translate(_client_properties(given), role, judge)
     given.problems.extend(problems)
-    bootstrap = kafka.pop("bootstrap.servers", None)
-    given.refuse_if(
-        not given.has("zookeeper.connect") and not any(map(given.text, _BOOTSTRAP)),
-        "set zookeeper.connect, or kafka.bootstrap.servers for a cluster without ZooKeeper",
-    )
-    listener = Listener(given.value("listener.name"), kafka.get("security.protocol", "PLAINTEXT"))
-    return Connection(_zookeeper(given), bootstrap, listener, kafka, given.value("nativePath"))
+    bootstrap = translated.pop("bootstrap.servers", None)
+    if not given.has("zookeeper.connect") and not any(map(given.text, _BOOTSTRAP)):
+        given.problems.append("set zookeeper.connect, or kafka.bootstrap.servers for a cluster without ZooKeeper")
+    listener = Listener(given.value("listener.name"), str(translated.get("security.protocol", "PLAINTEXT")))
+    native_path = given.value("nativePath")
+    return Connection(_zookeeper(given), bootstrap, listener, translated, native_path)
 
 
 def _client_properties(given: OptionParser) -> dict[str, str]:
@@ -72,40 +87,43 @@ def _zookeeper(given: OptionParser) -> ZooKeeperConfig | None:
     hosts, chroot = given.value("zookeeper.connect") or ("", "")
     session_ms = given.value("zookeeper.session.timeout.ms")
     connection_ms = given.value("zookeeper.connection.timeout.ms", session_ms)
-    auth, tls = given.value("zookeeper.auth"), _tls(given)
+    auth = given.value("zookeeper.auth")
+    tls = _tls(given)
     return ZooKeeperConfig(hosts, chroot, session_ms, connection_ms, auth, tls) if hosts else None
 
 
 def _tls(given: OptionParser) -> ZooKeeperTls | None:
+    enabled = given.value("zookeeper.ssl.client.enable")
     ca, key = given.value("zookeeper.ssl.truststore.location"), given.value("zookeeper.ssl.keystore.location")
     for store in (ca, key):
-        given.refuse_if(
-            store is not None and store.lower().endswith((".jks", ".p12", ".pfx")),
-            f"{store} is not a PEM file; convert it, e.g. keytool to PKCS12, then openssl pkcs12 to PEM",
-        )
-    tls = ZooKeeperTls(ca, key, given.value("zookeeper.ssl.keystore.password"), given.value(_HOST_NAME_CHECK))
-    if given.value("zookeeper.ssl.client.enable"):
-        return tls
-    given.refuse_if(
-        bool(ca or key or tls.keystore_password or given.has(_HOST_NAME_CHECK)),
-        "zookeeper.ssl.* has no effect without zookeeper.ssl.client.enable=true",
-    )
-    return None
+        if store is not None and store.lower().endswith((".jks", ".p12", ".pfx")):
+            given.problems.append(
+                f"{store} is not a PEM file; convert it, e.g. keytool to PKCS12, then openssl pkcs12 to PEM"
+            )
+    password = given.value("zookeeper.ssl.keystore.password")
+    algorithm = "zookeeper.ssl.endpoint.identification.algorithm"
+    check_hostname = given.value(algorithm)
+    if not enabled:
+        if ca or key or password or given.has(algorithm):
+            given.problems.append("zookeeper.ssl.* has no effect without zookeeper.ssl.client.enable=true")
+        return None
+    return ZooKeeperTls(ca, key, password, check_hostname)
 
 
 def parse_read(raw: Mapping[str, str]) -> ReadOptions:
-    """The frozen options of a batch read; raises INVALID_OPTIONS with every problem in one text."""
+    """The frozen options of a batch read.
+
+    Raises
+    ------
+    OptionError
+        INVALID_OPTIONS, with every problem in one text.
+    """
     given = OptionParser(raw, "read")
     view = given.value("view")
-    end = _offsets(given, "ending", OffsetSpec("endingOffsets", everywhere=LATEST), "ending")
-    options = read_options(given, starting(given, EARLIEST, "starting"), view, end)
+    options = read_options(given, starting(given, EARLIEST, "starting"), view, _ending(given))
     options = replace(options, ignored=tuple(o.name for o in TABLE if o.scopes == STREAM and given.has(o.name)))
     _check_view(given, options)
-    first, last = options.start.everywhere, options.end.everywhere
-    given.refuse_if(
-        isinstance(first, AtTimestamp) and isinstance(last, AtTimestamp) and first.timestamp_ms > last.timestamp_ms,
-        "startingTimestamp is after endingTimestamp",
-    )
+    _check_times(given, options)
     given.finish()
     return options
 
@@ -114,7 +132,7 @@ def read_options(
     given: OptionParser, start: OffsetSpec, view: str | None = None, end: OffsetSpec | None = None
 ) -> ReadOptions:
     """The options that batch reads and streams have in common."""
-    connection = _connection(given, "consumer")
+    connection, prefix = _connection(given, "consumer"), given.value("groupIdPrefix")
     options = ReadOptions(
         connection=connection,
         subscription=_subscription(given, view),
@@ -134,7 +152,7 @@ def read_options(
         retries=given.value("fetchOffset.numRetries"),
         retry_interval_ms=given.value("fetchOffset.retryIntervalMs"),
         skip_offline=given.value("offlinePartitions"),
-        client_group=given.text("kafka.group.id") or given.value("groupIdPrefix"),
+        client_group=given.text("kafka.group.id") or prefix,
     )
     _check_committed(given, options)
     _check_sizes(given, options)
@@ -142,36 +160,36 @@ def read_options(
 
 
 def _check_sizes(given: OptionParser, options: ReadOptions) -> None:
-    minimum, maximum = options.min_records, options.max_records
-    given.refuse_if(
-        minimum is not None and options.min_partitions is not None,
-        "minRecordsPerPartition merges input partitions, minPartitions divides them; set only one of them",
-    )
-    given.refuse_if(
-        minimum is not None and maximum is not None and maximum < minimum,
-        f"minRecordsPerPartition is {minimum}, more than maxRecordsPerPartition, which is {maximum}; lower it",
-    )
+    if options.min_records is None:
+        return
+    if options.min_partitions is not None:
+        given.problems.append(
+            "minRecordsPerPartition merges input partitions, minPartitions divides them; set only one of them"
+        )
+    if options.max_records is not None and options.max_records < options.min_records:
+        given.problems.append(
+            f"minRecordsPerPartition is {options.min_records}, more than maxRecordsPerPartition, which is "
+            f"{options.max_records}; lower it"
+        )
 
 
 def _group(given: OptionParser) -> str | None:
     group: str | None = given.value("group.id")
-    given.refuse_if(
-        group is not None and not re.fullmatch(r"[a-zA-Z0-9._-]+", group),
-        f"group.id is {group!r}; the old consumer allows letters, digits, '.', '_' and '-'",
-    )
+    if group is not None and not re.fullmatch(r"[a-zA-Z0-9._-]+", group):
+        given.problems.append(f"group.id is {group!r}; the old consumer allows letters, digits, '.', '_' and '-'")
     return group
 
 
 def _subscription(given: OptionParser, view: str | None) -> Subscription | None:
-    named = [name for name in _SUBSCRIPTIONS if given.has(name)]
-    given.refuse_if(len(named) > 1, f"{' and '.join(named)} contradict each other; set only one of them")
-    given.refuse_if(
-        not named and view is None,
-        "set one of subscribe, subscribePattern, subscribeExceptPattern and assign (or view)",
-    )
+    named = [n for n in ("subscribe", "subscribePattern", "subscribeExceptPattern", "assign") if given.has(n)]
+    if len(named) > 1:
+        given.problems.append(f"{' and '.join(named)} contradict each other; set only one of them")
+    if not named and view is None:
+        given.problems.append("set one of subscribe, subscribePattern, subscribeExceptPattern and assign (or view)")
     if given.has("subscribe"):
         topics = tuple(t.strip() for t in given.text("subscribe").split(",") if t.strip())
-        given.refuse_if(not topics, "subscribe names no topic; expected topic[,topic...]")
+        if not topics:
+            given.problems.append("subscribe names no topic; expected topic[,topic...]")
         _check_names(given, "subscribe", topics)
         return Subscribe(topics)
     pattern_or_partitions: Subscription | None = given.value(named[0]) if named else None
@@ -180,83 +198,96 @@ def _subscription(given: OptionParser, view: str | None) -> Subscription | None:
 
 def _check_names(given: OptionParser, option: str, topics: Iterable[str]) -> None:
     problem = describe_bad_names(option, topics)
-    given.refuse_if(problem is not None, str(problem))
+    if problem is not None:
+        given.problems.append(problem)
 
 
 def starting(given: OptionParser, default: Position | Literal["committed"], bound: Bound | None) -> OffsetSpec:
     """The position at which a read starts; `bound` is None for a stream, which may start at latest."""
-    return _offsets(given, "starting", OffsetSpec("startingOffsets", everywhere=default), bound)
+    by_default = OffsetSpec("startingOffsets", everywhere=default)
+    offsets = given.value("startingOffsets", by_default, _offset_reader(given, "startingOffsets", bound))
+    by_time = given.value("startingOffsetsByTimestamp", offsets)
+    start: OffsetSpec = given.value("startingTimestamp", by_time)
+    return start
 
 
-def _offsets(given: OptionParser, edge: str, default: OffsetSpec, bound: Bound | None) -> OffsetSpec:
-    """A start or an end: by a timestamp for all partitions, else by timestamps, else by offsets."""
-    by_time = f"{edge}OffsetsByTimestamp", f"{edge}Timestamp"
-    # Offsets that a timestamp overrides may have values that no batch can use, as in Spark.
-    used = None if any(map(given.has, by_time)) else bound
-    spec = given.value(f"{edge}Offsets", default, lambda option, text: parse_offsets(option, text, used))
-    for option in by_time:
-        spec = given.value(option, spec)
-    found: OffsetSpec = spec
-    return found
+def _ending(given: OptionParser) -> OffsetSpec:
+    offsets = given.value("endingOffsets", read=_offset_reader(given, "endingOffsets", "ending"))
+    by_time = given.value("endingOffsetsByTimestamp", offsets)
+    end: OffsetSpec = given.value("endingTimestamp", by_time)
+    return end
+
+
+def _offset_reader(given: OptionParser, name: str, bound: Bound | None) -> Callable[[str, str], OffsetSpec]:
+    """Reader of an offsets option; one that a timestamp overrides may have values that no batch can use, as in Spark."""
+    overruled = given.has(name.replace("Offsets", "Timestamp")) or given.has(f"{name}ByTimestamp")
+    used = None if overruled else bound
+    return lambda option, text: parse_offsets(option, text, used)
 
 
 def _stores(given: OptionParser, connection: Connection) -> tuple[OffsetStore, ...]:
     """The stores of the group's offsets, by the old consumer's offsets.storage and dual.commit.enabled."""
     in_kafka = given.value("offsets.storage")
     dual = given.value("dual.commit.enabled", in_kafka and connection.zookeeper is not None)
-    given.refuse_if(
-        dual and not in_kafka, "dual.commit.enabled has an effect only with offsets.storage=kafka; leave it out"
-    )
-    given.refuse_if(
-        dual and lacks_zookeeper(given, connection),
-        "dual.commit.enabled also writes /consumers/<group>/offsets: it needs zookeeper.connect",
-    )
+    if dual and not in_kafka:
+        given.problems.append("dual.commit.enabled has an effect only with offsets.storage=kafka; leave it out")
+    if dual and lacks_zookeeper(given, connection):
+        given.problems.append("dual.commit.enabled also writes /consumers/<group>/offsets: it needs zookeeper.connect")
     return ("zookeeper",) if not in_kafka else ("kafka", "zookeeper") if dual else ("kafka",)
 
 
 def _check_committed(given: OptionParser, options: ReadOptions) -> None:
-    in_zookeeper = options.group is not None and "zookeeper" in options.stores
-    given.refuse_if(
-        options.start.everywhere == "committed" and options.group is None, "startingOffsets=committed needs group.id"
-    )
-    given.refuse_if(
-        in_zookeeper and lacks_zookeeper(given, options.connection),
-        "group.id uses offsets in /consumers/<group>/offsets: it needs zookeeper.connect, or offsets.storage=kafka",
-    )
+    if options.start.everywhere == "committed" and options.group is None:
+        given.problems.append("startingOffsets=committed needs group.id")
+    if options.group is not None and "zookeeper" in options.stores and lacks_zookeeper(given, options.connection):
+        given.problems.append(
+            "group.id uses offsets in /consumers/<group>/offsets: it needs zookeeper.connect, or offsets.storage=kafka"
+        )
 
 
 def _check_view(given: OptionParser, options: ReadOptions) -> None:
-    if options.view is None:
-        return
-    given.refuse_if(
-        VIEWS[options.view].needs_zookeeper and lacks_zookeeper(given, options.connection),
-        f"view={options.view} reads ZooKeeper and needs zookeeper.connect",
-    )
-    names = (o.name for o in TABLE if "read" in o.scopes and given.has(o.name))
-    given.problems.extend(view_problems(options.view, names))
+    if options.view in _ZOOKEEPER_VIEWS and lacks_zookeeper(given, options.connection):
+        given.problems.append(f"view={options.view} reads ZooKeeper and needs zookeeper.connect")
+    if options.view is not None:
+        names = (o.name for o in TABLE if "read" in o.scopes and given.has(o.name))
+        given.problems.extend(view_problems(options.view, names))
+
+
+_ZOOKEEPER_VIEWS = ("groups", "members", "owners", "offsets", "admin", "configs")
+
+
+def _check_times(given: OptionParser, options: ReadOptions) -> None:
+    start, end = options.start.everywhere, options.end.everywhere
+    if isinstance(start, AtTimestamp) and isinstance(end, AtTimestamp) and start.timestamp_ms > end.timestamp_ms:
+        given.problems.append("startingTimestamp is after endingTimestamp")
 
 
 def parse_write(raw: Mapping[str, str]) -> WriteOptions:
-    """The frozen options of a write; raises INVALID_OPTIONS with every problem in one text."""
+    """The frozen options of a write; raises OptionError with every problem in one text."""
     given = OptionParser(raw, "write")
     connection = _connection(given, "producer")
     given.value("includeHeaders")
     topic = given.value("topic")
     _check_names(given, "topic", () if topic is None else (topic,))
-    options = WriteOptions(connection, topic, given.value("partitioner"), _commit(given, connection))
+    options = WriteOptions(
+        connection=connection,
+        topic=topic,
+        partitioner=given.value("partitioner"),
+        commit=_commit(given, connection),
+    )
     given.finish()
     return options
 
 
 def _commit(given: OptionParser, connection: Connection) -> CommitPlan | None:
-    group, stores, owner = _group(given), _stores(given, connection), given.value("commitOwner")
+    group, stores = _group(given), _stores(given, connection)
+    owner = given.value("commitOwner")
     if not given.has("commitOffsets"):
         return None
-    given.refuse_if(group is None, "commitOffsets needs group.id")
-    given.refuse_if(
-        "zookeeper" in stores and lacks_zookeeper(given, connection),
-        "commitOffsets writes /consumers/<group>/offsets: it needs zookeeper.connect",
-    )
+    if group is None:
+        given.problems.append("commitOffsets needs group.id")
+    if "zookeeper" in stores and lacks_zookeeper(given, connection):
+        given.problems.append("commitOffsets writes /consumers/<group>/offsets: it needs zookeeper.connect")
     spec = given.value("commitOffsets")
     offsets = {} if spec is None else {tp: p for tp, p in spec.by_partition.items() if isinstance(p, int)}
     return CommitPlan(group or "", offsets, stores, owner)

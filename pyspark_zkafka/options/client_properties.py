@@ -13,11 +13,11 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from pyspark_zkafka.options.client_property_rules import broken_rules, disables_idempotence
+from pyspark_zkafka.options.client_property_rules import broken_rules, idempotence_given_up
 from pyspark_zkafka.options.client_property_table import PROPERTIES, ClientProperty
 from pyspark_zkafka.options.connection_properties import concerns_connection
 from pyspark_zkafka.options.refused_client_properties import REFUSED
@@ -29,10 +29,10 @@ Role = Literal["consumer", "producer"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """librdkafka's verdict on a property.
+    """The result of checking a property by a librdkafka.
 
-    `known` is true if it has the property; `problem` is its reason to refuse the value; `value` is an accepted value as it
-    reads it; `names` are the properties that it has, if it does not have this one.
+    `known` is true if it has the property; `problem` is its reason to refuse the value, in its own words; `value` is an
+    accepted value as it reads it; `names` are the properties that it has, if it does not have this one.
     """
 
     known: bool
@@ -42,7 +42,6 @@ class Verdict:
 
 
 UNKNOWN, NO_OBJECTION = Verdict(known=False), Verdict(known=True)
-Judge = Callable[[str, str], Verdict]
 
 _SECRET = re.compile(
     r".*(password|passphrase|secret|jaas|private\.key).*"
@@ -53,20 +52,36 @@ _SECRET = re.compile(
 """Names of properties that Java declares as passwords, that librdkafka redacts, that are PEM texts, or sound secret."""
 
 
+def _no_objection(name: str, value: str) -> Verdict:
+    return NO_OBJECTION
+
+
 def translate(
-    properties: Mapping[str, str], role: Role, judge: Judge = lambda name, value: NO_OBJECTION
+    properties: Mapping[str, str], role: Role, judge: Callable[[str, str], Verdict] = _no_objection
 ) -> tuple[dict[str, str], list[str]]:
-    """librdkafka's properties for those of a user, in their order, and a text for each problem.
+    """librdkafka's properties for those of a user, and a text for each problem.
 
-    The names in `properties` lack the prefix ``kafka.``, are Java's or librdkafka's, and case-insensitive. A property of
-    the other client is a problem, since it would have no effect. `judge` is librdkafka's check of a value, by the
-    property's name in lower case.
+    Parameters
+    ----------
+    properties : Mapping of str to str
+        The values by name, without the prefix ``kafka.``; names are Java's or librdkafka's, and case-insensitive.
+    role : {"consumer", "producer"}
+        The client to configure: a property of the other one is a problem, since it would have no effect.
+    judge : callable
+        Checks each property that is passed on or is a number, by its name in lower case: the ranges of numbers are
+        librdkafka's.
 
-    Each problem names its property as the user wrote it, behind ``kafka.``, and never repeats a secret value. If there is
-    one, the properties must not be used.
+    Returns
+    -------
+    tuple of dict and list
+        librdkafka's names, in lower case, and values, in the order of `properties`; and the problems, each of which names
+        its property as the user wrote it, behind ``kafka.``, and never repeats a secret value. Use the properties only
+        when there is no problem.
 
-    As in Java's producer, ``acks=1``, ``retries=0`` or more than five requests in flight imply
-    ``enable.idempotence=false``; if the user enables idempotence, they are a problem.
+    Notes
+    -----
+    A producer's ``acks=1``, ``retries=0`` or more than five requests in flight imply ``enable.idempotence=false``; if the
+    user enables idempotence, they are a problem. Both are as in the Java client.
 
     Examples
     --------
@@ -78,10 +93,10 @@ def translate(
     translated: dict[str, str] = {}
     origins: dict[str, str] = {}
     problems: list[str] = []
-    lowered = _lowered(properties, role)
+    meant = _meant(properties, role)
     for name, value in properties.items():
         try:
-            found = _translate_one(name.strip().lower(), value, role, lowered, judge)
+            found = _one(name.strip().lower(), value, role, meant, judge)
         except ValueError as problem:
             problems.append(f"kafka.{name} {problem}")
             continue
@@ -90,10 +105,7 @@ def translate(
                 problems.append(f"kafka.{name} contradicts kafka.{origins[target]}: both set librdkafka's {target}")
             origins.setdefault(target, name)
     # With a property missing or misread, the rules would only report consequences of that.
-    problems = problems or broken_rules(translated, of_consumer=role == "consumer")
-    if role == "producer" and disables_idempotence(translated):
-        translated["enable.idempotence"] = "false"
-    return translated, problems
+    return _completed(translated, role), problems or broken_rules(translated, of_consumer=role == "consumer")
 
 
 def is_secret(name: str) -> bool:
@@ -102,7 +114,8 @@ def is_secret(name: str) -> bool:
     >>> is_secret("kafka.SASL.jaas.config"), is_secret("my.password"), is_secret("sasl.mechanism")
     (True, True, False)
     """
-    return _SECRET.fullmatch(name.strip().lower().removeprefix("kafka.")) is not None
+    plain = name.strip().lower().removeprefix("kafka.")
+    return _SECRET.fullmatch(plain) is not None
 
 
 def is_of_connection(name: str) -> bool:
@@ -125,43 +138,44 @@ def _by_name(client: str) -> dict[str, list[ClientProperty]]:
 
 
 _TABLES: dict[Role, dict[str, list[ClientProperty]]] = {"consumer": _by_name("C"), "producer": _by_name("P")}
-_OTHER: dict[Role, Role] = {"consumer": "producer", "producer": "consumer"}
-_OPERATION: dict[Role, str] = {"consumer": "read", "producer": "write"}
+_WORK: dict[Role, str] = {"consumer": "read", "producer": "write"}
 
 
-def _lowered(properties: Mapping[str, str], role: Role) -> dict[str, str]:
+def _meant(properties: Mapping[str, str], role: Role) -> dict[str, str]:
     """The values in lower case by name, and also by the name that an alias stands for."""
-    lowered = {name.strip().lower(): value.strip().lower() for name, value in properties.items()}
-    rows = [row for name in lowered for row in _TABLES[role].get(name, []) if not row.when]
-    return {target: lowered[row.name] for row in rows for target in row.target_names()} | lowered
+    meant = {name.strip().lower(): value.strip().lower() for name, value in properties.items()}
+    rows = [row for name in meant for row in _TABLES[role].get(name, []) if not row.when]
+    return {target: meant[row.name] for row in rows for target in row.target_names()} | meant
 
 
-def _translate_one(name: str, value: str, role: Role, lowered: Mapping[str, str], judge: Judge) -> Mapping[str, str]:
+def _one(
+    name: str, value: str, role: Role, meant: Mapping[str, str], judge: Callable[[str, str], Verdict]
+) -> Mapping[str, str]:
     if "\0" in value:
         raise ValueError("contains a zero byte, at which librdkafka would end it; remove it")
     rows = _TABLES[role].get(name)
     if rows is None:
-        return _pass_on(name, value, role, judge)
-    row = next((row for row in rows if _applies(row, lowered)), None)
+        return _passed_on(name, value, role, judge)
+    row = next((row for row in rows if _holds(row.when, meant)), None)
     if row is None:
-        raise ValueError(f"needs {' or '.join(map(_condition, rows))}" + _advice(rows[-1]))
+        raise ValueError(f"needs {' or '.join(_needed(row) for row in rows)}" + _because(rows[-1]))
     try:
         read = row.read(value)
     except ValueError as expected:
-        raise ValueError(f"{_shown(name, value)}; expected {expected}" + _advice(row)) from None
-    found = dict.fromkeys(row.target_names(), read) if isinstance(read, str) else read
-    for target, text in found.items() if row.checked_by_librdkafka else ():
+        raise ValueError(f"{_shown(name, value)}; expected {expected}" + _because(row)) from None
+    found = {target: read for target in row.target_names()} if isinstance(read, str) else read
+    for target, text in found.items() if row.range_is_librdkafkas else ():
         _check_value(name, value, text, judge(target, text))
     return found
 
 
-def _pass_on(name: str, value: str, role: Role, judge: Judge) -> Mapping[str, str]:
+def _passed_on(name: str, value: str, role: Role, judge: Callable[[str, str], Verdict]) -> Mapping[str, str]:
     """A property that is in neither table, if librdkafka accepts it."""
     # Blanks may be part of a secret, but not of a file's name.
     text = value if is_secret(name) and not name.endswith((".location", ".file")) else value.strip()
-    verdict = UNKNOWN if name in REFUSED or name in _TABLES[_OTHER[role]] else judge(name, text)
+    verdict = UNKNOWN if name in REFUSED or name in _TABLES[_other(role)] else judge(name, text)
     if not verdict.known:
-        raise ValueError(_refusal(name, role, verdict.names))
+        raise ValueError(_why_not(name, role, verdict.names))
     if not text:
         raise ValueError(f"{_shown(name, value)}; expected a text that is not empty")
     _check_value(name, value, text, verdict)
@@ -170,8 +184,8 @@ def _pass_on(name: str, value: str, role: Role, judge: Judge) -> Mapping[str, st
 
 def _check_value(name: str, value: str, text: str, verdict: Verdict) -> None:
     if verdict.problem:
-        reason = "" if is_secret(name) else f": {verdict.problem}"
-        raise ValueError(f"{_shown(name, value)}; librdkafka refuses it{reason}")
+        said = "" if is_secret(name) else f": {verdict.problem}"
+        raise ValueError(f"{_shown(name, value)}; librdkafka refuses it{said}")
     if _is_misread(text, verdict.value):
         raise ValueError(f"{_shown(name, value)}; expected a whole number: librdkafka would read {verdict.value}")
 
@@ -187,18 +201,23 @@ def _is_misread(text: str, value: str) -> bool:
         return True
 
 
-def _applies(row: ClientProperty, lowered: Mapping[str, str]) -> bool:
-    if not row.when:
+def _other(role: Role) -> Role:
+    return "producer" if role == "consumer" else "consumer"
+
+
+def _holds(when: tuple[str | None, ...], meant: Mapping[str, str]) -> bool:
+    if not when:
         return True
-    return lowered.get(str(row.when[0])) in [None if value is None else value.lower() for value in row.when[1:]]
+    return meant.get(str(when[0])) in [None if value is None else value.lower() for value in when[1:]]
 
 
-def _condition(row: ClientProperty) -> str:
+def _needed(row: ClientProperty) -> str:
     name, *values = row.when
-    return " or ".join(f"no {name}" if value is None else f"{name}={value}" for value in values)
+    given = [f"{name}={value}" for value in values if value is not None]
+    return " or ".join([*given, *([f"no {name}"] if None in values else [])])
 
 
-def _advice(row: ClientProperty) -> str:
+def _because(row: ClientProperty) -> str:
     return f"; {row.otherwise}" if row.otherwise else ""
 
 
@@ -208,15 +227,18 @@ def _shown(name: str, value: str) -> str:
     return f"is {value!r}" if len(value) <= 80 else f"is {value[:80]!r}..."
 
 
-def _refusal(name: str, role: Role, names: tuple[str, ...]) -> str:
-    other = _OTHER[role]
+def _why_not(name: str, role: Role, names: Iterable[str]) -> str:
     if name in REFUSED:
         return f"is refused: {REFUSED[name]}"
+    other = _other(role)
     if name in _TABLES[other]:
-        operation = _OPERATION[other]
-        return (
-            f"is a {other}'s property, without effect on a {_OPERATION[role]}; remove it, or set it where you {operation}"
-        )
+        return f"is a {other}'s property, without effect on a {_WORK[role]}; remove it, or set it where you {_WORK[other]}"
     near = difflib.get_close_matches(name, [*_TABLES[role], *REFUSED, *names], n=1, cutoff=0.75)
     hint = f"; did you mean kafka.{near[0]}?" if near else ""
     return f"is unknown to Kafka's Java clients and to librdkafka{hint}"
+
+
+def _completed(translated: dict[str, str], role: Role) -> dict[str, str]:
+    if role == "producer" and idempotence_given_up(translated):
+        return {**translated, "enable.idempotence": "false"}
+    return translated

@@ -8,10 +8,10 @@ librdkafka 2.16.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
-__all__ = ["DELIVERY_TIMEOUT_MS", "broken_rules", "disables_idempotence"]
+__all__ = ["DELIVERY_TIMEOUT_MS", "broken_rules", "idempotence_given_up"]
 
 Properties: TypeAlias = Mapping[str, str]
 
@@ -22,63 +22,91 @@ _IDEMPOTENT_IN_FLIGHT = 5
 _PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
-def broken_rules(properties: Properties, *, of_consumer: bool) -> list[str]:
+def broken_rules(translated: Properties, *, of_consumer: bool) -> list[str]:
     """A text for each rule that librdkafka properties break; those not set have our defaults or librdkafka's."""
-    of_client = _fetch_sizes(properties) if of_consumer else _delivery(properties)
-    return [*of_client, *_connection(properties), *_credentials(properties)]
+    rules = (*_RULES, _fetch_sizes) if of_consumer else _RULES
+    return [text for rule in rules for text in rule(translated)]
 
 
-def disables_idempotence(properties: Properties) -> bool:
+def idempotence_given_up(translated: Properties) -> bool:
     """True if the properties turn idempotence off implicitly, as in Java: one rules it out, and none enables it."""
-    return "enable.idempotence" not in properties and any(_against_idempotence(properties))
+    return "enable.idempotence" not in translated and any(_against_idempotence(translated))
 
 
-def _against_idempotence(properties: Properties) -> Iterator[str]:
-    if properties.get("acks", "all") != "all":
+def _against_idempotence(given: Properties) -> Iterator[str]:
+    if given.get("acks", "all") != "all":
         yield "acks=all"
-    if properties.get("retries") == "0":
+    if given.get("retries") == "0":
         yield "retries of 1 or more"
-    if int(properties.get("max.in.flight.requests.per.connection", "1")) > _IDEMPOTENT_IN_FLIGHT:
+    if int(given.get("max.in.flight.requests.per.connection", "1")) > _IDEMPOTENT_IN_FLIGHT:
         yield f"max.in.flight.requests.per.connection of {_IDEMPOTENT_IN_FLIGHT} or less"
 
 
-def _delivery(properties: Properties) -> Iterator[str]:
-    if properties.get("enable.idempotence") == "true":
-        yield from (f"enable.idempotence=true needs {needed}" for needed in _against_idempotence(properties))
-    off = properties.get("enable.idempotence") == "false" or disables_idempotence(properties)
-    if properties.get("enable.gapless.guarantee") == "true" and off:
+def _idempotence(given: Properties) -> Iterator[str]:
+    if given.get("enable.idempotence") == "true":
+        for needed in _against_idempotence(given):
+            yield f"enable.idempotence=true needs {needed}"
+
+
+def _only_with_idempotence(given: Properties) -> Iterator[str]:
+    off = given.get("enable.idempotence") == "false" or idempotence_given_up(given)
+    if given.get("enable.gapless.guarantee") == "true" and off:
         yield "enable.gapless.guarantee=true needs enable.idempotence=true"
-    if int(properties.get("queue.buffering.backpressure.threshold", "1")) > 1 and not off:
+    if int(given.get("queue.buffering.backpressure.threshold", "1")) > 1 and not off:
         yield "queue.buffering.backpressure.threshold above 1 needs enable.idempotence=false"
-    linger_ms, timeout_ms = properties.get("linger.ms"), properties.get("delivery.timeout.ms", DELIVERY_TIMEOUT_MS)
-    if linger_ms is not None and float(linger_ms) >= int(timeout_ms):
+
+
+def _delivery(given: Properties) -> Iterator[str]:
+    linger = given.get("linger.ms")
+    if linger is not None and float(linger) >= int(given.get("delivery.timeout.ms", DELIVERY_TIMEOUT_MS)):
         yield f"delivery.timeout.ms ({DELIVERY_TIMEOUT_MS} if not given) must be greater than linger.ms"
 
 
-def _fetch_sizes(properties: Properties) -> Iterator[str]:
-    message = int(properties.get("message.max.bytes", "1000000"))
-    fetch = int(properties.get("fetch.max.bytes", max(52428800, message)))
+def _fetch_sizes(given: Properties) -> Iterator[str]:
+    message = int(given.get("message.max.bytes", "1000000"))
+    fetch = int(given.get("fetch.max.bytes", max(52428800, message)))
     if fetch < message:
         yield "fetch.max.bytes must be at least message.max.bytes (1000000 if not given)"
-    if int(properties.get("receive.message.max.bytes", "2147483647")) < fetch + 512:
+    if int(given.get("receive.message.max.bytes", "2147483647")) < fetch + 512:
         yield f"receive.message.max.bytes must be at least fetch.max.bytes (here {fetch}) + 512"
 
 
-def _connection(properties: Properties) -> Iterator[str]:
-    if int(properties.get("reconnect.backoff.max.ms", "10000")) < int(properties.get("reconnect.backoff.ms", "100")):
+def _reconnect(given: Properties) -> Iterator[str]:
+    if int(given.get("reconnect.backoff.max.ms", "10000")) < int(given.get("reconnect.backoff.ms", "100")):
         yield "reconnect.backoff.max.ms (10000 if not given) must be at least reconnect.backoff.ms (100 if not given)"
-    if "ssl.keystore.location" in properties and "ssl.keystore.password" not in properties:
+
+
+def _keystore(given: Properties) -> Iterator[str]:
+    if "ssl.keystore.location" in given and "ssl.keystore.password" not in given:
         yield "ssl.keystore.location needs ssl.keystore.password"
-    if {"https.ca.location", "https.ca.pem"} <= properties.keys():
+
+
+def _authorities(given: Properties) -> Iterator[str]:
+    if "https.ca.location" in given and "https.ca.pem" in given:
         yield "https.ca.location and https.ca.pem exclude each other"
 
 
-def _credentials(properties: Properties) -> Iterator[str]:
-    mechanism, oidc = properties.get("sasl.mechanism"), properties.get("sasl.oauthbearer.method") == "oidc"
-    unsecure = properties.get("enable.sasl.oauthbearer.unsecure.jwt") == "true"
-    if mechanism in _PASSWORD_MECHANISMS and not {"sasl.username", "sasl.password"} <= properties.keys():
+def _login(given: Properties) -> Iterator[str]:
+    mechanism = given.get("sasl.mechanism")
+    if mechanism in _PASSWORD_MECHANISMS and not {"sasl.username", "sasl.password"} <= set(given):
         yield f"sasl.mechanism={mechanism} needs sasl.jaas.config, or sasl.username and sasl.password"
-    if mechanism == "OAUTHBEARER" and not (oidc or unsecure):
+    token = given.get("sasl.oauthbearer.method") == "oidc" or given.get("enable.sasl.oauthbearer.unsecure.jwt") == "true"
+    if mechanism == "OAUTHBEARER" and not token:
         yield "sasl.mechanism=OAUTHBEARER needs sasl.oauthbearer.method=oidc and its properties"
-    if oidc and unsecure:
+
+
+def _one_token(given: Properties) -> Iterator[str]:
+    if given.get("sasl.oauthbearer.method") == "oidc" and given.get("enable.sasl.oauthbearer.unsecure.jwt") == "true":
         yield "sasl.oauthbearer.method=oidc and enable.sasl.oauthbearer.unsecure.jwt=true exclude each other"
+
+
+_RULES: tuple[Callable[[Properties], Iterator[str]], ...] = (
+    _idempotence,
+    _only_with_idempotence,
+    _delivery,
+    _reconnect,
+    _keystore,
+    _authorities,
+    _login,
+    _one_token,
+)

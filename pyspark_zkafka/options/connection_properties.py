@@ -4,10 +4,28 @@ from __future__ import annotations
 
 __all__ = ["concerns_connection"]
 
-_PREFIXES = """
-    api. bootstrap.servers broker. client.dns client.id connections. debug enable.sasl enable.ssl https. log metadata.
-    receive.message.max.bytes reconnect. retry. sasl. security. socket. ssl. topic.metadata
-"""
+_PREFIXES = (
+    "api.",
+    "bootstrap.servers",
+    "broker.",
+    "client.dns",
+    "client.id",
+    "connections.",
+    "debug",
+    "enable.sasl",
+    "enable.ssl",
+    "https.",
+    "log",
+    "metadata.",
+    "receive.message.max.bytes",
+    "reconnect.",
+    "retry.",
+    "sasl.",
+    "security.",
+    "socket.",
+    "ssl.",
+    "topic.metadata",
+)
 
 
 def concerns_connection(name: str) -> bool:
@@ -16,4 +34,4 @@ def concerns_connection(name: str) -> bool:
     >>> concerns_connection("socket.keepalive.enable"), concerns_connection("fetch.min.bytes")
     (True, False)
     """
-    return name.startswith(tuple(_PREFIXES.split()))
+    return name.startswith(_PREFIXES)

@@ -1,4 +1,4 @@
-"""Durations as Spark's users write them."""
+"""Lengths of time as Spark's users write them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,18 @@ _EXPECTED = (
 
 
 def parse_duration_ms(text: str) -> int:
-    """A duration in milliseconds, rounded down; raises ValueError with what is expected.
+    """A duration in milliseconds, rounded down.
 
     Accepts the suffixes of Spark's configuration, the words of its interval strings, and several of them in a row, in any
     case of letters.
 
     >>> parse_duration_ms("15m"), parse_duration_ms("1 hour 30 minutes"), parse_duration_ms("250")
     (900000, 5400000, 250)
+
+    Raises
+    ------
+    ValueError
+        With what was expected.
 
     References
     ----------

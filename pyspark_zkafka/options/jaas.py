@@ -33,11 +33,15 @@ _CONTROLS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "
 
 
 def credentials(text: str) -> dict[str, str]:
-    """`sasl.username` and `sasl.password` of a PLAIN or SCRAM login.
+    """`sasl.username` and `sasl.password` of a PLAIN or SCRAM login; no error text repeats a value.
 
-    Raises ValueError with what is expected, without any value, if the text is malformed, or names a login module that has
-    no equivalent in librdkafka.
+    Raises
+    ------
+    ValueError
+        With what is expected: the text is malformed, or names a login module without an equivalent in librdkafka.
 
+    Examples
+    --------
     >>> credentials('org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="a;b";')
     {'sasl.username': 'me', 'sasl.password': 'a;b'}
     """

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark_zkafka.options.client_properties import NO_OBJECTION, UNKNOWN, Verdict
 
-__all__ = ["judge", "load"]
+__all__ = ["judge"]
 
 _UNKNOWN_NAME, _OK = -2, 0  # rd_kafka_conf_res_t
 _TEXT_BYTES = 512
@@ -38,7 +38,7 @@ def judge(name: str, value: str) -> Verdict:
     """The verdict on a property; `NO_OBJECTION` if the library cannot be loaded: the first client will refuse it."""
     if not _NAME.fullmatch(name) or "\0" in value:
         return UNKNOWN
-    library = load()
+    library = _library()
     if library is None:
         return NO_OBJECTION
     conf, text = library.rd_kafka_conf_new(), ctypes.create_string_buffer(_TEXT_BYTES)
@@ -64,8 +64,7 @@ def _names(library: Any, conf: int) -> tuple[str, ...]:
 
 
 @cache
-def load() -> Any | None:
-    """The library; None if its functions cannot be found, for example because it is linked statically."""
+def _library() -> Any | None:
     package = PathFinder.find_spec("confluent_kafka")
     module = package and PathFinder.find_spec("confluent_kafka.cimpl", package.submodule_search_locations)
     if module is None or module.origin is None:
@@ -76,5 +75,5 @@ def load() -> Any | None:
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
     except (OSError, AttributeError):
-        return None
+        return None  # a librdkafka whose functions are not to be found, e.g. linked statically
     return library

@@ -29,7 +29,10 @@ OffsetStore = Literal["zookeeper", "kafka"]
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperTls:
-    """TLS settings for an ensemble; `truststore` and `keystore` are PEM files, None for the system's authorities."""
+    """TLS settings for an ensemble: names of PEM files, and the check of the host name in a server's certificate.
+
+    `truststore` has the authorities, the system's own if it is None; `keystore` the client's certificate and private key.
+    """
 
     truststore: str | None = None
     keystore: str | None = None
@@ -41,8 +44,10 @@ class ZooKeeperTls:
 class ZooKeeperConfig:
     """Connection settings of an ensemble.
 
-    `hosts` is ``host:port[,host:port...]``; `chroot` is ``""``, or starts with ``/`` and does not end with it. `auth` is
-    ``("digest", "user:password")`` or ``("sasl", "DIGEST-MD5:user:password")``. `tls` is None for plain text.
+    `hosts` is ``host:port[,host:port...]`` without the chroot; `chroot` is ``""`` or starts with ``/`` and does not
+    end with it.
+    `auth` is ``(scheme, credential)`` with scheme ``digest`` (credential ``user:password``) or ``sasl`` (credential
+    ``DIGEST-MD5:user:password``), or None. `tls` is None for a connection in plain text.
     """
 
     hosts: str
@@ -62,8 +67,8 @@ class ZooKeeperConfig:
 class Connection:
     """Connection settings of a cluster: through ZooKeeper, or through its brokers alone.
 
-    `kafka` has librdkafka's properties, and may contain secrets. `native_path` selects the compiled path for records; None
-    uses it where it was built.
+    `kafka` has librdkafka's properties, and may contain secrets: it is not in the repr. `native_path` selects the compiled
+    path for records; None uses it where it was built.
     """
 
     zookeeper: ZooKeeperConfig | None
@@ -74,7 +79,7 @@ class Connection:
 
     @property
     def client_rack(self) -> str | None:
-        """The client's rack."""
+        """The client's rack; None if it is not set."""
         rack = self.kafka.get("client.rack")
         return None if rack is None else str(rack)
 
@@ -86,10 +91,10 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Options of a batch read, which a stream shares in part.
+    """Options of a batch read, which a stream shares in part. Times are in milliseconds.
 
-    `stores` has the stores of the group's offsets in the order of writing; the larger of two offsets counts. `ignored` has
-    the options of streams that a batch ignores.
+    `stores` are the stores of the group's offsets, in the order in which they are written; of two offsets, the larger
+    counts.
     """
 
     connection: Connection
@@ -116,9 +121,10 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class GroupOptions:
-    """A stream's place in a consumer group.
+    """A stream's place in a consumer group. Times are in milliseconds.
 
-    `join` is False for a stream that reads all partitions and only commits; `consumer_id` is None for a generated one.
+    `join` is False for a stream that reads all partitions and only commits for the group. `consumer_id` is None for a
+    generated one.
     """
 
     name: str

@@ -17,8 +17,15 @@ _OF_THE_ROW = object()
 class OptionParser:
     """Parser of the options of one read, stream or write; `finish` raises all problems at once.
 
-    Names are case-insensitive. A name that the table does not have for the scope is a problem; a batch read ignores those
-    of streams.
+    Names are case-insensitive.
+
+    Parameters
+    ----------
+    raw : mapping
+        As the user spelled them.
+    scope : "read", "stream" or "write"
+        The operation. A name that the table does not have for it is a problem; a batch read accepts and ignores those of
+        streams only.
     """
 
     def __init__(self, raw: Mapping[str, str], scope: Scope) -> None:
@@ -46,9 +53,16 @@ class OptionParser:
         return self.raw.get(name.lower(), (name, ""))[1].strip()
 
     def value(self, name: str, default: Any = _OF_THE_ROW, read: Callable[[str, str], Any] | None = None) -> Any:
-        """The value as the option's kind reads it, or as `read` does; the default if it was not given, or is a problem.
+        """The value as the option's kind reads it; the row's default if it was not given, or is a problem.
 
-        `default` is the value of a row's derived default.
+        Parameters
+        ----------
+        name : str
+            As the table spells it.
+        default : object
+            The value of a row's derived default.
+        read : callable
+            Reads the value instead of the kind, where that needs more than the row.
         """
         option = BY_NAME[name.lower()]
         try:
@@ -61,17 +75,15 @@ class OptionParser:
             self.problems.append(f"{name} is {found}; expected {error}")
         return option.default_value() if default is _OF_THE_ROW else default
 
-    def refuse_if(self, condition: bool, problem: str) -> None:
-        """Add a problem if a condition holds."""
-        if condition:
-            self.problems.append(problem)
-
     def finish(self) -> None:
         """Raise INVALID_OPTIONS with every problem, if there is one."""
         if self.problems:
             listed = "; ".join(f"({i}) {p}" for i, p in enumerate(self.problems, 1))
-            text = f"{len(self.problems)} problem(s) with the options: {listed}"
-            raise OptionError("INVALID_OPTIONS", text, problems=tuple(self.problems))
+            raise OptionError(
+                "INVALID_OPTIONS",
+                f"{len(self.problems)} problem(s) with the options: {listed}",
+                problems=tuple(self.problems),
+            )
 
 
 def _nearest(name: str) -> str:

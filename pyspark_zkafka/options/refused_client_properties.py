@@ -11,17 +11,23 @@ from __future__ import annotations
 __all__ = ["REFUSED"]
 
 _REMOVE = "remove it"
+_CALLBACK = f"a callback of librdkafka's C interface, which text cannot give; {_REMOVE}"
 _METRICS = f"Java-only: metrics of the JVM client; {_REMOVE}, and see statistics.interval.ms"
-_MEMBERSHIP = f"configures group membership through the brokers, which reads do not use; {_REMOVE}"
-_COMMITS = f"offsets are committed when Spark commits a micro-batch, or by commitOffsets; {_REMOVE}"
-_LEGACY = f"belongs to librdkafka's legacy consumer, which is not used; {_REMOVE}"
-_GONE = f"obsolete, without effect; {_REMOVE}"
-_TRANSACTIONS = (
-    f"writes are idempotent, not transactional: Spark's Python sinks cannot span a transaction over tasks; {_REMOVE}"
+_LOGIN = (
+    f"Java-only: a class or a timing of Java's login threads; {_REMOVE}, and see sasl.kerberos.* and sasl.oauthbearer.*"
 )
-_RESERVED = f"set by the data source, which depends on its value; {_REMOVE}"
-_ENGINE = "OpenSSL engines load native code into every worker, and are deprecated; use ssl.providers"
-_STREAMS = f"Java-only: an internal property of Kafka Streams; {_REMOVE}"
+_BROKER_SIDE = f"Java-only: it is a broker that checks tokens by it; {_REMOVE}"
+_JVM_TLS = f"Java-only: it chooses among the JVM's own TLS parts; {_REMOVE}: librdkafka takes the best that OpenSSL has"
+_NO_GROUP = f"it rules members of a group that brokers coordinate, and reads assign their partitions themselves; {_REMOVE}"
+_COMMITS = f"offsets are committed when Spark says that a batch is done, or by commitOffsets; {_REMOVE}"
+_LEGACY = f"it belongs to librdkafka's legacy consumer, which is not used; {_REMOVE}"
+_GONE = f"librdkafka no longer looks at it; {_REMOVE}"
+_TRANSACTIONS = (
+    "writes are idempotent, not transactional: Spark's Python sinks cannot join a transaction over tasks; " + _REMOVE
+)
+_SHARE = f"it belongs to share groups, which are not used; {_REMOVE}"
+_OURS = f"reading and writing stand on its value, which the connector sets; {_REMOVE}"
+_ENGINE = "OpenSSL engines load machine code into every worker, and are deprecated; use ssl.providers"
 
 
 def _all(reason: str, names: str) -> dict[str, str]:
@@ -31,12 +37,16 @@ def _all(reason: str, names: str) -> dict[str, str]:
 REFUSED: dict[str, str] = {
     # Spark's own, by other names
     "auto.offset.reset": "use startingOffsets, or the option auto.offset.reset without the prefix kafka.",
-    **_all(_COMMITS, "enable.auto.commit auto.commit.enable auto.commit.interval.ms"),
-    **_all("keys and values are read as bytes; cast them with DataFrame operations", "key.deserializer value.deserializer"),
-    **_all("keys and values are written as bytes; cast them with DataFrame operations", "key.serializer value.serializer"),
-    "interceptor.classes": "an interceptor could change or drop records unknown to Spark; use DataFrame operations",
+    "enable.auto.commit": _COMMITS,
+    "auto.commit.enable": _COMMITS,
+    "auto.commit.interval.ms": _COMMITS,
+    "key.deserializer": "keys are read as bytes; cast them with DataFrame operations",
+    "value.deserializer": "values are read as bytes; cast them with DataFrame operations",
+    "key.serializer": "keys are written as bytes; cast them to binary or string with DataFrame operations",
+    "value.serializer": "values are written as bytes; cast them to binary or string with DataFrame operations",
+    "interceptor.classes": "an interceptor may change or drop records behind Spark's back; use DataFrame operations",
     **_all(
-        f"a callback of librdkafka's C interface, which cannot be set as text; {_REMOVE}",
+        _CALLBACK,
         """
         interceptors error_cb throttle_cb stats_cb log_cb background_event_cb socket_cb connect_cb closesocket_cb
         open_cb resolve_cb opaque default_topic_conf consume_cb rebalance_cb offset_commit_cb dr_cb dr_msg_cb
@@ -45,52 +55,70 @@ REFUSED: dict[str, str] = {
     ),
     # The group
     "group.id": "use the option group.id without the prefix kafka.",
-    **_all(_MEMBERSHIP, "group.instance.id group.protocol group.protocol.type group.remote.assignor"),
-    **_all(_MEMBERSHIP, "heartbeat.interval.ms coordinator.query.interval.ms"),
-    "session.timeout.ms": f"{_MEMBERSHIP}; for a group in ZooKeeper, see zookeeper.session.timeout.ms",
-    "partition.assignment.strategy": f"{_MEMBERSHIP}; for a group in ZooKeeper, omit the prefix kafka.",
+    **_all(
+        _NO_GROUP,
+        """
+        group.instance.id group.protocol group.protocol.type group.remote.assignor heartbeat.interval.ms
+        coordinator.query.interval.ms
+        """,
+    ),
+    "session.timeout.ms": f"{_NO_GROUP}; for a group in ZooKeeper, see zookeeper.session.timeout.ms",
+    "partition.assignment.strategy": f"{_NO_GROUP}; for a group in ZooKeeper, give it without the prefix kafka.",
     # Reading
-    "default.api.timeout.ms": "Java-only: the limit of blocking calls; use kafkaConsumer.pollTimeoutMs",
-    "max.poll.records": f"Java-only: rows are read in Arrow batches, not in polls; {_REMOVE}",
-    "exclude.internal.topics": "Java-only: use a subscribePattern that matches only the intended topics",
-    "topic.blacklist": "it would hide topics that Spark plans to read; use a subscribePattern that does not match them",
-    **_all(_RESERVED, "enable.partition.eof enable.auto.offset.store delivery.report.only.error enabled_events log.queue"),
-    **_all(_LEGACY, "offset.store.method offset.store.path offset.store.sync.interval.ms consume.callback.max.messages"),
-    "share.acknowledgement.mode": f"belongs to share groups, which are not used; {_REMOVE}",
-    **_all(_STREAMS, "internal.leave.group.on.close internal.throw.on.fetch.stable.offset.unsupported"),
+    "default.api.timeout.ms": "Java-only: how long Java's calls may block; use kafkaConsumer.pollTimeoutMs",
+    "max.poll.records": f"Java-only: rows come in Arrow batches, not in polls; {_REMOVE}",
+    "exclude.internal.topics": "Java-only: write a subscribePattern that says which topics are meant",
+    "topic.blacklist": "a topic that Spark plans to read would not be found; write a subscribePattern that leaves it out",
+    **_all(
+        _OURS,
+        """
+        enable.partition.eof enable.auto.offset.store delivery.report.only.error enabled_events log.queue
+        """,
+    ),
+    "offset.store.method": _LEGACY,
+    "offset.store.path": _LEGACY,
+    "offset.store.sync.interval.ms": _LEGACY,
+    "consume.callback.max.messages": _LEGACY,
+    "share.acknowledgement.mode": _SHARE,
+    "internal.leave.group.on.close": f"Java-only: an internal property of Kafka Streams; {_REMOVE}",
+    "internal.throw.on.fetch.stable.offset.unsupported": f"Java-only: an internal property of Kafka Streams; {_REMOVE}",
     # Writing
-    **_all(_TRANSACTIONS, "transactional.id transaction.timeout.ms"),
+    "transactional.id": _TRANSACTIONS,
+    "transaction.timeout.ms": _TRANSACTIONS,
     "partitioner": "use the option partitioner without the prefix kafka.",
     "partitioner.class": "Java-only: a Java class; use the option partitioner",
     "partitioner.ignore.keys": "Java-only: use the option partitioner=roundrobin",
-    "partitioner.adaptive.partitioning.enable": f"Java-only: rows without a key are distributed evenly; {_REMOVE}",
-    "partitioner.availability.timeout.ms": f"Java-only: rows without a key go to partitions with a leader; {_REMOVE}",
-    "max.block.ms": "Java-only: the limit of a blocking send(); use delivery.timeout.ms, which includes that wait",
-    "metadata.max.idle.ms": f"Java-only: the lifetime of the metadata of an unused topic; {_REMOVE}",
+    "partitioner.adaptive.partitioning.enable": f"Java-only: rows without key take even turns; {_REMOVE}",
+    "partitioner.availability.timeout.ms": f"Java-only: rows without key go to partitions that have a leader; {_REMOVE}",
+    "max.block.ms": "Java-only: how long Java's send() may block; use delivery.timeout.ms, which includes that wait",
+    "metadata.max.idle.ms": f"Java-only: how long Java remembers an unused topic; {_REMOVE}",
     "queuing.strategy": f"lifo would write rows out of order, and is deprecated; {_REMOVE}",
-    # librdkafka's internals
-    "builtin.features": f"read-only: lists the features of librdkafka; {_REMOVE}",
-    "plugin.library.paths": "plugins load native code, and could change records unknown to Spark; use DataFrame operations",
+    "produce.offset.report": _GONE,
+    # librdkafka's inside
+    "builtin.features": f"it says what librdkafka can do and cannot be set; {_REMOVE}",
+    "plugin.library.paths": "a plugin loads machine code into every worker and may change records behind Spark's back; "
+    "use DataFrame operations",
     "internal.termination.signal": f"signals belong to Spark's workers; {_REMOVE}",
-    **_all(
-        _GONE, "produce.offset.report topic.metadata.refresh.fast.cnt socket.blocking.max.ms reconnect.backoff.jitter.ms"
-    ),
+    "topic.metadata.refresh.fast.cnt": _GONE,
+    "socket.blocking.max.ms": _GONE,
+    "reconnect.backoff.jitter.ms": _GONE,
     "ssl_key": "use ssl.key.pem or ssl.key.location",
     "ssl_certificate": "use ssl.certificate.pem or ssl.certificate.location",
     "ssl_ca": "use ssl.ca.pem or ssl.ca.location",
     # TLS and SASL
     "ssl.truststore.password": f"PEM files of certificates have no password; {_REMOVE}, and see ssl.truststore.type",
     **_all(
-        f"Java-only: selects among the JVM's TLS implementations; {_REMOVE}: librdkafka negotiates the best of OpenSSL's",
+        _JVM_TLS,
         """
         ssl.protocol ssl.enabled.protocols ssl.provider ssl.keymanager.algorithm ssl.trustmanager.algorithm
         ssl.secure.random.implementation ssl.engine.factory.class security.providers
         """,
     ),
-    **_all(_ENGINE, "ssl.engine.location ssl.engine.id"),
+    "ssl.engine.location": _ENGINE,
+    "ssl.engine.id": _ENGINE,
     "ssl.ca.certificate.stores": "it names certificate stores of Windows; use ssl.ca.location",
     **_all(
-        f"Java-only: configures Java's login threads; {_REMOVE}, and see sasl.kerberos.* and sasl.oauthbearer.*",
+        _LOGIN,
         """
         sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class
         sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
@@ -100,7 +128,7 @@ REFUSED: dict[str, str] = {
         """,
     ),
     **_all(
-        f"Java-only: configures how a broker validates tokens; {_REMOVE}",
+        _BROKER_SIDE,
         """
         sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
         sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
@@ -109,8 +137,12 @@ REFUSED: dict[str, str] = {
         """,
     ),
     # Metrics
-    **_all(_METRICS, "auto.include.jmx.reporter metric.reporters"),
-    **_all(_METRICS, "metrics.num.samples metrics.recording.level metrics.sample.window.ms"),
+    **_all(
+        _METRICS,
+        """
+        auto.include.jmx.reporter metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+        """,
+    ),
     # Connections
     "socket.connection.setup.timeout.max.ms": f"Java-only: librdkafka's set-up time-out does not grow; {_REMOVE}, and see "
     "socket.connection.setup.timeout.ms",

@@ -38,6 +38,7 @@ from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration, normalis
 
 __all__ = [
     "STRATEGIES",
+    "Assignor",
     "Subscribers",
     "assign",
     "assign_legacy_range",
@@ -66,12 +67,15 @@ class Subscribers:
 
 
 Owners: TypeAlias = dict[TopicPartition, str]
+Assignor: TypeAlias = Callable[[Subscribers], Owners]
 
 
-def topics_of(registration: ConsumerRegistration, topic_names: Iterable[str]) -> list[str]:
+def topics_of(
+    registration: ConsumerRegistration, topic_names: Iterable[str], *, exclude_internal: bool = True
+) -> list[str]:
     """The topics that a member subscribes to, sorted; `topic_names` are those that exist, and only used for a filter.
 
-    No filter matches an internal topic: neither a white list nor a black list.
+    With `exclude_internal`, no filter matches an internal topic: neither a white list nor a black list.
 
     Raises
     ------
@@ -85,12 +89,16 @@ def topics_of(registration: ConsumerRegistration, topic_names: Iterable[str]) ->
     """
     if registration.pattern == "static" or not registration.subscription:
         return sorted(registration.subscription)
-    candidates = set(topic_names) - INTERNAL_TOPICS
-    matching = _filter(next(iter(registration.subscription))).select(candidates)
-    return sorted(matching if registration.pattern == "white_list" else candidates - matching)
+    topics = _filter(next(iter(registration.subscription)))
+    wanted = registration.pattern == "white_list"
+    candidates = set(topic_names) - (INTERNAL_TOPICS if exclude_internal else frozenset())
+    chosen = topics.select(candidates)
+    return sorted(chosen if wanted else candidates - chosen)
 
 
-def threads_by_topic(members: Mapping[str, ConsumerRegistration], topic_names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def threads_by_topic(
+    members: Mapping[str, ConsumerRegistration], topic_names: Iterable[str], *, exclude_internal: bool = True
+) -> dict[str, tuple[str, ...]]:
     """The ids of all members' threads by topic, in Java's order of strings: thread 10 comes before thread 2.
 
     `members` are by the names of their znodes, the rest is as in `topics_of`. A topic that is subscribed to by name is in
@@ -104,14 +112,14 @@ def threads_by_topic(members: Mapping[str, ConsumerRegistration], topic_names: I
     names = frozenset(topic_names)
     readers: dict[str, list[tuple[str, int]]] = {}
     for consumer, registration in members.items():
-        for topic in topics_of(registration, names):
-            readers.setdefault(topic, []).append((consumer, _thread_count(registration, topic)))
+        for topic in topics_of(registration, names, exclude_internal=exclude_internal):
+            readers.setdefault(topic, []).append((consumer, _streams(registration, topic)))
     threads = cache(_threads)  # mostly, all topics have the same readers
     return {topic: threads(tuple(readers[topic])) for topic in sorted(readers)}
 
 
 def _threads(readers: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
-    named = (thread_id(consumer, n) for consumer, count in readers for n in range(count))
+    named = (thread_id(consumer, n) for consumer, streams in readers for n in range(streams))
     return tuple(sorted(named, key=java_order))
 
 
@@ -146,13 +154,20 @@ def _filter(regex: str) -> TopicFilter:
         raise GroupError("BAD_FILTER", text, regex=regex) from exc
 
 
-def _thread_count(registration: ConsumerRegistration, topic: str) -> int:
+def _streams(registration: ConsumerRegistration, topic: str) -> int:
     counts = registration.subscription
     return counts[topic] if registration.pattern == "static" else next(iter(counts.values()))
 
 
+# --- the assignors -------------------------------------------------------------------------------------------------------
+
+
 def assign_range(subscribers: Subscribers) -> Owners:
     """Assignment by topic: each thread gets consecutive partitions, and the first threads get one more than the others.
+
+    References
+    ----------
+    kafka.consumer.RangeAssignor, Kafka 0.8.2.2 and 1.1.1.
 
     Examples
     --------
@@ -168,7 +183,7 @@ def assign_range(subscribers: Subscribers) -> Owners:
 
 
 def assign_legacy_range(subscribers: Subscribers) -> Owners:
-    """Assignment by topic as many articles describe it: to each thread consecutive partitions, the quotient rounded up.
+    """Assignment by topic as many articles describe it: each thread gets the quotient, rounded up, of partitions in a row.
 
     Kafka's consumers do what `assign_range` does. The two differ where the quotient is not an integer: here, the last
     threads get fewer, or none.
@@ -191,6 +206,10 @@ def assign_roundrobin(subscribers: Subscribers) -> Owners:
     A thread that does not read the partition's topic is skipped. Partitions with equal hashes are ordered by topic and
     number; in Kafka their order is that of a Scala hash map, which cannot be reproduced.
 
+    References
+    ----------
+    kafka.consumer.RoundRobinAssignor, Kafka 1.0.0 to 1.1.1; KAFKA-5822.
+
     Examples
     --------
     >>> both = Subscribers({"a": ("c1-0", "c2-0"), "b2": ("c1-0", "c2-0")}, {"a": (0, 1), "b2": (0, 1, 2)})
@@ -202,6 +221,10 @@ def assign_roundrobin(subscribers: Subscribers) -> Owners:
 
 def assign_roundrobin_0_8(subscribers: Subscribers) -> Owners:
     """Assignment as by `assign_roundrobin`, but with partitions in order of the hash of ``[topic,partition]``.
+
+    References
+    ----------
+    kafka.consumer.RoundRobinAssignor, Kafka 0.8.2.2 to 0.11; KAFKA-5822.
 
     Examples
     --------
@@ -235,7 +258,7 @@ def assign_sticky(subscribers: Subscribers) -> Owners:
     return owners
 
 
-STRATEGIES: Mapping[str, Callable[[Subscribers], Owners]] = {
+STRATEGIES: Mapping[str, Assignor] = {
     "range": assign_range,
     "roundrobin": assign_roundrobin,
     "roundrobin-0.8": assign_roundrobin_0_8,
@@ -271,7 +294,7 @@ def _topics(subscribers: Subscribers) -> Iterator[tuple[tuple[str, ...], list[To
 
 
 def _deal(partitions: Iterable[TopicPartition], shares: Mapping[str, int]) -> Owners:
-    """The owners of the partitions, in order: each thread owns as many in a row as its share."""
+    """The partitions in order, to each thread as many in a row as its share is."""
     places = chain.from_iterable(repeat(thread, share) for thread, share in shares.items())
     return dict(zip(partitions, places, strict=False))
 

@@ -107,7 +107,7 @@ class StreamOffset:
         CheckpointError
             It is of another source or a newer version, or it is corrupt.
         """
-        if not isinstance(found, dict) or type(found.get("version")) is not int or found["version"] != VERSION:
+        if not isinstance(found, dict) or not isinstance(found.get("topics"), dict) or not _is_ours(found.get("version")):
             raise _unreadable(found)
         try:
             topics = {name: _mark(given) for name, given in found["topics"].items()}
@@ -124,8 +124,12 @@ class StreamOffset:
 def first_mark(topic: Topic, created: Collection[TopicPartition], waiting: Mapping[TopicPartition, Waiting]) -> TopicMark:
     """The mark of a topic for a new query.
 
-    `created` are the partitions that have a state: the others are still being created, and count as new. `waiting` are
-    those that have no leader, and are to be read from that moment on.
+    Parameters
+    ----------
+    created : collection of TopicPartition
+        The partitions that have a state: the others are still being created, and count as new.
+    waiting : mapping
+        Those that have no leader, and are to be read from this moment on.
     """
     known = next(n for n in count() if TopicPartition(topic.name, n) not in created)
     here = {tp.partition: moment for tp, moment in waiting.items() if tp.topic == topic.name}
@@ -162,6 +166,10 @@ def _mark_json(mark: TopicMark) -> dict[str, Any]:
     if mark.waiting:
         found["waiting"] = {str(number): list(mark.waiting[number]) for number in sorted(mark.waiting)}
     return found
+
+
+def _is_ours(version: object) -> bool:
+    return type(version) is int and version == VERSION
 
 
 def _mark(given: Mapping[str, Any]) -> TopicMark:

@@ -43,7 +43,6 @@ _FEW_ROWS = 24
 # Rows hashed at a time: their working arrays stay in the processor's cache.
 _BLOCK_ROWS = 16_384
 
-_KEY_TYPES = (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())
 _MURMUR2_SEED = 0x9747B28C
 _MURMUR2_M = 0x5BD1E995
 _FNV_OFFSET = 0x811C9DC5
@@ -52,7 +51,13 @@ _UINT32 = 0xFFFFFFFF
 
 
 def hash_keys(name: str, keys: Column) -> Hashes:
-    """The named hash of each key in Python and numpy, as `HashKeys` describes; errors as of `check_keys`."""
+    """The named hash of each key, 32 bits, signed; 0 in the place of a null. In Python and numpy.
+
+    Raises
+    ------
+    OptionError
+        ``BAD_KEY_TYPE``, for keys that are neither binary nor string.
+    """
     hashes: Hashes = _BY_NAME[name](keys).view(np.int32)
     return hashes
 
@@ -69,9 +74,14 @@ def to_positive(hashes: Hashes) -> Hashes:
 
 
 def murmur2(keys: Column) -> Hashes:
-    """Kafka's murmur2 of each key, signed, as the Java client computes it.
+    """Kafka's murmur2 of each key, signed, as the Java client computes it; 0 in the place of a null.
 
     Keys of all lengths are hashed together, four bytes a step; a step touches only the keys that are long enough for it.
+
+    Raises
+    ------
+    OptionError
+        ``BAD_KEY_TYPE``, for keys that are neither binary nor string.
 
     References
     ----------
@@ -86,7 +96,7 @@ def murmur2(keys: Column) -> Hashes:
 
 
 def fnv1a(keys: Column) -> Hashes:
-    """32-bit FNV-1a of each key, signed, before its absolute value is taken.
+    """32-bit FNV-1a of each key, signed, before its absolute value is taken; 0 in the place of a null.
 
     References
     ----------
@@ -101,14 +111,14 @@ def fnv1a(keys: Column) -> Hashes:
 
 
 def murmur3(keys: Column) -> Hashes:
-    """MurmurHash3_x86_32 with seed 0 of each key, signed. One call of mmh3 a key."""
+    """MurmurHash3_x86_32 with seed 0 of each key, signed; 0 in the place of a null. One call of mmh3 a key."""
     import mmh3  # here, as few writes hash by it, and every task would load it
 
     return _over_keys(keys, mmh3.hash).view(np.int32)
 
 
 def crc32(keys: Column) -> npt.NDArray[np.uint32]:
-    """zlib's CRC-32 of each key, unsigned. One call of zlib a key.
+    """zlib's CRC-32 of each key, unsigned; 0 in the place of a null. One call of zlib a key.
 
     References
     ----------
@@ -136,7 +146,7 @@ def nulls(column: Column) -> npt.NDArray[np.bool_]:
 
 def check_keys(keys: Column) -> None:
     """Raise OptionError, BAD_KEY_TYPE, for keys that are neither binary nor string."""
-    if keys.type not in _KEY_TYPES:
+    if not _is_text(keys.type):
         text = f"A column key of type {keys.type} cannot be hashed; cast it to binary or string"
         raise OptionError("BAD_KEY_TYPE", text, type=str(keys.type))
 
@@ -146,11 +156,20 @@ def _chunks(keys: Column) -> list[pa.Array]:
     return list(keys.chunks) if isinstance(keys, pa.ChunkedArray) else [keys]
 
 
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(kind in (pa.binary(), pa.string(), pa.large_binary(), pa.large_string()))
+
+
 def _over_keys(keys: Column, hash_of: Callable[[bytes], int]) -> _Words:
     """One Python call a key; the result modulo 2**32."""
-    cells = (key for chunk in _chunks(keys) for key in chunk.cast(pa.large_binary()).to_pylist())
-    found = (0 if key is None else hash_of(key) & _UINT32 for key in cells)
+    found = (0 if key is None else hash_of(key) & _UINT32 for chunk in _chunks(keys) for key in _as_bytes(chunk))
     return np.fromiter(found, dtype=np.uint32, count=len(keys))
+
+
+def _as_bytes(chunk: pa.Array) -> list[bytes | None]:
+    binary = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}.get(chunk.type, chunk.type)
+    found: list[bytes | None] = chunk.cast(binary).to_pylist()
+    return found
 
 
 def _over_blocks(keys: Column, hash_block: Callable[[_Block], _Words]) -> Hashes:
@@ -259,8 +278,7 @@ def _fold(
     When few keys are left, each is finished by itself: the cost follows the bytes, however unequal the keys are.
     """
     units = block.lengths // width
-    # numpy sorts 16-bit integers by radix, several times faster than wider ones.
-    order = np.argsort(units.astype(np.uint16) if int(units.max()) <= 0xFFFF else units, kind="stable")
+    order = np.argsort(_narrow(units), kind="stable")
     units, at, folded = units[order], block.starts[order], hashes[order]
     together = int(units[-_FEW_ROWS]) if len(units) >= _FEW_ROWS else 0
     for first in np.searchsorted(units, np.arange(together), side="right").tolist():
@@ -270,3 +288,8 @@ def _fold(
         end = at[row] + (units[row] - together) * width
         folded[row] = rest(int(folded[row]), block.data[at[row] : end])
     hashes[order] = folded
+
+
+def _narrow(units: _Positions) -> npt.NDArray[np.integer]:
+    # numpy sorts 16-bit integers by radix, several times faster than wider ones.
+    return units.astype(np.uint16) if int(units.max()) <= 0xFFFF else units

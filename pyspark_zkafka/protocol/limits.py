@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from statistics import fmean
+from types import MappingProxyType
 
 from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
 
@@ -14,6 +15,7 @@ __all__ = ["TriggerLimits", "limit_bytes", "limit_records"]
 Ranges = Mapping[TopicPartition, OffsetRange]
 
 _UNKNOWN_RECORD_BYTES = 1024.0
+_NO_SIZES: Mapping[TopicPartition, float] = MappingProxyType({})
 
 
 def limit_records(ranges: Ranges, max_records: int) -> dict[TopicPartition, OffsetRange]:
@@ -34,8 +36,11 @@ def limit_bytes(
 ) -> dict[TopicPartition, OffsetRange]:
     """The ranges, shortened so that they hold about `max_bytes` in all, and at least one record of each backlog.
 
-    `record_bytes` is a record's mean size in each partition, at least one byte; a missing partition has the mean of the
-    others, or 1 KiB.
+    Parameters
+    ----------
+    record_bytes : mapping
+        A record's mean size in each partition. A missing partition has the mean of the others, or 1 KiB; the least size is
+        one byte.
     """
     otherwise = fmean(record_bytes.values()) if record_bytes else _UNKNOWN_RECORD_BYTES
     sizes = {tp: Fraction(max(record_bytes.get(tp, otherwise), 1)) for tp in ranges}
@@ -44,9 +49,12 @@ def limit_bytes(
 
 def _shorten(ranges: Ranges, limit: int, total: int | Fraction) -> dict[TopicPartition, OffsetRange]:
     """The ranges, all shortened in the proportion of the limit to the total, both in records or both in bytes."""
-    # Exact, as offsets may be beyond the precision of a double.
-    shares = {tp: max(limit * r.size // total, 1) for tp, r in ranges.items() if r.size > 0}
-    return {tp: replace(r, until=min(r.start + shares[tp], r.until)) if tp in shares else r for tp, r in ranges.items()}
+    return {tp: replace(r, until=_end(r, limit, total)) if r.size > 0 else r for tp, r in ranges.items()}
+
+
+def _end(whole: OffsetRange, limit: int, total: int | Fraction) -> int:
+    share = limit * whole.size // total  # exact, as offsets may be beyond the precision of a double
+    return min(whole.start + max(share, 1), whole.until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +69,23 @@ class TriggerLimits:
     def holds_back(self, available_records: int, since_last_ms: int | None) -> bool:
         """True if the micro-batch must wait for more records.
 
-        `available_records` is the whole backlog, in offsets; `since_last_ms` the time since the last micro-batch was due,
-        None before the first one of a run, which never waits.
+        Parameters
+        ----------
+        available_records : int
+            The whole backlog, in offsets.
+        since_last_ms : int or None
+            How long ago the last micro-batch was due; None before the first one of a run, which never waits.
         """
         if self.min_records is None or since_last_ms is None:
             return False
         return available_records < self.min_records and since_last_ms < self.max_delay_ms
 
-    def apply(self, ranges: Ranges, record_bytes: Mapping[TopicPartition, float]) -> dict[TopicPartition, OffsetRange]:
+    def apply(
+        self, ranges: Ranges, record_bytes: Mapping[TopicPartition, float] = _NO_SIZES
+    ) -> dict[TopicPartition, OffsetRange]:
         """The ranges within both limits: for each partition, the stricter one."""
         found = dict(ranges) if self.max_records is None else limit_records(ranges, self.max_records)
         if self.max_bytes is None:
             return found
         by_bytes = limit_bytes(ranges, self.max_bytes, record_bytes)
-        return {tp: min(r, by_bytes[tp], key=lambda limited: limited.until) for tp, r in found.items()}
+        return {tp: min(r, by_bytes[tp], key=lambda one: one.until) for tp, r in found.items()}

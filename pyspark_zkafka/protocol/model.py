@@ -42,10 +42,10 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim of a partition: the thread that it names, and a number that is new each time the partition is claimed."""
+    """A partition's claim: the thread that it names, and a number that is new each time the partition is claimed."""
 
     thread: str
-    sequence: int
+    generation: int
 
 
 def session_text(session: int) -> str:
@@ -117,9 +117,9 @@ class Broker:
 class Topic:
     """A topic's replica assignment and identity.
 
-    `partitions` maps partitions, in order, to their replicas, the preferred leader first. `topic_id` is Kafka's (22
-    characters of URL-safe base64; from 2.8 on), `czxid` the id of the transaction that created the topic's znode: either
-    changes when a topic is deleted and created again. None where unknown.
+    `partitions` maps a partition to its replicas, the preferred leader first, ordered by partition number. `topic_id` is
+    Kafka's (22 characters of URL-safe base64; from 2.8 on), `czxid` the id of the transaction that created the topic's
+    znode: either changes when a topic is deleted and created again. None where unknown.
     """
 
     name: str
@@ -166,6 +166,10 @@ class ClusterSnapshot:
         """The live broker that leads a partition, or None when the partition is offline."""
         state = self.states.get(partition)
         return None if state is None else self.brokers.get(state.leader)
+
+    def in_sync(self, leader: int, isr: Iterable[int]) -> list[Broker]:
+        """The live brokers of an ISR, the leader first, then in the ISR's order."""
+        return [self.brokers[b] for b in dict.fromkeys([leader, *isr]) if b in self.brokers]
 
     def led(self, topic: str) -> list[int]:
         """The numbers of a topic's partitions that have a live leader, in numeric order."""

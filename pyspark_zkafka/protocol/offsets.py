@@ -1,4 +1,4 @@
-"""Start and end of a read: their specification, and its resolution to offsets.
+"""Start and end of a read: the specifications in options, and their resolution to offsets.
 
 Pure: facts about the log come through `OffsetBounds`, which clients implement.
 """
@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeGuard
+from typing import Literal, Protocol
 
 from pyspark_zkafka.errors import ClusterStateError, OptionError, listing
 from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
+from pyspark_zkafka.protocol.topic_names import describe_bad_names
 
 __all__ = [
     "EARLIEST",
@@ -21,10 +22,14 @@ __all__ = [
     "Bound",
     "OffsetBounds",
     "OffsetSpec",
+    "Outside",
     "Position",
     "ResetPolicy",
     "Resolution",
     "canonical_json",
+    "parse_assignment",
+    "parse_offsets",
+    "parse_timestamps",
     "reset_position",
     "resolve",
 ]
@@ -70,10 +75,16 @@ class OffsetBounds(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpec:
-    """One end of a read, as specified by `option`.
+    """One end of a read, as specified by an option.
 
-    `everywhere` is the position of each partition that is not named, None when every partition must be named. A partition's
-    own position takes precedence over that of its topic.
+    Parameters
+    ----------
+    option : str
+        The option's name, for messages.
+    everywhere : int, AtTimestamp, "committed" or None
+        The position of each partition that is not named; None when every partition must be named.
+    by_topic, by_partition : mapping
+        The positions of named topics and partitions; a partition's own takes precedence.
     """
 
     option: str
@@ -93,6 +104,68 @@ class OffsetSpec:
         return sorted(extra + [t for t in self.by_topic if t not in topics])
 
 
+def parse_offsets(option: str, text: str, bound: Bound | None) -> OffsetSpec:
+    """An `OffsetSpec` from `startingOffsets` or `endingOffsets` of a read, or `commitOffsets` of a write.
+
+    Parameters
+    ----------
+    option : str
+        The option's name, for messages.
+    text : str
+        ``earliest``, ``latest``, ``committed``, or JSON: ``{"topic": {"0": 23, "1": -2}, "other": "earliest"}`` with -2 for
+        earliest and -1 for latest.
+    bound : "starting", "ending", "commit" or None
+        A batch cannot start at latest, nor end at earliest or at the committed offset, and only numbers are committed; None
+        allows all.
+
+    Raises
+    ------
+    OptionError
+        With the expected form beside the text received.
+
+    References
+    ----------
+    org.apache.spark.sql.kafka010.JsonUtils and KafkaSourceProvider, Spark 4.2; SPARK-58774 for the form by topic.
+    """
+    word = text.strip().lower()
+    if word in _WORDS:
+        return OffsetSpec(option, everywhere=_allowed(option, _WORDS[word], bound))
+    by_topic: dict[str, Position] = {}
+    by_partition: dict[TopicPartition, Position] = {}
+    words = [word for word, position in _WORDS.items() if (bound, position) not in _REFUSED]
+    form = f"{', '.join(words)}, or JSON: {_OFFSETS_FORM}" if words else _COMMIT_FORM
+    for topic, given in _json_object(option, text, form).items():
+        if isinstance(given, str) and given.lower() in ("earliest", "latest"):
+            by_topic[topic] = _numeric(_allowed(option, _WORDS[given.lower()], bound))
+        else:
+            for partition, offset in _partitions(option, topic, given, _OFFSETS_FORM).items():
+                by_partition[partition] = _numeric(_allowed(option, offset, bound))
+    return OffsetSpec(option, by_topic=by_topic, by_partition=by_partition)
+
+
+def parse_timestamps(option: str, text: str) -> OffsetSpec:
+    """An `OffsetSpec` from JSON of milliseconds since the epoch: ``{"topic": {"0": 1000, "1": 1000}}``."""
+    by_partition: dict[TopicPartition, Position] = {}
+    for topic, given in _json_object(option, text, _TIMESTAMPS_FORM).items():
+        for partition, timestamp_ms in _partitions(option, topic, given, _TIMESTAMPS_FORM).items():
+            if not 0 <= timestamp_ms < 2**63:
+                raise _malformed(option, text, _TIMESTAMPS_FORM)
+            by_partition[partition] = AtTimestamp(timestamp_ms)
+    return OffsetSpec(option, by_partition=by_partition)
+
+
+def parse_assignment(option: str, text: str) -> tuple[TopicPartition, ...]:
+    """The partitions of ``{"topic": [0, 1]}``, sorted, each once."""
+    found: set[TopicPartition] = set()
+    for topic, numbers in _json_object(option, text, _ASSIGN_FORM).items():
+        if not isinstance(numbers, list) or not all(type(n) is int and n >= 0 for n in numbers):
+            raise _malformed(option, text, _ASSIGN_FORM)
+        found.update(TopicPartition(topic, n) for n in numbers)
+    if not found:
+        raise _malformed(option, text, _ASSIGN_FORM)
+    return tuple(sorted(found))
+
+
 def canonical_json(offsets: Mapping[TopicPartition, int]) -> str:
     """Offsets as JSON with topics and partitions in order, without blanks: equal offsets are equal text.
 
@@ -103,6 +176,69 @@ def canonical_json(offsets: Mapping[TopicPartition, int]) -> str:
     for tp in sorted(offsets):
         by_topic.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
     return json.dumps(by_topic, separators=(",", ":"), ensure_ascii=False)
+
+
+_OFFSETS_FORM = '{"topicA": {"0": 23, "1": -2}, "topicB": "earliest"}, with -2 for earliest and -1 for latest'
+_COMMIT_FORM = 'offsets of 0 or more by partition: {"topicA": {"0": 23}}'
+_TIMESTAMPS_FORM = '{"topicA": {"0": 1700000000000, "1": 1700000000000}}, in milliseconds since the epoch'
+_ASSIGN_FORM = '{"topicA": [0, 1], "topicB": [2]}'
+_WORDS: dict[str, Position | Literal["committed"]] = {
+    "earliest": EARLIEST,
+    "latest": LATEST,
+    "committed": "committed",
+}
+_REFUSED: dict[tuple[Bound | None, object], str] = {
+    ("starting", LATEST): "a batch that starts at latest reads nothing; use earliest, committed or offsets",
+    ("ending", EARLIEST): "a batch that ends at earliest reads nothing; use latest or offsets",
+    ("ending", "committed"): "a batch cannot end at the committed offset; use latest or offsets",
+    **{("commit", position): f"expected {_COMMIT_FORM}" for position in _WORDS.values()},
+}
+
+
+def _allowed(
+    option: str, position: Position | Literal["committed"], bound: Bound | None
+) -> Position | Literal["committed"]:
+    reason = _REFUSED.get((bound, position))
+    if reason is not None:
+        raise OptionError("INVALID_OPTION", f"{option} is {_word(position)}: {reason}")
+    if isinstance(position, int) and position < EARLIEST:
+        raise OptionError("INVALID_OPTION", f"{option} has the offset {position}; use 0 or more, -1 or -2")
+    return position
+
+
+def _word(position: object) -> str:
+    return {"-2": "earliest (-2)", "-1": "latest (-1)"}.get(str(position), str(position))
+
+
+def _numeric(position: Position | Literal["committed"]) -> Position:
+    if position == "committed":
+        raise OptionError("INVALID_OPTION", "committed applies to all partitions; it cannot be set by topic")
+    return position
+
+
+def _json_object(option: str, text: str, form: str) -> dict[str, object]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        raise _malformed(option, text, form) from None
+    if not isinstance(found, dict) or not found:
+        raise _malformed(option, text, form)
+    if (problem := describe_bad_names(option, found)) is not None:
+        raise OptionError("INVALID_OPTION", problem)
+    return found
+
+
+def _partitions(option: str, topic: str, given: object, form: str) -> dict[TopicPartition, int]:
+    if not isinstance(given, dict) or not given:
+        raise _malformed(option, json.dumps({topic: given}), form)
+    if not all(p.isascii() and p.isdecimal() and type(n) is int for p, n in given.items()):
+        raise _malformed(option, json.dumps({topic: given}), form)
+    return {TopicPartition(topic, int(p)): n for p, n in given.items()}
+
+
+def _malformed(option: str, text: str, form: str) -> OptionError:
+    shown = text if len(text) <= 200 else text[:200] + "..."
+    return OptionError("INVALID_OPTION", f"{option} is {shown!r}; expected {form}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +276,7 @@ def resolve(
     no_match: Literal["error", "latest"] = "error",
     subscribed: Collection[TopicPartition] | None = None,
 ) -> Resolution:
-    """The offsets at which each partition starts and ends, from two requests to the cluster, three or four if needed.
+    """The offsets at which each partition starts and ends, from two requests to the cluster (three or four if it must be).
 
     Parameters
     ----------
@@ -170,10 +306,10 @@ def resolve(
     _check_named(start, named, reset is not None)
     _check_named(end, named, False)
     starts = _start_positions(partitions, start, bounds, reset)
-    ends = {tp: _given(end.of(tp)) for tp in partitions}
+    ends = {tp: _end_position(end, tp) for tp in partitions}
     _check_order({tp: p for tp, p in starts.items() if start.of(tp) == p}, ends)
-    lows = bounds.list_offsets({tp: EARLIEST if _is_exact(p) else p for tp, p in starts.items()})
-    highs = bounds.list_offsets({tp: LATEST if _is_exact(p) else p for tp, p in ends.items()})
+    lows = bounds.list_offsets({tp: EARLIEST if _exact(p) else p for tp, p in starts.items()})
+    highs = bounds.list_offsets({tp: LATEST if _exact(p) else p for tp, p in ends.items()})
     _check_matches(starts, lows, no_match)
     log_ends = _log_ends(starts, ends, lows, highs, bounds)
     beyond = [tp for tp in partitions if _is_beyond(starts[tp], log_ends[tp]) or _is_beyond(ends[tp], log_ends[tp])]
@@ -198,7 +334,7 @@ def _check_named(spec: OffsetSpec, partitions: Collection[TopicPartition], may_o
         )
 
 
-def _is_exact(position: Position) -> TypeGuard[int]:
+def _exact(position: Position) -> bool:
     return isinstance(position, int) and position >= 0
 
 
@@ -206,8 +342,8 @@ def _start_positions(
     partitions: Collection[TopicPartition], spec: OffsetSpec, bounds: OffsetBounds, reset: ResetPolicy | None
 ) -> dict[TopicPartition, Position]:
     given = {tp: spec.of(tp) for tp in partitions}
-    at_committed = [tp for tp, p in given.items() if p == "committed"]
-    committed = bounds.committed(at_committed) if at_committed else {}
+    asked = [tp for tp, p in given.items() if p == "committed"]
+    committed = bounds.committed(asked) if asked else {}
     missing = {tp for tp, p in given.items() if p is None or (p == "committed" and tp not in committed)}
     fallback = reset_position(sorted(missing), reset)
     return {tp: fallback if tp in missing else committed[tp] if p == "committed" else _given(p) for tp, p in given.items()}
@@ -228,6 +364,10 @@ def reset_position(missing: Collection[TopicPartition], reset: ResetPolicy | Non
             "commit one, name the partitions in startingOffsets, or set auto.offset.reset to earliest or latest",
         )
     return EARLIEST if reset == "earliest" else LATEST
+
+
+def _end_position(spec: OffsetSpec, partition: TopicPartition) -> Position:
+    return _given(spec.of(partition))
 
 
 def _check_matches(starts: Mapping[TopicPartition, Position], found: Mapping[TopicPartition, int], no_match: str) -> None:
@@ -253,11 +393,11 @@ def _log_ends(
 
 
 def _is_open(start: Position, low: int, high: int) -> bool:
-    return high < 0 or (_is_exact(start) and not low <= start <= high)
+    return high < 0 or (isinstance(start, int) and start >= 0 and not low <= start <= high)
 
 
 def _is_beyond(position: Position, log_end: int) -> bool:
-    return _is_exact(position) and position > log_end
+    return isinstance(position, int) and position > log_end
 
 
 def _ranges(
@@ -295,11 +435,11 @@ def _is_behind(start: Position, end: Position) -> bool:
 
 
 def _into_log(
-    tp: TopicPartition, bound: Bound, position: Position, found: int, low: int, high: int, outside: list[Outside]
+    tp: TopicPartition, bound: Bound, asked: Position, found: int, low: int, high: int, outside: list[Outside]
 ) -> int:
     """An exact offset, moved into the log `[low, high]`; any other position as resolved."""
-    if not _is_exact(position):
+    if not isinstance(asked, int) or asked < 0:
         return found
-    if position > high or (position < low and bound == "starting"):
-        outside.append(Outside(tp, bound, position, low, high))
-    return min(max(position, low), high)
+    if asked > high or (asked < low and bound == "starting"):
+        outside.append(Outside(tp, bound, asked, low, high))
+    return min(max(asked, low), high)

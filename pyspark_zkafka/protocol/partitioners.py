@@ -32,17 +32,36 @@ import numpy as np
 import numpy.typing as npt
 
 from pyspark_zkafka.errors import InvalidRow, OptionError, UnknownTopic
-from pyspark_zkafka.protocol.key_hashes import Column, Hashes, HashKeys, hash_keys, nulls, to_positive
+from pyspark_zkafka.protocol.key_hashes import (
+    Column,
+    Hashes,
+    HashKeys,
+    crc32,
+    fnv1a,
+    hash_keys,
+    murmur2,
+    murmur3,
+    nulls,
+    to_positive,
+)
 
-__all__ = ["PARTITIONERS", "Router"]
+__all__ = ["PARTITIONERS", "Router", "crc32", "fnv1a", "murmur2", "murmur3", "to_positive"]
 
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """Router of the rows of one topic; immutable, pickle-safe, made once on the driver and used by every task.
+    """Routes the rows of one topic; immutable, pickle-safe, made once on the driver and used by every task.
 
-    `topic` is for error texts alone, `partitions` the number of its partitions, and `available` those of them that have a
-    leader; when it is empty, rows take turns over all partitions, as in Java. `partitioner` is one of `PARTITIONERS`.
+    Parameters
+    ----------
+    topic : str
+        For error texts alone.
+    partitions : int
+        The number of the topic's partitions, at least 1.
+    available : sequence of int
+        The partitions that have a leader; when it is empty, rows take turns over all partitions, as in Java.
+    partitioner : str
+        One of `PARTITIONERS`.
 
     Raises
     ------
@@ -73,19 +92,26 @@ class Router:
         start: int = 0,
         hash_keys: HashKeys = hash_keys,
     ) -> tuple[Hashes, int]:
-        """The partition of each of `rows` rows, in ``[0, partitions)``, and the counter to start the next batch with.
+        """The partition of each row, and the counter to start the next batch with.
 
         Parameters
         ----------
-        keys : Column of binary, large_binary, string or large_string, or None
+        rows : int
+            The length of the batch; 0 is allowed.
+        keys : pa.Array or pa.ChunkedArray of binary, large_binary, string or large_string, or None
             The keys, null where a row has none; None means that no row has one.
-        explicit : Column of integers, or None
+        explicit : pa.Array or pa.ChunkedArray of integers, or None
             The partition that a row specifies, null if it specifies none. It takes precedence over the key.
         start : int
             The counter of the turns; each row that takes a turn increments it. Concurrent tasks should begin at different
             counters, or their first rows all go to the same partition.
         hash_keys : callable
             `hash_keys`, or a faster equivalent.
+
+        Returns
+        -------
+        tuple of numpy.ndarray of int32 and int
+            `rows` partitions, each in ``[0, partitions)``, and the next counter.
 
         Raises
         ------
@@ -108,17 +134,17 @@ class Router:
             routed[:] = _POSITIVE[self.partitioner](hash_keys(self.partitioner, keys)) % self.partitions
             unplaced = nulls(keys)
         if _has_values(explicit):
-            unplaced &= self._place_explicit(explicit, routed)
+            unplaced &= self._obey(explicit, routed)
         return routed, self._take_turns(routed, unplaced, start)
 
-    def _place_explicit(self, explicit: Column, routed: Hashes) -> npt.NDArray[np.bool_]:
+    def _obey(self, explicit: Column, routed: Hashes) -> npt.NDArray[np.bool_]:
         """Write the explicit partitions into `routed`; return a mask of the rows that have none."""
         free = nulls(explicit)
-        requested = explicit.fill_null(0).to_numpy()
-        wrong = np.flatnonzero(((requested < 0) | (requested >= self.partitions)) & ~free)
+        asked = explicit.fill_null(0).to_numpy()
+        wrong = np.flatnonzero(((asked < 0) | (asked >= self.partitions)) & ~free)
         if wrong.size:
-            raise self._out_of_range(int(wrong[0]), int(requested[wrong[0]]))
-        np.copyto(routed, requested, where=~free, casting="unsafe")
+            raise self._out_of_range(int(wrong[0]), int(asked[wrong[0]]))
+        np.copyto(routed, asked, where=~free, casting="unsafe")
         return free
 
     def _out_of_range(self, row: int, partition: int) -> InvalidRow:
@@ -134,18 +160,26 @@ class Router:
 
     def _take_turns(self, routed: Hashes, unplaced: npt.NDArray[np.bool_], start: int) -> int:
         turns = int(np.count_nonzero(unplaced))
-        targets = np.asarray(self.available if len(self.available) else range(self.partitions), dtype=np.int32)
-        routed[unplaced] = targets[(np.arange(turns, dtype=np.int64) + start % len(targets)) % len(targets)]
+        among = np.asarray(self.available if len(self.available) else range(self.partitions), dtype=np.int32)
+        routed[unplaced] = among[(np.arange(turns, dtype=np.int64) + start % len(among)) % len(among)]
         return start + turns
+
+
+def _absolute(hashes: Hashes) -> npt.NDArray[np.int64]:
+    # In 64 bits: -2**31 becomes 2**31, as in librdkafka's unsigned modulo.
+    return np.abs(hashes.astype(np.int64))
+
+
+def _unsigned(hashes: Hashes) -> npt.NDArray[np.uint32]:
+    return hashes.view(np.uint32)
 
 
 # Conversion of each hash to a number that is not negative.
 _POSITIVE: dict[str, Callable[[Hashes], npt.NDArray[np.integer]]] = {
     "murmur2": to_positive,
     "murmur3": to_positive,
-    "crc32": lambda hashes: hashes.view(np.uint32),
-    # In 64 bits: -2**31 becomes 2**31, as in librdkafka's unsigned modulo.
-    "fnv1a": lambda hashes: np.abs(hashes.astype(np.int64)),
+    "crc32": _unsigned,
+    "fnv1a": _absolute,
 }
 PARTITIONERS: tuple[str, ...] = (*_POSITIVE, "roundrobin")
 

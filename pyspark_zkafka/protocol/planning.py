@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import zip_longest
@@ -163,12 +163,12 @@ def split_ranges(
     ----------
     org.apache.spark.sql.kafka010.KafkaOffsetRangeCalculator, Spark 4.2.
     """
-    parts = [r for r in ranges if r.size > 0]
+    full = [r for r in ranges if r.size > 0]
     if max_records is not None:
-        parts = [part for r in parts for part in _cut(r, -(-r.size // max_records))]
-    if min_partitions is None or min_partitions <= len(parts):
-        return parts
-    return _cut_in_proportion(parts, min_partitions)
+        full = [part for r in full for part in _cut(r, -(-r.size // max_records))]
+    if min_partitions is None or min_partitions <= len(full):
+        return full
+    return _cut_in_proportion(full, min_partitions)
 
 
 def _cut_in_proportion(ranges: Sequence[OffsetRange], min_partitions: int) -> list[OffsetRange]:
@@ -204,27 +204,11 @@ def make_splits(
 
     @cache
     def endpoints(leader: int, isr: tuple[int, ...]) -> tuple[str, ...]:
-        in_sync = [snapshot.brokers[b] for b in dict.fromkeys([leader, *isr]) if b in snapshot.brokers]
-        nearest_first = sorted(in_sync, key=lambda b: client_rack is not None and b.rack != client_rack)
-        return tuple(str(e) for b in nearest_first if (e := listener.endpoint(b)) is not None)
+        near = sorted(snapshot.in_sync(leader, isr), key=lambda b: client_rack is not None and b.rack != client_rack)
+        addresses = (listener.address(b) for b in near)
+        return tuple(a for a in addresses if a is not None)
 
-    splits = []
-    for r in ranges:
-        state, topic = snapshot.states[r.partition], snapshot.topics[r.partition.topic]
-        splits.append(
-            Split(
-                partition=r.partition,
-                start=r.start,
-                until=r.until,
-                leader=state.leader,
-                leader_epoch=state.leader_epoch,
-                isr=state.isr,
-                endpoints=endpoints(state.leader, state.isr),
-                topic_id=topic.topic_id,
-                czxid=topic.czxid,
-            )
-        )
-    return splits
+    return [_split(r, snapshot, endpoints) for r in ranges]
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,11 +220,34 @@ class Listener:
 
     def endpoint(self, broker: Broker) -> Endpoint | None:
         """The endpoint; None if the broker has no such listener."""
-        expected = (self.name or self.security_protocol).upper()
         for endpoint in broker.endpoints:
-            if (endpoint.listener if self.name else endpoint.security_protocol).upper() == expected:
+            wanted = self.name.upper() if self.name else self.security_protocol.upper()
+            have = endpoint.listener if self.name else endpoint.security_protocol
+            if have.upper() == wanted:
                 return endpoint
         return None
+
+    def address(self, broker: Broker) -> str | None:
+        """The endpoint's ``host:port``; None if the broker has no such listener."""
+        endpoint = self.endpoint(broker)
+        return None if endpoint is None else str(endpoint)
+
+
+def _split(
+    r: OffsetRange, snapshot: ClusterSnapshot, endpoints: Callable[[int, tuple[int, ...]], tuple[str, ...]]
+) -> Split:
+    state, topic = snapshot.states[r.partition], snapshot.topics[r.partition.topic]
+    return Split(
+        partition=r.partition,
+        start=r.start,
+        until=r.until,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        endpoints=endpoints(state.leader, state.isr),
+        topic_id=topic.topic_id,
+        czxid=topic.czxid,
+    )
 
 
 def coalesce(splits: Iterable[Split], min_records: int | None, max_records: int | None = None) -> list[tuple[Split, ...]]:

@@ -5,8 +5,7 @@ They only restrict the plan: Spark evaluates every filter again on the rows.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
@@ -17,14 +16,6 @@ __all__ = ["Comparison", "PushedFilters", "pushed_filters"]
 
 Operator = Literal["=", "in", ">", ">=", "<", "<="]
 
-_COMPARE: dict[Operator, Callable[[Any, Any], Any]] = {
-    "=": operator.eq,
-    "in": lambda candidate, values: candidate in values,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<": operator.lt,
-    "<=": operator.le,
-}
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -41,16 +32,32 @@ class Comparison:
         values = self.value if self.operator == "in" else (self.value,)
         if not all(isinstance(value, type(candidate)) for value in values):
             return True
-        return bool(_COMPARE[self.operator](candidate, self.value))
+        return _compare(self.operator, candidate, self.value)
+
+
+def _compare(operator: Operator, candidate: Any, value: Any) -> bool:
+    if operator == "in":
+        return candidate in value
+    if operator == "=":
+        return bool(candidate == value)
+    if operator in (">", ">="):
+        return bool(candidate >= value if operator == ">=" else candidate > value)
+    return bool(candidate <= value if operator == "<=" else candidate < value)
 
 
 @dataclass(frozen=True, slots=True)
 class PushedFilters:
     """The restrictions that pushed-down filters put on a read.
 
-    `comparisons` are of the columns topic and partition. Only offsets in ``[from_offset, until_offset)`` can match, and
-    only records that are not older than `since_ms`. There is no counterpart for newer ones: timestamps that producers set
-    need not ascend along the log, and imply nothing for the records that follow.
+    Parameters
+    ----------
+    comparisons : tuple of Comparison
+        On the columns topic and partition.
+    from_offset, until_offset : int or None
+        Offsets below the first, and from the second on, do not match.
+    since_ms : int or None
+        Records older than this do not match. There is no counterpart for newer ones: timestamps that producers set need
+        not ascend along the log, and imply nothing for the records that follow.
     """
 
     comparisons: tuple[Comparison, ...] = ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from itertools import chain
 from typing import Any, Protocol
 
@@ -15,19 +14,22 @@ from pyspark_zkafka.protocol.model import TopicPartition
 
 __all__ = [
     "COLUMNS",
+    "HEADERS_DDL",
+    "SCHEMA_DDL",
     "UNREADABLE_HEADERS",
     "Message",
     "build_batch",
+    "check_projection",
     "malformed_timestamp",
     "malformed_utf8",
     "require_projection",
     "schema_ddl",
 ]
 
-_SCHEMA_DDL = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
-_HEADERS_DDL = "headers array<struct<key:string,value:binary>>"
+SCHEMA_DDL = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+HEADERS_DDL = "headers array<struct<key:string,value:binary>>"
 
-_HEADER = [("key", pa.string()), ("value", pa.binary())]
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 COLUMNS: dict[str, tuple[pa.DataType, ...]] = {
     "key": (pa.binary(), pa.string()),
@@ -37,7 +39,7 @@ COLUMNS: dict[str, tuple[pa.DataType, ...]] = {
     "offset": (pa.int64(),),
     "timestamp": (_TIMESTAMP,),
     "timestampType": (pa.int32(),),
-    "headers": (pa.list_(pa.struct(_HEADER)),),
+    "headers": (_HEADERS,),
 }
 """The Arrow types that each column may be declared with; the first is its own."""
 
@@ -65,11 +67,11 @@ class Message(Protocol):
 
 def schema_ddl(include_headers: bool) -> str:
     """The source's schema as DDL, as Spark's own Kafka source has it."""
-    return f"{_SCHEMA_DDL}, {_HEADERS_DDL}" if include_headers else _SCHEMA_DDL
+    return f"{SCHEMA_DDL}, {HEADERS_DDL}" if include_headers else SCHEMA_DDL
 
 
-def require_projection(schema: pa.Schema) -> None:
-    """Raise OptionError with all that is wrong with a schema given by the user.
+def check_projection(schema: pa.Schema) -> list[str]:
+    """The problems of a schema given by the user; empty if it can be read.
 
     Valid is any subset of the columns in any order, each with its own type; `key` and `value` may be string (UTF-8).
     """
@@ -84,22 +86,36 @@ def require_projection(schema: pa.Schema) -> None:
             problems.append(
                 f"{column.name} cannot be {column.type}; declare it {' or '.join(map(str, types))} (Arrow's names)"
             )
+    return problems
+
+
+def require_projection(schema: pa.Schema) -> None:
+    """Raise OptionError with all that is wrong with a schema given by the user."""
+    problems = check_projection(schema)
     if problems:
         raise OptionError("INVALID_SCHEMA", "The schema cannot be read: " + "; ".join(problems))
 
 
 def _same_type(declared: pa.DataType, own: pa.DataType) -> bool:
     if pa.types.is_list(own):
-        # Not by equality, which includes whether the fields of the struct may be null.
-        has_fields = pa.types.is_list(declared) and pa.types.is_struct(declared.value_type)
-        return has_fields and [(f.name, f.type) for f in declared.value_type] == _HEADER
+        return (
+            pa.types.is_list(declared)
+            and pa.types.is_struct(declared.value_type)
+            and [f.type for f in declared.value_type] == [pa.string(), pa.binary()]
+            and [f.name for f in declared.value_type] == ["key", "value"]
+        )
     return bool(declared == own)
 
 
 def build_batch(messages: Sequence[Message], schema: pa.Schema) -> pa.RecordBatch:
     """One row a message, in order, with the columns of the schema and no others.
 
-    There is at least one message; all are of one partition and without errors. `require_projection` allows the schema.
+    Parameters
+    ----------
+    messages : sequence of Message
+        At least one, without errors, all of one partition.
+    schema : pyarrow.Schema
+        One that `check_projection` allows.
 
     Raises
     ------
@@ -113,8 +129,17 @@ def build_batch(messages: Sequence[Message], schema: pa.Schema) -> pa.RecordBatc
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _bytes_column(name: str, messages: Sequence[Message], kind: pa.DataType) -> pa.Array:
-    read: Callable[[Message], bytes | None] = getattr(type(messages[0]), name)
+def _key(messages: Sequence[Message], kind: pa.DataType) -> pa.Array:
+    return _bytes_column("key", type(messages[0]).key, messages, kind)
+
+
+def _value(messages: Sequence[Message], kind: pa.DataType) -> pa.Array:
+    return _bytes_column("value", type(messages[0]).value, messages, kind)
+
+
+def _bytes_column(
+    name: str, read: Callable[[Any], bytes | None], messages: Sequence[Message], kind: pa.DataType
+) -> pa.Array:
     # Unbound methods in map() run without a Python frame a record: about a third faster than a comprehension.
     raw = pa.array(list(map(read, messages)), pa.binary())
     if kind == pa.binary():
@@ -129,10 +154,16 @@ def _bytes_column(name: str, messages: Sequence[Message], kind: pa.DataType) -> 
 def malformed_utf8(column: str, partition: TopicPartition, offset: int) -> UnreadableRecord:
     """The error for a record with a key or value declared as string, or a header's name, that is not UTF-8."""
     if column == "headers":
-        text, remedy = "name of a header", "leave the column headers out of the schema to read the record"
-    else:
-        text, remedy = column, f"declare {column} as binary in the schema and decode it there"
-    return UnreadableRecord("MALFORMED_UTF8", f"The {text} of {partition} at offset {offset} is not UTF-8; {remedy}")
+        return UnreadableRecord(
+            "MALFORMED_UTF8",
+            f"The name of a header of {partition} at offset {offset} is not UTF-8; leave the column headers out of the "
+            "schema to read the record",
+        )
+    return UnreadableRecord(
+        "MALFORMED_UTF8",
+        f"The {column} of {partition} at offset {offset} is not UTF-8; declare {column} as binary in the schema and decode "
+        "it there",
+    )
 
 
 def _is_utf8(data: bytes | None) -> bool:
@@ -147,8 +178,12 @@ def _partition_of(message: Message) -> TopicPartition:
     return TopicPartition(message.topic(), message.partition())
 
 
-def _constant(name: str, messages: Sequence[Message], kind: pa.DataType) -> pa.Array:
-    return pa.repeat(pa.scalar(getattr(messages[0], name)(), kind), len(messages))
+def _topic(messages: Sequence[Message], kind: pa.DataType) -> pa.Array:
+    return pa.repeat(pa.scalar(messages[0].topic(), kind), len(messages))
+
+
+def _partition(messages: Sequence[Message], kind: pa.DataType) -> pa.Array:
+    return pa.repeat(pa.scalar(messages[0].partition(), kind), len(messages))
 
 
 def _offset(messages: Sequence[Message], kind: pa.DataType) -> pa.Array:
@@ -208,10 +243,10 @@ def _headers(messages: Sequence[Message], kind: pa.DataType) -> pa.Array:
 
 
 _BUILDERS: dict[str, Callable[[Sequence[Message], pa.DataType], pa.Array]] = {
-    "key": partial(_bytes_column, "key"),
-    "value": partial(_bytes_column, "value"),
-    "topic": partial(_constant, "topic"),
-    "partition": partial(_constant, "partition"),
+    "key": _key,
+    "value": _value,
+    "topic": _topic,
+    "partition": _partition,
     "offset": _offset,
     "timestamp": _timestamp,
     "timestampType": _timestamp_type,

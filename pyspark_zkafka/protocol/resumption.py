@@ -21,7 +21,7 @@ class StoredOffset:
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """The next offset to read, None if unknown; `moved` is true if another process has changed the group's offset."""
+    """The next offset to read, None if unknown; `moved` is true if somebody else has changed the group's offset."""
 
     position: int | None
     moved: bool = False
@@ -31,12 +31,18 @@ def resume(span: PlannedRange | None, stored: StoredOffset | None, last: StoredO
     """The position at which to resume a partition that was claimed.
 
     The stream resumes after its own last finished micro-batch if it has committed the group's offset itself: that of this
-    micro-batch or, as commits follow work, the one before. Any other offset is another member's progress or an operator's
-    reset, forward or back, and takes precedence. A reset to exactly the offset before is recognized by
+    micro-batch or, as commits follow work, the one before. Any other offset is somebody else's, another member's progress
+    or an operator's reset, forward or back, and takes precedence. A reset to exactly the offset before is recognized by
     the mark; without marks, it is not.
 
-    `span` is the partition's range in the checkpoint's last finished micro-batch, None if the stream never read it.
-    `stored` is the group's offset, read after the partition was claimed, and `last` this process's own last commit.
+    Parameters
+    ----------
+    span : PlannedRange or None
+        The partition's range in the checkpoint's last finished micro-batch; None if the stream never read it.
+    stored : StoredOffset or None
+        The group's offset, read after the partition was claimed.
+    last : StoredOffset or None
+        This process's own last commit.
 
     Examples
     --------

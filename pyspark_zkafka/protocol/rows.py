@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +47,11 @@ _EXPECTED = {
 def check_columns(schema: pa.Schema, topic: str | None) -> None:
     """Raise OptionError with all problems of the columns of a frame to write; other columns are ignored.
 
-    `topic` is the option; without it there must be a column of that name.
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+    topic : str or None
+        The option `topic`; without it there must be a column of that name.
     """
     types = {field.name: field.type for field in schema}
     problems = [
@@ -94,16 +98,8 @@ class OutgoingBatch:
 
     def take(self, order: npt.NDArray[np.int64]) -> OutgoingBatch:
         """The rows at the given positions, in that order."""
-        positions = pa.array(order)
-        return self._with_columns(self.topic, lambda column: column.take(positions))
-
-    def of_topic(self, topic: str, mask: pa.Array) -> OutgoingBatch:
-        """The rows where the mask is true, which go to the topic."""
-        return self._with_columns(topic, lambda column: column.filter(mask))
-
-    def _with_columns(self, topic: str, change: Callable[[pa.Array], pa.Array]) -> OutgoingBatch:
         columns = (self.value, self.key, self.partition, self.timestamp_ms, self.headers)
-        return OutgoingBatch(topic, *(None if column is None else change(column) for column in columns))
+        return OutgoingBatch(self.topic, *(None if c is None else c.take(pa.array(order)) for c in columns))
 
     def sizes(self) -> npt.NDArray[np.int64]:
         """Bytes of value, key and headers of each row."""
@@ -121,14 +117,22 @@ class OutgoingBatch:
         if self.timestamp_ms is None and self.headers is None:
             return Rows(values, keys, None)
         others: list[dict[str, Any]] = [{} for _ in values]
-        if self.timestamp_ms is not None:
-            for row, timestamp_ms in zip(others, self.timestamp_ms[start:stop].to_pylist(), strict=True):
-                if timestamp_ms is not None:
-                    row["timestamp"] = timestamp_ms
-        if self.headers is not None:
-            for row, headers in zip(others, self.headers[start:stop].to_pylist(), strict=True):
-                row["headers"] = [(h["key"], h["value"]) for h in headers or ()]
+        self._add_timestamps(others, start, stop)
+        self._add_headers(others, start, stop)
         return Rows(values, keys, others)
+
+    def _add_timestamps(self, others: list[dict[str, Any]], start: int, stop: int) -> None:
+        if self.timestamp_ms is None:
+            return
+        for row, timestamp_ms in zip(others, self.timestamp_ms[start:stop].to_pylist(), strict=True):
+            if timestamp_ms is not None:
+                row["timestamp"] = timestamp_ms
+
+    def _add_headers(self, others: list[dict[str, Any]], start: int, stop: int) -> None:
+        if self.headers is None:
+            return
+        for row, headers in zip(others, self.headers[start:stop].to_pylist(), strict=True):
+            row["headers"] = [(h["key"], h["value"]) for h in headers or ()]
 
 
 def outgoing(batch: pa.RecordBatch, topic: str | None) -> Iterator[OutgoingBatch]:
@@ -141,20 +145,19 @@ def outgoing(batch: pa.RecordBatch, topic: str | None) -> Iterator[OutgoingBatch
         batch has been sent then. INVALID_TIMESTAMP, INVALID_HEADERS: a timestamp before 1970-01-01T00:00:00.001Z; a header
         without key, or with one that is not UTF-8 or has a zero byte.
     """
-    if batch.num_rows == 0:
-        return
     whole = _columns(batch, topic or "")
-    if topic is not None:
-        yield whole
+    if topic is not None or batch.num_rows == 0:
+        if topic is not None and batch.num_rows > 0:
+            yield whole
         return
-    topics = batch.column("topic")
+    topics = _one_chunk(batch.column("topic"))
     if topics.null_count:
         row = pc.index(pc.is_null(topics), value=True).as_py()
         raise InvalidRow(
             "NULL_TOPIC", f"The column topic is null in row {row} of a batch; fill it, or set the option topic"
         )
     for name in _names(topics):
-        yield whole.of_topic(name, pc.equal(topics, name))
+        yield _rows_of(whole, name, pc.equal(topics, name))
 
 
 def _names(topics: pa.Array) -> list[str]:
@@ -170,8 +173,13 @@ def _names(topics: pa.Array) -> list[str]:
     return [name.decode() for name in names]
 
 
+def _rows_of(whole: OutgoingBatch, topic: str, mask: pa.Array) -> OutgoingBatch:
+    columns = (whole.value, whole.key, whole.partition, whole.timestamp_ms, whole.headers)
+    return OutgoingBatch(topic, *(None if c is None else c.filter(mask) for c in columns))
+
+
 def _columns(batch: pa.RecordBatch, topic: str) -> OutgoingBatch:
-    found = {name: batch.column(name) for name in batch.schema.names if name in _EXPECTED}
+    found = {name: _one_chunk(batch.column(name)) for name in batch.schema.names if name in _EXPECTED}
     return OutgoingBatch(
         topic,
         _as_bytes(found["value"]),
@@ -180,6 +188,10 @@ def _columns(batch: pa.RecordBatch, topic: str) -> OutgoingBatch:
         _milliseconds(found["timestamp"]) if "timestamp" in found else None,
         _checked_headers(found["headers"]) if "headers" in found else None,
     )
+
+
+def _one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _as_bytes(column: pa.Array) -> pa.Array:
@@ -207,19 +219,22 @@ def _milliseconds(column: pa.Array) -> pa.Array:
 def _checked_headers(column: pa.Array) -> pa.Array:
     keys = pc.struct_field(column.flatten(), "key")
     if keys.null_count:
-        raise _invalid_headers("has a null key, and Kafka requires one; give each header a key")
+        raise InvalidRow(
+            "INVALID_HEADERS",
+            "A header in the column headers has a null key, and Kafka requires one; give each header a key",
+        )
     if (bad := _first_not_utf8(keys)) is not None:
-        shown = f"{bad[:_QUOTED_BYTES]!r}{'...' if len(bad) > _QUOTED_BYTES else ''}"
-        raise _invalid_headers(
-            f"has a key that is not UTF-8: {shown}; readers could not return it as a string; encode it as UTF-8"
+        raise InvalidRow(
+            "INVALID_HEADERS",
+            f"A header in the column headers has a key that is not UTF-8: {bad[:_QUOTED_BYTES]!r}"
+            f"{'...' if len(bad) > _QUOTED_BYTES else ''}; readers could not return it as a string; encode it as UTF-8",
         )
     if pc.any(pc.match_substring(keys, "\0")).as_py():
-        raise _invalid_headers("has a zero byte in its key; librdkafka would end the key there; remove it")
+        raise InvalidRow(
+            "INVALID_HEADERS",
+            "A header in the column headers has a zero byte in its key; librdkafka would end the key there; remove it",
+        )
     return column.cast(_headers_of_bytes(column.type))
-
-
-def _invalid_headers(problem: str) -> InvalidRow:
-    return InvalidRow("INVALID_HEADERS", f"A header in the column headers {problem}")
 
 
 def _headers_of_bytes(kind: pa.DataType) -> pa.DataType:

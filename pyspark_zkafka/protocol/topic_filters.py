@@ -55,8 +55,8 @@ class TopicFilter:
         """Those of the names that match."""
         found = self.names.intersection(names)
         rest = [name for name in names if name not in found]
-        for pattern, must_match in self.patterns:
-            rest = [name for name, matches in zip(rest, _matches(pattern, rest), strict=True) if matches is must_match]
+        for pattern, wanted in self.patterns:
+            rest = [name for name, matches in zip(rest, _matches(pattern, rest), strict=True) if matches is wanted]
         return {*found, *(rest if self.patterns else ())}
 
 

@@ -20,11 +20,16 @@ def is_topic_name(text: str) -> bool:
     """True if Kafka allows the name for a topic.
 
     Other names cannot be passed on: not all are valid in the path of a znode, librdkafka accepts at most 512 bytes, and C
-    ends a name at a zero byte. Names of 250 to 255 characters, which Kafka allowed before 0.10 (KAFKA-3219), are valid, as
-    topics of that time still exist; brokers refuse to create others.
+    ends a name at a zero byte.
 
     >>> is_topic_name("orders.eu-1"), is_topic_name("a/b"), is_topic_name("..")
     (True, False, False)
+
+    Notes
+    -----
+    Up to 255 characters, as Kafka allowed before 0.10, since topics of that time still exist and must be readable. Later
+    versions allow 249, which leaves room for the names of a broker's folders (KAFKA-3219); brokers refuse a longer name
+    that does not exist.
 
     References
     ----------

@@ -1,13 +1,12 @@
 """The views: their columns, the options that they allow, and the conversion of their rows to Arrow.
 
-docs/views.md has the source of each column.
+Columns are declared once, as Spark's DDL; the Arrow types follow from it. docs/views.md has the source of each column.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -15,63 +14,83 @@ import pyarrow as pa
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.protocol.planning import Subscription, wanted_topics
 
-__all__ = ["VIEWS", "Row", "View", "build_view", "require_view_projection", "restrict", "timestamp_us", "view_problems"]
+__all__ = [
+    "VIEW_COLUMNS",
+    "Row",
+    "build_view",
+    "check_view_projection",
+    "require_view_projection",
+    "restrict",
+    "timestamp_us",
+    "view_ddl",
+    "view_problems",
+]
 
 Row = Mapping[str, Any]
 """Values by column; a column that is missing is null. Timestamps are microseconds since the epoch, maps lists of pairs."""
 
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A view: its columns as Spark's DDL, whether topics and groups can restrict it, and whether only ZooKeeper has it."""
-
-    ddl: str
-    has_topics: bool = True
-    has_groups: bool = False
-    needs_zookeeper: bool = True
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """The type of each column, in order."""
-        return dict(column.split(" ") for column in self.ddl.split(", "))
-
-
-VIEWS = {
-    "brokers": View(
-        "id int, host string, port int, rack string, endpoints array<string>, version int, timestamp timestamp",
-        has_topics=False,
-        needs_zookeeper=False,
-    ),
-    "topics": View(
-        "topic string, topic_id string, partitions int, replication int, config map<string,string>", needs_zookeeper=False
-    ),
-    "partitions": View(
-        "topic string, partition int, leader int, leader_epoch int, isr array<int>, replicas array<int>, offline boolean, "
-        "under_replicated boolean",
-        needs_zookeeper=False,
-    ),
-    "controller": View(
-        "broker int, epoch int, timestamp timestamp, cluster_id string", has_topics=False, needs_zookeeper=False
-    ),
-    "groups": View("group string, members int, topics array<string>", has_groups=True),
-    "members": View(
-        "group string, consumer string, pattern string, subscription map<string,int>, timestamp timestamp, "
-        "readable boolean, error string",
-        has_topics=False,
-        has_groups=True,
-    ),
-    "owners": View(
-        "group string, topic string, partition int, consumer string, thread string, broker int, error string",
-        has_groups=True,
-    ),
-    "offsets": View(
-        "group string, topic string, partition int, offset bigint, latest bigint, lag bigint, timestamp timestamp, "
-        "broker int, error string",
-        has_groups=True,
-    ),
-    "admin": View("operation string, topic string, partition int, replicas array<int>"),
-    "configs": View("topic string, name string, value string"),
+VIEW_COLUMNS: dict[str, dict[str, str]] = {
+    "brokers": {
+        "id": "int",
+        "host": "string",
+        "port": "int",
+        "rack": "string",
+        "endpoints": "array<string>",
+        "version": "int",
+        "timestamp": "timestamp",
+    },
+    "topics": {
+        "topic": "string",
+        "topic_id": "string",
+        "partitions": "int",
+        "replication": "int",
+        "config": "map<string,string>",
+    },
+    "partitions": {
+        "topic": "string",
+        "partition": "int",
+        "leader": "int",
+        "leader_epoch": "int",
+        "isr": "array<int>",
+        "replicas": "array<int>",
+        "offline": "boolean",
+        "under_replicated": "boolean",
+    },
+    "controller": {"broker": "int", "epoch": "int", "timestamp": "timestamp", "cluster_id": "string"},
+    "groups": {"group": "string", "members": "int", "topics": "array<string>"},
+    "members": {
+        "group": "string",
+        "consumer": "string",
+        "pattern": "string",
+        "subscription": "map<string,int>",
+        "timestamp": "timestamp",
+        "readable": "boolean",
+        "error": "string",
+    },
+    "owners": {
+        "group": "string",
+        "topic": "string",
+        "partition": "int",
+        "consumer": "string",
+        "thread": "string",
+        "broker": "int",
+        "error": "string",
+    },
+    "offsets": {
+        "group": "string",
+        "topic": "string",
+        "partition": "int",
+        "offset": "bigint",
+        "latest": "bigint",
+        "lag": "bigint",
+        "timestamp": "timestamp",
+        "broker": "int",
+        "error": "string",
+    },
+    "admin": {"operation": "string", "topic": "string", "partition": "int", "replicas": "array<int>"},
+    "configs": {"topic": "string", "name": "string", "value": "string"},
 }
+"""The columns of each view, in order, with their types as DDL."""
 
 _ARROW_TYPES: dict[str, pa.DataType] = {
     "int": pa.int32(),
@@ -85,18 +104,35 @@ _ARROW_TYPES: dict[str, pa.DataType] = {
     "map<string,string>": pa.map_(pa.string(), pa.string()),
 }
 
+_WITHOUT_TOPICS = ("brokers", "controller", "members")
+_WITH_GROUPS = ("groups", "members", "owners", "offsets")
 _CONNECTION = ("zookeeper.", "kafka.", "listener.name")
 _LAST_MS = 253_402_300_799_999  # the end of the year 9999, where Python's datetime ends
 
 
-def require_view_projection(view: str, schema: pa.Schema) -> None:
-    """Raise OptionError with all problems of a user's schema, unless it is a subset of the view's columns, in any order."""
-    columns, problems = VIEWS[view].columns, []
+def view_ddl(view: str) -> str:
+    """The columns of a view as DDL.
+
+    >>> view_ddl("configs")
+    'topic string, name string, value string'
+    """
+    return ", ".join(f"{name} {kind}" for name, kind in VIEW_COLUMNS[view].items())
+
+
+def check_view_projection(view: str, schema: pa.Schema) -> list[str]:
+    """The problems of a schema given by the user; empty if it is a subset of the view's columns, in any order."""
+    columns, problems = VIEW_COLUMNS[view], []
     for field in schema:
         if field.name not in columns:
             problems.append(f"view={view} has no column {field.name!r}; it has {', '.join(columns)}")
         elif field.type != _ARROW_TYPES[columns[field.name]]:
             problems.append(f"{field.name} of view={view} is {columns[field.name]}; declare it as that")
+    return problems
+
+
+def require_view_projection(view: str, schema: pa.Schema) -> None:
+    """Raise OptionError with all problems of a schema given by the user."""
+    problems = check_view_projection(view, schema)
     if problems:
         raise OptionError("INVALID_SCHEMA", "The schema cannot be read: " + "; ".join(problems))
 
@@ -110,9 +146,9 @@ def _objections(view: str, name: str) -> list[str]:
     if name == "view" or name.startswith(_CONNECTION):
         return []
     if name in ("subscribe", "subscribePattern", "subscribeExceptPattern"):
-        return [] if VIEWS[view].has_topics else [f"view={view} cannot be restricted to topics; leave out {name}"]
+        return [f"view={view} cannot be restricted to topics; leave out {name}"] if view in _WITHOUT_TOPICS else []
     if name == "group.id":
-        return [] if VIEWS[view].has_groups else [f"view={view} shows no groups; leave out group.id"]
+        return [] if view in _WITH_GROUPS else [f"view={view} shows no groups; leave out group.id"]
     return [f"{name} is about reading records, and view={view} reads none; leave out one of them"]
 
 
@@ -123,12 +159,12 @@ def restrict(subscription: Subscription | None, topics: Iterable[str]) -> list[s
 
 
 def build_view(rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:
-    """One batch of all rows, in order, with the columns of the schema, which `require_view_projection` allows."""
+    """One batch of all rows, in order, with the columns of the schema, which `check_view_projection` allows."""
     return pa.RecordBatch.from_struct_array(pa.array(rows, pa.struct(list(schema))))
 
 
 def timestamp_us(ms: str | None) -> int | None:
-    """Microseconds for a znode's milliseconds, as text that Kafka does not check; None unless a time before year 10000.
+    """Microseconds for a znode's text of milliseconds, which Kafka does not check; None if it is no time before year 10000.
 
     >>> timestamp_us("1795228865441"), timestamp_us("-1"), timestamp_us("soon")
     (1795228865441000, None, None)

@@ -16,10 +16,17 @@ _SAMPLE_TIMEOUT_S = 3.0
 
 
 class StreamLimits:
-    """The options' limits, with the time of the last micro-batch (monotonic) and the sizes of records."""
+    """The options' limits, with the time of the last micro-batch and the sizes of records.
+
+    Parameters
+    ----------
+    clock : callable
+        Monotonic seconds.
+    """
 
     def __init__(self, options: StreamOptions, session: StreamSession, clock: Callable[[], float]) -> None:
         self._limits = options.limits
+        self._read = options.read
         self._session = session
         self._clock = clock
         self._last_batch_s: float | None = None
@@ -31,7 +38,13 @@ class StreamLimits:
         self._last_batch_s = self._clock()
 
     def apply(self, ranges: Mapping[TopicPartition, OffsetRange], *, may_wait: bool) -> dict[TopicPartition, OffsetRange]:
-        """The ranges within the limits, empty below `minOffsetsPerTrigger` if it `may_wait`; blocks for up to 3 s."""
+        """The ranges within the limits; empty while waiting for more records. May block for 3 s to measure records.
+
+        Parameters
+        ----------
+        may_wait : bool
+            Apply `minOffsetsPerTrigger`; False where the end is fixed.
+        """
         if self._limits == TriggerLimits():
             return dict(ranges)
         backlog = sum(r.size for r in ranges.values())
@@ -43,12 +56,15 @@ class StreamLimits:
 
     def _sizes(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, float]:
         """The mean sizes of records, measured once a minute, and when there are new partitions to read."""
+        from pyspark_zkafka.kafka.consumer_properties import consumer_properties
         from pyspark_zkafka.kafka.record_sizes import sample_record_bytes
 
         now = self._clock()
         everywhere = now - self._sampled_at > _SAMPLE_AGE_S
-        starts = {tp: r.start for tp, r in ranges.items() if r.size and (everywhere or tp not in self._record_bytes)}
-        if starts:
-            self._record_bytes |= sample_record_bytes(self._session.consumer_properties(), starts, _SAMPLE_TIMEOUT_S)
+        wanted = {tp: r.start for tp, r in ranges.items() if r.size and (everywhere or tp not in self._record_bytes)}
+        if wanted:
+            servers = self._session.servers(self._session.snapshot())
+            properties = consumer_properties(self._read.connection, servers, self._read.client_group)
+            self._record_bytes |= sample_record_bytes(properties, wanted, _SAMPLE_TIMEOUT_S)
             self._sampled_at = now if everywhere else self._sampled_at
         return self._record_bytes

@@ -24,13 +24,13 @@ class PartitionProgress:
     `resets` is True if the group's offset may be higher: it belongs to a log that no longer exists. `moved_to` is the
     offset to which another client has set the group's meanwhile, ahead of the position: it is no commit of ours, but
     nothing is committed until the position reaches it. `leader_epoch` is the log's epoch when it was last known to contain
-    all records before the position, -1 where unknown. `claim` is the claim's sequence number.
+    all records before the position, -1 where unknown. `generation` is the claim's.
     """
 
     position: int
     committed: StoredOffset | None = None
     resets: bool = False
-    claim: int = 0
+    generation: int = 0
     moved_to: int = -1
     leader_epoch: int = -1
 
@@ -58,9 +58,18 @@ class Loss(NamedTuple):
 class StreamState:
     """A stream between two planning calls.
 
-    `assigned` are the partitions that are read, `committed` the offsets that this run committed last, `replaced` the
-    present marks of topics deleted or created again since the last micro-batch, `undecided` the query's starts of
-    partitions that other members own and of which the group has no offset, `bounds` the fixed ends for AvailableNow.
+    Attributes
+    ----------
+    assigned : mapping
+        The partitions that are read.
+    committed : mapping
+        The offsets that this run committed last, by partition.
+    replaced : mapping
+        Topics deleted or created again since the last micro-batch: their present marks, by name.
+    undecided : mapping
+        The query's starts of partitions that other members own, and of which the group has no offset.
+    bounds : mapping or None
+        The fixed ends for Trigger.AvailableNow.
     """
 
     assigned: Mapping[TopicPartition, PartitionProgress] = field(default_factory=dict)
@@ -77,19 +86,24 @@ class StreamState:
     def revoke(self, owned: Mapping[TopicPartition, Claim]) -> StreamState:
         """The state without partitions no longer owned, or revoked and assigned again."""
         assigned = self.assigned
-        kept = {tp: known for tp, known in assigned.items() if tp in owned and owned[tp].sequence == known.claim}
+        kept = {tp: one for tp, one in assigned.items() if tp in owned and owned[tp].generation == one.generation}
         return self if len(kept) == len(assigned) else replace(self, assigned=kept)
 
     def assign(
         self, owned: Mapping[TopicPartition, Claim], found: Mapping[TopicPartition, PartitionProgress]
     ) -> StreamState:
         """The state with newly owned partitions."""
-        return self._update({tp: replace(progress, claim=owned[tp].sequence) for tp, progress in found.items()})
+        return self._update({tp: replace(one, generation=owned[tp].generation) for tp, one in found.items()})
 
     def start(self, decided: Mapping[TopicPartition, PartitionProgress]) -> StreamState:
         """The state with the starts that the group has committed, of partitions of which nothing has been read yet."""
-        ours = decided.keys() & self.assigned.keys()
-        return self._update({tp: replace(decided[tp], claim=self.assigned[tp].claim) for tp in ours})
+        ours = {tp: decided[tp] for tp in decided.keys() & self.assigned.keys()}
+        return self._update(
+            {
+                tp: replace(self.assigned[tp], position=one.position, committed=one.committed, resets=one.resets)
+                for tp, one in ours.items()
+            }
+        )
 
     def validate(self, epochs: Mapping[TopicPartition, int]) -> StreamState:
         """The state with the leader epochs of logs that contain the positions."""
@@ -99,7 +113,7 @@ class StreamState:
 
     def due(self) -> dict[TopicPartition, int]:
         """The positions that are to be committed."""
-        return {tp: progress.position for tp, progress in self.assigned.items() if progress.is_due}
+        return {tp: one.position for tp, one in self.assigned.items() if one.is_due}
 
     def commit(
         self,
@@ -109,18 +123,23 @@ class StreamState:
     ) -> tuple[StreamState, dict[TopicPartition, int]]:
         """The state after a commit, and the offsets that another client has set ahead of our positions.
 
-        `stored` are the group's offsets now, `written` those that this commit wrote, in the ZooKeeper transactions `marks`.
+        Parameters
+        ----------
+        stored : mapping
+            The group's offsets now.
+        marks, written : mapping
+            The ZooKeeper transactions that wrote offsets, and the offsets that this commit wrote.
         """
         moved = {tp: offset for tp, offset in stored.items() if offset != self.assigned[tp].position}
         done = {tp: StoredOffset(offset, marks.get(tp)) for tp, offset in stored.items() if tp not in moved}
-        changed = {tp: replace(self.assigned[tp], committed=offset, resets=False) for tp, offset in done.items()}
+        changed = {tp: replace(self.assigned[tp], committed=one, resets=False) for tp, one in done.items()}
         changed |= {tp: replace(self.assigned[tp], moved_to=offset) for tp, offset in moved.items()}
-        ours = {tp: offset for tp, offset in done.items() if tp in written}
+        ours = {tp: one for tp, one in done.items() if tp in written}
         return replace(self._update(changed), committed={**self.committed, **ours}), moved
 
     def replace_topic(self, topic: str, mark: TopicMark) -> StreamState:
         """The state without the partitions of a topic that was deleted, or deleted and created again."""
-        assigned = {tp: progress for tp, progress in self.assigned.items() if tp.topic != topic}
+        assigned = {tp: one for tp, one in self.assigned.items() if tp.topic != topic}
         return replace(self, assigned=assigned, replaced={**self.replaced, topic: mark})
 
     def remembered(self, partition: TopicPartition, span: PlannedRange) -> PlannedRange:
@@ -136,7 +155,13 @@ class StreamState:
 def check_topics(
     state: StreamState, finished: StreamOffset, snapshot: ClusterSnapshot, *, is_member: bool
 ) -> tuple[StreamState, list[Loss]]:
-    """Find topics created again, and partitions that were read (by a member: are assigned) and no longer exist."""
+    """Find partitions that were read and no longer exist, and topics that were created again.
+
+    Parameters
+    ----------
+    is_member : bool
+        Check only the partitions assigned now: the others are for other members to report.
+    """
     losses = []
     mine = {tp for tp in finished.spans if not is_member or tp in state.assigned}
     gone = sorted(tp for tp in mine if tp.topic not in snapshot.topics and tp.topic not in state.replaced)
@@ -159,26 +184,26 @@ def check_ends(state: StreamState, ends: Mapping[TopicPartition, int]) -> tuple[
     losses, changed = [], {}
     bounds = state.bounds or {}
     for tp, end in ends.items():
-        progress = state.assigned[tp]
-        known = max(progress.position, bounds.get(tp, 0))
+        one = state.assigned[tp]
+        known = max(one.position, bounds.get(tp, 0))
         if end < known:
             text = (
                 f"{tp}: the log ends at {end}, and was read or planned up to {known}: it was truncated, by an unclean "
                 "election or by hand"
             )
             losses.append(Loss("OFFSET_WENT_BACK", text))
-            changed[tp] = replace(progress, position=min(end, progress.position), resets=True)
+            changed[tp] = replace(one, position=min(end, one.position), resets=True)
     return (replace(state, assigned={**state.assigned, **changed}) if changed else state), losses
 
 
 def ranges_of(state: StreamState, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetRange]:
     """The ranges from each position to the end of its log, or to the fixed end; empty where no end is known."""
     found = {}
-    for tp, progress in state.assigned.items():
-        end = ends.get(tp, progress.position)
+    for tp, one in state.assigned.items():
+        end = ends.get(tp, one.position)
         if state.bounds is not None:
-            end = min(end, state.bounds.get(tp, progress.position))
-        found[tp] = OffsetRange(tp, progress.position, max(progress.position, end))
+            end = min(end, state.bounds.get(tp, one.position))
+        found[tp] = OffsetRange(tp, one.position, max(one.position, end))
     return found
 
 

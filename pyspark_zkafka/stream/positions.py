@@ -5,22 +5,20 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from pyspark_zkafka.data_loss import report_data_loss
 from pyspark_zkafka.errors import UnknownTopic, ZKafkaError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import StreamOptions
-from pyspark_zkafka.protocol.checkpoint import PlannedRange, StreamOffset, TopicMark, Waiting
+from pyspark_zkafka.protocol.checkpoint import StreamOffset, TopicMark, Waiting
 from pyspark_zkafka.protocol.model import NO_LEADER, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import (
     EARLIEST,
     LATEST,
     AtTimestamp,
     OffsetSpec,
-    Outside,
     Position,
     Resolution,
     reset_position,
@@ -65,7 +63,10 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class StreamStarts:
-    """Finds positions: the checkpoint's, the group's, or those that the options name; `now` is seconds since the epoch."""
+    """Finds positions: the checkpoint's, the group's, or those that the options name.
+
+    `now` is the time in seconds since the epoch.
+    """
 
     options: StreamOptions
     session: StreamSession
@@ -77,10 +78,21 @@ class StreamStarts:
         snapshot: ClusterSnapshot,
         waiting: Mapping[TopicPartition, Waiting] | None = None,
     ) -> Beginning:
-        """Find the start of a new query, at one moment for all partitions, and commit nothing; see `find`."""
+        """Find the start of a new query, at one moment for all partitions. Blocks for a few requests; commits nothing.
+
+        Parameters
+        ----------
+        waiting : mapping, optional
+            Partitions that had no leader when the query began.
+
+        Raises
+        ------
+        DataLoss, ClusterStateError
+            As `find`.
+        """
         waiting = waiting or {}
         led = [tp for tp in sorted(owned) if snapshot.leader(tp) is not None]
-        gains = self.find(led, waiting=waiting)
+        gains = self.find(led, StreamOffset(), {}, first=True, waiting=waiting)
         member = self.session.member
         everything = set(owned) if member is None else {tp for t in snapshot.topics for tp in snapshot.partitions(t)}
         offline = [tp for tp in sorted(everything) if tp in snapshot.states and snapshot.leader(tp) is None]
@@ -97,7 +109,7 @@ class StreamStarts:
         """Commit the group's starts, for all partitions that the member is subscribed to; returns what stays undecided.
 
         The group then reads everything produced from now on, whichever of its members survives. The first member to commit
-        decides. Partitions that a JVM consumer owns stay undecided.
+        decides: others continue from there. Partitions that a JVM consumer owns stay undecided.
         """
         if not (begun.undecided or begun.waiting) or self.session.member is None:
             return begun
@@ -117,7 +129,7 @@ class StreamStarts:
         committed = self.session.offsets.committed(partitions, skip_malformed=True)
         begun = {tp.topic for tp in committed} | {tp.topic for tp, gain in gains.items() if gain.committed is not None}
         missing = [tp for tp in partitions if tp.topic not in begun and self._is_momentary(tp)]
-        found = self.find(missing)
+        found = self.find(missing, StreamOffset(), {}, first=True)
         return {tp: gain.position for tp, gain in found.items() if gain.committed is None}
 
     def _is_momentary(self, partition: TopicPartition) -> bool:
@@ -127,26 +139,28 @@ class StreamStarts:
             return self.options.read.reset in (None, "latest")
         return named == LATEST or isinstance(named, AtTimestamp)
 
-    def _decided(self, partition: TopicPartition, own: PartitionProgress, stored: StoredOffset | None) -> PartitionProgress:
+    def _decided(
+        self, partition: TopicPartition, found: PartitionProgress, stored: StoredOffset | None
+    ) -> PartitionProgress:
         """The start that the group has committed, unless the options name an offset or a time."""
-        if stored is None or own.committed is not None:
-            return own
+        if stored is None or found.committed is not None:
+            return found
         is_exact = self._named(partition) not in (None, EARLIEST, LATEST)
-        return PartitionProgress(own.position if is_exact else stored.offset, stored)
+        return PartitionProgress(found.position if is_exact else stored.offset, stored)
 
     def _waiting(self, offline: Collection[TopicPartition], snapshot: ClusterSnapshot) -> dict[TopicPartition, Waiting]:
         """The partitions without a leader that are to be read from the end of their logs.
 
         A leader that is only unregistered now may come back in the same epoch, which is then of no use.
         """
-        found = [tp for tp in offline if self._is_momentary(tp) and self._named(tp) in (None, LATEST)]
-        if found and self.options.group is not None:
-            committed = self.session.offsets.committed(found, skip_malformed=True)
-            found = [tp for tp in found if tp not in committed]
+        wanted = [tp for tp in offline if self._is_momentary(tp) and self._named(tp) in (None, LATEST)]
+        committed = {}
+        if wanted and self.options.group is not None:
+            committed = self.session.offsets.committed(wanted, skip_malformed=True)
         at_ms, states = int(self.now() * 1000), snapshot.states
-        epochs = {tp: states[tp].leader_epoch if states[tp].leader == NO_LEADER else -1 for tp in found}
-        noted = self._noted(found)
-        return {tp: noted.get(tp, Waiting(epochs[tp], at_ms)) for tp in found}
+        epochs = {tp: states[tp].leader_epoch if states[tp].leader == NO_LEADER else -1 for tp in wanted}
+        noted = self._noted([tp for tp in wanted if tp not in committed])
+        return {tp: noted.get(tp, Waiting(epochs[tp], at_ms)) for tp in wanted if tp not in committed}
 
     def _noted(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Waiting]:
         """The times at which the group began with partitions that had no leader then."""
@@ -157,67 +171,92 @@ class StreamStarts:
     def find(
         self,
         gained: Collection[TopicPartition],
-        finished: StreamOffset | None = None,
-        last_committed: Mapping[TopicPartition, StoredOffset] = MappingProxyType({}),
+        finished: StreamOffset,
+        last_committed: Mapping[TopicPartition, StoredOffset],
         *,
+        first: bool,
         replaced: Collection[str] = frozenset(),
         waiting: Mapping[TopicPartition, Waiting] | None = None,
     ) -> dict[TopicPartition, PartitionProgress]:
-        """Find the position from which to read each partition, which has a leader. Blocks for a few requests.
+        """Find the position from which to read each partition. Blocks for a few requests.
 
-        For a new query, `startingOffsets` decides. Later it applies only to partitions that the stream knew and had no
-        position in; those created meanwhile start at their beginning. In a group, so do those that were created after its
-        subscription, and of which it has no offset.
+        Parameters
+        ----------
+        gained : collection of TopicPartition
+            They have leaders.
+        finished : StreamOffset
+            The end of the finished micro-batches, from the checkpoint.
+        last_committed : mapping
+            The offsets that this process committed last.
+        first : bool
+            True for a new query: `startingOffsets` decides. Later it applies only to partitions that the stream knew and
+            had no position in; those created meanwhile start at their beginning. In a group, so do those that were created
+            after its subscription, and of which it has no offset.
+        replaced : collection of str
+            Topics that were created again: earlier positions in them are ignored.
+        waiting : mapping, optional
+            Partitions that had no leader when the query began; by default those of `finished`.
 
-        Partitions that waited for a leader, and cannot be searched yet, are absent from the result. Raises DataLoss for a
-        position outside the log, if `failOnDataLoss` is set, and ClusterStateError for a partition without a committed
-        offset, if `auto.offset.reset` is error.
+        Returns
+        -------
+        dict
+            Partitions that waited for a leader, and cannot be searched yet, are not in it.
 
-        `finished` is the end of the finished micro-batches, from the checkpoint, None for a new query; `last_committed` are
-        the offsets that this process committed last. Earlier positions in `replaced` topics, which were created again, are
-        ignored. `waiting` are partitions that had no leader when the query began, by default those of `finished`.
+        Raises
+        ------
+        DataLoss
+            A position is outside the log, and `failOnDataLoss` is set.
+        ClusterStateError
+            A partition has no committed offset, and `auto.offset.reset` is error.
         """
-        spans = {} if finished is None else finished.spans
         committed = {} if self.options.group is None else self.session.offsets.committed(gained)
         stale = outdated(committed, self.session.snapshot()) if committed else set()
         current = {tp: stored for tp, stored in committed.items() if tp not in stale}
         replaced_partitions = {tp for tp in gained if tp.topic in replaced}
-        new = self.session.younger([tp for tp in gained if tp not in committed and tp not in spans])
+        new = self.session.younger([tp for tp in gained if tp not in committed and tp not in finished.spans])
         positions: dict[TopicPartition, Position] = dict.fromkeys(replaced_partitions, EARLIEST)
         for tp in [tp for tp in gained if tp not in positions]:
-            position = self._named(tp) if finished is None else None
-            if position is None:
-                position = self._resume(tp, spans.get(tp), current.get(tp), last_committed.get(tp))
+            position = self._position(tp, finished, current, last_committed, first)
             if position is not None:
                 positions[tp] = EARLIEST if position == LATEST and tp in new else position
-        self._report_outdated(stale - positions.keys(), committed)
-        positions |= dict.fromkeys(stale - positions.keys(), EARLIEST)
+        positions |= self._after_outdated(stale - positions.keys(), committed)
         rest = [tp for tp in gained if tp not in positions]
-        positions |= self._without_position(rest, finished, new, waiting)
-        resolution = self._resolve(positions, first=finished is None)
-        if resolution.outside:
-            self._report_outside(resolution.outside)
+        positions |= self._without_position(rest, finished, new, first, waiting)
+        resolution = self._resolve(positions, first)
+        self._report(resolution)
         resets = {o.partition for o in resolution.outside} | replaced_partitions | stale
         starts = {r.partition: r.start for r in resolution.ranges}
         return {tp: PartitionProgress(start, committed.get(tp), tp in resets) for tp, start in starts.items()}
 
-    def _report_outdated(
+    def _after_outdated(
         self, partitions: Collection[TopicPartition], committed: Mapping[TopicPartition, StoredOffset]
-    ) -> None:
+    ) -> dict[TopicPartition, Position]:
+        """The beginning of logs of which the group's offset belongs to a deleted topic of the same name.
+
+        Raises
+        ------
+        DataLoss
+            There are such logs, and `failOnDataLoss` is set.
+        """
         if partitions:
             from pyspark_zkafka.group.offset_store import report_outdated
 
             report_outdated(partitions, committed, self.options.read.fail_on_data_loss)
+        return dict.fromkeys(partitions, EARLIEST)
 
-    def _resume(
+    def _position(
         self,
         partition: TopicPartition,
-        span: PlannedRange | None,
-        stored: StoredOffset | None,
-        last_committed: StoredOffset | None,
+        finished: StreamOffset,
+        committed: Mapping[TopicPartition, StoredOffset],
+        last_committed: Mapping[TopicPartition, StoredOffset],
+        first: bool,
     ) -> Position | None:
-        """The position of the checkpoint or of the group; None if neither has one."""
-        found = resume(span, stored, last_committed)
+        """The position that the options of a new query name, or the checkpoint or the group; None if none of them does."""
+        if first and (named := self._named(partition)) is not None:
+            return named
+        span, offset = finished.spans.get(partition), committed.get(partition)
+        found = resume(span, offset, last_committed.get(partition))
         if found.moved and span is not None:
             _log.warning(
                 "%s: continuing at %s, the offset of group %s: another client has changed it, while this query was at %d",
@@ -231,28 +270,32 @@ class StreamStarts:
     def _without_position(
         self,
         partitions: Collection[TopicPartition],
-        finished: StreamOffset | None,
+        finished: StreamOffset,
         younger: Collection[TopicPartition],
+        first: bool,
         waiting: Mapping[TopicPartition, Waiting] | None,
     ) -> dict[TopicPartition, Position]:
         """The starts of partitions not read yet: the beginning if they are new, otherwise as the options say."""
-        marks = {} if finished is None else {tp: finished.topics.get(tp.topic, TopicMark()) for tp in partitions}
+        marks = {} if first else {tp: finished.topics.get(tp.topic, TopicMark()) for tp in partitions}
         new = {tp for tp in partitions if tp in younger or (tp in marks and tp.partition >= marks[tp].known)}
         if waiting is None:
             waiting = {tp: m.waiting[tp.partition] for tp, m in marks.items() if tp.partition in m.waiting}
         old = [tp for tp in partitions if tp not in new]
         waiting = {**self._noted([tp for tp in old if tp not in waiting]), **waiting}
-        found: dict[TopicPartition, Position] = dict.fromkeys(new, EARLIEST)
-        unknown = []
-        for tp in old:
-            position = self._after_waiting(tp, waiting[tp]) if tp in waiting else self._named(tp)
+        late = [tp for tp in old if tp in waiting]
+        named = {tp: position for tp in partitions if (position := self._named(tp)) is not None}
+        unknown = [tp for tp in partitions if tp not in new | named.keys() and tp not in waiting]
+        found = (
+            dict.fromkeys(unknown, reset_position(unknown, self.options.read.reset)) | named | dict.fromkeys(new, EARLIEST)
+        )
+        for tp in late:
+            found.pop(tp, None)
+            position = self._late(tp, waiting[tp])
             if position is not None:
                 found[tp] = position
-            elif tp not in waiting:
-                unknown.append(tp)
-        return found | dict.fromkeys(unknown, reset_position(unknown, self.options.read.reset))
+        return found
 
-    def _after_waiting(self, partition: TopicPartition, waiting: Waiting) -> Position | None:
+    def _late(self, partition: TopicPartition, waiting: Waiting) -> Position | None:
         """The first record after the time when the partition had no leader; None while it cannot be determined."""
         brokers = self.session.brokers
         try:
@@ -285,10 +328,13 @@ class StreamStarts:
         spec = OffsetSpec(read.start.option, by_partition=dict(positions))
         return resolve(list(positions), spec, end, bounds, no_match=read.no_match)
 
-    def _report_outside(self, offsets: Iterable[Outside]) -> None:
+    def _report(self, resolution: Resolution) -> None:
+        if not resolution.outside:
+            return
+        text = "; ".join(map(str, resolution.outside))
         report_data_loss(
             "OFFSET_OUT_OF_RANGE",
-            f"{'; '.join(map(str, offsets))}; records may be lost",
+            f"{text}; records may be lost",
             fail=self.options.read.fail_on_data_loss,
             remedy="correct the offsets (of the group, or in startingOffsets), or set failOnDataLoss to false to go on "
             "with what is there",

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import signal
+import sys
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -11,7 +15,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from pyspark_zkafka.batch.reader import ZKafkaReader, split_partitions
 from pyspark_zkafka.protocol.limits import TriggerLimits
-from pyspark_zkafka.worker import exit_on_sigterm, ignoring_sigterm, prepared_worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +31,13 @@ class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a stream. Until its first planning call it stores only options and a schema, and is pickle-safe.
 
     The planning calls of a query come one after the other, in one process. The first of them opens a session with ZooKeeper
-    and joins the group; `stop` leaves it. The schema is exactly Spark's: the projection.
+    and joins the group; `stop` leaves it.
+
+    Parameters
+    ----------
+    options : StreamOptions
+    schema : pyarrow.Schema
+        Exactly Spark's: the projection.
     """
 
     def __init__(self, options: StreamOptions, schema: pa.Schema) -> None:
@@ -76,7 +85,7 @@ class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Leave the group, and close all connections; blocks for some seconds at the most."""
-        with ignoring_sigterm():
+        with _undisturbed():
             if self._planner is not None:
                 self._planner.close()
                 self._planner = None
@@ -84,12 +93,39 @@ class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _plan(self) -> StreamDriver:
         if self._planner is None:
-            with prepared_worker():
-                from pyspark_zkafka.stream.driver import StreamDriver
-                from pyspark_zkafka.transport.select import uses_native
+            from pyspark_zkafka.stream.driver import StreamDriver
+            from pyspark_zkafka.transport.select import uses_native
 
             uses_native(self._options.read.connection)  # report a missing native path here, not in each task
-            exit_on_sigterm()
+            _leave_on_sigterm()
             self._planner = StreamDriver(self._options)
             atexit.register(self.stop)  # for a SIGTERM when `stop` has been called, but has not begun
         return self._planner
+
+
+def _leave_on_sigterm() -> None:
+    """Make SIGTERM, by which Spark ends the planning process, run its ``finally`` clauses, `stop` among them.
+
+    Otherwise registration and claims would stay until the session expires, and block the group for as long.
+    """
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _exit)
+
+
+def _exit(number: int, frame: object) -> None:
+    """End the process, once: Spark sends SIGTERM twice, and the second must not interrupt the exit that the first began."""
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Ignore SIGTERM for a ``with`` block, if its handler is ours."""
+    if signal.getsignal(signal.SIGTERM) is not _exit or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, _exit)

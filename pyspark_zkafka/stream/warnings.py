@@ -15,7 +15,14 @@ _REPEAT_S = 60.0
 
 
 class StreamWarnings:
-    """Data loss and warnings of one run of a query, by a monotonic clock."""
+    """Data loss and warnings of one run of a query.
+
+    Parameters
+    ----------
+    fail_on_data_loss : bool
+    clock : callable
+        Monotonic seconds.
+    """
 
     def __init__(self, fail_on_data_loss: bool, clock: Callable[[], float]) -> None:
         self._fail_on_data_loss = fail_on_data_loss

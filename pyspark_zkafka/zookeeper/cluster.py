@@ -14,9 +14,8 @@ from pyspark_zkafka.protocol.znodes import brokers as broker_znodes
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.protocol.znodes import topics as znodes
 from pyspark_zkafka.protocol.znodes.admin import AdminState
-from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
+from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration, LegacyPartition
 from pyspark_zkafka.zookeeper.connection import Watch, Znode, ZooKeeperConnection
-from pyspark_zkafka.zookeeper.groups import partition_znodes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -39,13 +38,28 @@ class ZooKeeperClient(ZooKeeperConnection):
 
     Results are not atomic: if the cluster changes between requests, they may be partly old and partly new. A znode that is
     deleted between two rounds is left out. Bytes that Kafka does not write raise `CodecError`.
+
+    Examples
+    --------
+    ::
+
+        with ZooKeeperClient(ZooKeeperConfig("127.0.0.1:2181", "/kafka")) as client:
+            leaders = client.snapshot(["orders"]).led("orders")
     """
 
     def __enter__(self) -> Self:
         """Connect, and check that a Kafka cluster is there.
 
-        Raises ChrootMissing if the chroot of the configuration does not exist, ClusterStateError if it contains no Kafka
-        cluster, and the errors of `ZooKeeperConnection`.
+        Raises
+        ------
+        ZooKeeperError
+            No server answers within the connection timeout.
+        ZooKeeperRefused
+            The credentials are not accepted.
+        ChrootMissing
+            The chroot of the configuration does not exist.
+        ClusterStateError
+            The chroot exists, but contains no Kafka cluster.
         """
         super().__enter__()
         try:
@@ -64,6 +78,13 @@ class ZooKeeperClient(ZooKeeperConnection):
         """Brokers, controller, cluster id, and the requested topics that exist; all topics by default.
 
         Blocks for three rounds of requests, two when the topics are named. Topics in the layout of 0.7 are left out.
+
+        Raises
+        ------
+        CodecError
+            A znode that the snapshot needs is malformed.
+        ZooKeeperError, ZooKeeperRefused
+            No answer in time; an ACL forbids it.
         """
         named = None if topics is None else [znodes.topic_path(topic) for topic in topics if is_topic_name(topic)]
         first = self.ask(
@@ -123,54 +144,86 @@ class ZooKeeperClient(ZooKeeperConnection):
         return members
 
     def group_owners(self, group: str) -> dict[TopicPartition, str]:
-        """The ids of the threads that own partitions, without those of 0.7; blocks for three rounds."""
-        return self._by_partition(group_znodes.owners_path(group), group_znodes.decode_owner)
+        """The ids of the threads that own partitions; blocks for three rounds. Claims of 0.7: `legacy_owners`."""
+        return _modern(self._all_under(group_znodes.owners_path(group), group_znodes.decode_owner))
 
-    def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """The group's committed offsets, next to read, -1 or less for none, without those of 0.7; three rounds, as well."""
-        return self._by_partition(group_znodes.offsets_path(group), group_znodes.decode_offset)
+    def group_offsets(self, group: str, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, int]:
+        """The group's committed offsets: next to read, -1 or less for none; partitions without one are left out.
 
-    def _by_partition(self, parent: str, decode: Callable[[str, bytes | None], T]) -> dict[TopicPartition, T]:
-        nodes = partition_znodes(self, [parent], list)
-        keys = {path: group_znodes.parse_key(path, _name(path.rpartition("/")[0]), _name(path)) for path in nodes}
-        return {tp: decode(path, nodes[path].data) for path, tp in keys.items() if isinstance(tp, TopicPartition)}
+        Blocks for one round of requests, or, for all that the group ever committed (the default), for three. Offsets of
+        0.7, which are byte positions: `legacy_offsets`.
+
+        Raises
+        ------
+        CodecError
+            An offset, or the name of an offset's znode, is malformed.
+        """
+        if partitions is None:
+            return _modern(self._all_under(group_znodes.offsets_path(group), group_znodes.decode_offset))
+        paths = {group_znodes.offset_path(group, tp): tp for tp in partitions}
+        return {paths[p]: group_znodes.decode_offset(p, node.data) for p, node in self.get_many(paths).items()}
+
+    def legacy_owners(self, group: str) -> dict[LegacyPartition, str]:
+        """The claims of consumers of 0.7, whose partitions belong to a broker; see `group_owners`."""
+        return _legacy(self._all_under(group_znodes.owners_path(group), group_znodes.decode_owner))
+
+    def legacy_offsets(self, group: str) -> dict[LegacyPartition, int]:
+        """The positions of consumers of 0.7, in bytes of a broker's partition; see `group_offsets`."""
+        return _legacy(self._all_under(group_znodes.offsets_path(group), group_znodes.decode_offset))
+
+    def _all_under(
+        self, parent: str, decode: Callable[[str, bytes | None], T]
+    ) -> dict[TopicPartition | LegacyPartition, T]:
+        topics = [f"{parent}/{name}" for name in self.children_many([parent]).get(parent, [])]
+        paths = [f"{topic}/{key}" for topic, keys in self.children_many(topics).items() for key in keys]
+        nodes = self.get_many(paths)
+        return {_partition_of(path): decode(path, node.data) for path, node in nodes.items()}
 
     def _require_kafka(self) -> None:
         found = self.exists_many(["/", broker_znodes.BROKER_IDS])
-        if "/" not in found:
-            raise ChrootMissing(
-                "NO_CHROOT",
-                f"The chroot {self.config.chroot} of zookeeper.connect does not exist at {self.config.hosts}"
-                f"{self._others()}; correct the part of zookeeper.connect that follows the hosts",
-                chroot=self.config.chroot,
-            )
-        if broker_znodes.BROKER_IDS not in found:
-            raise ClusterStateError(
-                "NO_KAFKA_CLUSTER",
-                f"There is no Kafka cluster at {self.config.connect}: it has no /brokers/ids{self._others()}; check the "
-                "chroot in zookeeper.connect, or, if the cluster runs without ZooKeeper (KRaft), set "
-                "kafka.bootstrap.servers instead",
-            )
+        if broker_znodes.BROKER_IDS in found:
+            return
+        raise self._no_kafka() if "/" in found else self._no_chroot()
+
+    def _no_kafka(self) -> ClusterStateError:
+        return ClusterStateError(
+            "NO_KAFKA_CLUSTER",
+            f"There is no Kafka cluster at {self.config.connect}: it has no /brokers/ids{self._others()}; check the chroot "
+            "in zookeeper.connect, or, if the cluster runs without ZooKeeper (KRaft), set kafka.bootstrap.servers instead",
+        )
+
+    def _no_chroot(self) -> ChrootMissing:
+        return ChrootMissing(
+            "NO_CHROOT",
+            f"The chroot {self.config.chroot} of zookeeper.connect does not exist at {self.config.hosts}{self._others()}; "
+            "correct the part of zookeeper.connect that follows the hosts",
+            chroot=self.config.chroot,
+        )
 
     def _others(self) -> str:
+        found = self._clusters()
+        if not found:
+            return ", and the ensemble shows no other Kafka cluster"
+        return f"; a Kafka cluster is under {' and '.join(found)}"
+
+    def _clusters(self) -> list[str]:
         with ZooKeeperConnection(replace(self.config, chroot="")) as root:
             try:
-                chroots = ["", *(f"/{name}" for name in root.children_many(["/"]).get("/", []))]
+                names = root.children_many(["/"]).get("/", [])
             except ZooKeeperRefused:
-                chroots = []
-            found = root.exists_many(chroot + broker_znodes.BROKER_IDS for chroot in chroots)
-        clusters = [chroot or "/" for chroot in chroots if chroot + broker_znodes.BROKER_IDS in found]
-        if not clusters:
-            return ", and the ensemble shows no other Kafka cluster"
-        return f"; a Kafka cluster is under {' and '.join(clusters)}"
+                return []
+            candidates = {"/" if not name else f"/{name}": f"/{name}" if name else "" for name in ["", *names]}
+            found = root.exists_many(prefix + broker_znodes.BROKER_IDS for prefix in candidates.values())
+        return [shown for shown, prefix in candidates.items() if prefix + broker_znodes.BROKER_IDS in found]
 
 
 def _topics(nodes: Mapping[str, Znode]) -> dict[str, Topic]:
-    topics = {_name(path): node for path, node in nodes.items() if path.startswith(znodes.TOPICS + "/")}
+    below = {path: node for path, node in nodes.items() if path.startswith(znodes.TOPICS + "/")}
+    found = {path: node for path, node in below.items() if is_topic_name(_name(path))}
     return {
-        name: znodes.decode_topic(znodes.topic_path(name), node.data, node.stat.czxid)
-        for name, node in topics.items()
-        if is_topic_name(name) and node.data  # without data, a topic has the layout of 0.7
+        _name(path): znodes.decode_topic(path, node.data).topic(_name(path), node.stat.czxid)
+        for path, node in found.items()
+        if not znodes.is_legacy_topic(node.data)
     }
 
 
@@ -195,6 +248,19 @@ def _snapshot(nodes: Mapping[str, Znode], topics: Mapping[str, Topic]) -> Cluste
         None if controller is None else znodes.decode_controller(znodes.CONTROLLER, controller.data).broker,
         None if cluster_id is None else znodes.decode_cluster_id(znodes.CLUSTER_ID, cluster_id.data),
     )
+
+
+def _modern(found: Mapping[TopicPartition | LegacyPartition, T]) -> dict[TopicPartition, T]:
+    return {tp: value for tp, value in found.items() if isinstance(tp, TopicPartition)}
+
+
+def _legacy(found: Mapping[TopicPartition | LegacyPartition, T]) -> dict[LegacyPartition, T]:
+    return {lp: value for lp, value in found.items() if isinstance(lp, LegacyPartition)}
+
+
+def _partition_of(path: str) -> TopicPartition | LegacyPartition:
+    parent, _, key = path.rpartition("/")
+    return group_znodes.parse_key(path, _name(parent), key)
 
 
 def _name(path: str) -> str:

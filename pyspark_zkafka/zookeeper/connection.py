@@ -9,10 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kazoo.client import KazooClient
-from kazoo.protocol.states import KeeperState
 
 from pyspark_zkafka.options.model import ZooKeeperConfig
 from pyspark_zkafka.zookeeper import errors
@@ -28,7 +28,6 @@ __all__ = ["Results", "SessionState", "Watch", "Znode", "ZnodeStat", "ZooKeeperC
 MAX_IN_FLIGHT = 2_000
 CLOSE_TIMEOUT_S = 2.0
 _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_jitter": 0.4, "max_delay": 1.0}
-_CLOSING_ERRORS: tuple[type[BaseException], ...] = (*errors.KAZOO_ERRORS, OSError)
 _log = logging.getLogger(__name__)
 
 Watch = Callable[[object], None]
@@ -40,8 +39,9 @@ SessionState = Literal["CONNECTED", "SUSPENDED", "LOST"]
 class ZnodeStat:
     """A znode's metadata.
 
-    The transaction that created it, the number of changes of its data, the server's time of the last one, the session that
-    owns it (0 for a persistent znode), the number of its children, and the transaction that wrote its data.
+    `czxid` is the transaction that created it, `mzxid` the last one that wrote its data, `version` counts the changes of
+    its data, `modified_ms` is the server's time of the last one, `ephemeral_owner` the session that owns it, 0 for a
+    persistent znode, `children` the number of its children.
     """
 
     czxid: int
@@ -69,6 +69,11 @@ class Results:
     stats: dict[str, ZnodeStat] = field(default_factory=dict)
 
 
+class _Request(NamedTuple):
+    kind: str
+    path: str
+
+
 class ZooKeeperConnection:
     """A session with an ensemble, open inside its ``with`` block; the requests of a round are sent and awaited together.
 
@@ -76,8 +81,15 @@ class ZooKeeperConnection:
     most; a read whose connection or session is lost is sent again within that time. Reads never create anything. Safe for
     threads; not pickle-safe, but `config` is; to be opened after a fork, not before.
 
-    `on_state` is called with each new state of the session, on kazoo's thread: it must not block, nor use the connection.
-    After LOST, a new session begins automatically, and is CONNECTED.
+    Parameters
+    ----------
+    config : ZooKeeperConfig
+        The settings of the connection. Nothing happens before ``__enter__``.
+    clock : callable, optional
+        Monotonic seconds.
+    on_state : callable, optional
+        Called with each new state of the session, on kazoo's thread: it must not block, nor use the connection. After LOST,
+        a new session begins automatically, and is CONNECTED.
     """
 
     def __init__(
@@ -99,19 +111,28 @@ class ZooKeeperConnection:
     def __enter__(self) -> Self:
         """Connect.
 
-        Raises ZooKeeperError if no server answers within the connection timeout, ZooKeeperRefused for credentials that are
-        not accepted, OptionError for an unusable TLS file, and for SASL where pure-sasl is not installed.
+        Raises
+        ------
+        ZooKeeperError
+            No server answers within the connection timeout.
+        ZooKeeperRefused
+            The credentials are not accepted.
+        OptionError
+            A file for TLS cannot be used, or SASL is configured and pure-sasl is not installed.
         """
         if self._kazoo is not None:
             raise errors.already_open()
         self._connect()
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
     def close(self) -> None:
-        """End the session, which deletes its ephemeral znodes, within 2 seconds, else when it expires; idempotent."""
+        """End the session, which deletes its ephemeral znodes; blocks for 2 seconds at the most. Idempotent.
+
+        If no server answers in that time, the session ends when it expires.
+        """
         kazoo, self._kazoo = self._kazoo, None
         if kazoo is None:
             return
@@ -128,7 +149,10 @@ class ZooKeeperConnection:
 
     @property
     def session_timeout_ms(self) -> int:
-        """The session timeout that the server granted, within limits of its own; before a connection, the requested one."""
+        """The session timeout as granted by the server, which keeps it within limits of its own.
+
+        The requested one, before the first connection.
+        """
         session = self._handler.session
         return (None if session is None else session.granted_ms) or self.config.session_timeout_ms
 
@@ -150,7 +174,12 @@ class ZooKeeperConnection:
         """Data and stat of each path that exists, read at the same time.
 
         `watch` is called once for each znode, on kazoo's thread, when the znode changes or the connection is lost; it must
-        not block. A function that is already set is not set again. Raises ZooKeeperError, ZooKeeperRefused.
+        not block. Pass the same function each time: one that is already set is not set again.
+
+        Raises
+        ------
+        ZooKeeperError, ZooKeeperRefused
+            No answer in time; an ACL forbids it.
         """
         return self.ask(get=paths, watch=watch).nodes
 
@@ -169,20 +198,31 @@ class ZooKeeperConnection:
         exists: Iterable[str] = (),
         watch: Watch | None = None,
     ) -> Results:
-        """One round of requests, answered in this order: `exists`, then `children`, then `get`, each as given."""
+        """One round of requests of all three kinds; see `get_many`.
+
+        The servers answer them in this order: `exists`, then `children`, then `get`, each as given.
+        """
         kinds = {"exists": exists, "children": children, "get": get}
-        requests = [(kind, path) for kind, paths in kinds.items() for path in dict.fromkeys(paths)]
+        requests = [_Request(kind, path) for kind, paths in kinds.items() for path in dict.fromkeys(paths)]
         answers = Results()
         for start in range(0, len(requests), MAX_IN_FLIGHT):
             self._round(requests[start : start + MAX_IN_FLIGHT], answers, watch)
         return answers
 
+    def transaction(self, operations: Sequence[Operation]) -> Conflict | None:
+        """Perform all operations, or none; None if they are done, else the one that failed, and why; see `transact`."""
+        return self.transact(operations).conflict
+
     def transact(self, operations: Sequence[Operation]) -> Outcome:
         """Perform all operations, or none. Blocks for one round trip.
 
-        Raises ZooKeeperRefused if an ACL denies one of the operations, and none was applied. Whether the transaction was
-        applied is unknown after ZooKeeperError (no answer), and where the servers closed the connection, probably for too
-        large a request (REQUEST_TOO_LARGE).
+        Raises
+        ------
+        ZooKeeperError
+            No answer: whether the transaction was applied is unknown.
+        ZooKeeperRefused
+            An ACL forbids one of the operations, and none was applied. Or there are probably too many for a request
+            (REQUEST_TOO_LARGE): the servers closed the connection, and whether the transaction was applied is unknown.
         """
         if not operations:
             return Outcome()
@@ -202,25 +242,27 @@ class ZooKeeperConnection:
 
     def _conflict(self, operations: Sequence[Operation], results: Sequence[object]) -> Conflict | None:
         for operation, result in zip(operations, results, strict=False):
+            reason = REASONS.get(type(result))
+            if reason is not None:
+                return Conflict(operation, reason)
+        for operation, result in zip(operations, results, strict=False):
             if isinstance(result, Exception) and not errors.is_rolled_back(result):
-                if (reason := REASONS.get(type(result))) is not None:
-                    return Conflict(operation, reason)
                 doing = f"{type(operation).__name__} {self._full(operation.path)} in a transaction"
                 raise errors.translate(result, doing, self.config) from result
         return None
 
-    def _round(self, requests: list[tuple[str, str]], answers: Results, watch: Watch | None) -> None:
+    def _round(self, requests: list[_Request], answers: Results, watch: Watch | None) -> None:
         deadline = self._clock() + self._timeout_s
         while requests:
-            pending = [(request, self._send(*request, watch)) for request in requests]
-            requests = [request for request, result in pending if not self._receive(*request, result, answers, deadline)]
+            pending = [(request, self._send(request, watch)) for request in requests]
+            requests = [request for request, result in pending if not self._settle(request, result, answers, deadline)]
 
-    def _send(self, kind: str, path: str, watch: Watch | None) -> Any:
-        client = self._client()
+    def _send(self, request: _Request, watch: Watch | None) -> Any:
+        client, path = self._client(), self._full(request.path)
         send = {"get": client.get_async, "children": client.get_children_async, "exists": client.exists_async}
-        return send[kind](self._full(path), watch=watch)
+        return send[request.kind](path, watch=watch)
 
-    def _receive(self, kind: str, path: str, result: Any, answers: Results, deadline: float) -> bool:
+    def _settle(self, request: _Request, result: Any, answers: Results, deadline: float) -> bool:
         """Wait for an answer and store it; False when the request is to be sent again."""
         try:
             answer = result.get(timeout=max(0.0, deadline - self._clock()))
@@ -229,13 +271,8 @@ class ZooKeeperConnection:
         except errors.KAZOO_ERRORS as error:
             if errors.is_passing(error) and self._clock() < deadline:
                 return False
-            raise errors.translate(self._cause(error), f"Reading {self._full(path)}", self.config) from error
-        if kind == "children":
-            answers.children[path] = sorted(answer)
-        elif kind == "get":
-            answers.nodes[path] = Znode(answer[0], _stat(answer[1]))
-        elif answer is not None:
-            answers.stats[path] = _stat(answer)
+            raise errors.translate(self._cause(error), f"Reading {self._full(request.path)}", self.config) from error
+        _store(request, answer, answers)
         return True
 
     def _full(self, path: str) -> str:
@@ -250,24 +287,17 @@ class ZooKeeperConnection:
         deadline, changed = self._clock() + self._timeout_s, threading.Event()
         tls = None if self.config.tls is None else tls_context(self.config.tls)
         self._handler, self._log = BoundedHandler(self._clock, deadline, tls), ConnectionLog(_log)
-        self._kazoo = kazoo = KazooClient(
-            hosts=self.config.hosts,
-            timeout=self.config.session_timeout_ms / 1000,
-            handler=self._handler,
-            connection_retry=dict(_RECONNECT),
-            logger=self._log,
-            use_ssl=tls is not None,
-            **_credentials(self.config.auth),
-        )
+        self._kazoo = kazoo = _make_client(self.config, self._handler, self._log)
         self._auth_failed = False
-        kazoo.add_listener(lambda state: self._note_refusal(kazoo))
-        kazoo.add_listener(lambda state: changed.set())
+        self._kazoo.add_listener(lambda state: self._note_refusal(kazoo))
+        self._kazoo.add_listener(lambda state: changed.set())
         if self._on_state is not None:
-            kazoo.add_listener(self._on_state)
-        kazoo.start_async()
+            self._kazoo.add_listener(self._on_state)
+        self._kazoo.start_async()
         changed.wait(self._timeout_s)
+        remaining = max(0.0, deadline - self._clock())
         try:
-            kazoo.exists_async("/").get(timeout=max(0.0, deadline - self._clock()))
+            self._kazoo.exists_async("/").get(timeout=remaining)
         except errors.KAZOO_ERRORS as error:
             troubles = self._log.troubles
             self.close()
@@ -276,10 +306,22 @@ class ZooKeeperConnection:
 
     def _note_refusal(self, kazoo: Any) -> None:
         """Record AUTH_FAILED while it lasts: kazoo closes at once, and later requests fail without that cause."""
-        self._auth_failed = self._auth_failed or kazoo.client_state == KeeperState.AUTH_FAILED
+        self._auth_failed = self._auth_failed or errors.is_refusal(kazoo.client_state)
 
     def _cause(self, error: BaseException) -> BaseException:
         return errors.refusal(error) if self._auth_failed else error
+
+
+def _make_client(config: ZooKeeperConfig, handler: BoundedHandler, log: ConnectionLog) -> Any:
+    return KazooClient(
+        hosts=config.hosts,
+        timeout=config.session_timeout_ms / 1000,
+        handler=handler,
+        connection_retry=dict(_RECONNECT),
+        logger=log,
+        use_ssl=config.tls is not None,
+        **_credentials(config.auth),
+    )
 
 
 def _credentials(auth: tuple[str, str] | None) -> dict[str, object]:
@@ -298,8 +340,17 @@ def _stop(kazoo: Any) -> None:
     try:
         kazoo.stop()
         kazoo.close()
-    except _CLOSING_ERRORS as error:
+    except errors.CLOSING_ERRORS as error:
         _log.warning("the ZooKeeper session was not closed cleanly: %s", error)
+
+
+def _store(request: _Request, answer: Any, answers: Results) -> None:
+    if request.kind == "children":
+        answers.children[request.path] = sorted(answer)
+    elif request.kind == "get":
+        answers.nodes[request.path] = Znode(answer[0], _stat(answer[1]))
+    elif answer is not None:
+        answers.stats[request.path] = _stat(answer)
 
 
 def _stat(stat: Any) -> ZnodeStat:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from kazoo import exceptions as kazoo
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KeeperState
 
 from pyspark_zkafka.errors import OptionError, ZKafkaError, ZooKeeperError, ZooKeeperMisused, ZooKeeperRefused
 from pyspark_zkafka.options.model import ZooKeeperConfig
 
 __all__ = [
+    "CLOSING_ERRORS",
     "KAZOO_ERRORS",
     "NO_NODE",
     "already_open",
     "is_passing",
+    "is_refusal",
     "is_rolled_back",
     "is_too_large",
     "no_session",
@@ -24,9 +27,11 @@ __all__ = [
 ]
 
 KAZOO_ERRORS: tuple[type[BaseException], ...] = (kazoo.KazooException, KazooTimeoutError)
+CLOSING_ERRORS: tuple[type[BaseException], ...] = (*KAZOO_ERRORS, OSError)
 NO_NODE: type[BaseException] = kazoo.NoNodeError
 
 _LARGEST_REQUEST_BYTES = 0xFFFFF  # jute.maxbuffer, where it is not set
+
 _PASSING = (kazoo.ConnectionLoss, kazoo.OperationTimeoutError, kazoo.SessionExpiredError, kazoo.SessionMovedError)
 _REFUSALS = (
     kazoo.NoAuthError,
@@ -44,6 +49,11 @@ def is_passing(error: BaseException) -> bool:
     return isinstance(error, _PASSING) and not isinstance(error, kazoo.ConnectionClosedError)
 
 
+def is_refusal(state: object) -> bool:
+    """True if a client in this state of kazoo's failed to authenticate, and will not retry."""
+    return bool(state == KeeperState.AUTH_FAILED)
+
+
 def refusal(error: BaseException) -> BaseException:
     """The error of a client that failed to authenticate: requests after its close only report the close."""
     return kazoo.AuthFailedError() if isinstance(error, kazoo.ConnectionClosedError) else error
@@ -55,12 +65,15 @@ def is_rolled_back(error: BaseException) -> bool:
 
 
 def is_too_large(error: BaseException, size: int) -> bool:
-    """True if a request of `size` bytes is over the servers' default limit, and they may have closed its connection."""
+    """True if a request of `size` bytes is over the servers' limit, and failed as such a one does: by a closed connection.
+
+    Servers also close it for other reasons.
+    """
     return size > _LARGEST_REQUEST_BYTES and isinstance(error, (*_PASSING, kazoo.ConnectionDropped))
 
 
 def too_large(size: int, doing: str, config: ZooKeeperConfig) -> ZooKeeperRefused:
-    """The error for a request that is probably too large: servers also close connections for other reasons."""
+    """The error for a request that is probably too large."""
     return ZooKeeperRefused(
         "REQUEST_TOO_LARGE",
         f"{doing} got no answer: {config.hosts} closed the connection at a request of some {size} bytes, probably because "

@@ -26,7 +26,12 @@ def partition_znodes(
 ) -> dict[str, Znode]:
     """The znodes of partitions by path, undecoded; blocks for three rounds of requests.
 
-    `parents` are paths of owners or offsets, ``/consumers/G/owners``; `choose` selects from the topics below one.
+    Parameters
+    ----------
+    parents : iterable of str
+        Paths of owners or offsets, ``/consumers/G/owners``.
+    choose : callable
+        Which of the topics below a parent to read.
     """
     topics = {parent: choose(names) for parent, names in zookeeper.children_many(parents).items()}
     return zookeeper.get_many(_below(zookeeper.children_many(_below(topics))))

@@ -61,7 +61,7 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
         """The sockets that are ready to read, to write and in error, after `timeout` or at the deadline.
 
         With poll, as kazoo's own creates a selector for each call, which is most of the cost of a small read. A socket with
-        data received ahead is ready, too.
+        data received ahead is ready, too, although the operating system does not report it.
         """
         left = self.deadline - self._clock()
         if left <= 0:
@@ -76,7 +76,11 @@ class ReadAhead:
     """A connected socket that receives all available data: kazoo reads each answer in two small pieces.
 
     That saves half of the system calls of a round of many requests. All but reading and sending is the socket's own.
-    `alive_at` is the time of the last request that the server has answered, which is when its session timeout starts.
+
+    Attributes
+    ----------
+    alive_at : float
+        The time of the last request that the server has answered, which is when its session timeout starts.
     """
 
     def __init__(self, connected: socket.socket, clock: Callable[[], float]) -> None:
@@ -123,15 +127,16 @@ class ReadAhead:
 def _poll(rlist: Any, wlist: Any, timeout_ms: int | None) -> set[int]:
     poller = select.poll()
     for sockets, event in ((rlist, select.POLLIN), (wlist, select.POLLOUT)):
-        for registered in sockets:
-            poller.register(registered, event)
+        for one in sockets:
+            poller.register(one, event)
     return {fd for fd, _ in poller.poll(timeout_ms)}
 
 
 class ConnectionLog(logging.LoggerAdapter):  # type: ignore[type-arg]
     """kazoo's log without its debug lines, which contain credentials.
 
-    While `quiet` (connecting, closing) warnings are logged as INFO, and collected in `troubles` for an error to report.
+    While `quiet` (connecting, closing) warnings are logged as INFO, since an error will report them: `troubles` collects
+    them.
     """
 
     def __init__(self, logger: logging.Logger) -> None:
@@ -149,13 +154,15 @@ class ConnectionLog(logging.LoggerAdapter):  # type: ignore[type-arg]
         if level < logging.INFO:
             return
         if self.quiet and level >= logging.WARNING:
-            text = (str(msg) % args if args else str(msg)).removeprefix("Connection dropped: ")
-            text = text.removeprefix("socket connection error: ")
-            if text != "Transition to CONNECTING" and len(self._troubles) < _MAX_TROUBLES:
-                self._troubles[text] = None
+            self._remember(str(msg) % args if args else str(msg))
             level = logging.INFO
         super().log(level, msg, *args, **kwargs)
 
     def warn(self, msg: object, *args: Any, **kwargs: Any) -> None:
         """The name that kazoo still uses for `warning`."""
         self.warning(msg, *args, **kwargs)
+
+    def _remember(self, text: str) -> None:
+        text = text.removeprefix("Connection dropped: ").removeprefix("socket connection error: ")
+        if text != "Transition to CONNECTING" and len(self._troubles) < _MAX_TROUBLES:
+            self._troubles[text] = None

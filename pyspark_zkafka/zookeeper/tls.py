@@ -14,7 +14,10 @@ __all__ = ["tls_context"]
 def tls_context(tls: ZooKeeperTls) -> ssl.SSLContext:
     """The TLS context for connections, from the files; if there is a truststore, only its authorities are trusted.
 
-    Raises OptionError for a file that is missing or invalid, and for a wrong password, without OpenSSL's prompt for one.
+    Raises
+    ------
+    OptionError
+        A file is missing or invalid, or its password is wrong. There is no prompt for a password, unlike OpenSSL's default.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = tls.check_hostname
@@ -24,9 +27,12 @@ def tls_context(tls: ZooKeeperTls) -> ssl.SSLContext:
         _load("truststore", tls.truststore, "PEM certificates", context.load_verify_locations)
     if tls.keystore is not None:
         what = "the PEM certificate and private key, and zookeeper.ssl.keystore.password its password if it has one"
-        password = tls.keystore_password or ""
-        _load("keystore", tls.keystore, what, lambda file: context.load_cert_chain(file, None, lambda: password))
+        _load("keystore", tls.keystore, what, lambda file: context.load_cert_chain(file, None, _password(tls)))
     return context
+
+
+def _password(tls: ZooKeeperTls) -> Callable[[], str]:
+    return lambda: tls.keystore_password or ""
 
 
 def _load(store: str, file: str, what: str, load: Callable[[str], None]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
@@ -29,8 +29,11 @@ T = TypeVar("T")
 
 MAX_TRANSACTION_BYTES = 512 * 1024  # half of the servers' default limit: the transaction's record must fit, too
 _ANY_VERSION = -1
-_OPERATION_BYTES = 9 + 31 + 16  # the header, the ACL, and the other fields
-_REQUEST_BYTES = 12 + 9  # its length, number and type, and the header that ends a transaction
+_EPHEMERAL = 1
+_HEADER_BYTES = 9
+_ACL_BYTES = 31
+_FIELDS_BYTES = 16
+_REQUEST_BYTES = 12 + _HEADER_BYTES  # its length, number and type, and the header that ends a transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,8 @@ class Conflict:
 class Outcome:
     """The outcome of a transaction, of which nothing was applied if there is a conflict.
 
-    `zxid` is its id, the `mzxid` of each znode that it wrote; None if it wrote over none, and ZooKeeper returns no id.
+    `zxid` is its id, which is the `mzxid` of each znode that it wrote; None if nothing was applied, or it only created and
+    deleted znodes: ZooKeeper does not return it then.
     """
 
     conflict: Conflict | None = None
@@ -108,7 +112,7 @@ REASONS: dict[type[object], Reason] = {
 }
 
 
-def request_bytes(operations: Collection[Operation], chroot: str = "") -> int:
+def request_bytes(operations: Iterable[Operation], chroot: str = "") -> int:
     """The approximate size of a request with some operations, in bytes; never too low."""
     return _REQUEST_BYTES + _operations_bytes(operations, chroot)
 
@@ -121,9 +125,13 @@ def pieces(
 ) -> Iterator[list[T]]:
     """The parts, in order, in pieces that each fit into one transaction; a part that is too large is alone.
 
-    `operations_of` has the operations that a part may need; those that several parts of a piece need, such as a parent's,
-    count once.
+    Parameters
+    ----------
+    operations_of : callable
+        The operations that a part may need. Those that several parts of a piece need, such as a parent's, count once.
 
+    Examples
+    --------
     >>> def create(path):
     ...     return [Create("/parent", None), Create(path, bytes(1000))]
     >>> list(pieces(["/parent/a", "/parent/b", "/parent/c"], create, "", 2500))
@@ -151,7 +159,7 @@ def to_wire(operation: Operation, chroot: str) -> tuple[object, ...]:
     path = chroot + operation.path
     match operation:
         case Create(data=data, ephemeral=ephemeral):
-            return wire.Create(path, data, OPEN_ACL_UNSAFE, int(ephemeral))  # type: ignore[no-any-return]
+            return wire.Create(path, data, OPEN_ACL_UNSAFE, _EPHEMERAL if ephemeral else 0)  # type: ignore[no-any-return]
         case SetData(data=data, version=version):
             return wire.SetData(path, data, version)  # type: ignore[no-any-return]
         case Delete(version=version):
@@ -160,7 +168,10 @@ def to_wire(operation: Operation, chroot: str) -> tuple[object, ...]:
             return wire.CheckVersion(path, version)  # type: ignore[no-any-return]
 
 
-def _operations_bytes(operations: Collection[Operation], chroot: str) -> int:
-    paths = sum(len(chroot.encode() + operation.path.encode()) for operation in operations)
-    data = sum(len(o.data or b"") for o in operations if isinstance(o, (Create, SetData)))
-    return _OPERATION_BYTES * len(operations) + paths + data
+def _operations_bytes(operations: Iterable[Operation], chroot: str) -> int:
+    return sum(_operation_bytes(operation, len(chroot.encode())) for operation in operations)
+
+
+def _operation_bytes(operation: Operation, chroot_bytes: int) -> int:
+    data = operation.data if isinstance(operation, (Create, SetData)) else None
+    return _HEADER_BYTES + _ACL_BYTES + _FIELDS_BYTES + chroot_bytes + len(operation.path.encode()) + len(data or b"")

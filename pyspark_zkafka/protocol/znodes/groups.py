@@ -10,10 +10,9 @@ znode                                forms
 ``/consumers/G/offsets/T/P``         the next offset to read, in decimal; the same two keys (in 0.7 a byte position)
 ===================================  ================================================================================
 
-All forms are decoded; the newest is encoded. `decode_registration` accepts and refuses the same as the consumer of Kafka
-1.1.1, with three differences: it accepts the forms of 0.7; a regex must be one that `topic_filter` supports; and a consumer
-has at most 100,000 threads. A JVM that has to name two billion threads runs out of memory and stops, as it does for a
-registration that it cannot read.
+`decode_registration` accepts and refuses the same as the consumer of Kafka 1.1.1, with three differences: it accepts the
+forms of 0.7; a regex must be one that `topic_filter` supports; and a consumer has at most 100,000 threads. A JVM that has
+to name two billion threads runs out of memory and stops, as it does for a registration that it cannot read.
 
 References
 ----------
@@ -22,9 +21,11 @@ kafka.consumer.ZookeeperConsumerConnector, TopicCount, TopicFilter (Kafka 0.7.2,
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Literal
 
 from pyspark_zkafka.errors import CodecError, OptionError
@@ -36,6 +37,7 @@ __all__ = [
     "CONSUMERS",
     "MAX_THREADS",
     "ConsumerRegistration",
+    "Form",
     "LegacyPartition",
     "Pattern",
     "consumer_id",
@@ -61,7 +63,7 @@ __all__ = [
 
 CONSUMERS = "/consumers"
 MAX_THREADS = 100_000
-"""The most threads of a consumer, over all its topics: far more than any consumer had, as each has a queue."""
+"""The most threads of a consumer, over all its topics: far more than any had, as each has a queue."""
 
 Pattern = Literal["static", "white_list", "black_list"]
 
@@ -80,6 +82,14 @@ _SHOWN_CHARS = 120
 _JAVA_BLANKS = "".join(map(chr, range(33)))
 
 
+class Form(Enum):
+    """The format of a registration, by the Kafka version that introduced it."""
+
+    COMPACT = "0.8.1"
+    SPACED = "0.8.0"
+    LEGACY = "0.7"
+
+
 @dataclass(frozen=True, slots=True)
 class ConsumerRegistration:
     """A consumer's subscription: its number of threads by topic, or by the one regex of a filter.
@@ -91,6 +101,7 @@ class ConsumerRegistration:
     subscription: Mapping[str, int]
     pattern: Pattern = "static"
     timestamp: str | None = None
+    form: Form = Form.COMPACT
     assignor: str | None = None
 
 
@@ -101,6 +112,9 @@ class LegacyPartition:
     topic: str
     broker: int
     partition: int
+
+
+# --- paths and ids -----------------------------------------------------------------------------------------------------
 
 
 def group_path(group: str) -> str:
@@ -134,9 +148,9 @@ def owners_path(group: str) -> str:
     return f"{group_path(group)}/owners"
 
 
-def owner_path(group: str, partition: TopicPartition) -> str:
+def owner_path(group: str, partition: TopicPartition | LegacyPartition) -> str:
     """``/consumers/G/owners/T/P``."""
-    return f"{owners_path(group)}/{partition.topic}/{partition.partition}"
+    return f"{owners_path(group)}/{partition.topic}/{_key(partition)}"
 
 
 def offsets_path(group: str) -> str:
@@ -144,9 +158,9 @@ def offsets_path(group: str) -> str:
     return f"{group_path(group)}/offsets"
 
 
-def offset_path(group: str, partition: TopicPartition) -> str:
+def offset_path(group: str, partition: TopicPartition | LegacyPartition) -> str:
     """``/consumers/G/offsets/T/P``."""
-    return f"{offsets_path(group)}/{partition.topic}/{partition.partition}"
+    return f"{offsets_path(group)}/{partition.topic}/{_key(partition)}"
 
 
 def parse_key(path: str, topic: str, key: str) -> TopicPartition | LegacyPartition:
@@ -166,26 +180,34 @@ def parse_key(path: str, topic: str, key: str) -> TopicPartition | LegacyPartiti
 
 
 def consumer_id(group: str, name: str) -> str:
-    """The name of a consumer's znode, ``G_name``."""
+    """The name of a consumer's znode: group and the consumer's own name.
+
+    >>> consumer_id("billing", "c1")
+    'billing_c1'
+    """
     return f"{group}_{name}"
 
 
 def generated_consumer_id(group: str, hostname: str, now_ms: int, most_significant_bits: int) -> str:
-    """The name of a consumer's znode without ``consumer.id``; the last argument is the upper half of a random UUID.
+    """The same for a consumer without ``consumer.id``; the last argument is the upper half of a random UUID.
 
     >>> generated_consumer_id("billing", "host", 1795228857340, 0xA126459212345678)
     'billing_host-1795228857340-a1264592'
     """
-    return consumer_id(group, f"{hostname}-{now_ms}-{f'{most_significant_bits:x}'[:8]}")
+    return consumer_id(group, f"{hostname}-{now_ms}-{most_significant_bits:x}"[: len(f"{hostname}-{now_ms}-") + 8])
 
 
 def thread_id(consumer: str, number: int) -> str:
-    """The id of a consumer's thread, ``C-number``; numbers start at 0, and ids sort as Java strings."""
+    """The id of a consumer's thread, counted from 0; ids sort as Java strings.
+
+    >>> thread_id("billing_c1", 0)
+    'billing_c1-0'
+    """
     return f"{consumer}-{number}"
 
 
 def consumer_of_thread(thread: str) -> str:
-    """The consumer that a thread belongs to: all before the last ``-``, or the whole if there is none.
+    """The consumer that a thread belongs to: all before the last ``-``, or the whole where there is none.
 
     >>> consumer_of_thread("billing_host-1-ab-0")
     'billing_host-1-ab'
@@ -208,6 +230,15 @@ def normalise_filter(regex: str) -> str:
     return regex.strip(_JAVA_BLANKS).replace(",", "|").replace(" ", "").strip("\"'")
 
 
+def _key(partition: TopicPartition | LegacyPartition) -> str:
+    if isinstance(partition, LegacyPartition):
+        return f"{partition.broker}-{partition.partition}"
+    return str(partition.partition)
+
+
+# --- registrations -----------------------------------------------------------------------------------------------------
+
+
 def decode_registration(path: str, data: bytes | None) -> ConsumerRegistration:
     """The subscription in a consumer's znode.
 
@@ -226,29 +257,34 @@ def decode_registration(path: str, data: bytes | None) -> ConsumerRegistration:
         return _old_filter(path, data, old_filter)
     found = ZnodeJson.parse(path, data, _REGISTRATION)
     if found.fields and not found.fields.keys() & _MODERN_KEYS:
-        return ConsumerRegistration(_counts(found))
+        return ConsumerRegistration(_counts(found), form=Form.LEGACY)
     pattern = _PATTERNS.get(found.text("pattern"), "static")
     counts = _counts(found.nested("subscription"))
     if pattern != "static":
         counts = dict(list(counts.items())[:1])
         _require_regexes(found, counts)
     assignor = found.fields.get("assignor")
-    return ConsumerRegistration(counts, pattern, found.timestamp(), assignor if isinstance(assignor, str) else None)
+    return ConsumerRegistration(
+        counts, pattern, found.timestamp(), _form(text), assignor if isinstance(assignor, str) else None
+    )
 
 
 def encode_registration(registration: ConsumerRegistration) -> bytes:
-    """The bytes that consumers from 0.8.1 on write.
+    """The bytes of the registration's form; the compact one is what consumers from 0.8.1 on write.
 
     Text is escaped once, as 0.8.2.2 writes it and every version reads it. (1.0.1 to 1.1.1 escape a filter's regex twice,
     and so never match one that has a backslash.)
     """
     r = registration
-    fields: dict[str, object] = {"version": 1, "subscription": dict(r.subscription), "pattern": r.pattern}
-    if r.timestamp is not None:
-        fields["timestamp"] = r.timestamp
-    if r.assignor is not None:
-        fields["assignor"] = r.assignor
-    return encode_json(fields)
+    if r.form is Form.LEGACY:
+        return _encode_legacy(r)
+    version: dict[str, object] = {"version": 1}
+    timestamp = {} if r.timestamp is None else {"timestamp": r.timestamp}
+    assignor = {} if r.assignor is None else {"assignor": r.assignor}
+    fields = version | {"subscription": dict(r.subscription), "pattern": r.pattern} | timestamp | assignor
+    if r.form is Form.COMPACT:
+        return encode_json(fields)
+    return _spaced(fields | {"subscription": dict(sorted(r.subscription.items()))}).encode()
 
 
 def _counts(found: ZnodeJson) -> dict[str, int]:
@@ -269,11 +305,35 @@ def _require_regexes(found: ZnodeJson, regexes: Mapping[str, int]) -> None:
             found.fail(f"{shown!r} is a regex that takes a bounded time: {error}")
 
 
+def _form(text: str) -> Form:
+    return Form.SPACED if text.startswith("{ ") else Form.COMPACT
+
+
 def _old_filter(path: str, data: bytes | None, match: re.Match[str]) -> ConsumerRegistration:
     found = ZnodeJson(path, data, _REGISTRATION, {match["regex"]: int(match["streams"])})
     counts = _counts(found)
     _require_regexes(found, counts)
-    return ConsumerRegistration(counts, _MARKS[match["mark"]])
+    return ConsumerRegistration(counts, _MARKS[match["mark"]], form=Form.LEGACY)
+
+
+def _encode_legacy(r: ConsumerRegistration) -> bytes:
+    if r.pattern != "static":
+        mark = "*" if r.pattern == "white_list" else "!"
+        return "".join(f"{mark}{count}{mark}{regex}" for regex, count in r.subscription.items()).encode()
+    topics = ",".join(f"{json.dumps(topic, ensure_ascii=False)}: {count}" for topic, count in r.subscription.items())
+    return f"{{ {topics} }}".encode()
+
+
+def _spaced(fields: Mapping[str, object]) -> str:
+    inner = ", ".join(f"{json.dumps(key, ensure_ascii=False)}:{_spaced_value(fields[key])}" for key in sorted(fields))
+    return f"{{ {inner} }}"
+
+
+def _spaced_value(value: object) -> str:
+    return _spaced(value) if isinstance(value, Mapping) else json.dumps(value, ensure_ascii=False)
+
+
+# --- owners and offsets ------------------------------------------------------------------------------------------------
 
 
 def decode_owner(path: str, data: bytes | None) -> str:
@@ -290,7 +350,7 @@ def encode_owner(thread: str) -> bytes:
 
 
 def decode_offset(path: str, data: bytes | None) -> int:
-    """The next offset to read; negative if there is none. Parsed as by `parse_long`."""
+    """The next offset to read; negative if there is none. ``+7`` and ``007`` are 7, see `parse_long`."""
     return parse_long(path, data, _OFFSET)
 
 

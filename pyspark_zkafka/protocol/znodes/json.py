@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NoReturn, TypeGuard
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 from pyspark_zkafka.errors import CodecError
 
@@ -41,13 +41,13 @@ def encode_json(value: Mapping[str, object]) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
 
 
-def is_int32(value: object) -> TypeGuard[int]:
+def is_int32(value: object) -> bool:
     """True if a value is an integer in the range of Java's int; booleans are not integers here."""
     return isinstance(value, int) and not isinstance(value, bool) and value in _INT32
 
 
 def parse_integer(path: str, data: bytes | None, expected: str) -> int:
-    """A bare integer as Java's ``Integer.parseInt`` accepts it: as `parse_long`, but of 32 bits."""
+    """A bare integer as Java's ``Integer.parseInt`` accepts it; see `parse_long`, with 32 bits."""
     value = parse_long(path, data, expected)
     if value not in _INT32:
         raise CodecError(path, data, expected)
@@ -57,12 +57,13 @@ def parse_integer(path: str, data: bytes | None, expected: str) -> int:
 def parse_long(path: str, data: bytes | None, expected: str) -> int:
     """A bare integer as Java's ``Long.parseLong`` accepts it.
 
-    An optional sign and digits, without blanks; ``+7`` and ``007`` are 7. Unlike Java, only ASCII digits.
+    An optional sign, digits, 64 bits; no blanks, and not empty: ``+7`` and ``007`` are 7. Java also accepts the digits of
+    other scripts, which no client writes; here only ASCII is accepted.
 
     Raises
     ------
     CodecError
-        Anything else, null data, or more than 64 bits.
+        Anything else, and null data.
     """
     text = decode_text(path, data, expected)
     if not _INTEGER.fullmatch(text) or int(text) not in _INT64:
@@ -72,12 +73,15 @@ def parse_long(path: str, data: bytes | None, expected: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ZnodeJson:
-    """The JSON object of a znode, with getters that check types; their errors quote `path`, `data` and `expected`."""
+    """The JSON object of one znode: a getter that finds another type raises an error that names the znode.
+
+    Its errors quote `path`, `data` and `expected`.
+    """
 
     path: str
     data: bytes | None
     expected: str
-    fields: Mapping[str, Any]
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, path: str, data: bytes | None, expected: str) -> ZnodeJson:
@@ -114,7 +118,7 @@ class ZnodeJson:
 
     def integer(self, key: str, default: int | None = None) -> int:
         """The 32-bit integer under a key; `default` is for a missing key, and null is an error."""
-        return self._as_integer(self.fields.get(key, default), key)
+        return self.as_integer(self.fields.get(key, default), key)
 
     def text(self, key: str) -> str:
         """The text under a key; it must be there."""
@@ -129,10 +133,6 @@ class ZnodeJson:
         value = self.fields.get("timestamp")
         return str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else None
 
-    def objects(self, key: str) -> list[ZnodeJson]:
-        """The array of objects under a key."""
-        return [self.inner(item, f"each of {key}") for item in self.array(key)]
-
     def array(self, key: str) -> list[Any]:
         """The array under a key; it must be there."""
         value = self.fields.get(key)
@@ -140,15 +140,17 @@ class ZnodeJson:
 
     def integers(self, key: str) -> tuple[int, ...]:
         """The array of 32-bit integers under a key."""
-        return tuple(self._as_integer(value, key) for value in self.array(key))
+        return tuple(self.as_integer(value, key) for value in self.array(key))
 
     def texts(self) -> dict[str, str]:
         """All keys of this object, in its order, each with text."""
         return {key: self.text(key) for key in self.fields}
 
-    def _as_integer(self, value: object, what: str) -> int:
+    def as_integer(self, value: object, what: str) -> int:
         """A value that must be a 32-bit integer."""
-        return value if is_int32(value) else self.fail(f"{what} is a 32-bit integer")
+        if isinstance(value, int) and is_int32(value):
+            return value
+        return self.fail(f"{what} is a 32-bit integer")
 
     def as_text(self, value: object, what: str) -> str:
         """A value that must be text."""
