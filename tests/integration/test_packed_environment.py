@@ -24,6 +24,8 @@ SPARK_HOME = Path(pyspark.__file__).parent
 NEEDED = ("confluent-kafka", "kazoo", "mmh3", "numpy", "pyarrow")
 PACKED_PYTHON = "./env/bin/python"
 
+pytestmark = pytest.mark.timeout(600)  # the first test also installs and packs the environment
+
 
 def run(*command: str | Path) -> None:
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
