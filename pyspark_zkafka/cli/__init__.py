@@ -11,6 +11,7 @@ from pyspark_zkafka._version import __version__
 from pyspark_zkafka.cli import brokers
 from pyspark_zkafka.cli.cluster import app as cluster_app
 from pyspark_zkafka.cli.command import exit_status
+from pyspark_zkafka.cli.groups import app as groups_app
 from pyspark_zkafka.errors import ZKafkaError
 
 __all__ = ["app", "main"]
@@ -18,6 +19,7 @@ __all__ = ["app", "main"]
 app = typer.Typer(name="zkafka", no_args_is_help=True, pretty_exceptions_enable=False)
 brokers.add_to(app)
 app.add_typer(cluster_app, name="cluster")
+app.add_typer(groups_app, name="groups")
 
 
 def _show_version(wanted: bool) -> None:

@@ -38,11 +38,16 @@ _REQUEST_BYTES = 12 + _HEADER_BYTES  # its length, number and type, and the head
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create a znode, open to everybody as Kafka's are; `data` None is null data, which is not empty data."""
+    """Create a znode; `data` None is null data, which is not empty data.
+
+    `acl` has the entries of a znode, as `ZooKeeperConnection.acl` returns them; by default it is open to everybody, as
+    Kafka's are.
+    """
 
     path: str
     data: bytes | None
     ephemeral: bool = False
+    acl: tuple[object, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +163,9 @@ def to_wire(operation: Operation, chroot: str) -> tuple[object, ...]:
     """The operation as kazoo sends it, under a chroot."""
     path = chroot + operation.path
     match operation:
-        case Create(data=data, ephemeral=ephemeral):
-            return wire.Create(path, data, OPEN_ACL_UNSAFE, _EPHEMERAL if ephemeral else 0)  # type: ignore[no-any-return]
+        case Create(data=data, ephemeral=ephemeral, acl=acl):
+            entries = OPEN_ACL_UNSAFE if acl is None else list(acl)
+            return wire.Create(path, data, entries, _EPHEMERAL if ephemeral else 0)  # type: ignore[no-any-return]
         case SetData(data=data, version=version):
             return wire.SetData(path, data, version)  # type: ignore[no-any-return]
         case Delete(version=version):
@@ -174,4 +180,6 @@ def _operations_bytes(operations: Iterable[Operation], chroot: str) -> int:
 
 def _operation_bytes(operation: Operation, chroot_bytes: int) -> int:
     data = operation.data if isinstance(operation, (Create, SetData)) else None
-    return _HEADER_BYTES + _ACL_BYTES + _FIELDS_BYTES + chroot_bytes + len(operation.path.encode()) + len(data or b"")
+    acl = (operation.acl if isinstance(operation, Create) else None) or ()
+    acl_bytes = _ACL_BYTES + sum(len(repr(entry).encode()) for entry in acl)
+    return _HEADER_BYTES + acl_bytes + _FIELDS_BYTES + chroot_bytes + len(operation.path.encode()) + len(data or b"")
