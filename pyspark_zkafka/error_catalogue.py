@@ -82,6 +82,12 @@ CATALOGUE: tuple[Condition, ...] = (
     ),
     Condition(
         OptionError,
+        "INVALID_OFFSETS_FILE",
+        "A file of offsets has lines that are malformed or contradict each other; the message lists them.",
+        "Correct the file; nothing was changed.",
+    ),
+    Condition(
+        OptionError,
         "INVALID_GROUP",
         "A group is named as no znode can be: an empty name, `.`, `..`, or one with a slash or a zero byte.",
         "Choose a `group.id` of letters, digits, `.`, `_` and `-`.",
@@ -335,6 +341,24 @@ CATALOGUE: tuple[Condition, ...] = (
         "Correct the filter of that member.",
     ),
     Condition(
+        GroupError,
+        "GROUP_ACTIVE",
+        "Consumers of the group are active, in ZooKeeper or in Kafka, so that its offsets must not be changed from outside.",
+        "Stop the group's consumers, wait until the session of one that died expires, and run the command again.",
+    ),
+    Condition(
+        GroupError,
+        "UNKNOWN_GROUP",
+        "ZooKeeper has no group of that name.",
+        "Correct the name, or the chroot in `zookeeper.connect`.",
+    ),
+    Condition(
+        GroupError,
+        "OFFSETS_REFUSED",
+        "The brokers refused the offsets of some partitions of a group, and the others are written.",
+        "Do what the message says of the cause, and run the command again for these partitions.",
+    ),
+    Condition(
         PartitionOwned,
         "PARTITION_OWNED",
         "A live consumer of the group owns a partition whose offset was to be committed.",
@@ -351,6 +375,12 @@ CATALOGUE: tuple[Condition, ...] = (
         "COMMIT_CONTENDED",
         "Others kept changing the group's offsets while they were committed.",
         "Try again, as a stream does by itself; if it recurs, find the other client that commits to it.",
+    ),
+    Condition(
+        GroupContended,
+        "OFFSETS_CHANGED",
+        "Somebody changed the group's offsets between the time when a command read them and the time when it wrote them.",
+        "Find the client that commits for the group, and run the command again.",
     ),
     Condition(
         GroupContended,

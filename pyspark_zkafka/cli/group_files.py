@@ -32,8 +32,8 @@ _Format = Annotated[
     Format,
     typer.Option(
         "--format",
-        help="zk: /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, as ExportZkOffsets writes; csv: TOPIC,PARTITION,OFFSET, or "
-        "GROUP,TOPIC,PARTITION,OFFSET for several groups, as kafka-consumer-groups --export writes.",
+        help="zk: /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, as ExportZkOffsets writes; csv: TOPIC,PARTITION,OFFSET, "
+        "and GROUP first for several groups, as kafka-consumer-groups --export writes.",
     ),
 ]
 _EXPORTED = columns("group topic partition offset", right="partition offset")

@@ -10,7 +10,7 @@ import typer
 
 from pyspark_zkafka.cli.command import Target, changes_cluster
 from pyspark_zkafka.cli.group_stores import AllGroups, Groups, open_servers, require_groups, with_progress
-from pyspark_zkafka.cli.output import columns
+from pyspark_zkafka.cli.output import Column, columns
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, OptionError, listing
 
 if TYPE_CHECKING:
@@ -20,9 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = ["add_to"]
 
-_NUMBERS = "partition source_offset target_before target_after"
-_COLUMNS = columns(f"group topic {_NUMBERS} state", right=_NUMBERS)
-_JSON_COLUMNS = columns(f"group topic {_NUMBERS} state reason")
+_COLUMNS = (
+    *columns("group topic partition", right="partition"),
+    Column("source_offset", "SOURCE", right=True),
+    Column("target_before", "BEFORE", right=True),
+    Column("target_after", "AFTER", right=True),
+    Column("state"),
+)
+_JSON_COLUMNS = (*_COLUMNS, Column("reason"))
 _SHOWN = 5
 _FAILED = 1
 
@@ -158,5 +163,6 @@ def _reasons(found: dict[str, list[Outcome]]) -> dict[str, list[str]]:
 
 
 def _place(group: str, outcome: Outcome, *, alone: bool) -> str:
-    partition = f"{outcome.partition.topic}-{outcome.partition.partition}"
+    row = _row(group, outcome)
+    partition = f"{row['topic']}-{row['partition']}"
     return partition if alone else f"{group} {partition}"

@@ -82,4 +82,5 @@ def read_text(file: Path) -> str:
 def with_progress(target: Target, names: Iterable[str], doing: str) -> Iterator[str]:
     """The names, with a progress bar on standard error where that is a terminal and there are several."""
     found = list(names)
-    return iter(track(found, doing, console=target.output.errors, transient=True, disable=len(found) < 2))
+    errors = target.output.errors
+    return iter(track(found, doing, console=errors, transient=True, disable=len(found) < 2 or not errors.is_terminal))

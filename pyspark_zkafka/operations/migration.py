@@ -19,6 +19,8 @@ Partition = TopicPartition | LegacyPartition
 
 _OUTDATED = "the offset is older than the topic: it belongs to a deleted one of the same name; reset it, or use --force"
 _LEGACY = "a byte position of Kafka 0.7"
+_FURTHER = "the target is further; check that it may skip these records, or set it back with --force"
+_NO_SOURCE = "the source has no offset; check that the target's is right, or reset it"
 _MOVED = "the source has moved on meanwhile; run this again"
 _GONE = "the partition does not exist"
 SETTLED_AFTER = 3
@@ -98,7 +100,7 @@ def _difference(
     if source == target:
         return Difference(tp, source, target, "equal")
     if source is None or (target is not None and target > source):
-        reason = "the source has no offset" if source is None else "the target is further; --force sets it back"
+        reason = _NO_SOURCE if source is None else _FURTHER
         return Difference(tp, source, target, "ahead", reason)
     if tp in outdated and source > 0:
         return Difference(tp, source, target, "failed", _OUTDATED)
