@@ -343,7 +343,7 @@ CATALOGUE: tuple[Condition, ...] = (
     Condition(
         GroupError,
         "GROUP_ACTIVE",
-        "Consumers of the group are active, in ZooKeeper or in Kafka, so that its offsets must not be changed from outside.",
+        "Consumers of the group are active, in ZooKeeper or in Kafka, so that its offsets must not be changed.",
         "Stop the group's consumers, wait until the session of one that died expires, and run the command again.",
     ),
     Condition(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -123,7 +123,11 @@ def import_offsets(
             target.output.note(f"Left out: {len(found.without)} line(s) without an offset (below 0).")
         for warning in planned.warnings:
             target.output.note(warning)
-        target.rows(list(_rows(planned)), _IMPORTED, "The file has no offsets.")
+        rows = list(_rows(planned))
+        target.rows(rows, _IMPORTED, "The file has no offsets.")
+        back = sum(row["new_offset"] < (row["current_offset"] or 0) for row in rows)
+        if back:
+            target.output.note(f"{back} offset(s) go back.")
         count = sum(map(len, planned.offsets.values()))
         if count and target.proceed(f"Write these {count} offset(s) of {len(planned.offsets)} group(s) to ZooKeeper?"):
             _import(target, imports, planned)
@@ -141,7 +145,7 @@ def _import(target: Target, imports: OffsetImports, planned: PlannedImport) -> N
     target.output.note(f"Imported {sum(map(len, planned.offsets.values()))} offset(s) of {len(done)} group(s).")
 
 
-def _rows(planned: PlannedImport) -> Iterable[Mapping[str, object]]:
+def _rows(planned: PlannedImport) -> Iterable[dict[str, Any]]:
     from pyspark_zkafka.operations.offset_files import GroupOffset, key_of
 
     for group, offsets in planned.offsets.items():

@@ -69,15 +69,16 @@ def migrate(
 
     Example: zkafka groups migrate billing --to kafka --live
     """
-    from pyspark_zkafka.operations.migrate import Migration
+    from pyspark_zkafka.operations.migrate import Migration, require_offsets
 
     names = require_groups(groups, all_groups)
     if verify and (live or force):
         raise OptionError("INVALID_OPTION", "--verify changes nothing; use it without --live and --force")
     with open_servers(target) as servers:
         migration = Migration(servers.ensemble, servers.brokers, to.value, force)
-        names = migration.groups() if names is None else names
-        looks = migration.look(names)
+        looks = migration.look(migration.groups() if names is None else names)
+        if names is not None:
+            require_offsets(looks)
         if verify:
             _report(target, {name: unchanged(look) for name, look in looks.items()})
         elif _proceed(target, looks, to, live=live, force=force):

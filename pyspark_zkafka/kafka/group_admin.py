@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import islice
@@ -11,16 +12,19 @@ from typing import Any, TypeVar
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.errors import GroupError, ZKafkaError
+from pyspark_zkafka.errors import BrokersUnavailable, GroupError, ZKafkaError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.kafka.errors import from_kafka
+from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.protocol.model import TopicPartition
 
 __all__ = ["GroupAdmin", "GroupState"]
 
 T = TypeVar("T")
 
+_OFFSETS_TOPIC = "__consumer_offsets"
 _IN_FLIGHT = 50
+_PAUSE_S = 0.3
 _MOST_PER_COMMIT = 1_000  # the coordinator writes a commit as one batch, which max.message.bytes limits
 _UNKNOWN_GROUP_CODES = frozenset({KafkaError.GROUP_ID_NOT_FOUND})
 _ACTIVE_CODES = frozenset(
@@ -47,7 +51,14 @@ class GroupState:
 
 
 class GroupAdmin(KafkaAdmin):
-    """A `KafkaAdmin` that also reads and changes groups."""
+    """A `KafkaAdmin` that also reads and changes groups.
+
+    Where ``__consumer_offsets`` does not exist yet, no coordinator is asked: librdkafka's admin client, unlike a consumer,
+    does not wait until brokers have created it, and aborts the process some time after the request has timed out
+    (librdkafka issue 4605). A cluster without it has no group; before the first commit, a consumer waits for it.
+    """
+
+    _has_offsets_topic = False
 
     def group_names(self) -> list[str]:
         """The names of all groups that the brokers know, sorted; blocks for a request to each broker."""
@@ -62,8 +73,13 @@ class GroupAdmin(KafkaAdmin):
         """The state of each group; blocks for a request to its coordinator."""
         self._begin_request()
         names = list(dict.fromkeys(groups))
+        if not self._have_coordinators():
+            return dict.fromkeys(names, GroupState("DEAD"))
         if not names:
             return {}
+        return self._patiently(lambda: self._describe_groups(names))
+
+    def _describe_groups(self, names: list[str]) -> dict[str, GroupState]:
         futures = self._admin().describe_consumer_groups(names, request_timeout=self._timeout_s)
         return {name: self._state(name, future) for name, future in futures.items()}
 
@@ -74,6 +90,8 @@ class GroupAdmin(KafkaAdmin):
     def committed_many(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, int]]:
         """The same for several groups, requested 50 at a time."""
         self._begin_request()
+        if not self._have_coordinators():
+            return {name: {} for name in groups}
         names = iter(dict.fromkeys(groups))
         found: dict[str, dict[TopicPartition, int]] = {}
         while some := list(islice(names, _IN_FLIGHT)):
@@ -94,25 +112,57 @@ class GroupAdmin(KafkaAdmin):
             The brokers refuse it; they do not answer.
         """
         self._begin_request()
+        if offsets and not self._have_coordinators():
+            self._wait_for_coordinator(group, sorted(offsets)[:1])
         wanted = iter([KafkaTopicPartition(*tp, offset) for tp, offset in sorted(offsets.items())])
         failed: dict[TopicPartition, ZKafkaError] = {}
-        doing = f"committing offsets of group {group}"
         while some := list(islice(wanted, _MOST_PER_COMMIT)):
-            request = [ConsumerGroupTopicPartitions(group, some)]
-            asked = self._admin().alter_consumer_group_offsets(request, request_timeout=self._timeout_s)
-            (future,) = asked.values()
-            for answer in self._of_group(group, doing, future).topic_partitions:
-                if answer.error is not None:
-                    place = TopicPartition(answer.topic, answer.partition)
-                    failed[place] = _error_of(answer.error, group, f"{doing} in {place}")
+            failed |= self._patiently(lambda some=some: self._alter(group, some))  # type: ignore[misc]
         return failed
+
+    def _alter(self, group: str, offsets: list[KafkaTopicPartition]) -> dict[TopicPartition, ZKafkaError]:
+        doing = f"committing offsets of group {group}"
+        request = [ConsumerGroupTopicPartitions(group, offsets)]
+        (future,) = self._admin().alter_consumer_group_offsets(request, request_timeout=self._timeout_s).values()
+        failed: dict[TopicPartition, ZKafkaError] = {}
+        for answer in self._of_group(group, doing, future).topic_partitions:
+            if answer.error is None:
+                continue
+            place = TopicPartition(answer.topic, answer.partition)
+            failed[place] = _error_of(answer.error, group, f"{doing} in {place}")
+            if isinstance(failed[place], (GroupError, BrokersUnavailable)):  # of the group, not of the partition
+                raise failed[place]
+        return failed
+
+    def _wait_for_coordinator(self, group: str, partitions: Collection[TopicPartition]) -> None:
+        with KafkaGroupOffsets(self._servers, self._config, group) as consumer:
+            self._patiently(lambda: consumer.committed(partitions))
+
+    def _patiently(self, call: Callable[[], T]) -> T:
+        """The call's result; repeated while the group's coordinator changes, or loads the group."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return call()
+            except BrokersUnavailable:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_PAUSE_S)
+
+    def _have_coordinators(self) -> bool:
+        self._has_offsets_topic = self._has_offsets_topic or _OFFSETS_TOPIC in self.topic_names()
+        return self._has_offsets_topic
 
     def _ask_offsets(self, group: str) -> Future[Any]:
         request = [ConsumerGroupTopicPartitions(group)]
         (future,) = self._admin().list_consumer_group_offsets(request, request_timeout=self._timeout_s).values()
         return future  # type: ignore[no-any-return]
 
-    def _offsets(self, group: str, future: Future[Any]) -> dict[TopicPartition, int]:
+    def _offsets(self, group: str, first: Future[Any]) -> dict[TopicPartition, int]:
+        asked = [first]
+        return self._patiently(lambda: self._answered(group, asked.pop() if asked else self._ask_offsets(group)))
+
+    def _answered(self, group: str, future: Future[Any]) -> dict[TopicPartition, int]:
         doing = f"reading the offsets of group {group}"
         answers = self._of_group(group, doing, future, lambda: ConsumerGroupTopicPartitions(group, [])).topic_partitions
         for answer in answers:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pyspark_zkafka.errors import GroupContended, GroupError, ZKafkaError
+from pyspark_zkafka.errors import GroupContended, GroupError, ZKafkaError, listing
 from pyspark_zkafka.kafka.group_admin import GroupAdmin, GroupState
 from pyspark_zkafka.operations.group_activity import Activity, group_activity, require_inactive
 from pyspark_zkafka.operations.group_offsets import StoredOffsets, stored_offsets
@@ -17,11 +17,12 @@ from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.resumption import outdated
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
-__all__ = ["Look", "Migration", "Store", "failures"]
+__all__ = ["Look", "Migration", "Store", "failures", "require_offsets"]
 
 Store = Literal["zookeeper", "kafka"]
 """A store of offsets, as the target of a migration."""
 
+_SHOWN = 10
 _NOT_COPIED = "The offsets were not copied"
 
 
@@ -174,6 +175,18 @@ class Migration:
                 "this again",
                 group=group,
             )
+
+
+def require_offsets(looks: Mapping[str, Look]) -> None:
+    """Raise GroupError for groups that have no offset in either store: their names are probably wrong."""
+    unknown = [name for name, look in looks.items() if not look.found]
+    if unknown:
+        raise GroupError(
+            "UNKNOWN_GROUP",
+            f"The groups {listing(unknown, _SHOWN)} have no offsets, neither in ZooKeeper nor in Kafka; correct the names, "
+            "or the chroot",
+            groups=unknown,
+        )
 
 
 def failures(error: ZKafkaError, look: Look) -> list[Outcome]:

@@ -151,8 +151,14 @@ def _at_time(time: AtTimestamp, partitions: Collection[TopicPartition], logs: Lo
     found = logs.list_offsets(dict.fromkeys(partitions, time))
     late = [tp for tp in partitions if found[tp] < 0]
     latest = logs.list_offsets(dict.fromkeys(late, LATEST)) if late else {}
-    warnings = [f"Partition {tp} has no record at or after that time. Falling back to latest known offset." for tp in late]
+    warnings = [_late(tp) for tp in late]
     return ResetPlan({tp: latest.get(tp, found[tp]) for tp in partitions}, tuple(warnings))
+
+
+def _late(partition: TopicPartition) -> str:
+    """Kafka's words, but for "is empty": such a partition may have records."""
+    place = f"Partition {partition.partition} from topic {partition.topic}"
+    return f"{place} has no record at or after that time. Falling back to latest known offset."
 
 
 def _to_current(partitions: Collection[TopicPartition], current: Mapping[TopicPartition, int], logs: Logs) -> ResetPlan:

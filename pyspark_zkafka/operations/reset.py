@@ -32,6 +32,7 @@ __all__ = ["KnownLogs", "LeaderLogs", "OffsetResets", "PlannedReset", "Storage"]
 Storage = Literal["zookeeper", "kafka", "both"]
 
 _SHOWN = 10
+_NEW_GROUP = "The group has no offsets yet."
 _NOT_RESET = "The offsets were not reset"
 
 
@@ -176,7 +177,11 @@ class OffsetResets:
             require_partitions(scenario.offsets, cluster.snapshot({tp.topic for tp in scenario.offsets}))
             return sorted(scenario.offsets), ()
         if scope is not None:
-            return scope_partitions(scope, cluster.snapshot(scope.names)), ()
+            return scope_partitions(scope, cluster.snapshot(scope.names)), () if stored else (_NEW_GROUP,)
+        if not stored:
+            raise GroupError(
+                "UNKNOWN_GROUP", "The group has no offsets to reset; correct its name, or name the topics with --topic"
+            )
         snapshot = cluster.snapshot({tp.topic for tp in stored})
         there = {tp for topic in snapshot.topics for tp in snapshot.partitions(topic)}
         gone = sorted(set(stored) - there)
