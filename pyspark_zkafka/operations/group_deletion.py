@@ -74,7 +74,8 @@ def delete_group(client: ZooKeeperConnection, group: str, topic: str | None = No
     conflict: Conflict | None = None
     for _ in range(_ATTEMPTS):
         paths = group_znodes_of(client, group, topic)
-        require_inactive(group, group_activity(client, [group])[group], "Delete failed")
+        stopped = f"Delete stopped after {deleted} znode(s)" if deleted else "Delete failed"
+        require_inactive(group, group_activity(client, [group])[group], stopped)
         conflict = None
         for piece in pieces(paths, lambda path: [Delete(path)], client.config.chroot, MAX_TRANSACTION_BYTES - 1024):
             conflict = _delete(client, group, piece)

@@ -24,6 +24,8 @@ Store = Literal["zookeeper", "kafka"]
 
 _SHOWN = 10
 _NOT_COPIED = "The offsets were not copied"
+_REFUSED = "while consumers that Kafka coordinates are active, brokers accept offsets from these alone; stop them"
+_MOVING = "its consumers go on committing there; stop them, or use --live"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class Migration:
             A server refuses, or does not answer.
         """
         look = self._look(group)
-        require_inactive(group, look.activity, _NOT_COPIED)
+        require_inactive(group, look.activity, f"{_NOT_COPIED}, as --live was not given")
         self._require_inactive_in_kafka(group, look.state)
         copies = to_copy(look.found, force=self.force)
         failed = self._write(group, copies, look)
@@ -170,9 +172,8 @@ class Migration:
         if state.is_active:
             raise GroupError(
                 "GROUP_ACTIVE",
-                f"{_NOT_COPIED}: group {group} is {state.name} in Kafka, with {len(state.members)} member(s), and while "
-                "consumers that Kafka coordinates are active, brokers accept offsets from these alone; stop them, and run "
-                "this again",
+                f"{_NOT_COPIED}: group {group} is {state.name} in Kafka, with {len(state.members)} member(s), and "
+                f"{_REFUSED if self.to == 'kafka' else _MOVING}, and run this again",
                 group=group,
             )
 
