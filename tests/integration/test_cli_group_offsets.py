@@ -341,7 +341,7 @@ def test_the_ids_znode_stays_as_it_was(chroot: Chroot) -> None:
 
 
 def test_more_partitions_than_fit_into_a_transaction(chroot: Chroot) -> None:
-    """Five thousand offsets are written in two transactions; if a member joins between these, the error says how far it got."""
+    """Five thousand offsets take two transactions; if a member joins between these, the error says how far it got."""
     offsets = {TopicPartition(f"a-topic-of-some-length-{n % 10}", n // 10): n for n in range(5_000)}
     with Racing(chroot.config) as client:
         OffsetWriter(client).write("g", offsets, stored_offsets(client, ["g"])["g"])
