@@ -84,10 +84,14 @@ def export_offsets(
 
 
 def _write(target: Target, offsets: Sequence[GroupOffset], format: Format, *, with_group: bool) -> None:
-    from pyspark_zkafka.operations.offset_files import csv_text, key_of, zk_text
+    from pyspark_zkafka.operations.group_offsets import key_of
+    from pyspark_zkafka.operations.offset_files import csv_text, zk_text
 
     if target.output.as_json:
-        rows = [{"group": o.group, "topic": o.partition.topic, "partition": key_of(o), "offset": o.offset} for o in offsets]
+        rows = [
+            {"group": o.group, "topic": o.partition.topic, "partition": key_of(o.partition), "offset": o.offset}
+            for o in offsets
+        ]
         target.rows(rows, _EXPORTED)
     else:
         text = zk_text(offsets) if format is Format.zk else csv_text(offsets, with_group=with_group)
@@ -146,14 +150,14 @@ def _import(target: Target, imports: OffsetImports, planned: PlannedImport) -> N
 
 
 def _rows(planned: PlannedImport) -> Iterable[dict[str, Any]]:
-    from pyspark_zkafka.operations.offset_files import GroupOffset, key_of
+    from pyspark_zkafka.operations.group_offsets import key_of
 
     for group, offsets in planned.offsets.items():
         for partition, offset in offsets.items():
             yield {
                 "group": group,
                 "topic": partition.topic,
-                "partition": key_of(GroupOffset(group, partition, offset)),
+                "partition": key_of(partition),
                 "current_offset": planned.current(group, partition),
                 "new_offset": offset,
             }

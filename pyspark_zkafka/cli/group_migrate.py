@@ -139,12 +139,12 @@ def _show(target: Target, found: dict[str, list[Outcome]]) -> None:
 
 
 def _row(group: str, outcome: Outcome) -> Row:
-    from pyspark_zkafka.operations.offset_files import GroupOffset, key_of
+    from pyspark_zkafka.operations.group_offsets import key_of
 
     return {
         "group": group,
         "topic": outcome.partition.topic,
-        "partition": key_of(GroupOffset(group, outcome.partition, 0)),
+        "partition": key_of(outcome.partition),
         "source_offset": outcome.source,
         "target_before": outcome.before,
         "target_after": outcome.after,

@@ -97,4 +97,4 @@ def _delete(client: ZooKeeperConnection, group: str, paths: list[str]) -> Confli
     """Delete some znodes; ``ids`` among them is proof enough, as it cannot be deleted while there are members."""
     proof = NoMembers.read(client, group)
     needs_proof = proof.path not in paths and proof.ids is not None
-    return client.transaction([*(proof.operations() if needs_proof else ()), *map(Delete, paths)])
+    return client.transact([*(proof.operations() if needs_proof else ()), *map(Delete, paths)]).conflict

@@ -13,7 +13,23 @@ from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
 from pyspark_zkafka.zookeeper.connection import Znode, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.groups import partition_znodes
 
-__all__ = ["StoredOffsets", "decode_stored", "stored_offsets"]
+__all__ = ["Partition", "StoredOffsets", "decode_stored", "key_of", "offset_znode", "stored_offsets"]
+
+Partition = TopicPartition | LegacyPartition
+
+
+def key_of(partition: Partition) -> int | str:
+    """The number of a partition, or the name of its znode if it is one of Kafka 0.7.
+
+    >>> key_of(TopicPartition("t", 3)), key_of(LegacyPartition("t", 1, 3))
+    (3, '1-3')
+    """
+    return partition.partition if isinstance(partition, TopicPartition) else f"{partition.broker}-{partition.partition}"
+
+
+def offset_znode(group: str, partition: Partition) -> str:
+    """``/consumers/G/offsets/T/P``."""
+    return f"{group_znodes.offsets_path(group)}/{partition.topic}/{key_of(partition)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +57,7 @@ class StoredOffsets:
     unreadable: dict[TopicPartition, CodecError] = field(default_factory=dict)
     legacy: dict[LegacyPartition, int] = field(default_factory=dict)
     misnamed: dict[str, CodecError] = field(default_factory=dict)
-    versions: dict[TopicPartition | LegacyPartition, int] = field(default_factory=dict)
+    versions: dict[Partition, int] = field(default_factory=dict)
 
     @property
     def values(self) -> dict[TopicPartition, int]:

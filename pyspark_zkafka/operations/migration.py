@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from pyspark_zkafka.operations.group_offsets import Partition
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
 
@@ -14,8 +15,6 @@ __all__ = ["Difference", "Facts", "LiveRounds", "Outcome", "State", "compare", "
 State = Literal["copied", "equal", "behind", "ahead", "failed", "skipped"]
 """The state of a partition: the target has the source's offset since this run, or had it before; it is lower or there is
 none; it is higher; it could not be copied; it is nothing to copy, as the partition does not exist."""
-
-Partition = TopicPartition | LegacyPartition
 
 _OUTDATED = "the offset is older than the topic: it belongs to a deleted one of the same name; reset it, or use --force"
 _LEGACY = "a byte position of Kafka 0.7"

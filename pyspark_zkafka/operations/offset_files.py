@@ -15,15 +15,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pyspark_zkafka.errors import CodecError, OptionError, listing
-from pyspark_zkafka.operations.group_offsets import StoredOffsets
+from pyspark_zkafka.operations.group_offsets import Partition, StoredOffsets, offset_znode
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.topic_names import is_topic_name
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
-from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
 
-__all__ = ["GroupOffset", "OffsetsFile", "Partition", "csv_text", "exported", "key_of", "parse_offsets_file", "zk_text"]
-
-Partition = TopicPartition | LegacyPartition
+__all__ = ["GroupOffset", "OffsetsFile", "csv_text", "exported", "parse_offsets_file", "zk_text"]
 
 _SHOWN = 10
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
@@ -71,20 +68,13 @@ def exported(group: str, stored: StoredOffsets, *, csv: bool = False) -> list[Gr
     return modern + ([] if csv else [GroupOffset(group, lp, offset) for lp, offset in sorted(stored.legacy.items())])
 
 
-def key_of(one: GroupOffset) -> int | str:
-    """The partition's number, or the name of its znode if it is one of Kafka 0.7."""
-    if isinstance(one.partition, TopicPartition):
-        return one.partition.partition
-    return f"{one.partition.broker}-{one.partition.partition}"
-
-
 def zk_text(offsets: Iterable[GroupOffset]) -> str:
     """Lines of znodes and offsets, which ImportZkOffsets reads.
 
     >>> zk_text([GroupOffset("billing", TopicPartition("orders", 3), 17)])
     '/consumers/billing/offsets/orders/3:17\\n'
     """
-    return "".join(f"{group_znodes.offset_path(o.group, o.partition)}:{o.offset}\n" for o in offsets)
+    return "".join(f"{offset_znode(o.group, o.partition)}:{o.offset}\n" for o in offsets)
 
 
 def csv_text(offsets: Iterable[GroupOffset], *, with_group: bool) -> str:

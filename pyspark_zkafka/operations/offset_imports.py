@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pyspark_zkafka.kafka.group_admin import GroupAdmin
 from pyspark_zkafka.operations.group_activity import group_activity, require_inactive
-from pyspark_zkafka.operations.group_offsets import StoredOffsets, stored_offsets
-from pyspark_zkafka.operations.offset_files import GroupOffset, Partition
+from pyspark_zkafka.operations.group_offsets import Partition, StoredOffsets, stored_offsets
+from pyspark_zkafka.operations.offset_files import GroupOffset
 from pyspark_zkafka.operations.offset_reset import clamp, require_partitions
 from pyspark_zkafka.operations.offset_writes import OffsetWriter
 from pyspark_zkafka.operations.reset import LeaderLogs

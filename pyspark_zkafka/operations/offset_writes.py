@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pyspark_zkafka.errors import GroupContended, ZooKeeperError
 from pyspark_zkafka.operations.group_activity import NoMembers, group_activity, require_inactive
-from pyspark_zkafka.operations.group_offsets import StoredOffsets
+from pyspark_zkafka.operations.group_offsets import Partition, StoredOffsets, offset_znode
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
@@ -22,8 +22,6 @@ _ATTEMPTS = 10
 _MAX_LOST = 3
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 _NOTHING = "nothing was written"
-
-Partition = TopicPartition | LegacyPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +104,7 @@ class OffsetWriter:
             proof = no_members.operations()
         existing = self.client.exists_many(parents)
         creates = [Create(path, None) for path in parents if path not in existing]
-        return self.client.transaction([*creates, *proof, *writes])
+        return self.client.transact([*creates, *proof, *writes]).conflict
 
     def _are_applied(self, writes: Sequence[Operation]) -> bool:
         """True if a transaction whose answer was lost has been applied: each znode is as it left it."""
@@ -114,7 +112,7 @@ class OffsetWriter:
         return all(write.path in nodes and _is_applied(write, nodes[write.path].data) for write in writes)
 
     def _write(self, group: str, partition: Partition, offset: int, read: StoredOffsets) -> Operation:
-        path, data = group_znodes.offset_path(group, partition), group_znodes.encode_offset(offset)
+        path, data = offset_znode(group, partition), group_znodes.encode_offset(offset)
         version = read.versions.get(partition)
         return Create(path, data) if version is None else SetData(path, data, version)
 
