@@ -349,14 +349,14 @@ CATALOGUE: tuple[Condition, ...] = (
     Condition(
         GroupError,
         "UNKNOWN_GROUP",
-        "ZooKeeper has no group of that name.",
+        "There is no group of that name, or it has no offsets.",
         "Correct the name, or the chroot in `zookeeper.connect`.",
     ),
     Condition(
         GroupError,
         "OFFSETS_REFUSED",
-        "The brokers refused the offsets of some partitions of a group, and the others are written.",
-        "Do what the message says of the cause, and run the command again for these partitions.",
+        "The brokers refused offsets of a group, of which others are written, as the message says.",
+        "Remove the cause, and write these offsets again.",
     ),
     Condition(
         PartitionOwned,
