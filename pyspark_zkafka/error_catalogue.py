@@ -211,12 +211,12 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
             "Stop the group's consumers, wait until the session of one that died expires, and run the command again.",
         ),
         "UNKNOWN_GROUP": (
-            "ZooKeeper, or Kafka where it is asked, has no group of that name, or no offsets of it.",
+            "There is no group of that name, or it has no offsets.",
             "Correct the name, or the chroot in `zookeeper.connect`.",
         ),
         "OFFSETS_REFUSED": (
-            "The brokers refused the offsets of some partitions of a group, and the others are written.",
-            "Do what the message says of the cause, and run the command again for these partitions.",
+            "The brokers refused offsets of a group, of which others are written, as the message says.",
+            "Remove the cause, and write these offsets again.",
         ),
     },
     PartitionOwned: {

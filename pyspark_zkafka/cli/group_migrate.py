@@ -11,7 +11,15 @@ import typer
 from pyspark_zkafka.cli.command import Target, changes_cluster
 from pyspark_zkafka.cli.group_stores import AllGroups, Groups, open_servers, require_groups, with_progress
 from pyspark_zkafka.cli.output import Column, columns
-from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, OptionError, listing
+from pyspark_zkafka.errors import (
+    BrokersUnavailable,
+    ClusterStateError,
+    GroupError,
+    OptionError,
+    ZKafkaError,
+    ZooKeeperRefused,
+    listing,
+)
 
 if TYPE_CHECKING:
     from pyspark_zkafka.cli.output import Row
@@ -30,6 +38,7 @@ _COLUMNS = (
 _JSON_COLUMNS = (*_COLUMNS, Column("reason"))
 _SHOWN = 5
 _FAILED = 1
+_OF_A_GROUP = (GroupError, ClusterStateError, ZooKeeperRefused)
 
 
 class Store(str, Enum):
@@ -74,6 +83,8 @@ def migrate(
     names = require_groups(groups, all_groups)
     if verify and (live or force):
         raise OptionError("INVALID_OPTION", "--verify changes nothing; use it without --live and --force")
+    if live and force:
+        raise OptionError("INVALID_OPTION", "--force could set back what running consumers commit; use it without --live")
     with open_servers(target) as servers:
         migration = Migration(servers.ensemble, servers.brokers, to.value, force)
         looks = migration.look(migration.groups() if names is None else names)
@@ -108,10 +119,13 @@ def _run(
     for name in with_progress(target, looks, "Migrating groups"):
         try:
             found[name] = migration.follow(name, *live) if live else migration.copy(name)
-        except (GroupError, ClusterStateError) as error:
-            if len(looks) == 1 or isinstance(error, BrokersUnavailable):
-                raise
-            found[name] = failures(error, looks[name])
+        except ZKafkaError as error:
+            if len(looks) > 1 and isinstance(error, _OF_A_GROUP) and not isinstance(error, BrokersUnavailable):
+                found[name] = failures(error, looks[name])
+                continue
+            if found:
+                _show(target, found)
+            raise
     return found
 
 

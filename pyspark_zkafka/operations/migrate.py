@@ -126,7 +126,7 @@ class Migration:
         while look.is_active and not rounds.is_caught_up(look.found) and self.clock() < deadline:
             if self.to == "kafka":
                 self._require_inactive_in_kafka(group, look.state)
-            copies = rounds.writes(look.found, force=self.force)
+            copies = rounds.writes(look.found)
             failed = self._write(group, copies, look, live=True)
             written |= copies.keys() - failed.keys()
             rounds = rounds.seen(look.found, wrote=bool(copies))

@@ -165,12 +165,12 @@ class LiveRounds:
     wrote: bool = True
     unchanged: int = 0
 
-    def writes(self, found: Sequence[Difference], *, force: bool = False) -> dict[TopicPartition, int]:
+    def writes(self, found: Sequence[Difference]) -> dict[TopicPartition, int]:
         """The offsets to write now: none at the first look, then those whose target has not moved since."""
         if self.last is None:
             return {}
         still = {d.partition for d in found if d.partition in self.last and self.last[d.partition].target == d.target}
-        return {tp: offset for tp, offset in to_copy(found, force=force).items() if tp in still}
+        return {tp: offset for tp, offset in to_copy(found).items() if tp in still}
 
     def seen(self, found: Sequence[Difference], *, wrote: bool) -> LiveRounds:
         """The progress after a look, and after the writes that followed from it."""

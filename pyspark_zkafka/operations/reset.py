@@ -147,9 +147,17 @@ class OffsetResets:
         if self.zookeeper is not None and self.storage != "kafka":
             OffsetWriter(self.zookeeper).write(planned.group, offsets, planned.read)
         if self.storage != "zookeeper":
-            failed = self.brokers.alter_offsets(planned.group, offsets)
-            for error in failed.values():
-                raise _partly(planned.group, failed, len(offsets), error)
+            self._apply_to_kafka(planned.group, offsets)
+
+    def _apply_to_kafka(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        try:
+            failed = self.brokers.alter_offsets(group, offsets)
+        except ZKafkaError as error:
+            if self.storage == "kafka":
+                raise
+            raise _only_in_zookeeper(group, error) from error
+        for refusal in failed.values():
+            raise _partly(group, failed, len(offsets), refusal)
 
     def require_inactive(self, group: str) -> None:
         """Raise GroupError if consumers of the group are active that commit to the stores."""
@@ -193,6 +201,14 @@ def _require_readable(read: StoredOffsets, partitions: Iterable[TopicPartition])
     for tp in partitions:
         if tp in read.unreadable:
             raise read.unreadable[tp]
+
+
+def _only_in_zookeeper(group: str, error: ZKafkaError) -> ZKafkaError:
+    return GroupError(
+        "OFFSETS_REFUSED",
+        f"The offsets of group {group} are reset in ZooKeeper, but not in Kafka: {error.message}; do not repeat "
+        "--shift-by, which would shift those in ZooKeeper again; copy them with `zkafka groups migrate --to kafka --force`",
+    )
 
 
 def _partly(group: str, failed: Collection[TopicPartition], count: int, error: ZKafkaError) -> ZKafkaError:

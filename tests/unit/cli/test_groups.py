@@ -26,6 +26,7 @@ NOWHERE = ["--zookeeper", "127.0.0.1:1/kafka", "--bootstrap-server", "127.0.0.1:
         (["export"], "Name one or more groups, or use --all-groups"),
         (["export", "g", "--all-groups"], "Name one or more groups, or use --all-groups"),
         (["migrate", "g", "--verify", "--force"], "--verify changes nothing"),
+        (["migrate", "g", "--live", "--force"], "use it without --live"),
         (["migrate", "--to", "kafka"], "Name one or more groups"),
         (["delete"], "Missing argument"),
     ],
