@@ -52,7 +52,7 @@ def columns(names: str, right: str = "") -> tuple[Column, ...]:
 
 
 class Output:
-    """Where a command writes: rows as a table, or, with ``--json``, as one JSON list of objects; notes on standard error.
+    """Output of a command: rows as a table, or, with ``--json``, as one JSON list of objects; notes on standard error.
 
     A table on a terminal folds cells that are too wide; into a pipe or a file each row is one line.
     """
