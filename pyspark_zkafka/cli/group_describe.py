@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +13,7 @@ from pyspark_zkafka.cli.group_stores import AllGroups, Groups, open_servers, req
 from pyspark_zkafka.cli.output import Column, Row, columns, iso_time
 
 if TYPE_CHECKING:
+    from pyspark_zkafka.operations.group_reads import OffsetsStorage
     from pyspark_zkafka.operations.group_state import PartitionDescription
 
 __all__ = ["Storage", "StorageOption", "add_to", "description_row"]
@@ -36,7 +37,7 @@ _NUMBERS = "partition current_offset log_end_offset lag zookeeper_offset kafka_o
 _DESCRIBE = columns("group topic partition current_offset log_end_offset lag consumer_id", right=_NUMBERS)
 _HOST = columns("host")
 _STORES = columns("zookeeper_offset kafka_offset", right=_NUMBERS)
-_JSON_ONLY = columns("host client_id thread log_start_offset committed zookeeper_offset kafka_offset")
+_JSON_ONLY = columns("host client_id thread log_start_offset committed")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -60,7 +61,8 @@ def describe(
     """
     from pyspark_zkafka.operations.group_reads import read_descriptions
 
-    names, stores = require_groups(groups, all_groups), storage.value
+    names = require_groups(groups, all_groups)
+    stores: OffsetsStorage = storage.value
     with open_servers(target) as servers:
         if watch:
             from pyspark_zkafka.cli.group_watch import watch_groups
@@ -99,9 +101,12 @@ def description_row(row: PartitionDescription) -> Row:
     }
 
 
-def _shown(target: Target, rows: Iterable[Row], storage: Storage) -> list[Column]:
-    """The columns; in a table without those that would be empty."""
+def _shown(target: Target, rows: Sequence[Row], storage: Storage) -> list[Column]:
+    """The columns: of JSON all; in a table without hosts if there are none, on a narrow terminal without a sole group."""
+    stores = _STORES if storage is Storage.both else ()
     if target.output.as_json:
-        return [*_DESCRIBE, *_JSON_ONLY]
-    host = _HOST if any(row["host"] for row in rows) else ()
-    return [*_DESCRIBE, *host, *(_STORES if storage is Storage.both else ())]
+        return [*_DESCRIBE, *_JSON_ONLY, *stores]
+    if target.output.is_narrow:
+        is_one = len({row["group"] for row in rows}) < 2
+        return [*(_DESCRIBE[1:] if is_one else _DESCRIBE), *stores]
+    return [*_DESCRIBE, *(_HOST if any(row["host"] for row in rows) else ()), *stores]

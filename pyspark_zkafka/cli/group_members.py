@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["add_to"]
 
+_PARTITIONS = Column("partitions", "#PARTITIONS", right=True)
 _COLUMNS = (
     *columns("group consumer_id host pattern subscription"),
-    Column("partitions", "#PARTITIONS", right=True),
+    _PARTITIONS,
     *columns("assignment registered"),
 )
+_NARROW = (*columns("consumer_id pattern subscription"), _PARTITIONS, *columns("assignment"))
 
 
 def add_to(app: typer.Typer) -> None:
@@ -43,8 +45,9 @@ def members(target: Target, groups: Groups = None, all_groups: AllGroups = False
     rows = [row for state in states.values() for row in _rows(state)]
     if not target.output.as_json:
         rows = [{**row, "assignment": _assignment_text(row.get("assignment", {}))} for row in rows]
-    shown = (*_COLUMNS, *columns("error")) if any("error" in row for row in rows) else _COLUMNS
-    target.rows(rows, shown, "There is no member.")
+    shown = _NARROW if target.output.is_narrow and not target.output.as_json else _COLUMNS
+    error = columns("error") if any("error" in row for row in rows) else ()
+    target.rows(rows, [*shown, *error], "There is no member.")
 
 
 def _rows(state: GroupState) -> list[Row]:

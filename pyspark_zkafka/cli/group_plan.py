@@ -80,6 +80,7 @@ def plan(
     plans = plan_assignments(strategy or _STRATEGIES, planned, partitions, owners)
     if not summary:
         _show_partitions(target, group, plans, owners)
+        target.output.show("")
     if summary or not target.output.as_json:
         target.rows([_summary(found) for found in plans], _SUMMARY)
 

@@ -13,7 +13,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from pyspark_zkafka.cli.output import Column, Output, Row, columns, table
+from pyspark_zkafka.cli.output import Column, Output, Row, columns
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.operations.catching_up import Observation, Progress, progress, total
 from pyspark_zkafka.operations.group_state import PartitionDescription
@@ -24,7 +24,6 @@ Read = Callable[[], tuple[Mapping[str, tuple[PartitionDescription, ...]], tuple[
 Draw = Callable[[Sequence[Row], Sequence[str]], None]
 
 _WINDOW_S = 60.0  # consumers of the old kind commit once a minute by default
-_WIDE = 120
 _RATES = (
     Column("consumed_per_s", "CONSUMED/S", right=True),
     Column("produced_per_s", "PRODUCED/S", right=True),
@@ -99,9 +98,9 @@ def _write_json(output: Output, rows: Sequence[Row], problems: Sequence[str]) ->
 
 
 def _page(output: Output, rows: Sequence[Row], problems: Sequence[str]) -> Group:
-    shown = _COLUMNS if output.console.width >= _WIDE else _NARROW
+    shown = _NARROW if output.is_narrow else _COLUMNS
     readable = [{**row, "catch_up_s": duration_text(row["catch_up_s"])} for row in rows]
-    found = [table(readable, shown)] if rows else []
+    found = [output.fitted(readable, shown)] if rows else []
     return Group(Text(time.strftime("%Y-%m-%d %H:%M:%S")), *found, *map(Text, problems), "")
 
 

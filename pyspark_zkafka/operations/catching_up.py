@@ -10,6 +10,8 @@ from pyspark_zkafka.operations.group_state import PartitionDescription
 
 __all__ = ["Observation", "Progress", "progress", "total"]
 
+_LEAST_GAIN_PER_S = 0.001  # below it, a difference of rates is noise
+
 
 @dataclass(frozen=True, slots=True)
 class Observation:
@@ -42,7 +44,7 @@ class Progress:
         if self.lag is None or self.consumed_per_s is None or self.produced_per_s is None:
             return None
         gain = self.consumed_per_s - self.produced_per_s
-        return self.lag / gain if gain > 0 else None
+        return self.lag / gain if gain >= _LEAST_GAIN_PER_S else None
 
 
 def progress(first: Observation, last: Observation) -> list[Progress]:
