@@ -56,7 +56,7 @@ def _rows(state: GroupState) -> list[Row]:
     ids = ids_path(state.name) + "/"
     readable = [_row(state, consumer, member) for consumer, member in state.members.items()]
     unreadable = [
-        {"group": state.name, "consumer_id": path.removeprefix(ids), "error": error}
+        {"group": state.name, "consumer_id": path.removeprefix(ids), "error": error.message}
         for path, error in state.unreadable.items()
         if path.startswith(ids)
     ]

@@ -106,13 +106,17 @@ def read_descriptions(
     groups: Iterable[str] | None = None,
     storage: OffsetsStorage = "zookeeper",
 ) -> tuple[dict[str, tuple[PartitionDescription, ...]], tuple[str, ...]]:
-    """The descriptions of groups (see `describe_groups`), all of ZooKeeper's by default, and the problems with brokers."""
+    """The descriptions of groups, all of ZooKeeper's by default, and the problems with brokers and znodes.
+
+    See `describe_groups`. Blocks for some rounds of requests to ZooKeeper, and two to each leader.
+    """
     states = list(read_groups(zookeeper, groups).values())
     in_kafka = {} if storage == "zookeeper" else brokers.committed_many(state.name for state in states)
     snapshot = read_topics(zookeeper, [_with_topics(state, in_kafka.get(state.name, {})) for state in states])
     logs = read_logs(brokers, snapshot)
     shown = [replace(state, offsets={}) for state in states] if storage == "kafka" else states
-    return describe_groups(shown, logs.bounds, in_kafka), logs.problems
+    unreadable = (error.message for state in shown for error in state.unreadable.values())
+    return describe_groups(shown, logs.bounds, in_kafka), (*logs.problems, *unreadable)
 
 
 def _with_topics(state: GroupState, more: Iterable[TopicPartition]) -> GroupState:

@@ -84,7 +84,7 @@ class GroupState:
     owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)
     offsets: Mapping[TopicPartition, Committed] = field(default_factory=dict)
     topics: frozenset[str] = frozenset()
-    unreadable: Mapping[str, str] = field(default_factory=dict)
+    unreadable: Mapping[str, CodecError] = field(default_factory=dict)
 
     @property
     def state(self) -> str:
@@ -143,7 +143,7 @@ def group_states(
 
 
 def _group_state(group: str, children: Mapping[str, list[str]], nodes: Mapping[str, Znode]) -> GroupState:
-    unreadable: dict[str, str] = {}
+    unreadable: dict[str, CodecError] = {}
     owners, offsets = group_znodes.owners_path(group), group_znodes.offsets_path(group)
 
     def decoded(parent: str, decode: Callable[[str, Znode], T]) -> dict[str, T]:
@@ -152,7 +152,7 @@ def _group_state(group: str, children: Mapping[str, list[str]], nodes: Mapping[s
             try:
                 found[path] = decode(path, nodes[path])
             except CodecError as error:
-                unreadable[path] = error.message
+                unreadable[path] = error
         return found
 
     return GroupState(

@@ -23,10 +23,10 @@ from pyspark_zkafka.protocol.znodes import groups as group_znodes
 __all__ = ["Problem", "verify_group"]
 
 _JVM_STRATEGIES = ("range", "roundrobin", "roundrobin-0.8")
-_SHOWN = 3
+_SHOWN, _SHOWN_BYTES = 3, 40
 
 _REBALANCE = "run this again when the rebalance is over; if it stays, restart a member, and see the members' logs"
-_EXPIRY = "wait until its session expires; then a member restarts the rebalance"
+_EXPIRY = "wait until its session expires; restart a member if the partition has no owner then"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +51,23 @@ def verify_group(group: GroupState, logs: Mapping[TopicPartition, LogBounds]) ->
     """
     threads = threads_by_topic(group.registrations, {tp.topic for tp in logs})
     owners = list(_owner_problems(group, threads, logs))
+    offsets = group_znodes.offsets_path(group.name) + "/"
+    is_settled = not owners and all(path.startswith(offsets) for path in group.unreadable)
     return [
         *_unreadable(group),
         *owners,
         *_offset_problems(group, logs),
-        *_assignment_problems(group, threads, logs, bool(owners)),
+        *(_assignment_problems(group, threads, logs) if is_settled else ()),
     ]
 
 
 def _unreadable(group: GroupState) -> Iterator[Problem]:
     ids = group_znodes.ids_path(group.name) + "/"
     for path, error in sorted(group.unreadable.items()):
+        data = error.parameters["data"]
+        found = f"{'no data' if data is None else repr(data[:_SHOWN_BYTES])}, expected {error.parameters['expected']}"
         effect = "JVM members cannot rebalance; " if path.startswith(ids) else ""
-        yield Problem(
-            group.name, None, None, "unreadable znode", error, f"{effect}find the program that wrote {path}, and delete it"
-        )
+        yield Problem(group.name, None, None, "unreadable znode", found, f"{effect}correct or delete {path}")
 
 
 # --- owners ------------------------------------------------------------------------------------------------------------
@@ -82,7 +84,7 @@ def _owner_problems(
         elif group_znodes.owner_path(group.name, tp) in unreadable:
             found = None
         else:
-            found = ("no owner", f"{len(threads[tp.topic])} threads subscribe to the topic", _REBALANCE)
+            found = ("no owner", f"subscribed by {listing(threads[tp.topic], _SHOWN)}", _REBALANCE)
         if found is not None:
             yield Problem(group.name, tp.topic, tp.partition, *found)
 
@@ -103,7 +105,7 @@ def _claim_problem(
     if not threads:
         return "claim of an unsubscribed topic", f"{owner.thread} owns it", f"restart {owner.consumer}"
     if owner.thread not in threads:
-        found = f"{owner.thread} does not subscribe to the topic; {listing(threads, _SHOWN)} do"
+        found = f"{owner.thread} owns it; subscribed by {listing(threads, _SHOWN)}"
         return "claim of another thread", found, f"restart {owner.consumer}"
     if owner.session != member.session:
         sessions = f"{session_text(owner.session)}, and {owner.consumer} is registered by {session_text(member.session)}"
@@ -155,15 +157,14 @@ def _assignment_problems(
     group: GroupState,
     threads: Mapping[str, tuple[str, ...]],
     logs: Mapping[TopicPartition, LogBounds],
-    is_unsettled: bool,
 ) -> Iterator[Problem]:
-    """The problem of owners that no assignor computes; none while claims are missing or wrong."""
+    """The problem of owners that no assignor computes, if all partitions have proper owners."""
     strategies = _registered_strategies(group)
     if len(strategies) > 1:
         names = ", ".join(sorted(strategy or "range or roundrobin" for strategy in strategies))
         remedy = "set the same partition.assignment.strategy for all members"
         yield Problem(group.name, None, None, "different strategies", f"members assign by {names}", remedy)
-    elif strategies and not is_unsettled:
+    elif strategies:
         (strategy,) = strategies
         yield from _other_assignment(group, threads, logs, _JVM_STRATEGIES if strategy is None else (strategy,))
 
