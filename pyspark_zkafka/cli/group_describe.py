@@ -71,13 +71,13 @@ def describe(
                 target.output, lambda: read_descriptions(servers.ensemble, servers.brokers, names, stores), interval
             )
             return
-        described, problems = read_descriptions(servers.ensemble, servers.brokers, names, stores)
-    for problem in problems:
+        described = read_descriptions(servers.ensemble, servers.brokers, names, stores)
+    for problem in described.problems:
         target.output.note(problem)
-    for group, found in described.items():
-        if not any(row.consumer_id for row in found):
+    for group, state in described.states.items():
+        if not state.member_count:
             target.output.note(f"Consumer group '{group}' has no active members.")
-    rows = [description_row(row) for found in described.values() for row in found]
+    rows = [description_row(row) for found in described.groups.values() for row in found]
     target.rows(rows, _shown(target, rows, storage), "There is no offset and no owner.")
 
 

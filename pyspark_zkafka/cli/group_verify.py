@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["add_to"]
 
 _COLUMNS = columns("group topic partition problem found remedy", right="partition")
-_NARROW = (Column("place", "GROUP"), Column("problem"), Column("found", "FOUND -> REMEDY"))
+_NARROW = (Column("place", "GROUP"), Column("problem"), Column("found", "FOUND, REMEDY"))
 _PAUSE_S = 1.0
 
 _Timeout = Annotated[

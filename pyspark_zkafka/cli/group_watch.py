@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
@@ -16,11 +16,12 @@ from rich.text import Text
 from pyspark_zkafka.cli.output import Column, Output, Row, columns
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.operations.catching_up import Observation, Progress, progress, total
+from pyspark_zkafka.operations.group_reads import Described
 from pyspark_zkafka.operations.group_state import PartitionDescription
 
 __all__ = ["duration_text", "watch_groups"]
 
-Read = Callable[[], tuple[Mapping[str, tuple[PartitionDescription, ...]], tuple[str, ...]]]
+Read = Callable[[], Described]
 Draw = Callable[[Sequence[Row], Sequence[str]], None]
 
 _WINDOW_S = 60.0  # consumers of the old kind commit once a minute by default
@@ -54,16 +55,18 @@ def watch_groups(output: Output, read: Read, interval_s: float) -> None:
 
 def _observe(read: Read, seen: deque[Observation]) -> tuple[list[Row], Sequence[str]]:
     try:
-        described, problems = read()
+        described = read()
     except ZKafkaError as error:
         if not error.retriable:
             raise
         return [], [str(error)]
-    now = Observation(time.monotonic(), tuple(row for rows in described.values() for row in rows if row.topic is not None))
+    now = Observation(
+        time.monotonic(), tuple(row for rows in described.groups.values() for row in rows if row.topic is not None)
+    )
     while len(seen) > 1 and seen[1].time_s <= now.time_s - _WINDOW_S:
         seen.popleft()
     seen.append(now)
-    return list(_rows(zip(now.rows, progress(seen[0], now), strict=True))), problems
+    return list(_rows(zip(now.rows, progress(seen[0], now), strict=True))), described.problems
 
 
 def _rows(found: Iterable[tuple[PartitionDescription, Progress]]) -> Iterator[Row]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark_zkafka.kafka.group_admin import GroupAdmin
     from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
-__all__ = ["Logs", "OffsetsStorage", "read_descriptions", "read_groups", "read_logs", "read_topics"]
+__all__ = ["Described", "Logs", "OffsetsStorage", "read_descriptions", "read_groups", "read_logs", "read_topics"]
 
 OffsetsStorage = Literal["zookeeper", "kafka", "both"]
 
@@ -35,6 +35,15 @@ class Logs:
     """The bounds of existing partitions, and the errors of leaders that did not return theirs."""
 
     bounds: dict[TopicPartition, LogBounds] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """Descriptions by group, the states that they were made of, and the problems with brokers and znodes, as messages."""
+
+    groups: Mapping[str, tuple[PartitionDescription, ...]]
+    states: Mapping[str, GroupState] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
 
@@ -105,10 +114,10 @@ def read_descriptions(
     brokers: GroupAdmin,
     groups: Iterable[str] | None = None,
     storage: OffsetsStorage = "zookeeper",
-) -> tuple[dict[str, tuple[PartitionDescription, ...]], tuple[str, ...]]:
-    """The descriptions of groups, all of ZooKeeper's by default, and the problems with brokers and znodes.
+) -> Described:
+    """The descriptions of groups, all of ZooKeeper's by default; see `describe_groups`.
 
-    See `describe_groups`. Blocks for some rounds of requests to ZooKeeper, and two to each leader.
+    Blocks for some rounds of requests to ZooKeeper, and two to each leader.
     """
     states = list(read_groups(zookeeper, groups).values())
     in_kafka = {} if storage == "zookeeper" else brokers.committed_many(state.name for state in states)
@@ -116,7 +125,8 @@ def read_descriptions(
     logs = read_logs(brokers, snapshot)
     shown = [replace(state, offsets={}) for state in states] if storage == "kafka" else states
     unreadable = (error.message for state in shown for error in state.unreadable.values())
-    return describe_groups(shown, logs.bounds, in_kafka), (*logs.problems, *unreadable)
+    described = describe_groups(shown, logs.bounds, in_kafka)
+    return Described(described, {state.name: state for state in states}, (*logs.problems, *unreadable))
 
 
 def _with_topics(state: GroupState, more: Iterable[TopicPartition]) -> GroupState:

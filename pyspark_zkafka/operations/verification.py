@@ -25,6 +25,7 @@ __all__ = ["Problem", "verify_group"]
 _JVM_STRATEGIES = ("range", "roundrobin", "roundrobin-0.8")
 _SHOWN, _SHOWN_BYTES = 3, 40
 
+_LEADER = "check that the partition has a leader that is reachable from here, and run this again"
 _REBALANCE = "run this again when the rebalance is over; if it stays, restart a member, and see the members' logs"
 _EXPIRY = "wait until its session expires; restart a member if the partition has no owner then"
 
@@ -139,13 +140,15 @@ def _offset_problem(group: str, tp: TopicPartition, committed: Committed, log: L
     reset = f"zkafka groups reset-offsets {group} --topic {tp.topic}:{tp.partition}"
     if committed.offset < 0:
         return None
+    if log.start is None or log.end is None:
+        return "unverified offset", f"offset {committed.offset}; no leader returned the bounds of the log", _LEADER
     if log.czxid is not None and committed.mzxid is not None and 0 < committed.mzxid < log.czxid and committed.offset:
         found = f"offset {committed.offset} was committed before the topic was created"
         return "offset of a deleted topic", found, f"{reset} --to-earliest"
-    if log.start is not None and committed.offset < log.start:
+    if committed.offset < log.start:
         found = f"offset {committed.offset}, and the log starts at {log.start}"
         return "offset before the log", found, f"{reset} --to-earliest"
-    if log.end is not None and committed.offset > log.end:
+    if committed.offset > log.end:
         return "offset beyond the log", f"offset {committed.offset}, and the log ends at {log.end}", f"{reset} --to-latest"
     return None
 

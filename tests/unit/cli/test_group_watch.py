@@ -10,18 +10,17 @@ import pytest
 from pyspark_zkafka.cli.group_watch import watch_groups
 from pyspark_zkafka.cli.output import Output
 from pyspark_zkafka.errors import OptionError, ZooKeeperError
+from pyspark_zkafka.operations.group_reads import Described
 from pyspark_zkafka.operations.group_state import PartitionDescription
-
-Answer = tuple[dict[str, tuple[PartitionDescription, ...]], tuple[str, ...]]
 
 
 class Reads:
     """Answers one after the other, then Ctrl-C."""
 
-    def __init__(self, *answers: Answer | Exception) -> None:
-        self._answers: Iterator[Answer | Exception] = iter(answers)
+    def __init__(self, *answers: Described | Exception) -> None:
+        self._answers: Iterator[Described | Exception] = iter(answers)
 
-    def __call__(self) -> Answer:
+    def __call__(self) -> Described:
         answer = next(self._answers, None)
         if answer is None:
             raise KeyboardInterrupt
@@ -30,9 +29,9 @@ class Reads:
         return answer
 
 
-def rows(current: int, *more: PartitionDescription) -> Answer:
+def rows(current: int, *more: PartitionDescription) -> Described:
     """A group with a partition at an offset, whose log ends at 100."""
-    return {"g": (PartitionDescription("g", "t", 0, current, 100, consumer_id="g_c1"), *more)}, ()
+    return Described({"g": (PartitionDescription("g", "t", 0, current, 100, consumer_id="g_c1"), *more)})
 
 
 def test_tables(capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,9 +75,15 @@ def test_claim_of_an_unsubscribed_topic() -> None:
 
 @pytest.mark.parametrize("offset", [-1, 5, 10])
 def test_proper_offsets(offset: int) -> None:
-    """The bounds of the log are proper offsets, as is none; a log whose leader does not answer proves nothing."""
+    """The bounds of the log are proper offsets, as is none."""
     assert problems(committed(T0, offset, mzxid=51)) == []
-    assert problems(committed(T0, 99), {**LOGS, T0: LogBounds()}) == []
+
+
+@pytest.mark.parametrize("log", [LogBounds(), LogBounds(0, None), LogBounds(None, 10)])
+def test_unverified_offset(log: LogBounds) -> None:
+    """An offset is a problem if the leader does not return the bounds of the log; none is not."""
+    assert problems(GROUP, {**LOGS, T0: log}) == [("t", 0, "unverified offset")]
+    assert problems(committed(T0, -1), {**LOGS, T0: log}) == []
 
 
 def test_unreadable_znodes() -> None:
