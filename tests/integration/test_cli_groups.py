@@ -17,6 +17,8 @@ from kazoo.client import KazooClient
 from typer.testing import CliRunner
 
 from pyspark_zkafka.cli import app as zkafka
+from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.testing.kafka_tools import describe_group, list_groups, verify_consumer_rebalance
 
@@ -94,7 +96,9 @@ def test_list(live: Group) -> None:
 
 
 def test_describe(live: Group) -> None:
-    """The rows are those of kafka-consumer-groups."""
+    """The rows are those of kafka-consumer-groups, which misses offsets while __consumer_offsets is created."""
+    with KafkaGroupOffsets(live.cluster.bootstrap_servers, {}, live.name) as coordinator:
+        assert coordinator.committed([TopicPartition(live.topic, 0)]) == {}
     theirs = describe_group(live.cluster.zookeeper_connect, live.name)
     columns = {name: name.lower().replace("-", "_") for name in theirs[0]}
     ours = live.json("describe", live.name)
@@ -109,9 +113,6 @@ def test_describe(live: Group) -> None:
 
 def test_offsets_in_both_stores(live: Group) -> None:
     """Offsets in Kafka are shown beside those in ZooKeeper; the larger one is current; both stores are listed."""
-    from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
-    from pyspark_zkafka.protocol.model import TopicPartition
-
     with KafkaGroupOffsets(live.cluster.bootstrap_servers, {}, live.name) as store:
         store.commit({TopicPartition(live.topic, 0): 7, TopicPartition(live.topic, 2): 3})
     rows = live.json("describe", live.name, "--offsets-storage", "both")
