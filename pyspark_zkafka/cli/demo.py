@@ -16,12 +16,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from pyspark_zkafka.batch.planner import BatchPlan, plan_batch
 from pyspark_zkafka.cli.demo_steps import prove, step
 from pyspark_zkafka.cli.group_demo import GroupDemo
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.options.batch import parse_connection, parse_read
+from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST, canonical_json
 from pyspark_zkafka.protocol.partitioners import Router
@@ -29,7 +28,7 @@ from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 __all__ = ["run"]
 
@@ -110,7 +109,7 @@ class _Demo:
         self.console.print(f"{self.rows / seconds:,.0f} rows/s, each acknowledged by all in-sync replicas")
 
     def _show_plan(self) -> None:
-        call = f'plan_batch(parse_read({{"zookeeper.connect": ..., "subscribe": "{TOPIC}"}}))'
+        call = f'spark.read.format("zkafka").option("view", "plan").option("subscribe", "{TOPIC}").load()'
         with step(self.console, "Plan a read from ZooKeeper's leaders and ISRs", call):
             plan = self._plan()
         self.console.print(_plan_table(plan))
@@ -126,7 +125,7 @@ class _Demo:
     def _commit(self) -> None:
         from pyspark.sql import functions as F  # noqa: N812
 
-        ends = canonical_json({split.partition: split.until for split in self._plan().splits})
+        ends = canonical_json({TopicPartition(TOPIC, row["partition"]): row["until"] for row in self._plan()})
         call = f'totals.write.format("zkafka").options(**{{"group.id": "{GROUP}", "commitOffsets": ends}}) ...'
         with step(self.console, "Write totals, and commit the offsets that they cover", call):
             totals = (
@@ -157,11 +156,12 @@ class _Demo:
             raise ZKafkaError("DEMO_FAILED", "the demo's cluster has no ZooKeeper; please report it")
         return ZooKeeperClient(config)
 
-    def _plan(self) -> BatchPlan:
-        return plan_batch(parse_read({**self._options, "subscribe": TOPIC}))
+    def _plan(self) -> list[Row]:
+        return self._load(view="plan").orderBy("spark_partition").collect()
 
-    def _load(self) -> DataFrame:
-        return self.spark.read.format("zkafka").options(**self._options).option("subscribe", TOPIC).load()
+    def _load(self, **options: str) -> DataFrame:
+        reader = self.spark.read.format("zkafka").options(**self._options, **options)
+        return reader.option("subscribe", TOPIC).load()
 
     def _count(self) -> tuple[int, int, float]:
         """Count of records, count of keys not in the partition that Kafka's default partitioner chooses, and seconds."""
@@ -222,13 +222,15 @@ def _brokers_table(snapshot: ClusterSnapshot) -> Table:
     return table
 
 
-def _plan_table(plan: BatchPlan) -> Table:
+def _plan_table(plan: list[Row]) -> Table:
     table = _table(
         "The plan: one Spark partition a Kafka partition", "Spark partition", "partition", "leader", "ISR", "range"
     )
-    for number, split in enumerate(plan.splits):
-        isr = ", ".join(map(str, split.isr))
-        table.add_row(str(number), str(split.partition), str(split.leader), isr, f"[{split.start}, {split.until})")
+    for row in plan:
+        isr, partition = ", ".join(map(str, row["isr"])), TopicPartition(row["topic"], row["partition"])
+        table.add_row(
+            str(row["spark_partition"]), str(partition), str(row["leader"]), isr, f"[{row['start']}, {row['until']})"
+        )
     return table
 
 
