@@ -9,6 +9,7 @@ import typer
 
 from pyspark_zkafka._version import __version__
 from pyspark_zkafka.cli import brokers, plan
+from pyspark_zkafka.cli.admin import app as admin_app
 from pyspark_zkafka.cli.cluster import app as cluster_app
 from pyspark_zkafka.cli.command import exit_status
 from pyspark_zkafka.cli.topics import app as topics_app
@@ -20,6 +21,7 @@ app = typer.Typer(name="zkafka", no_args_is_help=True, pretty_exceptions_enable=
 brokers.add_to(app)
 plan.add_to(app)
 app.add_typer(topics_app, name="topics")
+app.add_typer(admin_app, name="admin")
 app.add_typer(cluster_app, name="cluster")
 
 

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 MAX_TRANSACTION_BYTES = 512 * 1024  # half of the servers' default limit: the transaction's record must fit, too
 _ANY_VERSION = -1
-_EPHEMERAL = 1
+_EPHEMERAL, _SEQUENTIAL = 1, 2
 _HEADER_BYTES = 9
 _ACL_BYTES = 31
 _FIELDS_BYTES = 16
@@ -38,11 +38,15 @@ _REQUEST_BYTES = 12 + _HEADER_BYTES  # its length, number and type, and the head
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create a znode, open to everybody as Kafka's are; `data` None is null data, which is not empty data."""
+    """Create a znode, open to everybody as Kafka's are; `data` None is null data, which is not empty data.
+
+    If it is `sequential`, ZooKeeper appends ten digits to the path, which ascend below the parent.
+    """
 
     path: str
     data: bytes | None
     ephemeral: bool = False
+    sequential: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +162,9 @@ def to_wire(operation: Operation, chroot: str) -> tuple[object, ...]:
     """The operation as kazoo sends it, under a chroot."""
     path = chroot + operation.path
     match operation:
-        case Create(data=data, ephemeral=ephemeral):
-            return wire.Create(path, data, OPEN_ACL_UNSAFE, _EPHEMERAL if ephemeral else 0)  # type: ignore[no-any-return]
+        case Create(data=data, ephemeral=ephemeral, sequential=sequential):
+            flags = _EPHEMERAL * ephemeral + _SEQUENTIAL * sequential
+            return wire.Create(path, data, OPEN_ACL_UNSAFE, flags)  # type: ignore[no-any-return]
         case SetData(data=data, version=version):
             return wire.SetData(path, data, version)  # type: ignore[no-any-return]
         case Delete(version=version):

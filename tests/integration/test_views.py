@@ -129,7 +129,12 @@ def test_plan(spark: SparkSession, connection: dict[str, str], zkafka_cluster: L
     """A plan has the ranges of a read with the same options, and the Spark task of each."""
     topic = new_topic(partitions=2, replication=2)
     zkafka_cluster.produce(topic, [{"value": str(n), "partition": n % 2} for n in range(20)])
-    options = {**connection, "subscribe": topic, "startingOffsets": f'{{"{topic}": 4}}', "minPartitions": "4"}
+    options = {
+        **connection,
+        "subscribe": topic,
+        "startingOffsets": json.dumps({topic: {"0": 4, "1": 4}}),
+        "minPartitions": "4",
+    }
     reader = spark.read.format("zkafka").options(**options)
     rows = reader.option("view", "plan").load().collect()
     assert [(row.partition, row.start, row.until, row.records) for row in rows] == [
