@@ -182,7 +182,7 @@ class KafkaAdmin:
         except KafkaException as error:
             if error.args[0].code() not in _INVALID_CONFIG_CODES:
                 raise self._error(error, doing) from error
-            text = f"{doing}: {error.args[0].str()}"
+            text = f"The configuration of {topic} is not valid: {error.args[0].str()}"
             raise OptionError("INVALID_TOPIC_CONFIG", f"{text}; correct the name or the value") from error
 
     def broker_config(self, broker: int, name: str) -> str | None:

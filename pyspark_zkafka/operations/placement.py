@@ -36,7 +36,7 @@ def place_replicas(
     >>> place_replicas({0: None, 1: None, 2: None}, 4, 2, start=0, shift=0)
     [(0, 1), (1, 2), (2, 0), (0, 2)]
     >>> place_replicas({0: "a", 1: "a", 2: "b"}, 2, 2, start=0, shift=0)
-    [(0, 2), (2, 0)]
+    [(0, 2), (2, 1)]
     """
     if replication > len(racks):
         raise OptionError("INVALID_OPTION", f"{replication} replicas need as many brokers, and {len(racks)} are listed")
