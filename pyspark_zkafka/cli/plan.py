@@ -7,12 +7,15 @@ from typing import Annotated
 import typer
 
 from pyspark_zkafka.cli.command import Target, reads_cluster
-from pyspark_zkafka.cli.output import columns
+from pyspark_zkafka.cli.output import Column, columns
 
 __all__ = ["add_to"]
 
-_NUMBERS = "partition leader start until records spark_partition"
-_PLAN = columns("topic partition leader isr rack start until records spark_partition", right=_NUMBERS)
+_NUMBERS = "partition leader start until records"
+_PLAN = (
+    *columns("topic partition leader isr rack start until records", right=_NUMBERS),
+    Column("spark_partition", "TASK", right=True),
+)
 
 _Topics = Annotated[list[str] | None, typer.Option("--topic", help="A topic to read; repeatable.")]
 _Pattern = Annotated[

@@ -52,8 +52,7 @@ def reassign(
 ) -> None:
     """Move partitions to other brokers, and wait until they are there; or propose or verify a reassignment.
 
-    Example: zkafka admin reassign --generate --topics orders --broker-list 1,2,3 --json > moves.json, then
-    zkafka admin reassign --reassignment-json-file moves.json, both with --zookeeper zk1:2181/kafka
+    Example: zkafka admin reassign --reassignment-json-file moves.json --zookeeper zk1:2181/kafka
     """
     if generate + execute + verify > 1:
         raise OptionError("INVALID_OPTION", "--generate, --execute and --verify exclude each other; use one of them")
