@@ -12,7 +12,7 @@ from pyspark_zkafka.cli.command import FAILED, Target, changes_cluster, reads_cl
 from pyspark_zkafka.cli.output import Row, columns
 from pyspark_zkafka.cli.progress import progress_bar
 from pyspark_zkafka.cli.reassign import WAIT_S, NoWait, Timeout, reassign
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.errors import OptionError, ZKafkaError
 
 if TYPE_CHECKING:
     from pyspark_zkafka.operations.election import Candidate
@@ -154,14 +154,17 @@ def delete_topic(target: Target, topics: _Names, no_wait: NoWait = False, timeou
 
 
 def _check_enabled(target: Target, snapshot: ClusterSnapshot) -> None:
-    from pyspark_zkafka.operations.deletion import require_enabled
+    from pyspark_zkafka.operations.deletion import DELETE_TOPIC_ENABLE, require_enabled
 
     if snapshot.controller is None:
         return
-    with target.brokers(snapshot) as admin:
-        unknown = require_enabled(admin, snapshot.controller)
-    if unknown is not None:
-        target.output.note(unknown)
+    try:
+        with target.brokers(snapshot) as admin:
+            value = admin.broker_config(snapshot.controller, DELETE_TOPIC_ENABLE)
+    except ZKafkaError as error:
+        target.output.note(f"Whether {DELETE_TOPIC_ENABLE} is true at the controller is unknown: {error}")
+        return
+    require_enabled(snapshot.controller, value)
 
 
 def _show_topics(target: Target, snapshot: ClusterSnapshot) -> None:

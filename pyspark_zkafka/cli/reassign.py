@@ -56,22 +56,22 @@ def reassign(
     """
     if generate + execute + verify > 1:
         raise OptionError("INVALID_OPTION", "--generate, --execute and --verify exclude each other; use one of them")
-    with target.zookeeper() as client:
-        if generate:
-            _propose(target, client, _words(topics, "--topics"), _broker_ids(broker_list), not disable_rack_aware)
-            return
-        wanted = _read(reassignment_json_file)
-        if verify:
-            _check(target, client, wanted)
-        else:
-            _start(target, client, wanted, None if no_wait else timeout)
+    if not generate and (topics or broker_list or disable_rack_aware):
+        raise OptionError("INVALID_OPTION", "--topics, --broker-list and --disable-rack-aware are for --generate; add it")
+    if generate:
+        _propose(target, _words(topics, "--topics"), _broker_ids(broker_list), not disable_rack_aware)
+    elif verify:
+        _check(target, _read(reassignment_json_file))
+    else:
+        _start(target, _read(reassignment_json_file), None if no_wait else timeout)
 
 
-def _propose(target: Target, client: ZooKeeperClient, topics: list[str], brokers: list[int], rack_aware: bool) -> None:
+def _propose(target: Target, topics: list[str], brokers: list[int], rack_aware: bool) -> None:
     from pyspark_zkafka.operations.reassignment import propose
     from pyspark_zkafka.protocol.znodes.admin import encode_reassignment
 
-    snapshot = client.snapshot(topics)
+    with target.zookeeper() as client:
+        snapshot = client.snapshot(topics)
     proposed = propose(topics, brokers, snapshot, rack_aware)
     current = {tp: snapshot.topics[tp.topic].partitions[tp.partition] for tp in proposed}
     _show_planned(target, current, proposed)
@@ -80,31 +80,33 @@ def _propose(target: Target, client: ZooKeeperClient, topics: list[str], brokers
         typer.echo(f"\nProposed partition reassignment configuration\n{encode_reassignment(proposed).decode()}")
 
 
-def _check(target: Target, client: ZooKeeperClient, wanted: Replicas) -> None:
+def _check(target: Target, wanted: Replicas) -> None:
     from pyspark_zkafka.operations.reassignment import find_moves
 
-    found = find_moves(client, wanted)
+    with target.zookeeper() as client:
+        found = find_moves(client, wanted)
     _show_moves(target, found)
     if not _are_settled(found):
         raise typer.Exit(FAILED)
 
 
-def _start(target: Target, client: ZooKeeperClient, wanted: Replicas, wait_s: float | None) -> None:
+def _start(target: Target, wanted: Replicas, wait_s: float | None) -> None:
     from pyspark_zkafka.operations.controller import require_controller
     from pyspark_zkafka.operations.reassignment import current_replicas, find_moves, start
     from pyspark_zkafka.protocol.znodes.admin import encode_reassignment
 
-    require_controller(client)
-    current = current_replicas(client, wanted)
-    if target.dry_run or not target.output.as_json:
-        _show_planned(target, current, wanted)
-    if not target.proceed(f"Move {len(wanted)} partitions?"):
-        return
-    start(client, wanted)
-    target.output.note(
-        "To undo it, save this as a file for --reassignment-json-file: " + encode_reassignment(current).decode()
-    )
-    _show_moves(target, find_moves(client, wanted) if wait_s is None else _followed(target, client, wanted, wait_s))
+    with target.zookeeper() as client:
+        require_controller(client)
+        current = current_replicas(client, wanted)
+        if target.dry_run or not target.output.as_json:
+            _show_planned(target, current, wanted)
+        if not target.proceed(f"Move {len(wanted)} partitions?"):
+            return
+        start(client, wanted)
+        undo = encode_reassignment(current).decode()
+        target.output.note(f"To undo it, save this as a file for --reassignment-json-file: {undo}")
+        found = find_moves(client, wanted) if wait_s is None else _followed(target, client, wanted, wait_s)
+    _show_moves(target, found)
 
 
 def _followed(target: Target, client: ZooKeeperClient, wanted: Replicas, wait_s: float) -> list[Move]:

@@ -62,13 +62,13 @@ def submit(client: ZooKeeperClient, operations: list[Operation], what: str) -> N
 
 def _conflict_error(conflict: Conflict, what: str) -> ClusterStateError:
     path = conflict.operation.path
-    if conflict.reason is Reason.NODE_EXISTS:
+    if conflict.reason is Reason.NODE_EXISTS and path.startswith("/admin/"):
         return ClusterStateError(
             "ADMIN_UNDER_WAY",
             f"{what} was not started: another is under way ({path} exists); wait until it is done, see zkafka admin show",
         )
     return ClusterStateError(
-        "ADMIN_CONFLICT", f"{what} was not started: {path}: {conflict.reason.value}; nothing was changed, try again"
+        "ADMIN_CONFLICT", f"{what} was refused: {path}: {conflict.reason.value}; nothing was changed, try again"
     )
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pyspark_zkafka.errors import ClusterStateError, OptionError, UnknownTopic, ZKafkaError
-from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.errors import ClusterStateError, OptionError, UnknownTopic
 from pyspark_zkafka.operations.controller import submit
 from pyspark_zkafka.protocol.model import ClusterSnapshot
 from pyspark_zkafka.protocol.planning import INTERNAL_TOPICS
@@ -14,9 +13,9 @@ from pyspark_zkafka.protocol.znodes.topics import topic_path
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Create
 
-__all__ = ["existing_topics", "require_deletable", "require_enabled", "start"]
+__all__ = ["DELETE_TOPIC_ENABLE", "existing_topics", "require_deletable", "require_enabled", "start"]
 
-_ENABLED = "delete.topic.enable"
+DELETE_TOPIC_ENABLE = "delete.topic.enable"
 
 
 def require_deletable(topics: Collection[str], snapshot: ClusterSnapshot) -> None:
@@ -31,25 +30,14 @@ def require_deletable(topics: Collection[str], snapshot: ClusterSnapshot) -> Non
         )
 
 
-def require_enabled(admin: KafkaAdmin, controller: int) -> str | None:
-    """None if topics can be deleted; else why this is unknown.
-
-    Raises
-    ------
-    ClusterStateError
-        The controller has deletion disabled: it would drop the request.
-    """
-    try:
-        value = admin.broker_config(controller, _ENABLED)
-    except ZKafkaError as error:
-        return f"Whether {_ENABLED} is true at the controller is unknown: {error}"
+def require_enabled(controller: int, value: str | None) -> None:
+    """Raise ClusterStateError if a controller with this value of ``delete.topic.enable`` drops requests for deletion."""
     if value == "false":
         raise ClusterStateError(
             "DELETION_DISABLED",
-            f"{_ENABLED} is false at broker {controller}, the controller, which drops requests for deletion; set it to "
-            "true on all brokers, and restart them",
+            f"{DELETE_TOPIC_ENABLE} is false at broker {controller}, the controller, which drops requests for deletion; "
+            "set it to true on all brokers, and restart them",
         )
-    return None
 
 
 def start(client: ZooKeeperClient, topics: Collection[str]) -> None:

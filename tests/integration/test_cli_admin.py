@@ -140,7 +140,8 @@ def test_plan(rows: Rows, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> 
 def test_concurrent_change_of_a_config(chroot: Chroot) -> None:
     """A configuration that was changed since it was read is not overwritten, and no notice is written."""
     chroot.topic("t", 1)
-    chroot.other.ensure_path("/config/changes")
+    for path in ("/config/topics", "/config/changes"):
+        chroot.other.ensure_path(path)
     with ZooKeeperClient(chroot.config) as client:
         write_config(client, read_config(client, "t"), {"a": "1"})
         assert len(chroot.other.get_children("/config/changes")) == 1
@@ -178,5 +179,8 @@ def test_clusters_without_a_controller_in_zookeeper_mode(run: Run, chroot: Chroo
         b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[0]}]}'
     )
     assert "t-0 is being reassigned already" in reassign()
+    chroot.topic("u", 1)
+    file.write_text('[{"topic":"u","partition":0,"replicas":[0]}]')
+    assert "[ADMIN_UNDER_WAY] The reassignment was not started" in reassign()
     shown = run("admin", "show", connect=chroot.config.connect).stdout
     assert shown.splitlines()[-1].split() == ["reassign_partitions", "t", "0", "0", "0/1"]
