@@ -14,10 +14,13 @@ from pyspark_zkafka.protocol.znodes.admin import (
     encode_topic_config,
     topic_config_path,
 )
+from pyspark_zkafka.protocol.znodes.brokers import BROKER_IDS, decode_broker
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Create, SetData
 
 __all__ = ["StoredConfig", "parse_settings", "read_config", "with_settings", "without_settings", "write_config"]
+
+_NEWEST_REGISTRATION = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,5 +86,12 @@ def write_config(client: ZooKeeperClient, stored: StoredConfig, settings: Mappin
     """
     path, data = topic_config_path(stored.topic), encode_topic_config(settings)
     change = Create(path, data) if stored.version is None else SetData(path, data, stored.version)
-    notice = Create(CONFIG_CHANGE, encode_config_change(stored.topic), sequential=True)
+    notice = Create(CONFIG_CHANGE, encode_config_change(stored.topic, _oldest_registration(client)), sequential=True)
     submit(client, [change, notice], f"The change of {stored.topic}'s configuration")
+
+
+def _oldest_registration(client: ZooKeeperClient) -> int:
+    """The lowest version of the brokers' registrations; blocks for two rounds."""
+    ids = client.children_many([BROKER_IDS]).get(BROKER_IDS, [])
+    nodes = client.get_many(f"{BROKER_IDS}/{broker}" for broker in ids)
+    return min((decode_broker(path, node.data).version for path, node in nodes.items()), default=_NEWEST_REGISTRATION)

@@ -4,7 +4,8 @@
 znode                                      versions
 =========================================  ========================================================================
 ``/config/topics/T``                       JSON 1 (0.8 on)
-``/config/changes/config_change_N``        JSON 2 (0.9.0.1 on), 1 before; the broker deletes it after 15 minutes
+``/config/changes/config_change_N``        the topic's name as JSON text (0.8); JSON 1 (0.9 on), 2 (0.10.1 on); deleted
+                                           by the brokers after 15 minutes
 ``/admin/reassign_partitions``             JSON 1 (0.8 on); gone when the reassignment is done
 ``/admin/preferred_replica_election``      JSON 1 (0.8 on); gone when the election is done
 ``/admin/delete_topics/T``                 no data (0.8.1 on); gone when the topic is
@@ -13,6 +14,7 @@ znode                                      versions
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -74,8 +76,15 @@ def encode_topic_config(config: Mapping[str, str]) -> bytes:
     return encode_json({"version": 1, "config": dict(config)})
 
 
-def encode_config_change(topic: str) -> bytes:
-    """The notice, for brokers from 0.9.0.1 on, that a topic's configuration has changed."""
+def encode_config_change(topic: str, registration: int) -> bytes:
+    """The notice that a topic's configuration has changed, in the newest form that all brokers are sure to read.
+
+    `registration` is the lowest version of the brokers' registrations: 1 for 0.8, 2 and 3 for 0.9 to 0.10.1.
+    """
+    if registration < 2:
+        return json.dumps(topic).encode()
+    if registration < 4:
+        return encode_json({"version": 1, "entity_type": "topics", "entity_name": topic})
     return encode_json({"version": 2, "entity_path": f"topics/{topic}"})
 
 

@@ -69,7 +69,13 @@ def test_bytes_of_kafkas_tools() -> None:
     configs = written(admin.topic_config_path("orders"))
     assert len(configs) == 4
     assert [admin.encode_topic_config(admin.decode_topic_config("/c", data)) for data in configs] == configs
-    assert set(written(admin.CONFIG_CHANGE)) == {admin.encode_config_change("orders")}
+    assert set(written(admin.CONFIG_CHANGE)) == {admin.encode_config_change("orders", 4)}
     paths = [path for call in RECORDED["calls"] for path in call["znodes"]]
     assert admin.delete_topic_path("totals") in paths
     assert admin.CONFIG_CHANGE + "0000000000" in paths
+
+
+def test_notices_for_old_brokers() -> None:
+    """Brokers of 0.8 read a topic's name, those of 0.9 to 0.10.1 the first version."""
+    assert admin.encode_config_change("t", 1) == b'"t"'
+    assert admin.encode_config_change("t", 3) == b'{"version":1,"entity_type":"topics","entity_name":"t"}'
