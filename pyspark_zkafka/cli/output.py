@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any, Literal
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
@@ -84,20 +84,13 @@ class Output:
 
 
 def table(rows: Iterable[Row], shown: Sequence[Column], title: str | None = None) -> Table:
-    """A table of rows; null is ``-``, a list its items joined by commas, as in Kafka's tools.
-
-    Where the terminal is too narrow, texts are folded, and numbers are not.
-    """
-    made = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, title=title, title_justify="left")
-    cells = [[_cell(row.get(column.name)) for column in shown] for row in rows]
-    for number, column in enumerate(shown):
-        justify: Literal["left", "right"] = "right" if column.right else "left"
-        longest = max(len(column.title), *(len(row[number]) for row in cells)) if column.right and cells else None
-        made.add_column(
-            column.title, justify=justify, overflow="fold", no_wrap=column.right, min_width=longest, style=column.style
-        )
-    for row in cells:
-        made.add_row(*map(Text, row))
+    """A table of rows; null is ``-``, a list its items joined by commas, as in Kafka's tools."""
+    made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, title=title, title_justify="left")
+    for column in shown:
+        justify = "right" if column.right else "left"
+        made.add_column(column.title, justify=justify, overflow="fold", style=column.style)  # type: ignore[arg-type]
+    for row in rows:
+        made.add_row(*(Text(_cell(row.get(column.name))) for column in shown))
     return made
 
 

@@ -190,7 +190,8 @@ class KafkaAdmin:
         self._begin_request()
         resource = ConfigResource("broker", str(broker))
         future = self._admin().describe_configs([resource], request_timeout=self._timeout_s)[resource]
-        found = self._wait(f"describing the configuration of broker {broker}", future).get(name)
+        doing = f"describing the configuration of broker {broker}"
+        found = self._call(doing, lambda _: self._result(doing, future)).get(name)
         return None if found is None else found.value
 
     def list_offsets(

@@ -55,7 +55,7 @@ def submit(client: ZooKeeperClient, operations: list[Operation], what: str) -> N
     ClusterStateError
         Another request of the kind is under way, or something was changed meanwhile; nothing was changed by this one.
     """
-    conflict = client.transaction(operations)
+    conflict = client.transact(operations).conflict
     if conflict is not None:
         raise _conflict_error(conflict, what)
 

@@ -18,13 +18,12 @@ from pathlib import Path
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing.configs import jvm_command
-from pyspark_zkafka.testing.jars import kafka_classpath, tools_classpath
+from pyspark_zkafka.testing.jars import kafka_classpath
 from pyspark_zkafka.testing.java import find_java
 
 __all__ = ["describe_group", "export_offsets", "list_groups", "run_kafka_tool", "verify_consumer_rebalance"]
 
 _OLD_TOOLS = "1.1.1"
-_APART = "org.apache.kafka.tools."
 _GROUPS = "kafka.admin.ConsumerGroupCommand"
 _HEAP_MB = 128
 _VERDICTS = {"Rebalance operation successful !": True, "Rebalance operation failed !": False}
@@ -59,8 +58,7 @@ def run_kafka_tool(kafka_version: str, main_class: str, *args: str, timeout_s: f
         ``TOOL_FAILED`` when its exit status is not 0, with its standard error; ``TOOL_TIMED_OUT``, it is
         killed then; what `fetch_jars` raises. Many tools report a failure only in their output.
     """
-    classpath = tools_classpath if main_class.startswith(_APART) else kafka_classpath
-    java, environ = find_java(), {**os.environ, "CLASSPATH": classpath(kafka_version)}
+    java, environ = find_java(), {**os.environ, "CLASSPATH": kafka_classpath(kafka_version)}
     with tempfile.TemporaryDirectory(prefix="zkafka-tool-") as folder:
         quiet = Path(folder) / "log4j.properties"
         quiet.write_text(_LOG4J, encoding="latin-1")

@@ -48,13 +48,3 @@ def test_narrow_terminal() -> None:
     console = Console(width=40, record=True, file=io.StringIO())
     console.print(table([{"topic": "t" * 60, "partition": 1}], COLUMNS[:2]))
     assert console.export_text().count("t") == 60
-
-
-def test_numbers_on_a_narrow_terminal() -> None:
-    """Numbers stay whole on a narrow terminal; texts beside them are folded."""
-    console = Console(width=40, record=True, file=io.StringIO())
-    console.print(table([{"topic": "t" * 30, "partition": 1, "current_offset": 123456789012}], COLUMNS[:3]))
-    text = console.export_text()
-    assert "PARTITION" in text
-    assert "123456789012" in text
-    assert text.count("t") == 30
