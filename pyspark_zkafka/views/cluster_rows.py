@@ -138,7 +138,7 @@ def plan_rows(tasks: Iterable[Collection[Split]], snapshot: ClusterSnapshot) -> 
 def _split_row(split: Split, task: int, snapshot: ClusterSnapshot) -> Row:
     leader = snapshot.brokers.get(split.leader)
     return {
-        **_place(split.partition),
+        **split.partition._asdict(),
         "leader": split.leader,
         "isr": list(split.isr),
         "rack": None if leader is None else leader.rack,
