@@ -19,8 +19,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 
 from benchmarks.cluster import Topic
 from benchmarks.shapes import SHAPES
-from pyspark_zkafka.worker.allocator import keep_freed_memory
-from pyspark_zkafka.worker.collector import freeze_imports
+from pyspark_zkafka.worker import prepared_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -136,9 +135,8 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _batches(shape: str, columns: Sequence[str], records: int) -> Iterator[pa.RecordBatch]:
-    freeze_imports()
-    keep_freed_memory()
-    batch = _made_up(shape, tuple(columns))
+    with prepared_worker(for_task=True):
+        batch = _made_up(shape, tuple(columns))
     for begin in range(0, records, _BATCH):
         yield batch.slice(0, min(records - begin, _BATCH))
 

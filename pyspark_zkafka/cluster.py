@@ -36,8 +36,7 @@ def open_cluster(connection: Connection) -> Iterator[ClusterSource]:
         with ZooKeeperClient(connection.zookeeper) as zookeeper:
             yield zookeeper
     else:
-        servers, isolated = connection.bootstrap_servers or "", connection.read_committed
-        with KafkaAdmin(servers, connection.kafka, read_committed=isolated) as admin:
+        with KafkaAdmin.of(connection) as admin:
             yield admin
 
 

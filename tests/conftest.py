@@ -1,14 +1,13 @@
-"""What all tests share: one Spark session on real settings, one cluster, and the promise that CI skips no server test."""
+"""Fixtures of all tests: one Spark session, one cluster; and the failure of a CI run that skips a server test."""
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import eventually as support
+from tests.support.chroot import Chroot
+from tests.support.stream import Stream
+
 if TYPE_CHECKING:
-    from kazoo.client import KazooClient
-    from pyspark.sql import DataFrame, Row, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql import DataFrame, SparkSession
 
     from pyspark_zkafka.group.member import GroupMember
-    from pyspark_zkafka.options.model import ZooKeeperConfig
-    from pyspark_zkafka.protocol.model import TopicPartition
     from pyspark_zkafka.testing import LocalCluster
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -151,73 +150,6 @@ def read(spark: SparkSession, zookeeper: dict[str, str]) -> Callable[..., DataFr
     return load
 
 
-class Stream:
-    """A checkpoint, the queries that run on it one after the other, and what their micro-batches held.
-
-    `batches` holds the rows of every micro-batch as foreachBatch got them, those that failed or ran again too. `in_batch`
-    is called with each micro-batch's frame and number after its rows were gathered; it may raise.
-    """
-
-    def __init__(self, spark: SparkSession, options: dict[str, str], checkpoint: Path) -> None:
-        self.options = options
-        self.checkpoint = checkpoint
-        self.batches: list[list[Row]] = []
-        self.in_batch: Callable[[DataFrame, int], None] = lambda frame, number: None
-        self._spark = spark
-        self._queries: list[StreamingQuery] = []
-
-    def start(self, *, schema: str | None = None, **trigger: Any) -> StreamingQuery:
-        """A query, running; with Spark's default trigger, or e.g. ``availableNow=True``."""
-        reader = self._spark.readStream.format("zkafka").options(**self.options)
-        frame = (reader if schema is None else reader.schema(schema)).load()
-        writer = frame.writeStream.foreachBatch(self._gather).option("checkpointLocation", str(self.checkpoint))
-        query = (writer.trigger(**trigger) if trigger else writer).start()
-        self._queries.append(query)
-        return query
-
-    def run(self, *, schema: str | None = None) -> StreamingQuery:
-        """A query that has read all that there was."""
-        query = self.start(schema=schema, availableNow=True)
-        assert query.awaitTermination(60)
-        return query
-
-    def stop(self) -> None:
-        """End all queries."""
-        for query in self._queries:
-            query.stop()
-
-    def _gather(self, frame: DataFrame, number: int) -> None:
-        self.batches.append(frame.collect())
-        self.in_batch(frame, number)
-
-    @property
-    def rows(self) -> list[Row]:
-        """The rows of all micro-batches, in the order in which they came."""
-        return [row for batch in self.batches for row in batch]
-
-    def offsets(self, partition: int = 0, topic: str | None = None) -> list[int]:
-        """The offsets of one partition, in the order in which they came."""
-        return [r.offset for r in self.rows if r.partition == partition and topic in (None, r.topic)]
-
-    def wait_for_start(self, timeout_s: float = 60) -> None:
-        """Return when the query has looked for records once, so that it knows where it starts."""
-        from pyspark_zkafka.testing.waiting import Deadline
-
-        assert Deadline(timeout_s).until(lambda: self._queries[-1].lastProgress), "the query has not begun"
-
-    def wait_for(self, records: int, timeout_s: float = 60) -> None:
-        """Return when so many records have come; a query that has failed raises its error."""
-        from pyspark_zkafka.testing.waiting import Deadline
-
-        def enough() -> bool | None:
-            error = self._queries[-1].exception()
-            if error is not None:
-                raise error
-            return True if len(self.rows) >= records else None
-
-        assert Deadline(timeout_s).until(enough), f"{len(self.rows)} of {records} records came within {timeout_s} s"
-
-
 @pytest.fixture
 def stream(spark: SparkSession, zookeeper: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., Stream]]:
     """Makes streams: ``stream({"subscribe": topic})``; another connection can be given, and a folder for the checkpoint."""
@@ -228,63 +160,8 @@ def stream(spark: SparkSession, zookeeper: dict[str, str], tmp_path: Path) -> It
         return made[-1]
 
     yield make
-    for one in made:
-        one.stop()
-
-
-@dataclass
-class Chroot:
-    """The bare znodes of a Kafka cluster, without brokers: where they are, and a plain session that plays the others."""
-
-    config: ZooKeeperConfig
-    other: KazooClient
-
-    def topic(self, name: str, partitions: int) -> None:
-        """Let there be a topic, or another number of its partitions."""
-        path = f"/brokers/topics/{name}"
-        data = json.dumps({"version": 1, "partitions": {str(p): [0] for p in range(partitions)}}, separators=(",", ":"))
-        if self.other.exists(path):
-            self.other.set(path, data.encode())
-        else:
-            self.other.create(path, data.encode())
-
-    def register(self, group: str, consumer: str, data: bytes | None, by: KazooClient | None = None) -> str:
-        """Register a consumer as a JVM does, with any data; the path."""
-        return self._create(f"/consumers/{group}/ids/{consumer}", data, by)
-
-    def claim(self, group: str, partition: TopicPartition, thread: bytes | None, by: KazooClient | None = None) -> str:
-        """Claim a partition as a JVM does; the path."""
-        return self._create(f"/consumers/{group}/owners/{partition.topic}/{partition.partition}", thread, by)
-
-    def ids(self, group: str) -> dict[str, bytes | None]:
-        """The registrations of a group."""
-        return self._values(f"/consumers/{group}/ids")
-
-    def owners(self, group: str, topic: str = "t") -> dict[int, str]:
-        """The threads that own a topic's partitions."""
-        found = self._values(f"/consumers/{group}/owners/{topic}")
-        return {int(name): (data or b"").decode() for name, data in found.items()}
-
-    def _create(self, path: str, data: bytes | None, by: KazooClient | None) -> str:
-        session = by or self.other
-        session.ensure_path(path.rpartition("/")[0])
-        session.create(path, data, ephemeral=True)
-        return path
-
-    def _values(self, path: str) -> dict[str, bytes | None]:
-        from kazoo.exceptions import NoNodeError
-
-        found = {}
-        try:
-            names = self.other.get_children(path)
-        except NoNodeError:
-            return {}
-        for name in names:
-            try:
-                found[name] = self.other.get(f"{path}/{name}")[0]
-            except NoNodeError:
-                continue  # gone since we looked
-        return found
+    for stream in made:
+        stream.stop()
 
 
 @pytest.fixture
@@ -341,8 +218,6 @@ def new_member(chroot: Chroot) -> Iterator[Callable[..., GroupMember]]:
 
 
 @pytest.fixture
-def eventually() -> Callable[..., bool]:
+def eventually() -> Callable[..., Any]:
     """Polls: ``assert eventually(lambda: ..., timeout_s=5)``."""
-    from pyspark_zkafka.testing.waiting import Deadline
-
-    return lambda look, timeout_s=10.0: Deadline(timeout_s, poll_s=0.01).until(lambda: look() or None) is not None
+    return support.eventually

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from pyspark_zkafka.cluster import ClusterSource, bootstrap_servers, open_cluster
@@ -14,11 +14,12 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.model import ClusterSnapshot, OffsetRange, TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, AtTimestamp, Position, Resolution, resolve
+from pyspark_zkafka.protocol.offsets import EARLIEST, AtTimestamp, Position, resolve
 from pyspark_zkafka.protocol.planning import (
     Split,
     SubscribeExcept,
     SubscribePattern,
+    Subscription,
     describe_offline,
     make_splits,
     split_ranges,
@@ -37,45 +38,38 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """A batch read's splits, in the order of Spark's tasks, and the cluster snapshot that they were planned from."""
+    """A batch read's splits, in the order of Spark's tasks."""
 
     splits: tuple[Split, ...]
-    snapshot: ClusterSnapshot
     bootstrap_servers: str
 
 
 def plan_batch(
     options: ReadOptions, pushed: PushedFilters | None = None, sleep: Callable[[float], None] = time.sleep
 ) -> BatchPlan:
-    """Plan a batch read. Blocks for a few round trips to ZooKeeper and the brokers.
+    """Plan a batch read, narrowed by `pushed` filters. Blocks for a few round trips to ZooKeeper and the brokers.
 
-    Parameters
-    ----------
-    pushed : PushedFilters, optional
-        The query's filters, which narrow the ranges.
-
-    Raises
-    ------
-    ZKafkaError
-        The cluster cannot be reached; a topic or partition is unknown or has no leader; the options do not fit the
-        topics; an explicit or committed offset is outside the log and `failOnDataLoss` is set.
+    Raises ZKafkaError if the cluster cannot be reached; a topic or partition is unknown or has no leader; the options do
+    not fit the topics; an explicit or committed offset is outside the log and `failOnDataLoss` is set.
     """
     for name in options.ignored:
         _log.warning("%s is a streaming option; ignored by this batch read", name)
     retry = Retry(options.retries, options.retry_interval_ms / 1000, sleep)
+    subscription = _subscription(options)
     with open_cluster(options.connection) as cluster:
-        snapshot = retry(lambda: _snapshot(options, cluster))
-        subscribed = _subscribed(options, snapshot)
+        snapshot = retry(lambda: _snapshot(subscription, cluster))
+        subscribed = _subscribed(options, subscription, snapshot)
         partitions = [tp for tp in subscribed if pushed is None or pushed.admits(tp)]
         servers = bootstrap_servers(options.connection, snapshot)
         if not partitions:
-            return BatchPlan((), snapshot, servers)
-        with _admin(options, servers, cluster) as admin:
+            return BatchPlan((), servers)
+        opened = nullcontext(cluster) if isinstance(cluster, KafkaAdmin) else KafkaAdmin.of(options.connection, servers)
+        with opened as admin:
             bounds = _Bounds(options, admin, cluster, servers, snapshot)
             ranges = retry(lambda: _ranges(options, partitions, subscribed, bounds, pushed))
     pieces = split_ranges(ranges, options.min_partitions, options.max_records)
     splits = make_splits(pieces, snapshot, options.connection.client_rack, options.connection.listener)
-    return BatchPlan(tuple(spread_over_leaders(splits)), snapshot, servers)
+    return BatchPlan(tuple(spread_over_leaders(splits)), servers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,26 +105,22 @@ class _Bounds:
         return {tp: EARLIEST if tp in stale else stored.offset for tp, stored in committed.items()}
 
 
-def _admin(options: ReadOptions, servers: str, cluster: ClusterSource) -> AbstractContextManager[KafkaAdmin]:
-    if isinstance(cluster, KafkaAdmin):
-        return nullcontext(cluster)
-    return KafkaAdmin(servers, options.connection.kafka, read_committed=options.connection.read_committed)
-
-
-def _snapshot(options: ReadOptions, cluster: ClusterSource) -> ClusterSnapshot:
+def _subscription(options: ReadOptions) -> Subscription:
     if options.subscription is None:
         raise OptionError(
             "INVALID_OPTION",
             "No topics are given; give one of subscribe, subscribePattern, subscribeExceptPattern and assign",
         )
-    by_pattern = isinstance(options.subscription, (SubscribePattern, SubscribeExcept))
-    return cluster.snapshot(wanted_topics(options.subscription, cluster.topic_names() if by_pattern else ()))
+    return options.subscription
 
 
-def _subscribed(options: ReadOptions, snapshot: ClusterSnapshot) -> list[TopicPartition]:
-    if options.subscription is None:
-        return []
-    partitions = subscribed_partitions(options.subscription, snapshot)
+def _snapshot(subscription: Subscription, cluster: ClusterSource) -> ClusterSnapshot:
+    by_pattern = isinstance(subscription, (SubscribePattern, SubscribeExcept))
+    return cluster.snapshot(wanted_topics(subscription, cluster.topic_names() if by_pattern else ()))
+
+
+def _subscribed(options: ReadOptions, subscription: Subscription, snapshot: ClusterSnapshot) -> list[TopicPartition]:
+    partitions = subscribed_partitions(subscription, snapshot)
     offline = snapshot.without_leader(partitions)
     if not offline:
         return partitions
@@ -158,17 +148,13 @@ def _ranges(
         no_match=options.no_match,
         subscribed=subscribed,
     )
-    _report_outside(resolution, options.fail_on_data_loss)
+    if resolution.outside:
+        text = "; ".join(map(str, resolution.outside))
+        remedy = "correct the offsets, or set failOnDataLoss to false"
+        fail, otherwise = options.fail_on_data_loss, "reading what is there"
+        report_data_loss("OFFSET_OUT_OF_RANGE", text, fail=fail, remedy=remedy, otherwise=otherwise)
     if pushed is None:
         return list(resolution.ranges)
     since = {} if pushed.since_ms is None else dict.fromkeys(partitions, AtTimestamp(pushed.since_ms))
     first_since = bounds.list_offsets(since)
     return [pushed.cut(r, first_since) for r in resolution.ranges]
-
-
-def _report_outside(resolution: Resolution, fail: bool) -> None:
-    if not resolution.outside:
-        return
-    text = "; ".join(map(str, resolution.outside))
-    remedy = "correct the offsets, or set failOnDataLoss to false"
-    report_data_loss("OFFSET_OUT_OF_RANGE", text, fail=fail, remedy=remedy, otherwise="reading what is there")

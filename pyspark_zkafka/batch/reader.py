@@ -21,19 +21,17 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from pyspark_zkafka.options.model import ReadOptions
+from pyspark_zkafka.options.model import Connection, ReadOptions
 from pyspark_zkafka.protocol.planning import Split, coalesce
 from pyspark_zkafka.protocol.pushdown import Comparison, Operator, PushedFilters, pushed_filters
-from pyspark_zkafka.worker.allocator import keep_freed_memory
-from pyspark_zkafka.worker.collector import collector_paused, freeze_imports
+from pyspark_zkafka.worker import collector_paused, prepared_worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_zkafka.batch.split_reader import Identity
 
-__all__ = ["PushdownReader", "SplitPartition", "ZKafkaReader", "split_partitions"]
-
+__all__ = ["PushdownReader", "SplitPartition", "ZKafkaReader", "one_ahead", "split_partitions", "topic_identity"]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -49,14 +47,7 @@ class SplitPartition(InputPartition):
 
 
 class ZKafkaReader(DataSourceReader):
-    """Reads a batch. Pickle-safe: it stores options and a schema, and opens connections inside each call.
-
-    Parameters
-    ----------
-    options : ReadOptions
-    schema : pyarrow.Schema
-        Exactly Spark's: the projection.
-    """
+    """Reads a batch. Pickle-safe: it stores options and Spark's exact schema, and opens connections inside each call."""
 
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         self._options = options
@@ -65,8 +56,9 @@ class ZKafkaReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The splits, in the order in which Spark runs them; empty for an empty plan. Blocks for a few round trips."""
-        from pyspark_zkafka.batch.planner import plan_batch
-        from pyspark_zkafka.transport.select import uses_native
+        with prepared_worker():
+            from pyspark_zkafka.batch.planner import plan_batch
+            from pyspark_zkafka.transport.select import uses_native
 
         uses_native(self._options.connection)  # report a missing native path here, not in each task
         plan = plan_batch(self._options, self._pushed)
@@ -79,22 +71,20 @@ class ZKafkaReader(DataSourceReader):
         return self._read(partition)
 
     def _read(self, partition: SplitPartition) -> Iterator[pa.RecordBatch]:
-        freeze_imports()
-        from pyspark_zkafka.batch.split_reader import ReadPolicy, SplitReader
-        from pyspark_zkafka.kafka.consumer_properties import consumer_properties
-        from pyspark_zkafka.transport.select import open_consumer
+        with prepared_worker(for_task=True):
+            from pyspark_zkafka.batch.split_reader import ReadPolicy, SplitReader
+            from pyspark_zkafka.kafka.consumer_properties import consumer_properties
+            from pyspark_zkafka.transport.select import open_consumer
 
-        freeze_imports()
-        keep_freed_memory()
-        options = self._options
+        options, connection = self._options, self._options.connection
         policy = ReadPolicy(options.fail_on_data_loss, options.poll_timeout_ms)
         servers, largest = partition.bootstrap_servers, max(split.size for split in partition.splits)
-        properties = consumer_properties(options.connection, servers, options.client_group, largest)
+        properties = consumer_properties(connection, servers, options.client_group, largest)
 
         def begin(split: Split, opened: ExitStack) -> SplitReader:
-            consumer = opened.enter_context(open_consumer(options.connection, properties, split, self._schema))
-            high_watermark = partial(self._high_watermark, split, servers) if options.connection.read_committed else None
-            identity = partial(self._identity, split, servers)
+            consumer = opened.enter_context(open_consumer(connection, properties, split, self._schema))
+            high_watermark = partial(_high_watermark, split, connection, servers) if connection.read_committed else None
+            identity = partial(topic_identity, split, options, servers)
             reader = SplitReader(split, consumer, policy, identity, high_watermark=high_watermark)
             reader.begin()
             return reader
@@ -104,39 +94,6 @@ class ZKafkaReader(DataSourceReader):
         with collector_paused(), closing(one_ahead(partition.splits, begin)) as readers:
             for split, reader in readers:
                 yield from reader.batches(ask_identity=split is last[split.partition.topic])
-
-    def _high_watermark(self, split: Split, bootstrap_servers: str) -> int:
-        """The end of the log with its open transactions."""
-        from pyspark_zkafka.kafka.admin import lease_admin
-        from pyspark_zkafka.protocol.offsets import LATEST
-
-        with lease_admin(bootstrap_servers, self._options.connection.kafka) as admin:
-            return admin.list_offsets({split.partition: LATEST})[split.partition]
-
-    def _identity(self, split: Split, bootstrap_servers: str) -> Identity:
-        """Compare the topic with the planned one, by its id, or by its znode where the cluster has no ids.
-
-        A deletion is confirmed by several requests: a broker that has just started may know no topic yet.
-        """
-        from pyspark_zkafka.kafka.admin import lease_admin
-
-        topic = split.partition.topic
-        if split.topic_id is not None:
-            with lease_admin(bootstrap_servers, self._options.connection.kafka) as admin:
-                found = admin.topic_ids([topic])
-                for _ in range(0 if topic in found else self._options.retries):
-                    time.sleep(self._options.retry_interval_ms / 1000)
-                    found = admin.topic_ids([topic])
-                    if topic in found:
-                        break
-            return _identity(topic in found, found.get(topic) in (None, split.topic_id))
-        if split.czxid is not None and self._options.connection.zookeeper is not None:
-            from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
-
-            with ZooKeeperClient(self._options.connection.zookeeper) as zookeeper:
-                czxid = zookeeper.czxid(topic)
-            return _identity(czxid is not None, czxid == split.czxid)
-        return "same"
 
 
 class PushdownReader(ZKafkaReader):
@@ -181,7 +138,42 @@ def _servers(splits: Iterable[Split], bootstrap_servers: str) -> str:
     return ",".join(dict.fromkeys([*own, *bootstrap_servers.split(",")]))
 
 
-def _identity(exists: bool, same: bool) -> Identity:
+def _high_watermark(split: Split, connection: Connection, servers: str) -> int:
+    """The end of the log with its open transactions."""
+    from pyspark_zkafka.kafka.admin import lease_admin
+    from pyspark_zkafka.protocol.offsets import LATEST
+
+    with lease_admin(servers, connection.kafka) as admin:
+        return admin.list_offsets({split.partition: LATEST})[split.partition]
+
+
+def topic_identity(split: Split, options: ReadOptions, servers: str) -> Identity:
+    """Compare the topic with the planned one, by its id, or by its znode where the cluster has no ids.
+
+    A deletion is confirmed by several requests: a broker that has just started may know no topic yet.
+    """
+    from pyspark_zkafka.kafka.admin import lease_admin
+
+    topic, connection = split.partition.topic, options.connection
+    if split.topic_id is not None:
+        with lease_admin(servers, connection.kafka) as admin:
+            found = admin.topic_ids([topic])
+            for _ in range(options.retries):
+                if topic in found:
+                    break
+                time.sleep(options.retry_interval_ms / 1000)
+                found = admin.topic_ids([topic])
+        return _compared(topic in found, found.get(topic) in (None, split.topic_id))
+    if split.czxid is not None and connection.zookeeper is not None:
+        from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+
+        with ZooKeeperClient(connection.zookeeper) as zookeeper:
+            czxid = zookeeper.czxid(topic)
+        return _compared(czxid is not None, czxid == split.czxid)
+    return "same"
+
+
+def _compared(exists: bool, same: bool) -> Identity:
     return "deleted" if not exists else "same" if same else "created again"
 
 

@@ -16,7 +16,6 @@ from pyspark_zkafka.transport.consumer import PartitionConsumer, Poll
 
 __all__ = ["Identity", "ReadPolicy", "SplitReader"]
 
-
 _POLL_S = 0.05
 _ANSWER_S = 5.0
 
@@ -44,13 +43,10 @@ class SplitReader:
 
     Parameters
     ----------
-    split : Split
     consumer : PartitionConsumer
         Open, for the split's partition.
     identity : callable
         Compares the topic with the planned one. Called when the range has been read, before success is reported.
-    clock : callable
-        Monotonic seconds.
     high_watermark : callable, optional
         Requests the end of the log, open transactions included, from the leader; for a consumer that reads committed, and
         takes the last stable offset for the end. Called when the position is beyond that end, or the read times out.
@@ -87,20 +83,12 @@ class SplitReader:
     def batches(self, *, ask_identity: bool = True) -> Iterator[pa.RecordBatch]:
         """Batches of the consumer's columns, of at most `max_records` rows and about `max_bytes` of values.
 
-        Parameters
-        ----------
-        ask_identity : bool
-            Check the topic's identity at the end. Of several ranges of a topic that are read one after the other, the check
-            after the last one is enough.
+        With `ask_identity` the topic's identity is checked at the end. Of several ranges of a topic that are read one after
+        the other, the check after the last one is enough.
 
-        Raises
-        ------
-        DataLoss
-            Records of the range are gone, and `fail_on_data_loss` is set; else a warning is logged.
-        BrokersUnavailable
-            No records arrived for `poll_timeout_ms`.
-        ClusterStateError
-            No records arrived because a transaction was open for that long, and the consumer reads committed.
+        Raises DataLoss if records of the range are gone, and `fail_on_data_loss` is set; else a warning is logged. Raises
+        BrokersUnavailable if no records arrive for `poll_timeout_ms`, and ClusterStateError if a transaction was open for
+        that long, and the consumer reads committed.
         """
         self.begin()
         self._postpone_deadline()

@@ -141,7 +141,7 @@ class Target:
 
         connection = self.connection
         servers = bootstrap_servers(connection, snapshot)
-        with KafkaAdmin(servers, connection.kafka, read_committed=connection.read_committed) as admin:
+        with KafkaAdmin.of(connection, servers) as admin:
             yield admin
 
     def proceed(self, question: str) -> bool:

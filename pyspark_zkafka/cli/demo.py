@@ -7,29 +7,26 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # PySpark's own custom
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from pyspark_zkafka.batch.planner import BatchPlan, plan_batch
-from pyspark_zkafka.cli.demo_steps import prove, step
+from pyspark_zkafka.cli.demo_steps import log_ends, prove, step, table, zookeeper_client
 from pyspark_zkafka.cli.group_demo import GroupDemo
-from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.options.batch import parse_connection, parse_read
-from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
-from pyspark_zkafka.protocol.offsets import LATEST, canonical_json
+from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.protocol.model import ClusterSnapshot
+from pyspark_zkafka.protocol.offsets import canonical_json
 from pyspark_zkafka.protocol.partitioners import Router
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["run"]
 
@@ -54,8 +51,6 @@ def run(rows: int, cores: int) -> None:
 
 @contextmanager
 def _spark(console: Console, cores: int) -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession
-
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with step(console, "Start Spark", f'SparkSession.builder.master("local[{cores}]").getOrCreate()'):
         builder = SparkSession.builder.master(f"local[{cores}]").appName("zkafka demo")
@@ -97,8 +92,6 @@ class _Demo:
         self.console.print(_brokers_table(self._snapshot()))
 
     def _write(self) -> None:
-        from pyspark.sql import functions as F  # noqa: N812  # PySpark's own custom
-
         frame = self.spark.range(self.rows).select(
             F.concat(F.lit("customer-"), (F.col("id") % 50_000).cast("string")).alias("key"),
             F.to_json(F.struct(F.col("id"), (F.col("id") % 997).alias("amount"))).alias("value"),
@@ -106,7 +99,7 @@ class _Demo:
         call = f'frame.write.format("zkafka").option("topic", "{TOPIC}").mode("append").save()'
         with step(self.console, f"Write {self.rows:,} rows from a DataFrame", call):
             writer = frame.write.format("zkafka").options(**self._options).option("topic", TOPIC).mode("append")
-            seconds = self._with_bar("records in Kafka", self.rows, writer.save, self._records)
+            seconds = self._with_bar(writer.save)
         self.console.print(f"{self.rows / seconds:,.0f} rows/s, each acknowledged by all in-sync replicas")
 
     def _show_plan(self) -> None:
@@ -124,23 +117,17 @@ class _Demo:
         self.console.print(f"{read / seconds:,.0f} rows/s, counted by key and partition")
 
     def _commit(self) -> None:
-        from pyspark.sql import functions as F  # noqa: N812
-
         ends = canonical_json({split.partition: split.until for split in self._plan().splits})
         call = f'totals.write.format("zkafka").options(**{{"group.id": "{GROUP}", "commitOffsets": ends}}) ...'
         with step(self.console, "Write totals, and commit the offsets that they cover", call):
-            totals = (
-                self._load()
-                .groupBy(F.col("partition").cast("string").alias("key"))
-                .agg(F.count("*").cast("string").alias("value"))
-            )
+            by_partition = self._load().groupBy(F.col("partition").cast("string").alias("key"))
+            totals = by_partition.agg(F.count("*").cast("string").alias("value"))
             committing = {**self._options, "topic": TOTALS, "group.id": GROUP, "commitOffsets": ends}
             totals.write.format("zkafka").options(**committing).mode("append").save()
         self.console.print(self._offsets_table())
 
     def _stop_broker(self) -> None:
-        before = self._snapshot()
-        victim = self.cluster.broker_ids[0]
+        before, victim = self._snapshot(), self.cluster.broker_ids[0]
         with step(self.console, "Stop a broker, and read again", f"cluster.stop({victim})"):
             self.cluster.stop(victim)
             read, misplaced, _ = self._count()
@@ -148,14 +135,8 @@ class _Demo:
         prove(self.console, f"{read:,} records read without broker {victim}", read == self.rows and misplaced == 0)
 
     def _snapshot(self) -> ClusterSnapshot:
-        with self._zookeeper() as client:
+        with zookeeper_client(self.cluster) as client:
             return client.snapshot([TOPIC])
-
-    def _zookeeper(self) -> ZooKeeperClient:
-        config = parse_connection(self._options).zookeeper
-        if config is None:
-            raise ZKafkaError("DEMO_FAILED", "the demo's cluster has no ZooKeeper; please report it")
-        return ZooKeeperClient(config)
 
     def _plan(self) -> BatchPlan:
         return plan_batch(parse_read({**self._options, "subscribe": TOPIC}))
@@ -172,69 +153,52 @@ class _Demo:
         return sum(row["count"] for row in found), misplaced, time.monotonic() - begin
 
     def _records(self) -> int:
-        partitions = [TopicPartition(TOPIC, p) for p in range(PARTITIONS)]
         with KafkaAdmin(self.cluster.bootstrap_servers, {}) as admin:
-            return sum(admin.list_offsets(dict.fromkeys(partitions, LATEST)).values())
+            return sum(log_ends(admin, TOPIC, PARTITIONS).values())
 
-    def _with_bar(self, what: str, total: int, work: Callable[[], object], done: Callable[[], int]) -> float:
-        """Run `work` in this thread, with a progress bar of what `done` counts in another one; returns the seconds."""
+    def _with_bar(self, write: Callable[[], object]) -> float:
+        """Write in this thread, with a progress bar of the records in Kafka; returns the seconds."""
         finished = threading.Event()
-        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        columns = (TextColumn("records in Kafka"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         begin = time.monotonic()
-        with Progress(*columns, console=self.console) as progress:
-            task = progress.add_task(what, total=total)
+        with Progress(*columns, console=self.console) as progress, ThreadPoolExecutor(1) as pool:
+            task = progress.add_task("", total=self.rows)
 
             def watch() -> None:
                 while not finished.wait(0.5):
-                    progress.update(task, completed=done())
+                    progress.update(task, completed=self._records())
 
-            watcher = threading.Thread(target=watch)
-            watcher.start()
+            pool.submit(watch)
             try:
-                work()
+                write()  # not in the other thread, which has no active Spark session
             finally:
                 finished.set()
-                watcher.join()
-            progress.update(task, completed=done())
+            progress.update(task, completed=self._records())
         return time.monotonic() - begin
 
     def _offsets_table(self) -> Table:
-        table = _table("Offsets in ZooKeeper now", "znode", "value")
-        with self._zookeeper() as client:
-            found = client.group_offsets(GROUP)
-        for tp, offset in sorted(found.items()):
-            table.add_row(f"/consumers/{GROUP}/offsets/{tp.topic}/{tp.partition}", str(offset))
-        return table
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", header_style="bold")
-    for column in columns:
-        table.add_column(column)
-    return table
+        with zookeeper_client(self.cluster) as client:
+            found = sorted(client.group_offsets(GROUP).items())
+        rows = [(f"/consumers/{GROUP}/offsets/{tp.topic}/{tp.partition}", offset) for tp, offset in found]
+        return table("Offsets in ZooKeeper now", ("znode", "value"), rows)
 
 
 def _brokers_table(snapshot: ClusterSnapshot) -> Table:
-    table = _table("Brokers, from /brokers/ids", "id", "endpoint", "controller")
-    for broker in snapshot.brokers.values():
-        endpoints = ", ".join(map(str, broker.endpoints))
-        table.add_row(str(broker.id), endpoints, "yes" if broker.id == snapshot.controller else "")
-    return table
+    controller = {snapshot.controller: "yes"}
+    rows = [(b.id, ", ".join(map(str, b.endpoints)), controller.get(b.id, "")) for b in snapshot.brokers.values()]
+    return table("Brokers, from /brokers/ids", ("id", "endpoint", "controller"), rows)
 
 
 def _plan_table(plan: BatchPlan) -> Table:
-    table = _table(
-        "The plan: one Spark partition a Kafka partition", "Spark partition", "partition", "leader", "ISR", "range"
-    )
-    for number, split in enumerate(plan.splits):
-        isr = ", ".join(map(str, split.isr))
-        table.add_row(str(number), str(split.partition), str(split.leader), isr, f"[{split.start}, {split.until})")
-    return table
+    columns = ("Spark partition", "partition", "leader", "ISR", "range")
+    rows = [
+        (number, split.partition, split.leader, ", ".join(map(str, split.isr)), f"[{split.start}, {split.until})")
+        for number, split in enumerate(plan.splits)
+    ]
+    return table("The plan: one Spark partition for each Kafka partition", columns, rows)
 
 
 def _leaders_table(before: ClusterSnapshot, after: ClusterSnapshot) -> Table:
-    table = _table("Leaders", "partition", "before", "after", "ISR now")
-    for tp in before.partitions(TOPIC):
-        was, now = before.states[tp], after.states[tp]
-        table.add_row(str(tp), str(was.leader), str(now.leader), ", ".join(map(str, now.isr)))
-    return table
+    states = [(tp, before.states[tp], after.states[tp]) for tp in before.partitions(TOPIC)]
+    rows = [(tp, was.leader, now.leader, ", ".join(map(str, now.isr))) for tp, was, now in states]
+    return table("Leaders", ("partition", "before", "after", "ISR now"), rows)

@@ -1,17 +1,24 @@
-"""Steps of the demo, shown with their call and duration, and checks of its claims."""
+"""Steps of the demo, shown with their call and duration, checks of its claims, and the clients that both parts use."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
 from rich.console import Console
 from rich.panel import Panel
+from rich.table import Table
 
 from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.options.model import ZooKeeperConfig
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.offsets import LATEST
+from pyspark_zkafka.testing import LocalCluster
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
-__all__ = ["prove", "step"]
+__all__ = ["log_ends", "prove", "step", "table", "zookeeper_client"]
 
 
 @contextmanager
@@ -29,3 +36,22 @@ def prove(console: Console, claim: str, holds: bool) -> None:
     if not holds:
         raise ZKafkaError("DEMO_FAILED", f"This check failed: {claim}; please report it with the output above")
     console.print(f"[green]proved[/] {claim}")
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """A table of the rows' texts, in which Rich's markup counts."""
+    shown = Table(*columns, title=title, title_justify="left", header_style="bold")
+    for row in rows:
+        shown.add_row(*map(str, row))
+    return shown
+
+
+def zookeeper_client(cluster: LocalCluster) -> ZooKeeperClient:
+    """A client of the cluster's ZooKeeper, to be opened by `with`."""
+    hosts, _, chroot = cluster.zookeeper_connect.partition("/")
+    return ZooKeeperClient(ZooKeeperConfig(hosts, f"/{chroot}"))
+
+
+def log_ends(admin: KafkaAdmin, topic: str, partitions: int) -> dict[TopicPartition, int]:
+    """The end of each partition's log."""
+    return admin.list_offsets({TopicPartition(topic, p): LATEST for p in range(partitions)})

@@ -6,27 +6,24 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import cycle
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from pyspark_zkafka.cli.demo_steps import prove, step
+from pyspark_zkafka.cli.demo_steps import log_ends, prove, step, table, zookeeper_client
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.protocol.znodes.groups import consumer_of_thread
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+from pyspark_zkafka.testing.waiting import Deadline
 
 __all__ = ["GroupDemo"]
 
@@ -47,31 +44,24 @@ class GroupDemo:
     produced: int = 0
 
     def __post_init__(self) -> None:
-        config = parse_connection({"zookeeper.connect": self.cluster.zookeeper_connect}).zookeeper
-        if config is None:
-            raise ZKafkaError("DEMO_FAILED", "the demo's cluster has no ZooKeeper; please report it")
-        self._client = ZooKeeperClient(config)
+        self._client = zookeeper_client(self.cluster)
         self._brokers = KafkaAdmin(self.cluster.bootstrap_servers, {})
 
     def run(self) -> None:
         """Run all steps. Blocks for about half a minute."""
         self.cluster.create_topic(TOPIC, partitions=PARTITIONS, replication=2)
         properties = {"auto.commit.interval.ms": "500", "rebalance.backoff.ms": "500", "rebalance.max.retries": "20"}
-        jvm = OldConsumer(
-            self.cluster.zookeeper_connect, GROUP, topics={TOPIC: 1}, consumer_id="jvm", properties=properties
-        )
-        with TemporaryDirectory(prefix="zkafka-demo-") as folder, self._client, self._brokers:
+        connect = self.cluster.zookeeper_connect
+        jvm = OldConsumer(connect, GROUP, topics={TOPIC: 1}, consumer_id="jvm", properties=properties)
+        with TemporaryDirectory(prefix="zkafka-demo-") as folder, self._client, self._brokers, ExitStack() as members:
             queries: list[StreamingQuery] = []
-            try:
-                self._show("A streaming query joins a group", _CALL, lambda: queries.append(self._query("a", folder)))
-                self._show("A second one joins", _CALL, lambda: queries.append(self._query("b", folder)))
-                self._show("A JVM consumer of Kafka 1.1.1 joins", 'OldConsumer(..., kafka_version="1.1.1")', jvm.start)
-                self._show("The first query stops", "query.stop()", lambda: queries.pop(0).stop())
-                self._finish(jvm)
-            finally:
-                for query in queries:
-                    query.stop()
-                jvm.__exit__(None, None, None)
+            members.push(jvm)
+            members.callback(_stop, queries)
+            self._show("A streaming query joins a group", _CALL, lambda: queries.append(self._query("a", folder)))
+            self._show("A second one joins", _CALL, lambda: queries.append(self._query("b", folder)))
+            self._show("A JVM consumer of Kafka 1.1.1 joins", 'OldConsumer(..., kafka_version="1.1.1")', jvm.start)
+            self._show("The first query stops", "query.stop()", lambda: queries.pop(0).stop())
+            self._finish(jvm)
 
     def _query(self, name: str, checkpoints: str) -> StreamingQuery:
         options = {
@@ -92,7 +82,7 @@ class GroupDemo:
     def _show(self, title: str, call: str, change: Callable[[], object]) -> None:
         """Change the group's members while records come in, and show the owners until all has settled."""
         with step(self.console, title, call, spinner=False):
-            before = set(self._look().values())
+            before = set(self._owners().values())
             producer = threading.Thread(target=self._produce)
             producer.start()
             change()
@@ -105,7 +95,7 @@ class GroupDemo:
                     time.sleep(0.1)
                 producer.join()
                 live.update(self._table(), refresh=True)
-        shares = Counter(consumer_of_thread(owner) for owner in self._look().values())
+        shares = Counter(consumer_of_thread(owner) for owner in self._owners().values())
         shown = ", ".join(f"{name.removeprefix(GROUP + '_')} {count}" for name, count in sorted(shares.items()))
         self.console.print(f"Every partition has one owner after {time.monotonic() - begin:.1f} s: {shown}\n")
 
@@ -116,51 +106,52 @@ class GroupDemo:
 
     def _finish(self, jvm: OldConsumer) -> None:
         with step(self.console, "Nothing was lost", "records read by the members, compared with those written"):
-            deadline = time.monotonic() + _PATIENCE_S
             everything = {(tp.partition, offset) for tp, end in self._ends().items() for offset in range(end)}
-            while not (everything <= self._read(jvm) and self._offsets() == self._ends()):
-                if time.monotonic() > deadline:
-                    raise ZKafkaError("DEMO_FAILED", "records are missing, or not committed; please report it")
-                time.sleep(0.1)
+
+            def finished() -> bool | None:
+                return (everything <= self._read(jvm) and self._client.group_offsets(GROUP) == self._ends()) or None
+
+            Deadline(_PATIENCE_S, poll_s=0.1).until(finished)
             self.console.print(self._table())
         by_jvm = {(r.partition, r.offset) for r in jvm.records}
-        claim = (
-            f"{len(everything):,} records read by the group, {len(by_jvm - self.seen):,} of them by the JVM consumer alone"
+        alone = f"{len(by_jvm - self.seen):,} of them by the JVM consumer alone"
+        prove(self.console, f"{len(everything):,} records read by the group, {alone}", everything == self._read(jvm))
+        prove(
+            self.console,
+            "the offsets in ZooKeeper are the ends of the logs",
+            self._client.group_offsets(GROUP) == self._ends(),
         )
-        prove(self.console, claim, everything == self._read(jvm))
-        prove(self.console, "the offsets in ZooKeeper are the ends of the logs", self._offsets() == self._ends())
 
     def _read(self, jvm: OldConsumer) -> set[tuple[int, int]]:
         return self.seen | {(record.partition, record.offset) for record in jvm.records}
 
     def _settled(self, before: set[str]) -> bool:
         """True if every partition has an owner, the members share evenly, and the owning threads have changed."""
-        owners = self._look()
+        owners = self._owners()
         counts = Counter(owners.values())
         members = len(self._client.group_members(GROUP).readable)
         full = len(owners) == PARTITIONS and len(counts) == members and set(owners.values()) != before
         return full and max(counts.values()) - min(counts.values()) <= 1
 
-    def _look(self) -> dict[TopicPartition, str]:
+    def _owners(self) -> dict[TopicPartition, str]:
         return self._client.group_owners(GROUP)
 
-    def _offsets(self) -> dict[TopicPartition, int]:
-        return self._client.group_offsets(GROUP)
-
     def _ends(self) -> dict[TopicPartition, int]:
-        return self._brokers.list_offsets({TopicPartition(TOPIC, p): LATEST for p in range(PARTITIONS)})
+        return log_ends(self._brokers, TOPIC, PARTITIONS)
 
     def _table(self) -> Table:
-        owners, offsets, ends = self._look(), self._offsets(), self._ends()
-        table = Table(title=f"/consumers/{GROUP}", title_justify="left", header_style="bold")
-        for column in (f"owners/{TOPIC}", "thread", f"offsets/{TOPIC}", "log's end"):
-            table.add_column(column)
-        colours = dict(zip(sorted({*owners.values()}), _COLOURS * 2, strict=False))
-        for tp, end in sorted(ends.items()):
-            thread = owners.get(tp)
-            shown = "[dim]nobody[/]" if thread is None else f"[{colours[thread]}]{thread}[/]"
-            table.add_row(str(tp.partition), shown, str(offsets.get(tp, "-")), str(end))
-        return table
+        owners, offsets, ends = self._owners(), self._client.group_offsets(GROUP), self._ends()
+        colours = dict(zip(sorted(set(owners.values())), cycle(_COLOURS), strict=False))
+        shown = {tp: f"[{colours[thread]}]{thread}[/]" for tp, thread in owners.items()}
+        rows = [
+            (tp.partition, shown.get(tp, "[dim]nobody[/]"), offsets.get(tp, "-"), end) for tp, end in sorted(ends.items())
+        ]
+        return table(f"/consumers/{GROUP}", (f"owners/{TOPIC}", "thread", f"offsets/{TOPIC}", "log's end"), rows)
+
+
+def _stop(queries: list[StreamingQuery]) -> None:
+    for query in queries:
+        query.stop()
 
 
 _CALL = f'spark.readStream.format("zkafka").option("subscribe", "{TOPIC}").option("group.id", "{GROUP}")'

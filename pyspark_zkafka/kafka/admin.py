@@ -5,38 +5,28 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, TypeVar
 
-from confluent_kafka import (
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-)
-from confluent_kafka import (
-    TopicPartition as KafkaTopicPartition,
-)
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, UnknownTopic, ZKafkaError
+from pyspark_zkafka.kafka.batches import MAX_PER_REQUEST, batches
+from pyspark_zkafka.kafka.clients import INTRODUCTION_S, MessageClient, librdkafka_logger
+from pyspark_zkafka.kafka.consumer_properties import shared_properties
 from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, ErrorReports, from_exception
-from pyspark_zkafka.kafka.log import librdkafka_logger
 from pyspark_zkafka.kafka.pool import ClientPool, configuration
-from pyspark_zkafka.kafka.warm_up import INTRODUCTION_S
-from pyspark_zkafka.options.connection_properties import concerns_connection
+from pyspark_zkafka.options.model import Connection
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, HIGH_WATERMARK, LATEST, AtTimestamp, Position
 from pyspark_zkafka.protocol.topic_names import is_topic_name
 
-if TYPE_CHECKING:
-    from pyspark_zkafka.kafka.watermarks import WatermarkReader
-
-__all__ = ["KafkaAdmin", "asking_consumer_properties", "lease_admin", "shared_properties"]
+__all__ = ["KafkaAdmin", "lease_admin"]
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -45,83 +35,50 @@ _SILENT = "BROKERS_UNAVAILABLE"
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _LOOK_S = 0.1
 _PATIENCE_S = 5.0
-_MAX_PER_REQUEST = 1_000
-# librdkafka's defaults.
-_FETCH_BYTES, _MESSAGE_BYTES, _RESPONSE_OVERHEAD_BYTES = 52_428_800, 1_000_000, 512
-_LEAST_MESSAGE_BYTES = 1_000
 MANY = 1_000
 """The number of partitions from which a second connection to the brokers pays."""
-
-
-def shared_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the librdkafka properties that concern the connection: the ones of a consumer that an admin client needs."""
-    return {name: value for name, value in properties.items() if concerns_connection(name)}
-
-
-def asking_consumer_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Connection properties for a consumer that fetches nothing.
-
-    librdkafka requires a consumer's limits for a response, a fetch and a message to fit each other, even if it does not
-    fetch. A producer's limit for a response may be too small for the least of them.
-    """
-    shared = shared_properties(properties)
-    if "receive.message.max.bytes" in shared:
-        response = max(int(shared["receive.message.max.bytes"]), _LEAST_MESSAGE_BYTES + _RESPONSE_OVERHEAD_BYTES)
-        fetch = min(_FETCH_BYTES, response - _RESPONSE_OVERHEAD_BYTES)
-        message = min(_MESSAGE_BYTES, fetch)
-        shared |= {"receive.message.max.bytes": response, "fetch.max.bytes": fetch, "message.max.bytes": message}
-    return shared
 
 
 class KafkaAdmin:
     """An AdminClient with typed results; not pickle-safe, and only for the process that created it.
 
-    Parameters
-    ----------
-    bootstrap_servers : str
-        ``host:port[,host:port...]``
-    properties : mapping
-        librdkafka's; those that do not concern the connection are left out. ``socket.timeout.ms`` (30 s if not given)
-        is the timeout of one request.
-    read_committed : bool
-        True if the latest offset is the last stable one.
+    Of librdkafka's `properties` only those that concern the connection are used; ``socket.timeout.ms`` (30 s if not given)
+    is the timeout of one request. With `read_committed` the latest offset is the last stable one.
     """
 
-    def __init__(
-        self,
-        bootstrap_servers: str,
-        properties: Mapping[str, Any],
-        *,
-        read_committed: bool = False,
-    ) -> None:
+    def __init__(self, bootstrap_servers: str, properties: Mapping[str, Any], *, read_committed: bool = False) -> None:
         shared = {**shared_properties(properties), "allow.auto.create.topics": False}  # a lookup creates no topic
         self._config = {**shared, "bootstrap.servers": bootstrap_servers}
         self._servers = bootstrap_servers
         self._timeout_s = int(properties.get("socket.timeout.ms", 30_000)) / 1000
-        self._isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
+        self._read_committed = read_committed
+        self._opened = ExitStack()
         self._client: AdminClient | None = None
+        self._lookup: MessageClient | None = None
         self._is_warm = False
+        self._all_answered = True
         self._reports = ErrorReports()
-        self._bounds: WatermarkReader | None = None
-        self._all_told = True
+
+    @classmethod
+    def of(cls, connection: Connection, bootstrap_servers: str | None = None) -> KafkaAdmin:
+        """The client for a connection, and for the cluster's bootstrap servers if the connection has none."""
+        servers = bootstrap_servers or connection.bootstrap_servers or ""
+        return cls(servers, connection.kafka, read_committed=connection.read_committed)
 
     def __enter__(self) -> KafkaAdmin:
+        self._is_warm = False
         try:
-            self._is_warm = False
-            self._client = AdminClient({**self._config, "error_cb": self._reports}, logger=librdkafka_logger())
+            client = AdminClient({**self._config, "error_cb": self._reports}, logger=librdkafka_logger())
         except KafkaException as error:
             raise from_exception(error, "making an admin client") from error
+        self._client = self._opened.enter_context(client)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *exc: object) -> None:
         # Closed here, by this thread: an error's traceback may keep the client in a reference cycle, and if the collector
         # frees it on the client's own thread, the process aborts.
-        client, self._client = self._client, None
-        if client is not None:
-            client.__exit__(None, None, None)
-        bounds, self._bounds = self._bounds, None
-        if bounds is not None:
-            bounds.__exit__(None, None, None)
+        self._client = self._lookup = None
+        self._opened.close()
 
     def topic_names(self) -> list[str]:
         """The names of all topics, sorted; blocks for two requests."""
@@ -131,15 +88,8 @@ class KafkaAdmin:
         return sorted(filter(is_topic_name, names))
 
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
-        """The same snapshot as from ZooKeeper, from the brokers' metadata.
+        """The same snapshot as from ZooKeeper, from the brokers' metadata; of `topics`, those that exist.
 
-        Parameters
-        ----------
-        topics : collection of str, optional
-            Topics to describe, all by default; those that do not exist are left out.
-
-        Notes
-        -----
         Metadata has no leader epoch (-1), and one endpoint for each broker: that of the listener that answered.
         """
         self._begin_request()
@@ -160,14 +110,14 @@ class KafkaAdmin:
         return {name: _topic_id(found) for name, found in self._describe(sorted(topics)).items()}
 
     def list_offsets(
-        self, wanted: Mapping[TopicPartition, Position], timeout_s: float = math.inf
+        self, positions: Mapping[TopicPartition, Position], timeout_s: float = math.inf
     ) -> dict[TopicPartition, int]:
         """The offset at each position; -1 where no record is at or after a timestamp.
 
         One request to each leader, or one for every 1,000 partitions, all of them at the same time. `timeout_s` can shorten
         the timeout of a request.
         """
-        found, failed = self.list_offsets_each(wanted, timeout_s)
+        found, failed = self.list_offsets_each(positions, timeout_s)
         silent = [str(tp) for tp, error in failed.items() if error.condition == _SILENT]
         for error in failed.values():
             raise error if error.condition != _SILENT else self._silent(", ".join(silent), min(timeout_s, self._timeout_s))
@@ -177,13 +127,13 @@ class KafkaAdmin:
         self, partitions: Collection[TopicPartition], timeout_s: float = math.inf
     ) -> dict[TopicPartition, int]:
         """The ends of logs with their open transactions; empty, without a request, unless this client reads committed."""
-        if self._isolation != IsolationLevel.READ_COMMITTED:
+        if not self._read_committed:
             return {}
         return self.list_offsets(dict.fromkeys(partitions, HIGH_WATERMARK), timeout_s)
 
     def list_offsets_each(
         self,
-        wanted: Mapping[TopicPartition, Position],
+        positions: Mapping[TopicPartition, Position],
         timeout_s: float = math.inf,
         epochs: dict[TopicPartition, int] | None = None,
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
@@ -196,36 +146,34 @@ class KafkaAdmin:
         self._begin_request()
         timeout_s = min(timeout_s, self._timeout_s)
         epochs = {} if epochs is None else epochs
-        at_once = self._find_many(wanted, timeout_s, epochs)
-        found, failed = (at_once, {}) if at_once is not None else self._find_each(wanted, timeout_s, epochs)
-        self._all_told = not failed
+        at_once = self._find_many(positions, timeout_s, epochs)
+        found, failed = (at_once, {}) if at_once is not None else self._find_each(positions, timeout_s, epochs)
+        self._all_answered = not failed
         return found, failed
 
     def _find_many(
-        self, wanted: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
+        self, positions: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int] | None:
         """The ends of thousands of logs in a third of the time; None if a leader does not answer, or did not last time."""
-        if not self._all_told or len(wanted) < MANY or not {EARLIEST, LATEST}.issuperset(wanted.values()):
+        if not self._all_answered or len(positions) < MANY or not {EARLIEST, LATEST}.issuperset(positions.values()):
             return None
-        if self._bounds is None:
-            from pyspark_zkafka.kafka.watermarks import WatermarkReader
+        from pyspark_zkafka.kafka.watermarks import find_watermarks, lookup_client
 
-            committed = self._isolation == IsolationLevel.READ_COMMITTED
-            config = {**asking_consumer_properties(self._config), "bootstrap.servers": self._servers}
-            self._bounds = WatermarkReader(config, read_committed=committed).__enter__()
-        return self._bounds.find(wanted, timeout_s, epochs)
+        if self._lookup is None:
+            self._lookup = self._opened.enter_context(lookup_client(self._config, read_committed=self._read_committed))
+        return find_watermarks(self._lookup, positions, timeout_s, epochs)
 
     def _find_each(
-        self, wanted: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
+        self, positions: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
-        self._warm_up({tp.topic for tp in wanted})
-        found, failed = self._ask_leaders(wanted, min(_PATIENCE_S, timeout_s), epochs)
+        self._warm_up({tp.topic for tp in positions})
+        found, failed = self._ask_leaders(positions, min(_PATIENCE_S, timeout_s), epochs)
         left_s = timeout_s - _PATIENCE_S
         passing = {tp for tp, error in failed.items() if error.retriable or isinstance(error, UnknownTopic)}
         self.refresh_metadata({tp.topic for tp in passing})
         again = {tp for tp in passing if left_s > 0 or isinstance(failed[tp], (NoLeader, UnknownTopic))}
         found_now, failed_now = self._ask_leaders(
-            {tp: wanted[tp] for tp in again}, max(left_s, min(_PATIENCE_S, timeout_s)), epochs
+            {tp: positions[tp] for tp in again}, max(left_s, min(_PATIENCE_S, timeout_s)), epochs
         )
         return found | found_now, {tp: error for tp, error in failed.items() if tp not in again} | failed_now
 
@@ -241,7 +189,7 @@ class KafkaAdmin:
     def _warm_up(self, topics: Collection[str]) -> None:
         """Request a topic's metadata first with a new client: else its lookup of leaders may stall for up to three seconds.
 
-        Blocks for a second at the most; see `pyspark_zkafka.kafka.warm_up`.
+        Blocks for a second at the most; see `pyspark_zkafka.kafka.clients`.
         """
         if topics and not self._is_warm:
             self._is_warm = True
@@ -255,19 +203,15 @@ class KafkaAdmin:
             _log.info("%s", error)
 
     def _ask_leaders(
-        self, wanted: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
+        self, positions: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
         found: dict[TopicPartition, int] = {}
         failed: dict[TopicPartition, ZKafkaError] = {}
-        for tp, future in self._list_offsets(wanted, timeout_s).items():
+        for tp, future in self._list_offsets(positions, timeout_s).items():
             try:
-                info = self._info(tp, future)
+                info = self._info(tp, future, timeout_s)
             except ZKafkaError as error:
                 failed[tp] = error
-                continue
-            # For a leader that did not answer while others did, librdkafka returns no error, but an offset of -1001.
-            if info.offset < -1:
-                failed[tp] = self._unanswered(tp, timeout_s)
                 continue
             found[tp] = int(info.offset)
             if info.leader_epoch is not None:
@@ -276,42 +220,38 @@ class KafkaAdmin:
         return found, failed
 
     def _list_offsets(
-        self, wanted: Mapping[TopicPartition, Position], timeout_s: float
+        self, positions: Mapping[TopicPartition, Position], timeout_s: float
     ) -> dict[TopicPartition, Future[Any]]:
-        """Request all offsets at the same time.
-
-        librdkafka's work for a request grows with the square of the number of its partitions: 0.25 s for 10,000.
-        """
-        specs = {position: _offset_spec(position) for position in set(wanted.values())}
+        """Request all offsets at the same time, in requests of one isolation level each."""
         asked: dict[TopicPartition, Future[Any]] = {}
-        for isolation, partitions in self._isolated(wanted):
-            for some in _pieces(partitions, _MAX_PER_REQUEST):
-                places = {KafkaTopicPartition(*tp): tp for tp in some}
+        specs = {position: _offset_spec(position) for position in set(positions.values())}
+        for committed in (True, False):
+            level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+            partitions = [tp for tp, position in positions.items() if committed == self._reads_committed(position)]
+            for batch in batches(partitions, MAX_PER_REQUEST):
+                places = {KafkaTopicPartition(*tp): tp for tp in batch}
                 futures = self._admin().list_offsets(
-                    {place: specs[wanted[tp]] for place, tp in places.items()},
-                    isolation_level=isolation,
+                    {place: specs[positions[tp]] for place, tp in places.items()},
+                    isolation_level=level,
                     request_timeout=timeout_s,
                 )
                 asked.update((places[place], future) for place, future in futures.items())
         return asked
 
-    def _isolated(
-        self, wanted: Mapping[TopicPartition, Position]
-    ) -> Iterator[tuple[IsolationLevel, Sequence[TopicPartition]]]:
-        """The wanted partitions, by the isolation level of the request for them."""
-        yield self._isolation, [tp for tp, position in wanted.items() if position != HIGH_WATERMARK]
-        yield IsolationLevel.READ_UNCOMMITTED, [tp for tp, position in wanted.items() if position == HIGH_WATERMARK]
+    def _reads_committed(self, position: Position) -> bool:
+        return self._read_committed and position != HIGH_WATERMARK
 
-    def _info(self, partition: TopicPartition, future: Future[Any]) -> Any:
+    def _info(self, partition: TopicPartition, future: Future[Any], timeout_s: float) -> Any:
+        doing = f"listing the offsets of {partition}"
         if future.done() and future.exception() is None:
-            return future.result()
-        return self._wait(f"listing the offsets of {partition}", future)
-
-    def _unanswered(self, partition: TopicPartition, timeout_s: float) -> ZKafkaError:
-        """The error for a leader that did not answer: the refusal, if a broker has refused the connection meanwhile."""
-        self._admin().poll(0)
-        doing = f"listing the offsets of {partition} at {self._servers}"
-        return self._reports.refusal(doing) or self._silent(str(partition), timeout_s)
+            info = future.result()
+        else:
+            info = self._call(doing, lambda _: self._result(doing, future))
+        # For a leader that did not answer while others did, librdkafka returns no error, but an offset of -1001.
+        if info.offset < -1:
+            self._admin().poll(0)
+            raise self._reports.refusal(f"{doing} at {self._servers}") or self._silent(str(partition), timeout_s)
+        return info
 
     def _silent(self, partitions: str, timeout_s: float) -> BrokersUnavailable:
         return BrokersUnavailable(
@@ -345,9 +285,6 @@ class KafkaAdmin:
     def _cluster(self) -> Any:
         doing = "describing the cluster"
         return self._ask_controller(doing, lambda c, s: self._result(doing, c.describe_cluster(request_timeout=s)))
-
-    def _wait(self, doing: str, future: Future[Any]) -> Any:
-        return self._call(doing, lambda _: self._result(doing, future))
 
     def _result(self, doing: str, future: Future[Any]) -> Any:
         """A request's result; raises before it times out if librdkafka reports a refusal, or that all brokers are down.
@@ -422,13 +359,8 @@ def lease_admin(bootstrap_servers: str, properties: Mapping[str, Any]) -> Abstra
 
     A reused one is connected already, but caches no results. See `ClientPool`.
     """
-    shared = shared_properties(properties)
-    return _idle.lease(configuration(bootstrap_servers, shared), lambda: KafkaAdmin(bootstrap_servers, shared))
-
-
-def _pieces(partitions: Sequence[TopicPartition], most: int) -> Iterator[Sequence[TopicPartition]]:
-    for start in range(0, len(partitions), most):
-        yield partitions[start : start + most]
+    key = configuration({**shared_properties(properties), "bootstrap.servers": bootstrap_servers})
+    return _idle.lease(key, lambda: KafkaAdmin(bootstrap_servers, properties))
 
 
 def _offset_spec(position: Position) -> OffsetSpec:

@@ -1,15 +1,15 @@
-"""librdkafka's properties for reading."""
+"""librdkafka's properties for consumers, and those that all clients share."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from pyspark_zkafka.kafka.warm_up import CLIENT_DEFAULTS
+from pyspark_zkafka.kafka.clients import CLIENT_DEFAULTS
+from pyspark_zkafka.options.connection_properties import concerns_connection
 from pyspark_zkafka.options.model import Connection
 
-__all__ = ["consumer_properties"]
+__all__ = ["consumer_properties", "lookup_properties", "shared_properties"]
 
 _DEFAULTS: dict[str, Any] = {
     **CLIENT_DEFAULTS,
@@ -26,19 +26,22 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _InAdvance:
+def _prefetch(fetch_bytes: int, messages: int, kilobytes: int) -> dict[str, Any]:
     """Sizes of a fetch, and of the queue of fetched messages: librdkafka adds about 1 KB to the bytes of each."""
-
-    fetch_bytes: int
-    messages: int
-    kilobytes: int
+    return {
+        "max.partition.fetch.bytes": fetch_bytes,
+        "queued.min.messages": messages,
+        "queued.max.messages.kbytes": kilobytes,
+    }
 
 
 # By the number of records to read: records fetched beyond the end of a range cost as much as those in it, and are
 # discarded. Few classes, so that a consumer can be reused for a range that is a little longer or shorter.
-_RANGES = ((1_000, _InAdvance(128 * 1024, 1_000, 4 * 1024)), (100_000, _InAdvance(1024 * 1024, 10_000, 4 * 1024)))
-_LONG_RANGE = _InAdvance(2 * 1024 * 1024, 50_000, 32 * 1024)
+_RANGES = (
+    (1_000, _prefetch(128 * 1024, 1_000, 4 * 1024)),
+    (100_000, _prefetch(1024 * 1024, 10_000, 4 * 1024)),
+)
+_LONG_RANGE = _prefetch(2 * 1024 * 1024, 50_000, 32 * 1024)
 _FORCED: dict[str, Any] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -50,6 +53,8 @@ _FORCED: dict[str, Any] = {
 # Larger fetches than librdkafka's default cost brokers less per record; still larger ones exceed the processor's cache.
 _FETCH_BYTES = 64 * 1024 * 1024
 _RESPONSE_OVERHEAD_BYTES = 512
+# librdkafka's defaults of a fetch and of a message, and its least message.
+_LOOKUP_FETCH_BYTES, _LOOKUP_MESSAGE_BYTES, _LEAST_MESSAGE_BYTES = 52_428_800, 1_000_000, 1_000
 
 
 def consumer_properties(
@@ -59,7 +64,8 @@ def consumer_properties(
 
     `records` is the number to read, if it is known: for few, less is fetched in advance.
     """
-    properties = {**_DEFAULTS, **_in_advance(records), **connection.kafka, **_FORCED}
+    fitting = (sizes for most, sizes in _RANGES if records is not None and records <= most)
+    properties = {**_DEFAULTS, **next(fitting, _LONG_RANGE), **connection.kafka, **_FORCED}
     properties |= {"bootstrap.servers": bootstrap_servers, "group.id": group}
     properties.setdefault("fetch.max.bytes", _fetch_bytes(connection.kafka))
     # librdkafka requires room for a whole response; its default suits fetches of up to 95 MiB.
@@ -74,11 +80,21 @@ def _fetch_bytes(kafka: Mapping[str, Any]) -> int:
     return min(max(_FETCH_BYTES, int(kafka.get("message.max.bytes", 0))), room)
 
 
-def _in_advance(records: int | None) -> dict[str, Any]:
-    fitting = (found for most, found in _RANGES if records is not None and records <= most)
-    found = next(fitting, _LONG_RANGE)
-    return {
-        "max.partition.fetch.bytes": found.fetch_bytes,
-        "queued.min.messages": found.messages,
-        "queued.max.messages.kbytes": found.kilobytes,
-    }
+def shared_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties that concern the connection: of a consumer's or a producer's, those that an admin client needs."""
+    return {name: value for name, value in properties.items() if concerns_connection(name)}
+
+
+def lookup_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Connection properties for a consumer that fetches nothing.
+
+    librdkafka requires a consumer's limits for a response, a fetch and a message to fit each other, even if it does not
+    fetch. A producer's limit for a response may be too small for the least of them.
+    """
+    shared = shared_properties(properties)
+    if "receive.message.max.bytes" in shared:
+        response = max(int(shared["receive.message.max.bytes"]), _LEAST_MESSAGE_BYTES + _RESPONSE_OVERHEAD_BYTES)
+        fetch = min(_LOOKUP_FETCH_BYTES, response - _RESPONSE_OVERHEAD_BYTES)
+        message = min(_LOOKUP_MESSAGE_BYTES, fetch)
+        shared |= {"receive.message.max.bytes": response, "fetch.max.bytes": fetch, "message.max.bytes": message}
+    return shared

@@ -14,7 +14,6 @@ __all__ = ["REFUSED_FOR_S", "UNKNOWN_TOPIC_CODES", "ErrorReports", "from_excepti
 REFUSED_FOR_S = 2.0
 """The wait for an answer after a refusal: librdkafka retries, and another broker may accept the connection."""
 
-
 UNKNOWN_TOPIC_CODES = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -83,11 +82,6 @@ class ErrorReports:
 
     A refusal belongs to the request during which it is reported. The caller marks the begin of a request, and the answers
     of brokers; librdkafka does not report these.
-
-    Parameters
-    ----------
-    clock : callable
-        Monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -129,6 +123,14 @@ class ErrorReports:
         if self._refusal is None or self._clock() - self._refused_at < waited_s:
             return None
         return from_kafka(self._refusal, doing)
+
+    def polled(self, doing: str, *, answered: bool) -> None:
+        """Note a poll: an answer ends earlier refusals; without one, a refusal is raised after `REFUSED_FOR_S`."""
+        if answered:
+            self.answered()
+            self.begin()
+        elif (refusal := self.refusal(doing, REFUSED_FOR_S)) is not None:
+            raise refusal
 
     def error(self, error: KafkaException, doing: str) -> ZKafkaError:
         """The error for a failed request: the refusal, if there is one and no broker answered."""

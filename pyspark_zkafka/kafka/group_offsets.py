@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from types import TracebackType
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.kafka.admin import asking_consumer_properties
-from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, ErrorReports, from_exception, from_kafka
-from pyspark_zkafka.kafka.log import librdkafka_logger
+from pyspark_zkafka.kafka.clients import make_consumer
+from pyspark_zkafka.kafka.consumer_properties import lookup_properties
+from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, ErrorReports, from_kafka
 from pyspark_zkafka.protocol.model import TopicPartition
 
 __all__ = ["KafkaGroupOffsets"]
@@ -29,17 +28,8 @@ class KafkaGroupOffsets:
     """The offsets that a group has committed to Kafka; not pickle-safe, and only for the process that created it.
 
     A commit is a simple one, without member and generation, as by the JVM's old consumer with ``offsets.storage=kafka``:
-    brokers accept it while no consumer of the new kind is in the group.
-
-    Parameters
-    ----------
-    bootstrap_servers : str
-        ``host:port[,host:port...]``
-    properties : mapping
-        librdkafka's; those that do not concern the connection are left out.
-    group : str
-    timeout_s : float
-        The wait for requested offsets, and for the group's coordinator.
+    brokers accept it while no consumer of the new kind is in the group. Of librdkafka's `properties` only those of the
+    connection are used; `timeout_s` is the wait for requested offsets, and for the group's coordinator.
     """
 
     def __init__(
@@ -49,18 +39,15 @@ class KafkaGroupOffsets:
         self._timeout_s = timeout_s
         self._reports = ErrorReports()
         self._consumer: Consumer | None = None
-        own = {"group.id": group, "enable.auto.commit": False, "error_cb": self._reports}
+        own: dict[str, Any] = {"group.id": group, "enable.auto.commit": False}
         own["session.timeout.ms"] = int(timeout_s * 1000)  # the time that a commit waits for a coordinator
-        self._config = {**asking_consumer_properties(properties), "bootstrap.servers": bootstrap_servers, **own}
+        self._config = {**lookup_properties(properties), "bootstrap.servers": bootstrap_servers, **own}
 
     def __enter__(self) -> KafkaGroupOffsets:
-        try:
-            self._consumer = Consumer(self._config, logger=librdkafka_logger())
-        except KafkaException as error:
-            raise from_exception(error, "making a consumer") from error
+        self._consumer = make_consumer(self._config, self._reports)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *exc: object) -> None:
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
@@ -72,7 +59,7 @@ class KafkaGroupOffsets:
         """
         if not partitions:
             return {}
-        asked = [KafkaTopicPartition(tp.topic, tp.partition) for tp in partitions]
+        asked = [KafkaTopicPartition(*tp) for tp in partitions]
         found = self._call("reading", lambda consumer: self._ask(consumer, asked))
         self._require_success("reading", found)
         return {TopicPartition(tp.topic, tp.partition): tp.offset for tp in found if tp.offset >= 0}
@@ -81,18 +68,13 @@ class KafkaGroupOffsets:
         """Set the next offsets to read, whatever is stored.
 
         Blocks for a request: up to `timeout_s` for the group's coordinator, and ``socket.timeout.ms`` for its answer.
-
-        Raises
-        ------
-        ClusterStateError
-            The brokers refuse: consumers of the new kind are in the group, or an ACL forbids it.
-        BrokersUnavailable
-            No answer: whether the offsets were committed is unknown.
+        Raises ClusterStateError if brokers refuse (consumers of the new kind are in the group, or an ACL forbids it), and
+        BrokersUnavailable without an answer: whether the offsets were committed is unknown.
         """
         if not offsets:
             return
-        wanted = [KafkaTopicPartition(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
-        done = self._call("committing", lambda consumer: consumer.commit(offsets=wanted, asynchronous=False))
+        positions = [KafkaTopicPartition(*tp, offset) for tp, offset in offsets.items()]
+        done = self._call("committing", lambda consumer: consumer.commit(offsets=positions, asynchronous=False))
         self._require_success("committing", done)
 
     def _ask(self, consumer: Consumer, asked: list[KafkaTopicPartition]) -> list[KafkaTopicPartition]:

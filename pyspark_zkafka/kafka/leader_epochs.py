@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka.errors import BrokersUnavailable
-from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, ErrorReports, from_exception
-from pyspark_zkafka.kafka.log import librdkafka_logger
+from pyspark_zkafka.kafka.clients import make_consumer
+from pyspark_zkafka.kafka.errors import ErrorReports
 from pyspark_zkafka.protocol.model import TopicPartition
 
-__all__ = ["EpochReader", "first_after_epoch"]
+__all__ = ["first_after_epoch", "first_record"]
 
 _POLL_S = 0.1
 _ONE_AT_A_TIME: dict[str, Any] = {
@@ -32,97 +33,47 @@ def first_after_epoch(
     timeout_s: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> int | None:
-    """The first offset that was written in a later leader epoch; the end of the range if there is none.
+    """The first of the offsets that was written in a later leader epoch; the end of the range if there is none.
 
-    Epochs never decrease along a log, so the search halves the range with each record that it fetches.
-
-    Parameters
-    ----------
-    properties : mapping
-        Those of `consumer_properties`.
-    offsets : range
-        The log, or the part of it to search.
-    timeout_s : float
-        For each of the records.
-
-    Returns
-    -------
-    int or None
-        None if a record has no epoch, as those of Kafka before 0.11.
-
-    Raises
-    ------
-    BrokersUnavailable
-        A record was not fetched in time.
-    ZKafkaError
-        The brokers refuse the connection.
+    None if a record has no epoch, as those of Kafka before 0.11. Epochs never decrease along a log, so the search halves
+    the range with each record that it fetches; each may take `timeout_s`. `properties` are those of `consumer_properties`.
+    Raises as `first_record`.
     """
-    reports = ErrorReports(clock)
-    try:
-        consumer = Consumer({**properties, **_ONE_AT_A_TIME, "error_cb": reports}, logger=librdkafka_logger())
-    except KafkaException as error:
-        raise from_exception(error, "making a consumer") from error
-    try:
-        return _search(EpochReader(consumer, partition, reports, clock), epoch, offsets, timeout_s)
-    finally:
-        consumer.close()
-
-
-class EpochReader:
-    """Leader epochs of single records of a partition.
-
-    Parameters
-    ----------
-    consumer : confluent_kafka.Consumer
-        One that reports the ends of logs.
-    reports : ErrorReports
-        The consumer's ``error_cb``.
-    clock : callable
-        Monotonic seconds.
-    """
-
-    def __init__(
-        self,
-        consumer: Consumer,
-        partition: TopicPartition,
-        reports: ErrorReports,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._consumer = consumer
-        self._partition = partition
-        self._reports = reports
-        self._clock = clock
-        self._doing = f"searching {partition} for its first record of a leader epoch"
-
-    def first_from(self, begin: int, timeout_s: float) -> tuple[int, int | None]:
-        """The offset and the leader epoch of the first record from an offset on: -1 for one without, None for no record.
-
-        Blocks for `timeout_s` at the most; raises as `first_after_epoch`.
-        """
-        self._consumer.assign([KafkaTopicPartition(self._partition.topic, self._partition.partition, begin)])
-        deadline = self._clock() + timeout_s
-        while self._clock() < deadline:
-            message = self._consumer.poll(_POLL_S)
-            if message is not None and (found := _epoch(message, begin)) is not None:
-                self._reports.answered()
-                self._reports.begin()
-                return found
-            if (refusal := self._reports.refusal(self._doing, REFUSED_FOR_S)) is not None:
-                raise refusal
-        raise BrokersUnavailable(
-            "BROKERS_UNAVAILABLE", f"{self._doing}: no records from offset {begin} on; it will be retried"
-        )
-
-
-def _search(reader: EpochReader, epoch: int, offsets: range, timeout_s: float) -> int | None:
-    low, high = offsets.start, offsets.stop
-    while low < high:
-        middle = (low + high) // 2
-        offset, found = reader.first_from(middle, timeout_s)
-        if found is not None and found < 0:
-            return None
-        low, high = (low, middle) if found is None or found > epoch else (offset + 1, high)
+    reports, (low, high) = ErrorReports(clock), (offsets.start, offsets.stop)
+    with closing(make_consumer({**properties, **_ONE_AT_A_TIME}, reports)) as consumer:
+        while low < high:
+            middle = (low + high) // 2
+            offset, found = first_record(consumer, KafkaTopicPartition(*partition, middle), timeout_s, reports, clock)
+            if found is not None and found < 0:
+                return None
+            low, high = (low, middle) if found is None or found > epoch else (offset + 1, high)
     return low
+
+
+def first_record(
+    consumer: Consumer,
+    position: KafkaTopicPartition,
+    timeout_s: float,
+    reports: ErrorReports,
+    clock: Callable[[], float],
+) -> tuple[int, int | None]:
+    """The offset and the leader epoch of the first record from a position on: -1 for one without, None for no record.
+
+    `reports` is the ``error_cb`` of the consumer, which reports the ends of logs. Raises BrokersUnavailable for a record
+    that is not fetched in time, and ZKafkaError if the brokers refuse the connection.
+    """
+    doing = f"searching {position.topic}-{position.partition} for its first record of a leader epoch"
+    consumer.assign([position])
+    deadline = clock() + timeout_s
+    while clock() < deadline:
+        message = consumer.poll(_POLL_S)
+        found = None if message is None else _epoch(message, position.offset)
+        reports.polled(doing, answered=found is not None)
+        if found is not None:
+            return found
+    raise BrokersUnavailable(
+        "BROKERS_UNAVAILABLE", f"{doing}: no records from offset {position.offset} on; it will be retried"
+    )
 
 
 def _epoch(message: Message, begin: int) -> tuple[int, int | None] | None:

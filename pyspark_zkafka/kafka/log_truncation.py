@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.kafka.consumer_client import MessageClient
+from pyspark_zkafka.kafka.batches import batches
+from pyspark_zkafka.kafka.clients import MessageClient
 from pyspark_zkafka.kafka.errors import from_exception, truncation
 from pyspark_zkafka.protocol.model import TopicPartition
 
@@ -41,17 +42,8 @@ def find_truncated(
 ) -> tuple[dict[TopicPartition, str], set[TopicPartition]]:
     """The logs truncated below a position since, with librdkafka's reports, and those whose brokers did not answer.
 
-    Blocks until all have, or until the timeout. Brokers before Kafka 2.1 do not support it: nothing is found.
-
-    Parameters
-    ----------
-    properties : mapping
-        Those of `consumer_properties`.
-
-    Raises
-    ------
-    ZKafkaError
-        A consumer cannot be created.
+    Blocks until all have, or until the timeout. Brokers before Kafka 2.1 do not support it: nothing is found. `properties`
+    are those of `consumer_properties`. Raises ZKafkaError if a consumer cannot be created.
 
     References
     ----------
@@ -61,7 +53,7 @@ def find_truncated(
     deadline = clock() + timeout_s
     truncated: dict[TopicPartition, str] = {}
     silent: set[TopicPartition] = set()
-    for some in _pieces(list(positions)):
+    for some in batches(list(positions), _MOST_PARTITIONS):
         waiting = set(some)
         for message in _answers(properties, {tp: positions[tp] for tp in some}, deadline, clock, waiting):
             tp = TopicPartition(message.topic() or "", message.partition() or 0)
@@ -71,11 +63,6 @@ def find_truncated(
             waiting.discard(tp)
         silent |= waiting
     return truncated, silent
-
-
-def _pieces(partitions: Sequence[TopicPartition]) -> Iterator[Sequence[TopicPartition]]:
-    for start in range(0, len(partitions), _MOST_PARTITIONS):
-        yield partitions[start : start + _MOST_PARTITIONS]
 
 
 def _answers(
@@ -88,7 +75,9 @@ def _answers(
     """Messages of the partitions until none is waiting; one that has answered is paused, to let the others proceed."""
     with MessageClient({**properties, **_FEW}) as client:
         try:
-            client.consumer.assign([_assigned(tp, position) for tp, position in positions.items()])
+            client.consumer.assign(
+                [KafkaTopicPartition(*tp, p.offset, leader_epoch=p.leader_epoch) for tp, p in positions.items()]
+            )
             client.warm_up(next(iter(positions)).topic)
             while waiting and (left_s := deadline - clock()) > 0:
                 before = set(waiting)
@@ -96,7 +85,3 @@ def _answers(
                 client.consumer.pause([KafkaTopicPartition(*tp) for tp in before - waiting])
         except KafkaException as error:
             raise from_exception(error, "looking for truncated logs") from error
-
-
-def _assigned(partition: TopicPartition, position: LogPosition) -> KafkaTopicPartition:
-    return KafkaTopicPartition(*partition, position.offset, leader_epoch=position.leader_epoch)

@@ -38,27 +38,9 @@ class ClientPool(Generic[C]):
 
     A worker of Spark runs task after task, which need a client for a moment each, but not a new connection. A client is
     leased to one at a time, only for an equal configuration, only in the process that opened it, and not after an error
-    was raised during a lease. Safe for threads.
-
-    Parameters
-    ----------
-    max_idle_s : float
-        The time that a client may be idle before it is closed, on a thread of the pool's own.
-    most : int
-        The number that may be idle; beyond that, those that have been idle for the longest are closed.
-    clock : callable
-        Monotonic seconds.
-    later : callable
-        Schedules a function after some seconds, if the process still runs then.
-
-    Examples
-    --------
-    >>> pool = ClientPool(max_idle_s=0.1)
-    >>> with pool.lease(("localhost:9092", "some properties"), lambda: open("/dev/null")) as first:
-    ...     pass
-    >>> with pool.lease(("localhost:9092", "some properties"), lambda: open("/dev/null")) as second:
-    ...     second is first
-    True
+    was raised during a lease. At most `most` are idle; beyond that, those that have been idle for the longest are closed.
+    Idle clients are closed on a thread of the pool's own: `later` schedules a function, if the process still runs then.
+    Safe for threads.
     """
 
     def __init__(
@@ -78,16 +60,16 @@ class ClientPool(Generic[C]):
         self._is_used = False
 
     @contextmanager
-    def lease(self, key: Hashable, make: Callable[[], AbstractContextManager[C]]) -> Iterator[C]:
+    def lease(self, key: Hashable | None, make: Callable[[], AbstractContextManager[C]]) -> Iterator[C]:
         """A client, idle or new, for the time of a ``with`` block.
 
-        Parameters
-        ----------
-        key : hashable
-            All of the client's configuration: an idle client is leased again only for an equal key.
-        make : callable
-            Creates a client that is not open yet; the pool enters it, and exits it when it is no longer needed.
+        An idle one is leased again only for an equal key, which is all of its configuration; for None, always a new one,
+        closed at the end. `make` creates a client that is not open yet.
         """
+        if key is None:
+            with make() as client:
+                yield client
+            return
         opened = self._take(key) or self._open(key, make)
         try:
             yield opened.client
@@ -104,7 +86,7 @@ class ClientPool(Generic[C]):
 
     def _take(self, key: Hashable) -> _Opened[C] | None:
         with self._lock:
-            found = next((one for one in reversed(self._idle) if one.key == key), None)
+            found = next((opened for opened in reversed(self._idle) if opened.key == key), None)
             if found is not None:
                 self._idle.remove(found)
         return found
@@ -134,25 +116,25 @@ class ClientPool(Generic[C]):
     def _close_old(self) -> None:
         with self._lock:
             oldest = self._clock() - self._max_idle_s
-            old = [one for one in self._idle if one.idle_since <= oldest]
-            self._idle = [one for one in self._idle if one.idle_since > oldest]
-            left_s = min((one.idle_since for one in self._idle), default=oldest) - oldest
+            old = [opened for opened in self._idle if opened.idle_since <= oldest]
+            self._idle = [opened for opened in self._idle if opened.idle_since > oldest]
+            left_s = min((opened.idle_since for opened in self._idle), default=oldest) - oldest
             self._is_due = left_s > 0
         self._close(old)
         if left_s > 0:
             self._later(left_s, self._close_old)
 
     def _close(self, clients: list[_Opened[C]]) -> None:
-        for one in clients:
-            if one.process == os.getpid():
-                one.closing.close()
+        for opened in clients:
+            if opened.process == os.getpid():
+                opened.closing.close()
             else:
-                _leave(one)
+                _leave(opened)
 
     def _forget(self) -> None:
         """Reset in a forked child: drop the parent's clients, and its lock, which another thread may have locked."""
-        for one in self._idle:
-            _leave(one)
+        for opened in self._idle:
+            _leave(opened)
         self._lock, self._idle, self._is_due = threading.Lock(), [], False
 
 
@@ -166,6 +148,7 @@ def _leave(opened: object) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(opened))
 
 
-def configuration(bootstrap_servers: str, properties: Mapping[str, Any]) -> Hashable:
+def configuration(properties: Mapping[str, Any]) -> Hashable:
     """A key for a client of librdkafka: its properties and bootstrap servers, each regardless of order."""
-    return frozenset(bootstrap_servers.split(",")), frozenset(properties.items())
+    others = {name: value for name, value in properties.items() if name != "bootstrap.servers"}
+    return frozenset(properties["bootstrap.servers"].split(",")), frozenset(others.items())

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from itertools import chain
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, ErrorReports, from_exception
-from pyspark_zkafka.kafka.log import librdkafka_logger
+from pyspark_zkafka.kafka.clients import make_consumer
+from pyspark_zkafka.kafka.errors import ErrorReports
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.records import UNREADABLE_HEADERS
 
@@ -35,41 +35,21 @@ def sample_record_bytes(
     timeout_s: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[TopicPartition, float]:
-    """The mean size of the first records from a position on, in bytes of key, value and headers, uncompressed.
+    """The mean size of the first records from each position on, in bytes of key, value and headers, uncompressed.
 
-    A record's headers do not count if the name of one is not UTF-8.
-
-    Blocks until about 200 records or 1 MiB of each partition are read, or all that it has, or until the timeout.
-
-    Parameters
-    ----------
-    properties : mapping
-        Those of `consumer_properties`.
-    positions : mapping
-        The offset to begin at in each partition.
-
-    Returns
-    -------
-    dict
-        Without the partitions of which no record was fetched in time.
-
-    Raises
-    ------
-    ZKafkaError
-        The brokers refuse the connection.
+    Partitions of which no record was fetched in time are absent. A record's headers do not count if the name of one is not
+    UTF-8. Blocks until about 200 records or 1 MiB of each partition are read, or all that it has, or until the timeout.
+    `properties` are those of `consumer_properties`. Raises ZKafkaError if the brokers refuse the connection.
     """
     samples = {tp: _Sample() for tp in positions}
-    deadline = clock() + timeout_s
-    with _consumer(properties, positions, ErrorReports(clock)) as (consumer, reports):
+    deadline, reports = clock() + timeout_s, ErrorReports(clock)
+    with closing(make_consumer({**properties, **_FEW}, reports)) as consumer:
+        consumer.assign([KafkaTopicPartition(*tp, offset) for tp, offset in positions.items()])
         while any(not s.done for s in samples.values()) and (left_s := deadline - clock()) > 0:
             found = consumer.consume(_SAMPLE_RECORDS, min(left_s, _POLL_S))
             for message in found:
                 _take(message, samples, consumer)
-            if any(_is_answer(message) for message in found):
-                reports.answered()
-                reports.begin()
-            elif (refusal := reports.refusal("sampling the sizes of records", REFUSED_FOR_S)) is not None:
-                raise refusal
+            reports.polled("sampling the sizes of records", answered=any(map(_is_answer, found)))
     return {tp: s.size_bytes / s.records for tp, s in samples.items() if s.records > 0}
 
 
@@ -104,21 +84,6 @@ def _headers(message: Message) -> list[tuple[bytes, bytes | None]]:
     except UNREADABLE_HEADERS:
         return []
     return [(name.encode(), value) for name, value in found or ()]
-
-
-@contextmanager
-def _consumer(
-    properties: Mapping[str, Any], positions: Mapping[TopicPartition, int], reports: ErrorReports
-) -> Iterator[tuple[Consumer, ErrorReports]]:
-    try:
-        consumer = Consumer({**properties, **_FEW, "error_cb": reports}, logger=librdkafka_logger())
-    except KafkaException as error:
-        raise from_exception(error, "making a consumer") from error
-    try:
-        consumer.assign([KafkaTopicPartition(tp.topic, tp.partition, offset) for tp, offset in positions.items()])
-        yield consumer, reports
-    finally:
-        consumer.close()
 
 
 def _take(message: Message, samples: Mapping[TopicPartition, _Sample], consumer: Consumer) -> None:

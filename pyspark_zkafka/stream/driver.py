@@ -27,7 +27,7 @@ from pyspark_zkafka.stream.planner import Loss, StreamState, check_ends, check_t
 from pyspark_zkafka.stream.positions import Beginning, StreamStarts
 from pyspark_zkafka.stream.session import StreamSession
 from pyspark_zkafka.stream.warnings import StreamWarnings
-from pyspark_zkafka.worker.collector import collector_paused
+from pyspark_zkafka.worker import collector_paused
 
 __all__ = ["StreamDriver"]
 

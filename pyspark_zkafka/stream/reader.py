@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import atexit
-import signal
-import sys
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -15,6 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from pyspark_zkafka.batch.reader import ZKafkaReader, split_partitions
 from pyspark_zkafka.protocol.limits import TriggerLimits
+from pyspark_zkafka.worker import exit_on_sigterm, ignoring_sigterm, prepared_worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,7 +76,7 @@ class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Leave the group, and close all connections; blocks for some seconds at the most."""
-        with _undisturbed():
+        with ignoring_sigterm():
             if self._planner is not None:
                 self._planner.close()
                 self._planner = None
@@ -87,36 +84,12 @@ class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _plan(self) -> StreamDriver:
         if self._planner is None:
-            from pyspark_zkafka.stream.driver import StreamDriver
-            from pyspark_zkafka.transport.select import uses_native
+            with prepared_worker():
+                from pyspark_zkafka.stream.driver import StreamDriver
+                from pyspark_zkafka.transport.select import uses_native
 
             uses_native(self._options.read.connection)  # report a missing native path here, not in each task
-            _leave_on_sigterm()
+            exit_on_sigterm()
             self._planner = StreamDriver(self._options)
             atexit.register(self.stop)  # for a SIGTERM when `stop` has been called, but has not begun
         return self._planner
-
-
-def _leave_on_sigterm() -> None:
-    """Make SIGTERM, by which Spark ends the planning process, run `stop`: registration and claims would block the group."""
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _exit)
-
-
-def _exit(number: int, frame: object) -> None:
-    """End the process, once: Spark sends SIGTERM twice, and the second must not interrupt the exit that the first began."""
-    signal.signal(number, signal.SIG_IGN)
-    sys.exit(128 + number)
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Ignore SIGTERM for a ``with`` block, if its handler is ours."""
-    if signal.getsignal(signal.SIGTERM) is not _exit or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, _exit)

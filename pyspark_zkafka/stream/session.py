@@ -79,7 +79,7 @@ class StreamSession:
         """Connect, and join the group if the options require it; raises ZKafkaError if either is refused or impossible."""
         connection = self._read.connection
         if connection.zookeeper is None:
-            self._brokers = self._open_admin(connection.bootstrap_servers or "")
+            self._brokers = self._opened.enter_context(KafkaAdmin.of(connection))
         elif self._group is not None and self._group.join:
             from pyspark_zkafka.group.member import GroupMember
 
@@ -100,15 +100,12 @@ class StreamSession:
         """Leave the group at once, and close all connections; idempotent; blocks for some seconds at the most."""
         self._opened.close()
 
-    def _open_admin(self, servers: str) -> KafkaAdmin:
-        connection = self._read.connection
-        return self._opened.enter_context(KafkaAdmin(servers, connection.kafka, read_committed=connection.read_committed))
-
     @property
     def brokers(self) -> KafkaAdmin:
         """The brokers' admin client; created with those of the first snapshot as bootstrap servers."""
         if self._brokers is None:
-            self._brokers = self._open_admin(self.servers(self.snapshot()))
+            admin = KafkaAdmin.of(self._read.connection, self.servers(self.snapshot()))
+            self._brokers = self._opened.enter_context(admin)
         return self._brokers
 
     @cached_property

@@ -1,15 +1,7 @@
 """Real ZooKeeper and brokers on this machine, for tests and for trying things out (public).
 
-::
-
-    from pyspark_zkafka.testing import LocalCluster
-
-    with LocalCluster(brokers=3) as cluster:
-        cluster.create_topic("orders", partitions=6, replication=3)
-        cluster.produce("orders", [{"key": "a", "value": "1"}])
-
-In pytest, the fixture `zkafka_cluster` is such a cluster, shared by the session. `OldConsumer` is Kafka's high-level
-consumer in such a cluster, and `run_kafka_tool` runs Kafka's own tools.
+`LocalCluster` is such a cluster, and the pytest fixture `zkafka_cluster` one that the session shares. `OldConsumer` is
+Kafka's high-level consumer, and `run_kafka_tool` runs Kafka's own tools.
 """
 
 from __future__ import annotations
@@ -40,23 +32,14 @@ __all__ = [
     "verify_consumer_rebalance",
 ]
 
-_HOMES = {
-    "LocalCluster": "cluster",
-    "OldConsumer": "old_consumer",
-    "cache_folder": "jars",
-    "describe_group": "kafka_tools",
-    "export_offsets": "kafka_tools",
-    "fetch_jars": "jars",
-    "list_groups": "kafka_tools",
-    "run_kafka_tool": "kafka_tools",
-    "verify_consumer_rebalance": "kafka_tools",
-}
+_HOMES = {"LocalCluster": "cluster", "OldConsumer": "old_consumer", "cache_folder": "jars", "fetch_jars": "jars"}
+"""The modules of the names that `kafka_tools` does not define."""
 
 
 def __getattr__(name: str) -> Any:
     # Lazy, as importing the plugin imports this package in every pytest run.
-    if name in _HOMES:
+    if name in __all__:
         from importlib import import_module
 
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'kafka_tools')}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,11 +1,9 @@
-"""The process that the servers of one cluster are children of. It outlives its parent just long enough to kill them.
+"""The parent process of a cluster's servers, which outlives its own parent just long enough to kill them.
 
-Run as a script, isolated, with nothing but the standard library, so that it starts in some 30 ms. It reads one JSON request
-a line from standard input and answers each with one JSON line. When standard input ends, or its parent is another than at
-the start, it kills every server (SIGKILL also ends a stopped process), removes the data folder and exits. Should the
-supervisor itself be killed, the kernel kills the servers with it (Linux).
-
-Arguments: the parent's process id, the data folder.
+Run as an isolated script of the standard library alone, so that it starts in some 30 ms; its arguments are the parent's
+process id and the data folder. It reads one JSON request a line from standard input and answers each with one JSON line.
+When standard input ends, or its parent has changed, it kills every server (SIGKILL also ends a stopped process), removes
+the data folder and exits. When the supervisor itself is killed, the kernel kills the servers with it (Linux).
 """
 
 from __future__ import annotations

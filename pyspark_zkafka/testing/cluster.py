@@ -6,6 +6,7 @@ import secrets
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -13,50 +14,40 @@ from types import TracebackType
 from kazoo.client import KazooClient
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.configs import properties_text
+from pyspark_zkafka.testing import configs, znodes
+from pyspark_zkafka.testing.configs import ZOOKEEPER, ZOOKEEPER_VERSION, ClusterSpec, Server
 from pyspark_zkafka.testing.jars import kafka_classpath
 from pyspark_zkafka.testing.java import find_java
 from pyspark_zkafka.testing.metadata import BrokerView, MetadataWatch, client_settings
 from pyspark_zkafka.testing.ports import LOOPBACK
 from pyspark_zkafka.testing.processes import ServerProcesses
 from pyspark_zkafka.testing.producing import Record, produce
-from pyspark_zkafka.testing.readiness import expired_at_start, wait_for_brokers, wait_for_zookeeper
-from pyspark_zkafka.testing.spec import ZOOKEEPER, ZOOKEEPER_VERSION, ClusterSpec, Server
-from pyspark_zkafka.testing.topics import Topics, open_topics, spread
+from pyspark_zkafka.testing.topics import AdminTopics, ZnodeTopics, open_topics, spread
 from pyspark_zkafka.testing.waiting import SETTLE_TIMEOUT_S, Deadline, settle
-from pyspark_zkafka.testing.znodes import (
-    all_in_sync,
-    expire_session,
-    has_topics,
-    read_assignment,
-    registered_brokers,
-    request_election,
-    zookeeper_session,
-)
 
 __all__ = ["LocalCluster"]
 
 _CONNECT_TIMEOUT_S = 10.0
 _EXIT_TIMEOUT_S = 60
+_EXPIRED_AT_START = ("fatal exception during startup", "SessionExpiredException")
 
 
-class LocalCluster:
+@dataclass(kw_only=True, eq=False, repr=False)
+class LocalCluster(ClusterSpec):
     """One ZooKeeper and some brokers, on 127.0.0.1, with ports, a chroot and a data folder of their own.
 
-    Everything is ready when `start` returns, and gone when `close` returns or when this process dies, however it dies.
-    Several clusters can run at the same time.
+    Everything is ready when `start` returns, and gone when `close` returns or this process dies. Several clusters can run
+    at the same time.
 
     Parameters
     ----------
     brokers : int
         The number of brokers; their ids count from 0.
     kafka_version : str
-        ``3.9.1``, or another version up to 3.9; ``1.1.1`` and ``0.8.2.2`` are tested too. The ZooKeeper is always that of
-        Kafka 3.9.1.
+        Any version up to 3.9; ``3.9.1``, ``1.1.1`` and ``0.8.2.2`` are tested. ZooKeeper is always that of Kafka 3.9.1.
     broker_config : mapping, optional
-        Added to, and put over, each broker's configuration. Values may hold ``{id}``, ``{host}``, ``{port}``, ``{data}``
-        (the broker's folder), ``{zookeeper}`` (its ``zookeeper.connect``) and ``{port:NAME}`` (another free port, see
-        `port`).
+        Put over each broker's configuration. Values may hold ``{id}``, ``{host}``, ``{port}``, ``{data}`` (the broker's
+        folder), ``{zookeeper}`` (its ``zookeeper.connect``) and ``{port:NAME}`` (another free port, see `port`).
     zookeeper_config : mapping, optional
         The same for ZooKeeper, e.g. ``secureClientPort: {port:tls}``.
     racks : sequence of str, optional
@@ -75,12 +66,10 @@ class LocalCluster:
 
     Notes
     -----
-    Needs Java 17 and, the first time for each version, the network (see `fetch_jars`). Where a method takes a server, it
-    takes a broker's id or ``"zookeeper"``. Errors are `LocalClusterError`. The JVMs compile with C1 alone, which starts
-    faster and leaves more of the machine to the test; ``-XX:TieredStopAtLevel=4`` in `broker_jvm_options` undoes that.
-
-    Leaders move only when a test moves them (``auto.leader.rebalance.enable`` is off), and topics are not created by asking
-    for them.
+    Needs Java 17 and, the first time for each version, the network (see `fetch_jars`). A server is a broker's id or
+    ``"zookeeper"``. Errors are `LocalClusterError`. Leaders move only when a test moves them
+    (``auto.leader.rebalance.enable`` is off), and topics are not created on request. The JVMs compile with C1 alone, which
+    starts faster; ``-XX:TieredStopAtLevel=4`` in `broker_jvm_options` undoes that.
 
     Examples
     --------
@@ -91,42 +80,13 @@ class LocalCluster:
             cluster.wait_for_leader("orders", 0, not_broker=0)  # 1
     """
 
-    def __init__(
-        self,
-        *,
-        brokers: int = 3,
-        kafka_version: str = "3.9.1",
-        broker_config: Mapping[str, str] | None = None,
-        zookeeper_config: Mapping[str, str] | None = None,
-        racks: Sequence[str] | None = None,
-        listeners: Mapping[str, str] | None = None,
-        client_config: Mapping[str, str] | None = None,
-        broker_heap_mb: int = 320,
-        zookeeper_heap_mb: int = 128,
-        broker_jvm_options: Sequence[str] = (),
-        zookeeper_jvm_options: Sequence[str] = (),
-        startup_timeout_s: float = 90,
-    ) -> None:
-        self._spec = ClusterSpec(
-            brokers=brokers,
-            kafka_version=kafka_version,
-            broker_config=broker_config or {},
-            zookeeper_config=zookeeper_config or {},
-            racks=racks,
-            listeners=listeners or {},
-            client_config=client_config or {},
-            broker_heap_mb=broker_heap_mb,
-            zookeeper_heap_mb=zookeeper_heap_mb,
-            broker_jvm_options=broker_jvm_options,
-            zookeeper_jvm_options=zookeeper_jvm_options,
-            startup_timeout_s=startup_timeout_s,
-        )
+    def __post_init__(self) -> None:
         self._chroot = f"/local-{secrets.token_hex(4)}"
         self._processes = ServerProcesses()
         self._running: set[Server] = set()
 
     def __repr__(self) -> str:
-        return f"LocalCluster(brokers={self._spec.brokers}, kafka_version={self._spec.kafka_version!r})"
+        return f"LocalCluster(brokers={self.brokers}, kafka_version={self.kafka_version!r})"
 
     # -- life
 
@@ -135,9 +95,9 @@ class LocalCluster:
 
         Ready means that every broker has its znode, and knows all others. Nothing stays when the start fails.
         """
-        self._spec.check()
+        configs.check(self)
         self._java = find_java()
-        self._classpaths = {v: kafka_classpath(v) for v in (self._spec.kafka_version, ZOOKEEPER_VERSION)}
+        self._classpaths = {v: kafka_classpath(v) for v in (self.kafka_version, ZOOKEEPER_VERSION)}
         try:
             self._processes.open()
             self._start_servers(self._deadline())
@@ -157,12 +117,7 @@ class LocalCluster:
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    # -- where it is
-
-    @property
-    def kafka_version(self) -> str:
-        """The brokers' version."""
-        return self._spec.kafka_version
+    # -- addresses and processes
 
     @property
     def zookeeper_connect(self) -> str:
@@ -177,7 +132,7 @@ class LocalCluster:
     @property
     def broker_ids(self) -> list[int]:
         """The ids of all brokers, those that are down too, in order."""
-        return list(range(self._spec.brokers))
+        return list(range(self.brokers))
 
     @property
     def running_broker_ids(self) -> list[int]:
@@ -190,19 +145,19 @@ class LocalCluster:
 
     def port(self, server: Server, name: str = "") -> int:
         """A server's port, or its port for a listener's or placeholder's name."""
-        return self._processes.port(self._spec.name(server), name)
+        return self._processes.port(configs.server_name(self, server), name)
 
     def pid(self, server: Server) -> int | None:
         """A server's process id; None when it is down."""
-        return self._processes.pid(self._spec.name(server))
+        return self._processes.pid(configs.server_name(self, server))
 
     def log(self, server: Server) -> Path:
         """The file with a server's log; removed by `close`."""
-        return self._processes.log(self._spec.name(server))
+        return self._processes.log(configs.server_name(self, server))
 
     def zookeeper(self) -> AbstractContextManager[KazooClient]:
         """A kazoo client that is connected, with the cluster's chroot, for the length of a `with` block."""
-        return zookeeper_session(self.zookeeper_connect, _CONNECT_TIMEOUT_S)
+        return znodes.zookeeper_session(self.zookeeper_connect, _CONNECT_TIMEOUT_S)
 
     # -- faults
 
@@ -228,7 +183,7 @@ class LocalCluster:
     def restart(self, server: Server) -> None:
         """Start a server again, with its ports and data, after stopping it if it runs; returns when all is ready.
 
-        A killed broker's old znode must go first: that takes its session timeout, 6 s by default.
+        For a killed broker, waits until its old session has expired, 6 s by default.
         """
         if self.pid(server) is not None:
             self.stop(server)
@@ -242,16 +197,8 @@ class LocalCluster:
         self._wait_ready(self._deadline() if timeout_s is None else Deadline(timeout_s))
 
     def expire_session(self, session_id: int, password: bytes) -> None:
-        """Expire the ZooKeeper session of another client.
-
-        Parameters
-        ----------
-        session_id : int
-            Of a kazoo client: ``client.client_id[0]``.
-        password : bytes
-            Of a kazoo client: ``client.client_id[1]``.
-        """
-        expire_session(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", session_id, password)
+        """Expire the ZooKeeper session of another client; a kazoo client has both arguments in its ``client_id``."""
+        znodes.expire_session(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", session_id, password)
 
     # -- topics and records
 
@@ -265,16 +212,8 @@ class LocalCluster:
     ) -> None:
         """Create a topic; returns when every running broker knows a leader of every partition.
 
-        Parameters
-        ----------
-        name : str
-            The topic.
-        partitions, replication : int
-            The number of partitions, and of replicas of each: round the running brokers, partition 0 on the first one.
-        config : mapping, optional
-            The topic's configuration.
-        assignment : mapping, optional
-            Each partition's replicas, the preferred leader first, instead of `partitions` and `replication`.
+        Replicas go round the running brokers, those of partition 0 from the first one on. `assignment` names each
+        partition's replicas, the preferred leader first, instead of `partitions` and `replication`.
         """
         replicas = assignment or spread(range(partitions), replication, self.running_broker_ids)
         with self._topics() as topics:
@@ -310,22 +249,16 @@ class LocalCluster:
     ) -> dict[int, list[int]]:
         """The offsets that some records got, by partition, once all are acknowledged by all in-sync replicas.
 
-        Parameters
-        ----------
-        topic : str
-            The topic.
-        records : iterable
-            Dicts with any of key, value, partition, headers (list of pairs, or dict) and timestamp (milliseconds since
-            1970), or tuples in that order. Texts are encoded as UTF-8.
-        config : mapping, optional
-            More configuration of the producer, in librdkafka's names.
+        Records are dicts with any of key, value, partition, headers (list of pairs, or dict) and timestamp (milliseconds
+        since 1970), or tuples in that order; texts are encoded as UTF-8. `config` adds to the producer's configuration, in
+        librdkafka's names.
         """
         return produce({**self._client_settings(), **(config or {})}, topic, records)
 
     def assignment(self, topic: str) -> dict[int, list[int]]:
         """Each partition's replicas, the preferred leader first, by ZooKeeper."""
         with self.zookeeper() as client:
-            return read_assignment(client, topic)
+            return znodes.read_assignment(client, topic)
 
     def wait_for_leader(
         self, topic: str, partition: int, not_broker: int | None = None, timeout_s: float = SETTLE_TIMEOUT_S
@@ -343,25 +276,22 @@ class LocalCluster:
     def wait_in_sync(self, topic: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
         """Return when all replicas of all partitions of a topic are in sync, by ZooKeeper."""
         with self.zookeeper() as client:
-            assignment = read_assignment(client, topic)
+            assignment = znodes.read_assignment(client, topic)
             lack = f"not all replicas of {topic} are in sync; are all of their brokers running?"
-            settle(lambda: all_in_sync(client, topic, assignment), lack, timeout_s)
+            settle(lambda: znodes.all_in_sync(client, topic, assignment), lack, timeout_s)
 
     def elect_preferred_leaders(self, topic: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
-        """Elect each partition's first replica as its leader; returns when all running brokers know.
-
-        Waits first until all replicas are in sync, as only such a one can be elected.
-        """
+        """Elect each partition's first replica, once all are in sync; returns when all running brokers know."""
         self.wait_in_sync(topic, timeout_s)
         preferred = {p: replicas[0] for p, replicas in self.assignment(topic).items()}
         with self.zookeeper() as client:
-            settle(lambda: request_election(client, topic, preferred), "another election does not end", timeout_s)
+            settle(lambda: znodes.request_election(client, topic, preferred), "another election does not end", timeout_s)
         lack = f"the partitions of {topic} are not led by their preferred replicas {preferred}"
         with self._metadata() as watch:
             watch.agree(lambda views: all(v.leaders.get(topic) == preferred for v in views), lack, timeout_s)
 
-    def _topics(self) -> AbstractContextManager[Topics]:
-        return open_topics(self._spec.version, self._client_settings(), self.zookeeper())
+    def _topics(self) -> AbstractContextManager[AdminTopics | ZnodeTopics]:
+        return open_topics(configs.version_tuple(self.kafka_version), self._client_settings(), self.zookeeper())
 
     def _wait_for_leaders(self, topic: str, partitions: int) -> None:
         with self._metadata() as watch:
@@ -376,7 +306,7 @@ class LocalCluster:
     def _client_settings(self, brokers: Sequence[int] = ()) -> dict[str, object]:
         """librdkafka's configuration for a client of some brokers, by default of those that run."""
         servers = self._bootstrap(brokers or self.running_broker_ids or self.broker_ids)
-        return client_settings(servers, self._spec.version, self._spec.client_config)
+        return client_settings(servers, configs.version_tuple(self.kafka_version), self.client_config or {})
 
     def _metadata(self) -> closing[MetadataWatch]:
         return closing(MetadataWatch({b: self._client_settings([b]) for b in self.running_broker_ids}))
@@ -384,35 +314,34 @@ class LocalCluster:
     # -- processes
 
     def _deadline(self) -> Deadline:
-        return Deadline(self._spec.startup_timeout_s)
+        return Deadline(self.startup_timeout_s)
 
     def _start_servers(self, deadline: Deadline) -> None:
         self._launch(ZOOKEEPER)
-        wait_for_zookeeper(self._processes, deadline)
-        with zookeeper_session(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", deadline.left_s) as client:
+        znodes.wait_for_zookeeper(self._processes, deadline)
+        with znodes.zookeeper_session(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", deadline.left_s) as client:
             client.ensure_path(self._chroot)
         for broker in self.broker_ids:
             self._launch(broker)
         self._wait_ready(deadline)
 
     def _launch(self, server: Server) -> None:
-        name, folder = self._spec.name(server), self._processes.folder
+        name, folder = configs.server_name(self, server), self._processes.folder
         file = folder / f"{name}.properties"
-        port = partial(self.port, server)
-        config = self._spec.properties(server, folder / name, port, self.zookeeper_connect)
-        file.write_text(properties_text(config), encoding="latin-1")
-        version = ZOOKEEPER_VERSION if server == ZOOKEEPER else self._spec.kafka_version
-        command = self._spec.command(server, self._java, file)
+        config = configs.server_properties(self, server, folder / name, partial(self.port, server), self.zookeeper_connect)
+        file.write_text(configs.properties_text(config), encoding="latin-1")
+        version = ZOOKEEPER_VERSION if server == ZOOKEEPER else self.kafka_version
+        command = configs.server_command(self, server, self._java, file)
         self._processes.start(name, command, {"CLASSPATH": self._classpaths[version]})
         self._running.add(server)
 
     def _signal(self, server: Server, number: signal.Signals) -> None:
-        name = self._spec.name(server)
+        name = configs.server_name(self, server)
         if not self._processes.send(name, number):
             raise LocalClusterError("SERVER_NOT_RUNNING", f"{name} is not running; restart() starts it")
 
     def _end(self, server: Server, number: signal.Signals) -> None:
-        name = self._spec.name(server)
+        name = configs.server_name(self, server)
         if not self._processes.end(name, number, _EXIT_TIMEOUT_S):
             raise LocalClusterError(
                 "SERVER_DID_NOT_END",
@@ -424,30 +353,40 @@ class LocalCluster:
     # -- readiness
 
     def _wait_ready(self, deadline: Deadline) -> None:
-        wait_for_zookeeper(self._processes, deadline)
-        wanted = set(self.running_broker_ids)
-        with zookeeper_session(self.zookeeper_connect, deadline.left_s) as client:
-            self._wait_for_brokers(lambda: wanted - registered_brokers(client), "have no znode", deadline)
+        znodes.wait_for_zookeeper(self._processes, deadline)
+        expected = set(self.running_broker_ids)
+        with znodes.zookeeper_session(self.zookeeper_connect, deadline.left_s) as client:
+            self._wait_for_brokers(lambda: expected - znodes.registered_brokers(client), "have no znode", deadline)
             # In 0.8, brokers learn of each other with the first topic.
-            known = wanted if self._spec.version >= (0, 9) or has_topics(client) else set[int]()
+            known = (
+                expected if configs.version_tuple(self.kafka_version) >= (0, 9) or znodes.has_topics(client) else set[int]()
+            )
         with self._metadata() as watch:
             lack = "do not answer, or do not know all others yet"
             self._wait_for_brokers(lambda: watch.uninformed(known), lack, deadline)
 
     def _wait_for_brokers(self, missing: Callable[[], set[int]], lack: str, deadline: Deadline) -> None:
-        def absent() -> set[int]:
+        def complete() -> bool | None:
             for broker in self.running_broker_ids:
                 self._revive(broker)
-            return missing()
+            return not missing() or None
 
-        wait_for_brokers(absent, lack, lambda broker: self._processes.log_tail(self._spec.name(broker)), deadline)
+        if deadline.until(complete) is None and (late := sorted(missing())):
+            tail = self._processes.log_tail(configs.server_name(self, late[0]))
+            raise LocalClusterError(
+                "NOT_READY",
+                f"After {deadline.timeout_s:.0f} s brokers {late} {lack}; the log of the first ends with\n{tail}\n"
+                "raise startup_timeout_s on a slow or busy machine",
+                brokers=late,
+            )
 
     def _revive(self, broker: int) -> None:
         """Start a broker again whose session expired at its start; raises `SERVER_DIED` for any other that has ended."""
-        name = self._spec.name(broker)
+        name = configs.server_name(self, broker)
         if self._processes.exit_status(name) is None:
             return
-        if not expired_at_start(self._processes.log_tail(name)):
+        log = self._processes.log_tail(name)
+        if not all(text in log for text in _EXPIRED_AT_START):
             self._processes.raise_if_dead(name)
         self._launch(broker)
 
@@ -455,6 +394,6 @@ class LocalCluster:
         if server == ZOOKEEPER:
             return
         with self.zookeeper() as client:
-            if deadline.until(lambda: None if server in registered_brokers(client) else True) is None:
+            if deadline.until(lambda: None if server in znodes.registered_brokers(client) else True) is None:
                 lack = f"The znode of broker {server} is still there; is a namesake running?"
                 raise LocalClusterError("NOT_READY", lack)

@@ -1,31 +1,113 @@
-"""Configurations and command lines of the servers, as values."""
+"""The specification of a local cluster, and its servers' configurations and command lines, as values."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing.ports import LOOPBACK
 
 __all__ = [
-    "BROKER_MAIN",
-    "ZOOKEEPER_MAIN",
+    "ZOOKEEPER",
+    "ZOOKEEPER_VERSION",
+    "ClusterSpec",
+    "Server",
     "broker_properties",
+    "check",
     "extra_listeners",
     "fill",
     "jvm_command",
     "kafka_jars",
     "properties_text",
+    "server_command",
+    "server_name",
+    "server_properties",
     "version_tuple",
     "zookeeper_properties",
 ]
 
-ZOOKEEPER_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-BROKER_MAIN = "kafka.Kafka"
+ZOOKEEPER = "zookeeper"
+# An old broker's own ZooKeeper is a server from before 4-letter-word lists and Netty TLS: this one serves all versions.
+ZOOKEEPER_VERSION = "3.9.1"
+
+Server: TypeAlias = int | str
+
+_ZOOKEEPER_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+_BROKER_MAIN = "kafka.Kafka"
 _LOG4J = Path(__file__).with_name("log4j.properties")
 _PLACEHOLDER = re.compile(r"\{(id|host|data|zookeeper|port)(?::(\w+))?\}")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ClusterSpec:
+    """The arguments of `LocalCluster`, which documents each."""
+
+    brokers: int = 3
+    kafka_version: str = "3.9.1"
+    broker_config: Mapping[str, str] | None = None
+    zookeeper_config: Mapping[str, str] | None = None
+    racks: Sequence[str] | None = None
+    listeners: Mapping[str, str] | None = None
+    client_config: Mapping[str, str] | None = None
+    broker_heap_mb: int = 320
+    zookeeper_heap_mb: int = 128
+    broker_jvm_options: Sequence[str] = ()
+    zookeeper_jvm_options: Sequence[str] = ()
+    startup_timeout_s: float = 90
+
+
+def check(spec: ClusterSpec) -> None:
+    """Refuse a cluster that cannot be started."""
+    kafka_jars(spec.kafka_version)
+    problems = []
+    if spec.brokers < 1:
+        problems.append(f"brokers is {spec.brokers}, and must be 1 or more")
+    if spec.racks is not None and len(spec.racks) != spec.brokers:
+        problems.append(f"racks has {len(spec.racks)} entries for {spec.brokers} brokers, and must have one for each")
+    if spec.listeners and version_tuple(spec.kafka_version) < (0, 10, 2):
+        problems.append(f"Kafka {spec.kafka_version} has no named listeners, and listeners asks for some")
+    if problems:
+        raise LocalClusterError("BAD_CLUSTER", "; ".join(problems))
+
+
+def server_name(spec: ClusterSpec, server: Server) -> str:
+    """The name of a server's process; raises `NO_SUCH_SERVER`."""
+    if server == ZOOKEEPER:
+        return ZOOKEEPER
+    if server in range(spec.brokers):
+        return f"broker-{server}"
+    known = f"it has the brokers {list(range(spec.brokers))} and {ZOOKEEPER!r}"
+    raise LocalClusterError("NO_SUCH_SERVER", f"This cluster has no server {server!r}; {known}")
+
+
+def server_properties(
+    spec: ClusterSpec, server: Server, data: Path, port: Callable[[str], int], connect: str
+) -> dict[str, str]:
+    """The configuration of a server, with its placeholders filled.
+
+    `port` is the server's port by the name of a listener or placeholder (empty for the plain-text port), `connect` the
+    brokers' ``zookeeper.connect``.
+    """
+    values = {"host": LOOPBACK, "data": str(data), "port": str(port(""))}
+    if server == ZOOKEEPER:
+        return fill({**zookeeper_properties(data, port("")), **(spec.zookeeper_config or {})}, values, port)
+    config = broker_properties(int(server), spec.brokers, spec.kafka_version, data, port(""), connect)
+    if spec.racks is not None:
+        config["broker.rack"] = spec.racks[int(server)]
+    if spec.listeners:
+        config |= extra_listeners(spec.listeners, port)
+    return fill({**config, **(spec.broker_config or {})}, {**values, "id": str(server), "zookeeper": connect}, port)
+
+
+def server_command(spec: ClusterSpec, server: Server, java: Path, file: Path) -> list[str]:
+    """The command line of a server whose configuration is in a file."""
+    if server == ZOOKEEPER:
+        return jvm_command(java, spec.zookeeper_heap_mb, spec.zookeeper_jvm_options, _ZOOKEEPER_MAIN, [str(file)])
+    return jvm_command(java, spec.broker_heap_mb, spec.broker_jvm_options, _BROKER_MAIN, [str(file)])
 
 
 def version_tuple(kafka_version: str) -> tuple[int, ...]:
@@ -110,35 +192,20 @@ def _addresses(version: tuple[int, ...], port: int) -> dict[str, str]:
     return {"listeners": here, "advertised.listeners": here}
 
 
-def extra_listeners(protocols: Mapping[str, str], ports: Mapping[str, int], port: int) -> dict[str, str]:
-    """The properties of a broker that listens on more than the plain-text port.
-
-    `protocols` maps a listener's name to its security protocol, `ports` the same name to its port.
-    """
-    here = [f"PLAINTEXT://{LOOPBACK}:{port}", *(f"{name}://{LOOPBACK}:{ports[name]}" for name in protocols)]
-    kinds = ["PLAINTEXT:PLAINTEXT", *(f"{name}:{protocol}" for name, protocol in protocols.items())]
+def extra_listeners(protocols: Mapping[str, str], port: Callable[[str], int]) -> dict[str, str]:
+    """The listeners of a broker beside the plain-text one; `protocols` maps names to security protocols."""
+    addresses = [f"PLAINTEXT://{LOOPBACK}:{port('')}", *(f"{name}://{LOOPBACK}:{port(name)}" for name in protocols)]
     return {
-        "listeners": ",".join(here),
-        "advertised.listeners": ",".join(here),
-        "listener.security.protocol.map": ",".join(kinds),
+        "listeners": ",".join(addresses),
+        "advertised.listeners": ",".join(addresses),
+        "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in {"PLAINTEXT": "PLAINTEXT", **protocols}.items()),
         "inter.broker.listener.name": "PLAINTEXT",
     }
 
 
 def fill(config: Mapping[str, str], values: Mapping[str, str], port: Callable[[str], int]) -> dict[str, str]:
-    """A configuration with its placeholders filled; any other text in braces is left alone.
+    """A configuration with its placeholders filled, ``{port:NAME}`` by `port`; any other text in braces is left alone.
 
-    Parameters
-    ----------
-    config : mapping
-        Values may hold ``{id}``, ``{host}``, ``{data}``, ``{zookeeper}``, ``{port}`` and ``{port:NAME}``.
-    values : mapping
-        What stands for the placeholders but the last.
-    port : callable
-        The port for a NAME.
-
-    Examples
-    --------
     >>> fill({"listeners": "A://{host}:{port},B://{host}:{port:B}"}, {"host": "h", "port": "1"}, lambda name: 2)
     {'listeners': 'A://h:1,B://h:2'}
     """

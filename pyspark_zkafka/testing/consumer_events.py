@@ -1,4 +1,4 @@
-"""Events of a consumer's process: lines of JSON in a file that grows."""
+"""Events of a consumer's process: lines of JSON that it appends to a file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class OldRecord:
 
 
 class Events:
-    """The events of one process so far, read from the file that it writes; thread-safe."""
+    """The events of one process so far; thread-safe."""
 
     def __init__(self, file: Path) -> None:
         self._file, self._read = file, 0

@@ -1,8 +1,8 @@
 """A local cluster that stays up after the command that started it has ended.
 
-A daemon owns the cluster, and holds a lock for as long as it lives. The cluster's state, a JSON file beside the lock, is
-valid only while the lock is held. Run as a program, with a name and the options of `LocalCluster` as JSON, this module
-starts the daemon: the exit status is 0 when the cluster is ready, 1 with the error on standard output when it failed.
+A daemon owns the cluster, and holds a lock while it lives. The cluster's state, a JSON file beside the lock, is valid only
+while the lock is held. Run as a program, with a name and the options of `LocalCluster` as JSON, this module starts the
+daemon, which closes standard output when the cluster is ready or has failed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from pyspark_zkafka.errors import LocalClusterError, ZKafkaError
 from pyspark_zkafka.testing.jars import cache_folder, kafka_classpath
@@ -33,7 +33,7 @@ __all__ = ["DetachedCluster", "bring_down", "bring_up", "running_clusters"]
 
 _END_TIMEOUT_S = 60
 _CHECK_S = 5
-_READY = b"ready"
+_READY = "ready"
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,14 @@ class DetachedCluster:
     zookeeper_connect: str
     bootstrap_servers: str
     folder: str
-    servers: dict[str, int] = field(default_factory=dict)
+    servers: dict[str, int]
 
 
 def bring_up(name: str, options: dict[str, Any]) -> DetachedCluster:
     """Start a cluster that stays until `bring_down`; blocks until it is ready, and while its jars are fetched.
 
-    `options` are the arguments of `LocalCluster` that JSON can hold.
-
-    Raises
-    ------
-    LocalClusterError
-        ``CLUSTER_ALREADY_UP``, or what `LocalCluster.start` raises, as ``CLUSTER_NOT_UP``.
+    `options` are the arguments of `LocalCluster` that JSON can hold. Raises `CLUSTER_ALREADY_UP`, and `CLUSTER_NOT_UP` with
+    the error of the start.
     """
     if _state(name) is not None:
         raise _already_up(name, "is up; take it `down` first, or choose another name")
@@ -68,7 +64,7 @@ def bring_up(name: str, options: dict[str, Any]) -> DetachedCluster:
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
     )  # fmt: skip
     found = _state(name)
-    if done.returncode != 0 or found is None:
+    if done.stdout != _READY or found is None:
         reason = (done.stdout + done.stderr).strip() or f"the daemon ended, see {_file(name, 'log')}"
         raise LocalClusterError("CLUSTER_NOT_UP", f"The local cluster {name!r} did not come up: {reason}")
     return found
@@ -77,10 +73,7 @@ def bring_up(name: str, options: dict[str, Any]) -> DetachedCluster:
 def bring_down(name: str) -> None:
     """End a cluster; returns when its daemon, its servers and their data are gone.
 
-    Raises
-    ------
-    LocalClusterError
-        ``NO_CLUSTER_UP``; ``CLUSTER_NOT_DOWN`` when it is not gone after 60 s.
+    Raises `NO_CLUSTER_UP`, and `CLUSTER_NOT_DOWN` after 60 s.
     """
     state = _state(name)
     if state is None:
@@ -101,58 +94,35 @@ def running_clusters() -> list[DetachedCluster]:
 
 
 def main() -> None:
-    """Fork the daemon, and report the outcome of its start."""
+    """Fork the daemon, which keeps standard output open until the outcome of its start is written there."""
     name, options = sys.argv[1], json.loads(sys.argv[2])
     _folder().mkdir(parents=True, exist_ok=True)
-    reader, writer = os.pipe()
     if os.fork() == 0:
-        os.close(reader)
-        _live(name, options, writer)
-    else:
-        os.close(writer)
-        _report(reader)
+        os.setsid()
+        os.dup2(os.open(_file(name, "log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 2)
+        _live(name, options)
 
 
-def _report(reader: int) -> None:
-    with os.fdopen(reader, "rb") as pipe:
-        outcome = pipe.read()
-    if outcome != _READY:
-        sys.stdout.write(outcome.decode(errors="replace"))
-        sys.exit(1)
-
-
-def _live(name: str, options: dict[str, Any], writer: int) -> None:
-    _detach(_file(name, "log"))
+def _live(name: str, options: dict[str, Any]) -> None:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: ended.set())
-    with os.fdopen(writer, "wb") as pipe:
-        try:
-            _hold(name, options, ended, pipe)
-        except ZKafkaError as error:
-            os.write(2, f"{error}\n".encode())
-            if not pipe.closed:
-                pipe.write(str(error).encode())
-            sys.exit(1)
+    try:
+        _keep_up(name, options, ended)
+    except ZKafkaError as error:
+        os.write(1, str(error).encode())  # to the caller, or to the log once the cluster was ready
+        sys.exit(1)
 
 
-def _detach(log: Path) -> None:
-    os.setsid()
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    for standard in (1, 2):
-        os.dup2(output, standard)
-
-
-def _hold(name: str, options: dict[str, Any], ended: threading.Event, pipe: IO[bytes]) -> None:
-    """Keep a cluster up until the event; the pipe is closed when it is ready."""
+def _keep_up(name: str, options: dict[str, Any], ended: threading.Event) -> None:
     from pyspark_zkafka.testing.cluster import LocalCluster  # here: `status` and `down` need no Kafka client
 
     with _exclusively(name):
         try:
             with LocalCluster(**options) as cluster:
                 _publish(_describe(name, cluster))
-                pipe.write(_READY)
-                pipe.close()
+                os.write(1, _READY.encode())
+                os.dup2(2, 1)  # the caller waits for the end of standard output
                 while not ended.wait(_CHECK_S):
                     cluster.pid("zookeeper")  # raises when the supervisor was killed
         finally:  # the state stays until the servers are gone: `bring_down` waits for its end

@@ -1,7 +1,7 @@
 """Fetch jars with the Ivy that PySpark ships, once for each user.
 
-Each set of coordinates has its own folder in the cache. It is filled under another name and renamed when complete, under a
-lock that the Ivy process itself holds too: whatever is killed, a folder that has the right name is complete.
+Each set of coordinates has its own folder in the cache, which is filled under another name and renamed when complete, under
+a lock that the Ivy process holds too: whatever is killed, a folder of the right name is complete.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing.configs import kafka_jars
 from pyspark_zkafka.testing.java import find_java
 
-__all__ = ["cache_folder", "fetch_jars", "kafka_classpath"]
+__all__ = ["cache_folder", "fetch_jars", "file_lock", "kafka_classpath", "tools_classpath"]
 
 _PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
 _TAIL_LINES = 20
@@ -46,14 +46,10 @@ def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def fetch_jars(*coordinates: str, transitive: bool = True) -> list[Path]:
-    """The jars of some Maven coordinates, and by default of what they depend on, sorted by name.
+    """The jars of one or more Maven coordinates, ``group:artifact:version``, sorted by name.
 
-    Parameters
-    ----------
-    *coordinates : str
-        One or more ``group:artifact:version``; resolved together, so that each artifact comes in one version.
-    transitive : bool
-        False for these jars alone, without what they depend on.
+    They are resolved together, so that each artifact comes in one version; with the jars that they depend on, unless
+    `transitive` is False.
 
     Raises
     ------
@@ -63,8 +59,8 @@ def fetch_jars(*coordinates: str, transitive: bool = True) -> list[Path]:
     Notes
     -----
     The first call for a set needs the network and blocks for up to a minute; any later call, in any process of the user,
-    only lists a folder. Processes that ask at the same time wait for each other. Ivy's settings are its own (Maven
-    Central), or the file that ``ZKAFKA_IVY_SETTINGS`` names, or ``~/.ivy2/ivysettings.xml``.
+    only lists a folder. Concurrent calls wait for each other. Ivy's settings are those of the file that
+    ``ZKAFKA_IVY_SETTINGS`` names, else of ``~/.ivy2/ivysettings.xml``, else its own (Maven Central).
 
     Examples
     --------
@@ -72,16 +68,16 @@ def fetch_jars(*coordinates: str, transitive: bool = True) -> list[Path]:
     Traceback (most recent call last):
     pyspark_zkafka.errors.LocalClusterError: [BAD_COORDINATES] ... found 'org.slf4j:slf4j-api'; ...
     """
-    wanted = sorted({_checked(c) for c in coordinates})
-    if not wanted:
+    checked = sorted({_checked(c) for c in coordinates})
+    if not checked:
         raise LocalClusterError("BAD_COORDINATES", "No jar was named; give at least one group:artifact:version")
     jars = cache_folder() / "jars"
-    folder = jars / _folder_name(wanted, transitive)
+    folder = jars / _folder_name(checked, transitive)
     if not folder.is_dir():
         jars.mkdir(parents=True, exist_ok=True)
-        with _lock(jars / ".lock") as lock:
+        with file_lock(jars / ".lock") as lock:
             if not folder.is_dir():
-                _fetch(wanted, transitive, folder, lock)
+                _fetch(checked, transitive, folder, lock)
     return sorted(folder.glob("*.jar"))
 
 
@@ -90,25 +86,28 @@ def kafka_classpath(kafka_version: str) -> str:
     return ":".join(str(jar) for jar in fetch_jars(*kafka_jars(kafka_version)))
 
 
+def tools_classpath(kafka_version: str) -> str:
+    """The classpath of the tools of Kafka 3.x that have left its core; fetches its jars as `fetch_jars`."""
+    return ":".join(map(str, fetch_jars(*kafka_jars(kafka_version), f"org.apache.kafka:kafka-tools:{kafka_version}")))
+
+
 def _checked(coordinate: str) -> str:
     parts = coordinate.split(":")
     if len(parts) != 3 or not all(parts) or "/" in coordinate:
-        raise LocalClusterError(
-            "BAD_COORDINATES",
-            f"Maven coordinates have three parts; found {coordinate!r}; write group:artifact:version",
-        )
+        reason = f"Maven coordinates have three parts; found {coordinate!r}; write group:artifact:version"
+        raise LocalClusterError("BAD_COORDINATES", reason)
     return coordinate
 
 
 def _folder_name(coordinates: list[str], transitive: bool) -> str:
-    """A readable name that differs for each set of coordinates."""
     digest = hashlib.sha256(repr((coordinates, transitive)).encode()).hexdigest()[:12]
     names = "+".join("-".join(c.split(":")[1:]) for c in coordinates)
     return f"{names[:80]}-{digest}"
 
 
 @contextmanager
-def _lock(path: Path) -> Iterator[int]:
+def file_lock(path: Path) -> Iterator[int]:
+    """An exclusive lock on a file, which is created if necessary; yields the descriptor that holds it."""
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield file.fileno()
@@ -165,7 +164,7 @@ def follow(lines: Iterable[str], progress: Progress, task: TaskID) -> list[str]:
 
 def ivy_file(coordinates: Iterable[str], transitive: bool) -> str:
     """The text of an Ivy file that asks for the coordinates."""
-    wanted = "\n".join(
+    dependencies = "\n".join(
         f"    <dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(revision)}"
         f' transitive="{str(transitive).lower()}" conf="default-&gt;default"/>'
         for org, name, revision in (c.split(":") for c in coordinates)
@@ -173,7 +172,7 @@ def ivy_file(coordinates: Iterable[str], transitive: bool) -> str:
     return (
         '<ivy-module version="2.0">\n  <info organisation="zkafka" module="local-cluster"/>\n'
         '  <configurations><conf name="default"/></configurations>\n'
-        f"  <dependencies>\n{wanted}\n  </dependencies>\n</ivy-module>\n"
+        f"  <dependencies>\n{dependencies}\n  </dependencies>\n</ivy-module>\n"
     )
 
 
@@ -181,9 +180,8 @@ def _settings() -> list[str]:
     named = os.environ.get("ZKAFKA_IVY_SETTINGS")
     if named:
         if not Path(named).is_file():
-            raise LocalClusterError(
-                "NO_IVY", f"Ivy has no settings; ZKAFKA_IVY_SETTINGS names {named}, which is no file; correct or unset it"
-            )
+            absent = f"Ivy has no settings; ZKAFKA_IVY_SETTINGS names {named}, which is no file; correct or unset it"
+            raise LocalClusterError("NO_IVY", absent)
         return ["-settings", str(Path(named).absolute())]
     site = Path.home() / ".ivy2" / "ivysettings.xml"
     return ["-settings", str(site)] if site.is_file() else []
@@ -195,11 +193,8 @@ def _ivy_jar() -> Path:
     home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     found = sorted((home / "jars").glob("ivy-*.jar")) or sorted(Path(pyspark.__file__).parent.glob("jars/ivy-*.jar"))
     if not found:
-        raise LocalClusterError(
-            "NO_IVY",
-            f"Jars are fetched with the Ivy that Spark ships; found no ivy-*.jar in {home / 'jars'}; "
-            "install the full pyspark",
-        )
+        absent = f"Jars are fetched with the Ivy that Spark ships; found no ivy-*.jar in {home / 'jars'}"
+        raise LocalClusterError("NO_IVY", f"{absent}; install the full pyspark")
     return found[-1]
 
 

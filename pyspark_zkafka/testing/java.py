@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark_zkafka.errors import LocalClusterError
@@ -17,24 +16,15 @@ MINIMUM_JAVA = 17
 _VERSION_TIMEOUT_S = 30
 
 
-def find_java(environ: Mapping[str, str] | None = None) -> Path:
-    """The `java` of JAVA_HOME, else the first one on PATH.
-
-    Parameters
-    ----------
-    environ : mapping, optional
-        The environment to search; this process's own by default.
+def find_java() -> Path:
+    """The `java` of JAVA_HOME, else the first one on PATH; runs ``java -version``, which takes some 50 ms.
 
     Raises
     ------
     LocalClusterError
-        ``NO_JAVA`` when there is none, ``JAVA_TOO_OLD`` when it is older than 17.
-
-    Notes
-    -----
-    Runs ``java -version`` and waits for it, some 50 ms.
+        ``NO_JAVA``; ``JAVA_TOO_OLD`` when it is older than 17.
     """
-    java = _locate(os.environ if environ is None else environ)
+    java = _locate()
     version = _version_text(java)
     major = java_major(version)
     if major is None or major < MINIMUM_JAVA:
@@ -61,14 +51,14 @@ def java_major(version_text: str) -> int | None:
     return None if found is None else int(found.group(1))
 
 
-def _locate(environ: Mapping[str, str]) -> Path:
-    home = environ.get("JAVA_HOME")
+def _locate() -> Path:
+    home = os.environ.get("JAVA_HOME")
     if home:
         java = Path(home) / "bin" / "java"
-        if os.access(java, os.X_OK):
-            return java
-        raise _no_java(f"JAVA_HOME is {home}, and {java} cannot be executed", "correct or unset JAVA_HOME")
-    found = shutil.which("java", path=environ.get("PATH", os.defpath))
+        if not os.access(java, os.X_OK):
+            raise _no_java(f"JAVA_HOME is {home}, and {java} cannot be executed", "correct or unset JAVA_HOME")
+        return java
+    found = shutil.which("java")
     if found is None:
         raise _no_java("JAVA_HOME is not set, and there is no java on PATH", f"install Java {MINIMUM_JAVA}")
     return Path(found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import shutil
 import subprocess
@@ -10,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.jars import cache_folder, fetch_jars, kafka_classpath
+from pyspark_zkafka.testing.jars import cache_folder, fetch_jars, file_lock, kafka_classpath
 from pyspark_zkafka.testing.java import MINIMUM_JAVA
 
 __all__ = ["compiled_program"]
@@ -24,28 +23,21 @@ def compiled_program(java: Path, kafka_version: str, source: Path) -> tuple[str,
     """The classpath, and the class or source file to run, for a program of one file that uses a Kafka's jars.
 
     Compiled once for each version of Kafka and of the source, into the cache folder; by Eclipse's compiler where the Java
-    that is there has none (a JRE).
-
-    Raises
-    ------
-    LocalClusterError
-        ``NOT_COMPILED``, with the compiler's output; what `fetch_jars` raises.
+    has none (a JRE). Raises `NOT_COMPILED`, with the compiler's output, and what `fetch_jars` raises.
     """
     jars = kafka_classpath(kafka_version)
     try:
         return f"{_classes(java, kafka_version, jars, source)}:{jars}", source.stem
-    except OSError:  # the cache can only be read: let Java compile it at each start
+    except OSError:  # the cache is read-only: let Java compile the source at each start
         return jars, str(source)
 
 
 def _classes(java: Path, kafka_version: str, jars: str, source: Path) -> Path:
-    """The folder with the compiled program; filled at the first call for a version of Kafka and of the source."""
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
     folder = cache_folder() / "classes" / f"{source.stem}-{kafka_version}-{digest}"
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with (folder.parent / ".lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with file_lock(folder.parent / ".lock"):
             if not folder.is_dir():
                 _compile(java, jars, source, folder)
     return folder

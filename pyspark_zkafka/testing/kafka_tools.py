@@ -12,66 +12,48 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 from pathlib import Path
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing.configs import jvm_command
-from pyspark_zkafka.testing.jars import kafka_classpath
+from pyspark_zkafka.testing.jars import kafka_classpath, tools_classpath
 from pyspark_zkafka.testing.java import find_java
 
 __all__ = ["describe_group", "export_offsets", "list_groups", "run_kafka_tool", "verify_consumer_rebalance"]
 
 _OLD_TOOLS = "1.1.1"
+_APART = "org.apache.kafka.tools."
 _GROUPS = "kafka.admin.ConsumerGroupCommand"
 _HEAP_MB = 128
 _VERDICTS = {"Rebalance operation successful !": True, "Rebalance operation failed !": False}
-_LOG4J = """\
-log4j.rootLogger=WARN, stderr
-log4j.appender.stderr=org.apache.log4j.ConsoleAppender
-log4j.appender.stderr.target=System.err
-log4j.appender.stderr.layout=org.apache.log4j.PatternLayout
-log4j.appender.stderr.layout.ConversionPattern=%p %m (%c)%n
-"""
+_LOG4J = Path(__file__).with_name("tools-log4j.properties")
 
 
 def run_kafka_tool(kafka_version: str, main_class: str, *args: str, timeout_s: float = 60, stdin: str | None = None) -> str:
-    """Run one of Kafka's tools, and return its standard output; blocks until it ends.
+    """Run one of Kafka's tools, for example ``kafka.tools.UpdateOffsetsInZK``, and return its standard output.
 
-    Parameters
-    ----------
-    kafka_version : str
-        The version of the jars, see `LocalCluster`.
-    main_class : str
-        For example ``kafka.tools.UpdateOffsetsInZK``.
-    *args : str
-        Its arguments.
-    timeout_s : float
-        Time limit, without the fetching of jars.
-    stdin : str, optional
-        Its standard input; empty by default.
+    Blocks until it ends, for `timeout_s` at most, without the fetching of jars. `stdin` is its standard input.
 
     Raises
     ------
     LocalClusterError
-        ``TOOL_FAILED`` when its exit status is not 0, with its standard error; ``TOOL_TIMED_OUT``, it is
-        killed then; what `fetch_jars` raises. Many tools report a failure only in their output.
+        ``TOOL_FAILED`` when its exit status is not 0, with its standard error; ``TOOL_TIMED_OUT``, after killing it; what
+        `fetch_jars` raises. Many tools report a failure only in their output.
     """
-    java, environ = find_java(), {**os.environ, "CLASSPATH": kafka_classpath(kafka_version)}
-    with tempfile.TemporaryDirectory(prefix="zkafka-tool-") as folder:
-        quiet = Path(folder) / "log4j.properties"
-        quiet.write_text(_LOG4J, encoding="latin-1")
-        command = jvm_command(java, _HEAP_MB, [f"-Dlog4j.configuration={quiet.as_uri()}"], main_class, args)
-        try:
-            done = subprocess.run(
-                command, env=environ, input=stdin or "", capture_output=True, encoding="utf-8", errors="replace",
-                timeout=timeout_s, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired as exc:
-            raise LocalClusterError(
-                "TOOL_TIMED_OUT", f"{main_class} did not end within {timeout_s:g} s; {_outputs(exc.stdout, exc.stderr)}"
-            ) from exc
+    logging = [f"-Dlog4j.configuration={_LOG4J.as_uri()}"]
+    command = jvm_command(find_java(), _HEAP_MB, logging, main_class, args)
+    classpath = tools_classpath if main_class.startswith(_APART) else kafka_classpath
+    environ = {**os.environ, "CLASSPATH": classpath(kafka_version)}
+    try:
+        done = subprocess.run(
+            command, env=environ, input=stdin or "", capture_output=True, encoding="utf-8", errors="replace",
+            timeout=timeout_s, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as exc:
+        raise LocalClusterError(
+            "TOOL_TIMED_OUT", f"{main_class} did not end within {timeout_s:g} s; {_outputs(exc.stdout, exc.stderr)}"
+        ) from exc
     if done.returncode != 0:
         raise LocalClusterError(
             "TOOL_FAILED",
@@ -103,13 +85,8 @@ def list_groups(zookeeper_connect: str) -> list[str]:
 def describe_group(zookeeper_connect: str, group: str) -> list[dict[str, str]]:
     """A group's partitions and idle members, as the tool's rows: its texts by its column names.
 
-    The columns are ``TOPIC``, ``PARTITION``, ``CURRENT-OFFSET``, ``LOG-END-OFFSET``, ``LAG`` and ``CONSUMER-ID``; ``-`` is
-    what the tool does not know. In the tool's order, which is none.
-
-    Raises
-    ------
-    LocalClusterError
-        ``TOOL_FAILED`` when there is no such group.
+    The columns are ``TOPIC``, ``PARTITION``, ``CURRENT-OFFSET``, ``LOG-END-OFFSET``, ``LAG`` and ``CONSUMER-ID``; ``-``
+    stands for an unknown value. The rows are in no order. Raises `TOOL_FAILED` when there is no such group.
     """
     output = run_kafka_tool(_OLD_TOOLS, _GROUPS, "--zookeeper", zookeeper_connect, "--describe", "--group", group)
     lines = [line.split() for line in output.splitlines() if line.strip()]
@@ -120,10 +97,10 @@ def describe_group(zookeeper_connect: str, group: str) -> list[dict[str, str]]:
 
 
 def export_offsets(zookeeper_connect: str, group: str, path: str | os.PathLike[str]) -> dict[TopicPartition, int]:
-    """The committed offsets of a group in ZooKeeper, which are left at `path` in the tool's own form, too.
+    """The committed offsets of a group in ZooKeeper, exported to the file `path`, which is overwritten.
 
-    Each line of the file is ``/consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET``, in no order; kafka.tools.ImportZkOffsets
-    takes it. A file that is there is overwritten.
+    Each of its lines is ``/consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET``, in no order; kafka.tools.ImportZkOffsets
+    imports it.
     """
     main, file = "kafka.tools.ExportZkOffsets", os.fspath(path)
     run_kafka_tool(_OLD_TOOLS, main, "--zkconnect", zookeeper_connect, "--group", group, "--output-file", file)
@@ -146,6 +123,6 @@ def _unexpected(main: str, output: str) -> LocalClusterError:
 
 
 def _outputs(*outputs: str | bytes | None) -> str:
-    """Both outputs; after a timeout, Python has them as bytes."""
+    """Both outputs, which are bytes after a timeout."""
     texts = [o.decode(errors="replace") if isinstance(o, bytes) else o or "" for o in outputs]
     return "its output is\n" + ("\n".join(t.strip() for t in texts if t.strip()) or "(nothing)")

@@ -30,20 +30,17 @@ class BrokerView:
 
 def client_settings(bootstrap: str, kafka_version: tuple[int, ...], settings: Mapping[str, str]) -> dict[str, object]:
     """librdkafka's configuration for one of this package's own clients: quiet, and quick to reconnect."""
-    quiet: dict[str, object] = {"log_level": 0, "log.connection.close": False, "error_cb": _ignore}
-    quick: dict[str, object] = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 250}
-    old: dict[str, object] = {"api.version.request": False, "broker.version.fallback": "0.8.2.2"}
+    old = {"api.version.request": False, "broker.version.fallback": "0.8.2.2"}
     return {
         "bootstrap.servers": bootstrap,
-        **quiet,
-        **quick,
+        "log_level": 0,
+        "log.connection.close": False,
+        "error_cb": lambda error: None,  # lost connections are expected
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 250,
         **(old if kafka_version < (0, 10) else {}),
         **settings,
     }
-
-
-def _ignore(error: object) -> None:
-    """A lost connection is an expected event here."""
 
 
 class MetadataWatch:
@@ -53,7 +50,7 @@ class MetadataWatch:
         self._clients = {broker: AdminClient(dict(given)) for broker, given in settings.items()}
 
     def close(self) -> None:
-        """End the clients on this thread: a collector that does it on a client's own would abort the process."""
+        """End the clients on this thread: the garbage collector, on a client's own thread, would abort the process."""
         for client in self._clients.values():
             client.__exit__(None, None, None)
 
@@ -64,7 +61,7 @@ class MetadataWatch:
     def agree(
         self, agreed: Callable[[list[BrokerView]], bool], lack: str, timeout_s: float = SETTLE_TIMEOUT_S
     ) -> list[BrokerView]:
-        """The views of all brokers, once all answer and the views are as wanted; raises `NOT_SETTLED`."""
+        """The views of all brokers, once all answer and `agreed` holds; raises `NOT_SETTLED`."""
 
         def look() -> list[BrokerView] | None:
             views = [view for view in self._views().values() if view is not None]

@@ -39,10 +39,10 @@ _TAIL_LINES = 20
 
 
 class OldConsumer:
-    """A consumer of the old kind, the high-level consumer of Kafka 1.1.1 or 0.8.2.2: a group's member, one JVM process.
+    """A group member in a JVM process: the high-level consumer of Kafka 1.1.1 or 0.8.2.2.
 
-    It takes records as they come, and the process ends with the one that started it, however that ends. One thread starts
-    and ends it; `records`, `failures` and `commit` are for any.
+    It consumes records as they come, and ends with the process that started it, however that ends. One thread starts and
+    ends it; `records`, `failures` and `commit` are thread-safe.
 
     Parameters
     ----------
@@ -60,32 +60,23 @@ class OldConsumer:
     kafka_version : str
         ``1.1.1`` or ``0.8.2.2``. 1.1.1 cannot read from brokers of 0.8.2.2.
     consumer_id : str, optional
-        The member is registered as ``{group}_{consumer_id}``; by default Kafka makes up an id.
+        The member is registered as ``{group}_{consumer_id}``; by default Kafka generates an id.
     strategy : str
         ``range`` or ``roundrobin``, the ``partition.assignment.strategy``.
     properties : mapping, optional
-        Further properties of the consumer, put over all others. What differs here from Kafka's defaults: it starts at the
-        smallest offset, commits each second, and waits 30 s for ZooKeeper.
+        Further properties, put over all others. Unlike Kafka's defaults, the consumer starts at the smallest offset,
+        commits each second, and waits 30 s for ZooKeeper.
     heap_mb : int
         The largest heap, in MiB. A process that needs more ends.
 
     Notes
     -----
-    A program of one file, which is compiled once for each version. A start takes about 1 s.
+    The program is compiled once for each version; a start takes about 1 s. When the streams cannot be created (the last
+    rebalance failed, the id is taken) the process retries until it succeeds. A rebalance that fails later leaves the member
+    without partitions until the next one, as in Kafka.
 
-    When the streams cannot be made (the last rebalance failed, a member of this id is there) the process makes them anew
-    until it succeeds. A rebalance that fails later leaves the member without partitions until the next one, as in Kafka.
-
-    The consumed offset moves microseconds before a record is reported: a commit by the timer and a SIGKILL can fall in
-    between, and then the record is lost. A record that is covered by `commit` or by `stop` is in `records`.
-
-    Examples
-    --------
-    ::
-
-        with OldConsumer(cluster.zookeeper_connect, "g", topics={"orders": 2}) as consumer:
-            consumer.commit()
-            consumer.records  # [OldRecord(topic='orders', partition=0, offset=0, key=None, value=b'1'), ...]
+    The consumed offset advances microseconds before a record is reported: after a commit by the timer and a SIGKILL in
+    between, the record is lost. A record that is covered by `commit` or by `stop` is in `records`.
     """
 
     def __init__(
@@ -129,19 +120,14 @@ class OldConsumer:
     def start(self, wait: bool = True, timeout_s: float = 60) -> OldConsumer:
         """This consumer, started; `records` and `log` begin anew.
 
-        Parameters
-        ----------
-        wait : bool
-            Return when the streams are there: the member is registered, and its first rebalance succeeded. Otherwise
-            return at once; `wait_ready` waits later.
-        timeout_s : float
-            Time limit of the wait, without the first fetching of jars and compilation.
+        By default returns when the member is registered and its first rebalance has succeeded; `timeout_s` does not include
+        the first fetching of jars and compilation.
 
         Raises
         ------
         LocalClusterError
             ``BAD_CONSUMER``, ``CONSUMER_RUNNING``, ``NOT_COMPILED``; ``CONSUMER_NOT_READY`` and ``CONSUMER_DIED``,
-            with the end of the log, and nothing stays; what `fetch_jars` raises.
+            with the end of the log, after ending the process; what `fetch_jars` raises.
         """
         arguments = self._arguments()
         if self.running:
@@ -160,7 +146,7 @@ class OldConsumer:
         return self
 
     def wait_ready(self, timeout_s: float = 60) -> None:
-        """Wait until the streams are there; raises as `start`, but leaves the process as it is."""
+        """Wait until the first rebalance has succeeded; raises as `start`, but leaves the process as it is."""
 
         def ready() -> bool | None:
             is_ready = bool(self._events.others("ready"))
@@ -174,12 +160,8 @@ class OldConsumer:
     def stop(self) -> None:
         """Shut down in an orderly way (SIGTERM), also from a pause; returns when the process has ended.
 
-        The member commits, unless auto-commit is off, and its znodes are gone. Does nothing when it does not run.
-
-        Raises
-        ------
-        LocalClusterError
-            ``CONSUMER_DID_NOT_END``, after 30 s.
+        The member commits, unless auto-commit is off, and its znodes are gone. Does nothing when it does not run; raises
+        `CONSUMER_DID_NOT_END` after 30 s.
         """
         if not self._end(signal.SIGTERM, _STOP_TIMEOUT_S):
             raise LocalClusterError(
@@ -195,11 +177,11 @@ class OldConsumer:
         self._reap()
 
     def pause(self) -> None:
-        """Halt the process where it is (SIGSTOP); its session expires when that lasts longer than the session's timeout."""
+        """Halt the process (SIGSTOP); its session expires when that lasts longer than the session's timeout."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused process go on (SIGCONT)."""
+        """Continue a paused process (SIGCONT)."""
         self._signal(signal.SIGCONT)
 
     def __enter__(self) -> OldConsumer:
@@ -213,21 +195,18 @@ class OldConsumer:
 
     @property
     def records(self) -> list[OldRecord]:
-        """The records since the last start, in the order of each stream; still there when the process has ended."""
+        """The records since the last start, in the order of each stream; kept when the process has ended."""
         return self._events.records()
 
     @property
     def failures(self) -> list[str]:
-        """The reasons of streams that could not be made or broke, and of failed commits, since the last start."""
+        """The reasons of streams that could not be created or that failed, and of failed commits, since the last start."""
         return [event["message"] for event in self._events.others("failed")]
 
     def commit(self, timeout_s: float = 30) -> None:
-        """Commit the records so far; returns when that is done.
+        """Commit the records so far, and wait for that.
 
-        Raises
-        ------
-        LocalClusterError
-            ``NOT_COMMITTED``, after `timeout_s` or with the consumer's reason; ``CONSUMER_NOT_RUNNING``.
+        Raises `NOT_COMMITTED`, after `timeout_s` or with the consumer's reason, and `CONSUMER_NOT_RUNNING`.
         """
         with self._one_at_a_time:
             before = len(self._commits())
@@ -243,7 +222,7 @@ class OldConsumer:
 
     @property
     def running(self) -> bool:
-        """Whether the process is there, be it paused."""
+        """Whether the process is there, paused or not."""
         return self.pid is not None
 
     @property
@@ -253,18 +232,18 @@ class OldConsumer:
 
     @property
     def log(self) -> str:
-        """The process's log; still there when it has ended."""
+        """The process's log; kept when it has ended."""
         processes = self._processes
         return self._log if processes is None else processes.log(_NAME).read_text(encoding="utf-8", errors="replace")
 
     # -- the process
 
     def _arguments(self) -> list[str]:
-        given = {name: value for name, value in self._subscriptions.items() if value}
+        given = [(name, value) for name, value in self._subscriptions.items() if value]
         if len(given) != 1:
             found = f"found {len(given)} of them; give one"
             raise LocalClusterError("BAD_CONSUMER", f"A consumer has one of topics, white_list and black_list; {found}")
-        ((name, value),) = given.items()
+        name, value = given[0]
         listed = value if isinstance(value, str) else ",".join(f"{topic}={count}" for topic, count in value.items())
         return [name, listed, "--streams", str(self._streams), *(f"{k}={v}" for k, v in self._properties.items())]
 
@@ -273,7 +252,7 @@ class OldConsumer:
         processes.open()
         commands, events = processes.folder / _COMMANDS, processes.folder / _EVENTS
         os.mkfifo(commands)
-        # For reading, too: so nobody's opening waits, and the consumer's reading does not end while we live.
+        # For reading, too: then no opening blocks, and the consumer sees no end of file while this process lives.
         self._commands = os.open(commands, os.O_RDWR)
         for file in (events, processes.log(_NAME)):
             file.touch()
@@ -281,7 +260,7 @@ class OldConsumer:
         processes.start(_NAME, [*_REDIRECTED, *command], {"CLASSPATH": classpath})
 
     def _commits(self) -> list[dict[str, Any]]:
-        """The answers to all commits so far, good and bad."""
+        """The answers to all commits so far, successful or not."""
         return [e for e in self._events.others("committed", "failed") if e.get("during", "commit") == "commit"]
 
     def _tail(self) -> str:

@@ -28,6 +28,6 @@ def zkafka_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
 
     version = request.config.getoption("--zkafka-kafka-version")
     brokers = request.config.getoption("--zkafka-brokers")
-    patient = {"zookeeper.session.timeout.ms": "18000"}  # tests may keep the machine so busy that 6 s are too short
+    patient = {"zookeeper.session.timeout.ms": "18000"}  # 6 s are too short on a machine that tests keep busy
     with LocalCluster(brokers=brokers, kafka_version=version, broker_config=patient) as cluster:
         yield cluster

@@ -1,4 +1,4 @@
-"""Free ports on the loopback interface that stay ours while a server is down."""
+"""Free ports on the loopback interface, which stay reserved while a server is down."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import random
 import socket
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
@@ -16,30 +15,22 @@ from pyspark_zkafka.errors import LocalClusterError
 __all__ = ["LOOPBACK", "PortReservations"]
 
 LOOPBACK = "127.0.0.1"
-# Below the range that Linux takes the ports of outgoing connections from: a stopped broker's port is not taken by those.
+# Below Linux's range of ephemeral ports: no outgoing connection takes the port of a stopped broker.
 _FIRST, _LAST = 20000, 32000
 _TRIES = 2000
 
 
 class PortReservations:
-    """Ports reserved among all local clusters of the user's, by a lock on a file for each.
-
-    The kernel frees the locks of a process that dies.
-    """
+    """Ports reserved among all local clusters of the user, by a lock on a file for each, which ends with the process."""
 
     def __init__(self, chooser: random.Random | None = None) -> None:
         self._held: list[TextIO] = []
         self._chooser = chooser or random.SystemRandom()
 
     def take(self) -> int:
-        """One free port, ours until `close`.
-
-        Raises
-        ------
-        LocalClusterError
-            ``NO_FREE_PORT``.
-        """
-        for port in self._candidates():
+        """One free port, reserved until `close`; raises `NO_FREE_PORT`."""
+        for _ in range(_TRIES):
+            port = self._chooser.randrange(_FIRST, _LAST)
             reserved = _reserve(port)
             if reserved is None:
                 continue
@@ -52,13 +43,9 @@ class PortReservations:
         )
 
     def close(self) -> None:
-        """Give all ports back."""
+        """Release all ports."""
         while self._held:
             self._held.pop().close()
-
-    def _candidates(self) -> Iterator[int]:
-        for _ in range(_TRIES):
-            yield self._chooser.randrange(_FIRST, _LAST)
 
 
 def _reserve(port: int) -> TextIO | None:

@@ -32,8 +32,8 @@ _END_TIMEOUT_S = 30
 class ServerProcesses:
     """Named server processes under one supervisor, with their ports, and a folder for their data.
 
-    All of these are gone after `close`, and also when this process dies without it. May be used from several threads; in a
-    forked child every call but `close` is refused, and `close` does nothing.
+    All of these are gone after `close`, and also when this process dies without it. Thread-safe; in a forked child `close`
+    does nothing, and every other call is refused.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class ServerProcesses:
         self._ports.clear()
 
     def port(self, name: str, purpose: str = "") -> int:
-        """A free port for a server; reserved at the first call, the same in all later ones until `close`."""
+        """A free port for a server, the same for all calls until `close`."""
         if self._supervisor is None:
             raise _ended()
         key = (name, purpose)
@@ -93,14 +93,9 @@ class ServerProcesses:
 
     def start(self, name: str, command: Sequence[str], environ: Mapping[str, str]) -> int:
         """The process id of a server just started; its output is appended to its log."""
-        server = {
-            "name": name,
-            "command": list(command),
-            "environ": {**os.environ, **environ},
-            "log": str(self.log(name)),
-            "folder": str(self.folder),
-        }
-        return int(self._ask({"do": "start", "server": server})["pid"])
+        server = {"name": name, "command": list(command), "environ": {**os.environ, **environ}}
+        places = {"log": str(self.log(name)), "folder": str(self.folder)}
+        return int(self._ask({"do": "start", "server": {**server, **places}})["pid"])
 
     def send(self, name: str, number: signal.Signals) -> bool:
         """Whether a signal could be sent: False when the server is not running."""
@@ -114,12 +109,12 @@ class ServerProcesses:
 
     def exit_status(self, name: str) -> int | None:
         """A server's exit status, negative for a signal; None while it runs."""
-        found = self._status().get(name)
-        return -1 if found is None else found[1]
+        _, status = self._pid_and_status(name)
+        return status
 
     def pid(self, name: str) -> int | None:
         """A running server's process id; None when it is not running."""
-        pid, status = self._status().get(name, (None, -1))
+        pid, status = self._pid_and_status(name)
         return pid if status is None else None
 
     def log(self, name: str) -> Path:
@@ -146,8 +141,9 @@ class ServerProcesses:
         message = f"{name} ended with {ended}; {taken}its log ends with\n{log}"
         raise LocalClusterError("SERVER_DIED", message, server=name, status=status)
 
-    def _status(self) -> dict[str, tuple[int, int | None]]:
-        return {name: (pid, status) for name, (pid, status) in self._ask({"do": "status"})["servers"].items()}
+    def _pid_and_status(self, name: str) -> tuple[int, int | None]:
+        pid, status = self._ask({"do": "status"})["servers"].get(name, (-1, -1))
+        return pid, status
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         with self._lock:
@@ -168,9 +164,8 @@ class ServerProcesses:
             )
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
-            raise LocalClusterError(
-                "SERVER_NOT_STARTED", f"The operating system did not start the server: {answer['error']}"
-            )
+            reason = f"The operating system did not start the server: {answer['error']}"
+            raise LocalClusterError("SERVER_NOT_STARTED", reason)
         return answer
 
 

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException, Producer
 
 from pyspark_zkafka.errors import LocalClusterError
 
-__all__ = ["Record", "produce"]
+__all__ = ["Record", "produce", "producer_arguments"]
 
 Record: TypeAlias = "Mapping[str, Any] | Sequence[Any]"
 _FIELDS = ("key", "value", "partition", "headers", "timestamp")
@@ -17,13 +17,7 @@ _FLUSH_TIMEOUT_S = 60
 
 
 def produce(settings: Mapping[str, object], topic: str, records: Iterable[Record]) -> dict[int, list[int]]:
-    """The offsets that the records got, by partition, in the order of acknowledgement.
-
-    Raises
-    ------
-    LocalClusterError
-        ``BAD_RECORD``; ``NOT_DELIVERED`` when a record is not acknowledged, with the first reason.
-    """
+    """The offsets of the records by partition, in the order of acknowledgement; raises `BAD_RECORD`, `NOT_DELIVERED`."""
     offsets: dict[int, list[int]] = {}
     refused: list[object] = []
 
@@ -34,16 +28,16 @@ def produce(settings: Mapping[str, object], topic: str, records: Iterable[Record
             offsets.setdefault(message.partition(), []).append(message.offset())
 
     producer = Producer({"acks": "all", "linger.ms": 5, **settings, "on_delivery": delivered})
-    asked = 0
+    count = 0
     for record in records:
-        _send(producer, topic, _arguments(record))
-        asked += 1
+        _send(producer, topic, producer_arguments(record))
+        count += 1
     waiting = producer.flush(_FLUSH_TIMEOUT_S)
     if waiting or refused:
         reason = refused[0] if refused else f"no answer within {_FLUSH_TIMEOUT_S} s"
         raise LocalClusterError(
             "NOT_DELIVERED",
-            f"Of {asked} records for topic {topic}, {waiting + len(refused)} were not acknowledged; "
+            f"Of {count} records for topic {topic}, {waiting + len(refused)} were not acknowledged; "
             f"the first reason: {reason}; are all leaders running?",
             topic=topic,
         )
@@ -54,17 +48,16 @@ def _send(producer: Producer, topic: str, arguments: dict[str, Any]) -> None:
     while True:
         try:
             producer.produce(topic, **arguments)
+            break
         except BufferError:
             producer.poll(0.5)
-            continue
         except KafkaException as exc:
             raise LocalClusterError("NOT_DELIVERED", f"A record for topic {topic} was refused: {exc}") from exc
-        producer.poll(0)
-        return
+    producer.poll(0)
 
 
-def _arguments(record: Record) -> dict[str, Any]:
-    """A record as arguments of `Producer.produce`, which takes no None for most of them."""
+def producer_arguments(record: Record) -> dict[str, Any]:
+    """A record as arguments of `Producer.produce`, which refuses None for most of them; raises `BAD_RECORD`."""
     if isinstance(record, Mapping):
         fields, good = record, record.keys() <= set(_FIELDS)
     else:

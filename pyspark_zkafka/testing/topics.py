@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
@@ -16,12 +16,12 @@ from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing.waiting import Deadline
+from pyspark_zkafka.testing.znodes import read_assignment
 
-__all__ = ["AdminTopics", "Topics", "ZnodeTopics", "open_topics", "spread"]
+__all__ = ["AdminTopics", "ZnodeTopics", "open_topics", "spread"]
 
 _PASSING = (KafkaError.NOT_CONTROLLER, KafkaError.UNKNOWN)
 _REQUEST_TIMEOUT_S = 30
-_Result = TypeVar("_Result")
 
 
 def spread(partitions: range, replication: int, brokers: Sequence[int]) -> dict[int, list[int]]:
@@ -37,30 +37,10 @@ def spread(partitions: range, replication: int, brokers: Sequence[int]) -> dict[
     return {p: [brokers[(p + i) % len(brokers)] for i in range(replication)] for p in partitions}
 
 
-class Topics(Protocol):
-    """Operations on topics; each call returns when the cluster has accepted it."""
-
-    def create(self, name: str, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str]) -> None:
-        """Create a topic with the given replicas of each partition."""
-        ...
-
-    def delete(self, name: str) -> None:
-        """Mark a topic for deletion."""
-        ...
-
-    def extend(self, name: str, assignment: Mapping[int, Sequence[int]]) -> None:
-        """Add partitions: `assignment` holds the new ones alone, whose numbers follow the last present one."""
-        ...
-
-    def delete_records(self, name: str, before: Mapping[int, int]) -> dict[int, int]:
-        """The log start offset of each partition after its records before an offset were deleted (-1: all)."""
-        ...
-
-
 @contextmanager
 def open_topics(
     version: tuple[int, ...], settings: Mapping[str, object], zookeeper: AbstractContextManager[KazooClient]
-) -> Iterator[Topics]:
+) -> Iterator[AdminTopics | ZnodeTopics]:
     """The topics of a cluster by its brokers' version."""
     if version >= (0, 10, 2):
         with closing(AdminTopics(settings)) as topics:
@@ -70,82 +50,79 @@ def open_topics(
             yield ZnodeTopics(client)
 
 
-class AdminTopics(Topics):
-    """Topics of a broker that answers admin requests (from 0.10.2 on; delete_records from 0.11)."""
+class AdminTopics:
+    """Topics of a broker that answers admin requests (from 0.10.2 on; delete_records from 0.11).
+
+    Each call returns when the cluster has accepted it.
+    """
 
     def __init__(self, settings: Mapping[str, object]) -> None:
         self._admin = AdminClient(dict(settings))
 
     def close(self) -> None:
-        """End the client on this thread: a collector that does it on the client's own would abort the process."""
+        """End the client on this thread: the garbage collector, on the client's own thread, would abort the process."""
         self._admin.__exit__(None, None, None)
 
     def create(self, name: str, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str]) -> None:
+        """Create a topic with the given replicas of each partition."""
         replicas = [list(assignment[p]) for p in sorted(assignment)]
         topic = NewTopic(name, len(replicas), replica_assignment=replicas, config=dict(config))
-        self._do(f"create topic {name}", lambda: self._admin.create_topics([topic], request_timeout=_REQUEST_TIMEOUT_S))
+        self._do(f"create topic {name}", self._admin.create_topics, [topic])
 
     def delete(self, name: str) -> None:
-        self._do(f"delete topic {name}", lambda: self._admin.delete_topics([name], request_timeout=_REQUEST_TIMEOUT_S))
+        """Mark a topic for deletion."""
+        self._do(f"delete topic {name}", self._admin.delete_topics, [name])
 
     def extend(self, name: str, assignment: Mapping[int, Sequence[int]]) -> None:
-        wanted = NewPartitions(name, max(assignment) + 1, [list(assignment[p]) for p in sorted(assignment)])
-        self._do(
-            f"add partitions to {name}",
-            lambda: self._admin.create_partitions([wanted], request_timeout=_REQUEST_TIMEOUT_S),
-        )
+        """Add partitions: `assignment` holds the new ones alone, whose numbers follow the last present one."""
+        added = NewPartitions(name, max(assignment) + 1, [list(assignment[p]) for p in sorted(assignment)])
+        self._do(f"add partitions to {name}", self._admin.create_partitions, [added])
 
     def delete_records(self, name: str, before: Mapping[int, int]) -> dict[int, int]:
+        """The log start offset of each partition after its records before an offset were deleted (-1: all)."""
         ends = [TopicPartition(name, p, offset) for p, offset in before.items()]
-        done = self._do(
-            f"delete records of {name}", lambda: self._admin.delete_records(ends, request_timeout=_REQUEST_TIMEOUT_S)
-        )
+        done = self._do(f"delete records of {name}", self._admin.delete_records, ends)
         return {tp.partition: deleted.low_watermark for tp, deleted in done.items()}
 
-    def _do(self, what: str, ask: Callable[[], Mapping[Any, Future[_Result]]]) -> dict[Any, _Result]:
-        """The results; asked for again while the controller moves, or fails by itself, as one does that has lost ZooKeeper.
+    def _do(self, what: str, request: Callable[..., Mapping[Any, Future[Any]]], subjects: list[Any]) -> dict[Any, Any]:
+        """The results of a request, repeated while the controller moves, or fails because it has lost ZooKeeper.
 
-        In the first case nothing was done, in the other it may have been: then the answer is that it is there already.
+        In the first case nothing was done; in the other it may have been, and the answer is that it exists already.
         """
         deadline = Deadline(_REQUEST_TIMEOUT_S)
         while True:
             try:
-                return {key: future.result(_REQUEST_TIMEOUT_S + 5) for key, future in ask().items()}
+                answers = request(subjects, request_timeout=_REQUEST_TIMEOUT_S)
+                return {key: future.result(_REQUEST_TIMEOUT_S + 5) for key, future in answers.items()}
             except KafkaException as exc:
                 if exc.args[0].code() not in _PASSING or deadline.left_s <= 0:
                     raise _refused(what, exc) from exc
             time.sleep(0.5)
-            with suppress(KafkaException):  # no broker answers, either: the request itself will fail
-                self._admin.list_topics(timeout=_REQUEST_TIMEOUT_S)  # by itself, librdkafka asks who it is every 5 minutes
+            with suppress(KafkaException):  # no broker answers: the request itself will fail
+                self._admin.list_topics(timeout=_REQUEST_TIMEOUT_S)  # librdkafka looks for the controller every 5 minutes
 
 
-class ZnodeTopics(Topics):
-    """Topics of an old broker, written to where its controller looks (as AdminUtils of Kafka 0.8.2.2 does)."""
+class ZnodeTopics:
+    """Topics of an old broker, as znodes that its controller watches (as AdminUtils of Kafka 0.8.2.2 writes them)."""
 
     def __init__(self, zookeeper: KazooClient) -> None:
         self._zookeeper = zookeeper
 
     def create(self, name: str, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str]) -> None:
-        def write() -> None:
-            self._put(f"/config/topics/{name}", {"version": 1, "config": dict(config)})
+        with _refusals(f"create topic {name}"):
+            self._zookeeper.ensure_path(f"/config/topics/{name}")
+            self._zookeeper.set(f"/config/topics/{name}", _json({"version": 1, "config": dict(config)}))
             self._zookeeper.create(f"/brokers/topics/{name}", _partitions(assignment), makepath=True)
 
-        self._try(f"create topic {name}", write)
-
     def delete(self, name: str) -> None:
-        def write() -> None:
+        with _refusals(f"delete topic {name}"):
             self._zookeeper.get(f"/brokers/topics/{name}")
             self._zookeeper.create(f"/admin/delete_topics/{name}", b"", makepath=True)
 
-        self._try(f"delete topic {name}", write)
-
     def extend(self, name: str, assignment: Mapping[int, Sequence[int]]) -> None:
-        def write() -> None:
-            data, _ = self._zookeeper.get(f"/brokers/topics/{name}")
-            present = {int(p): replicas for p, replicas in json.loads(data)["partitions"].items()}
+        with _refusals(f"add partitions to {name}"):
+            present = read_assignment(self._zookeeper, name)
             self._zookeeper.set(f"/brokers/topics/{name}", _partitions({**present, **assignment}))
-
-        self._try(f"add partitions to {name}", write)
 
     def delete_records(self, name: str, before: Mapping[int, int]) -> dict[int, int]:
         raise LocalClusterError(
@@ -153,27 +130,25 @@ class ZnodeTopics(Topics):
             "This broker cannot delete records on request; Kafka 0.11 and newer can; start one of those",
         )
 
-    def _put(self, path: str, value: object) -> None:
-        data = json.dumps(value, separators=(",", ":")).encode()
-        try:
-            self._zookeeper.create(path, data, makepath=True)
-        except NodeExistsError:
-            self._zookeeper.set(path, data)
 
-    @staticmethod
-    def _try(what: str, write: Callable[[], None]) -> None:
-        try:
-            write()
-        except NodeExistsError as exc:
-            raise _refused(what, "it exists already, or that is under way") from exc
-        except NoNodeError as exc:
-            raise _refused(what, "it does not exist") from exc
-        except KazooException as exc:
-            raise _refused(what, exc) from exc
+@contextmanager
+def _refusals(what: str) -> Iterator[None]:
+    """Map kazoo's errors inside the block."""
+    try:
+        yield
+    except NodeExistsError as exc:
+        raise _refused(what, "it exists already, or that is under way") from exc
+    except NoNodeError as exc:
+        raise _refused(what, "it does not exist") from exc
+    except KazooException as exc:
+        raise _refused(what, exc) from exc
 
 
 def _partitions(assignment: Mapping[int, Sequence[int]]) -> bytes:
-    value = {"version": 1, "partitions": {str(p): list(replicas) for p, replicas in assignment.items()}}
+    return _json({"version": 1, "partitions": {str(p): list(replicas) for p, replicas in assignment.items()}})
+
+
+def _json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 

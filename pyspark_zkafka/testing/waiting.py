@@ -35,10 +35,7 @@ class Deadline:
         return max(0.0, self._end - self._clock())
 
     def until(self, look: Callable[[], _Found | None]) -> _Found | None:
-        """The first thing found that is not None, looking at least once; None when the deadline passed before.
-
-        A condition is waited for by a `look` that returns True or None.
-        """
+        """The first result of `look` that is not None, or None after the deadline; looks at least once."""
         while True:
             found = look()
             if found is not None:

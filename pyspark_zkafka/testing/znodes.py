@@ -1,9 +1,10 @@
-"""Znodes of a local cluster, through a kazoo client in the cluster's chroot."""
+"""ZooKeeper of a local cluster: its readiness, sessions, and the znodes in the cluster's chroot."""
 
 from __future__ import annotations
 
 import json
 import logging
+import socket
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -12,6 +13,10 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing.configs import ZOOKEEPER
+from pyspark_zkafka.testing.ports import LOOPBACK
+from pyspark_zkafka.testing.processes import ServerProcesses
+from pyspark_zkafka.testing.waiting import Deadline
 
 __all__ = [
     "all_in_sync",
@@ -20,11 +25,39 @@ __all__ = [
     "read_assignment",
     "registered_brokers",
     "request_election",
+    "wait_for_zookeeper",
     "zookeeper_session",
 ]
 
 _QUIET = logging.Logger("zkafka-local-cluster", logging.CRITICAL + 1)
+_ANSWER_TIMEOUT_S = 1.0
 _RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 1, "max_delay": 0.2}
+
+
+def wait_for_zookeeper(processes: ServerProcesses, deadline: Deadline) -> None:
+    """Return when ZooKeeper serves; raises `SERVER_DIED` or `NOT_READY`."""
+
+    def serving() -> bool | None:
+        processes.raise_if_dead(ZOOKEEPER)
+        return _serves(processes.port(ZOOKEEPER)) or None
+
+    if deadline.until(serving) is None:
+        lack = f"ZooKeeper does not serve after {deadline.timeout_s:.0f} s; its log ends with"
+        raise LocalClusterError("NOT_READY", f"{lack}\n{processes.log_tail(ZOOKEEPER)}")
+
+
+def _serves(port: int) -> bool:
+    """Whether a ZooKeeper serves, by its answer to ``srvr``.
+
+    It listens a moment before it serves: a session asked for in that moment is lost, and its client waits for 10 s.
+    """
+    try:
+        with socket.create_connection((LOOPBACK, port), _ANSWER_TIMEOUT_S) as probe:
+            probe.sendall(b"srvr")
+            answer = b"".join(iter(lambda: probe.recv(4096), b""))
+    except OSError:
+        return False
+    return bool(answer) and b"not currently serving" not in answer
 
 
 @contextmanager

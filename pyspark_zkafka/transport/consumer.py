@@ -10,7 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 from confluent_kafka import KafkaError
 
-from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, ErrorReports, from_kafka, truncation
+from pyspark_zkafka.kafka.errors import UNKNOWN_TOPIC_CODES, ErrorReports, from_kafka, truncation
 from pyspark_zkafka.protocol.model import TopicPartition
 
 __all__ = ["PartitionConsumer", "PartitionEvents", "Poll", "reading_watermarks"]
@@ -44,7 +44,8 @@ class PartitionConsumer(Protocol):
     """Fetches one partition from an offset on, and gathers Arrow batches of a schema. Not thread-safe, not pickle-safe.
 
     There are two: `pyspark_zkafka.transport.python_consumer.MessageConsumer`, and the compiled path's
-    `pyspark_zkafka.transport.native.consumer.ArrowConsumer`.
+    `pyspark_zkafka.transport.native.consumer.ArrowConsumer`. Each uses an open client, alone, for the time of its own
+    ``with`` block, and fetches nothing after it.
     """
 
     def seek(self, offset: int) -> None:
@@ -53,22 +54,12 @@ class PartitionConsumer(Protocol):
     def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
         """Add the next records before offset `until` to the batch: at most so many, and about so many bytes.
 
-        Returns when they have arrived, or at an event, or after `timeout_s` with those that have arrived.
-
-        Raises
-        ------
-        ClusterStateError
-            For an error that waiting does not resolve: refused, corrupt, unsupported.
+        Returns when they have arrived, or at an event, or after `timeout_s` with those that have arrived. Raises
+        ClusterStateError for an error that waiting does not resolve: refused, corrupt, unsupported.
         """
 
     def take(self) -> pa.RecordBatch:
-        """Return the batch gathered so far, of at least one record, and begin another.
-
-        Raises
-        ------
-        ZKafkaError
-            As `pyspark_zkafka.protocol.records.build_batch`.
-        """
+        """Return the batch gathered so far, of at least one record, and begin another; raises as `build_batch`."""
 
     def watermarks(self, timeout_s: float) -> tuple[int, int]:
         """The log's earliest offset and its end, requested from the leader."""
@@ -78,7 +69,7 @@ class PartitionEvents:
     """librdkafka's events and errors for a partition, sorted into results of a poll and exceptions."""
 
     def __init__(self, partition: TopicPartition, clock: Callable[[], float] = time.monotonic) -> None:
-        self._partition = partition
+        self._doing = f"reading {partition}"
         self._reports = ErrorReports(clock)
         self._gone = False
 
@@ -96,42 +87,19 @@ class PartitionEvents:
             poll.truncation = truncation(error)
         elif error.code() in UNKNOWN_TOPIC_CODES:
             poll.gone = True
-        elif error.retriable() or error.code() in _PASSING:
+        elif error.retriable() or (failure := from_kafka(error, self._doing)).retriable:
             self.note(error)
         else:
-            raise from_kafka(error, f"reading {self._partition}")
+            raise failure
 
     def finish(self, poll: Poll) -> Poll:
         """Complete the poll with the errors recorded meanwhile; raises a refusal after which no record arrived."""
         poll.gone, self._gone = poll.gone or self._gone, False
         poll.error = self._reports.last
-        if poll.first is not None or poll.end is not None:
-            self._reports.answered()
-            self._reports.begin()
-        elif (refusal := self._reports.refusal(f"reading {self._partition}", REFUSED_FOR_S)) is not None:
-            raise refusal
+        self._reports.polled(self._doing, answered=poll.first is not None or poll.end is not None)
         return poll
 
 
 def reading_watermarks(partition: TopicPartition) -> str:
     """Description of the request for a log's ends, for the text of an error."""
     return f"asking the leader of {partition} for the ends of its log"
-
-
-_PASSING = frozenset(
-    {
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._RESOLVE,
-        KafkaError._TIMED_OUT,
-        KafkaError._WAIT_COORD,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.KAFKA_STORAGE_ERROR,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-    }
-)

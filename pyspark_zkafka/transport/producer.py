@@ -6,23 +6,19 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+import numpy as np
+import numpy.typing as npt
+from confluent_kafka import KafkaException
 
 from pyspark_zkafka.errors import DeliveryFailed, NoLeader, UnknownTopic
+from pyspark_zkafka.kafka.clients import CLIENT_DEFAULTS, INTRODUCTION_S
 from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, ErrorReports, from_exception
-from pyspark_zkafka.kafka.warm_up import CLIENT_DEFAULTS, INTRODUCTION_S
 from pyspark_zkafka.options.client_property_rules import DELIVERY_TIMEOUT_MS
 from pyspark_zkafka.options.model import Connection
+from pyspark_zkafka.protocol.rows import OutgoingBatch
 from pyspark_zkafka.transport.sender import Failure, QueueLimits, Sender
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from pyspark_zkafka.protocol.rows import OutgoingBatch
 
 __all__ = ["CountingProducer", "producer_properties"]
 
@@ -42,6 +38,7 @@ _DEFAULTS: dict[str, Any] = {
 _UNLIMITED = {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 2_000_000_000}
 _ADVANCE_S = 0.01
 _STALLED_S = 0.1
+_NO_PROGRESS = -1, 0.0
 _METADATA_TIMEOUT_S = 30.0
 _CREATION_S = 10.0
 
@@ -57,16 +54,8 @@ def producer_properties(connection: Connection, bootstrap_servers: str) -> dict[
 class CountingProducer:
     """Sends records and accounts for each of them. Not pickle-safe: create it where it is used, after any fork.
 
-    Its own ``with`` block opens and closes it; within that, one `counting` block after another sends.
-
-    Parameters
-    ----------
-    properties : mapping
-        As `producer_properties` returns them; its queue limits become the sender's.
-    make_sender : callable
-        Creates a `Sender` from librdkafka's properties, the limits, and a recorder of errors of the client as a whole.
-    clock : callable
-        Monotonic seconds.
+    Its own ``with`` block opens and closes it; within that, one `counting` block after another sends. `properties` are
+    those of `producer_properties`; their queue limits become the sender's.
     """
 
     def __init__(
@@ -85,8 +74,9 @@ class CountingProducer:
         self._clock = clock
         self._reports = ErrorReports(clock)
         self._last_acknowledged = 0
+        self._progress = _NO_PROGRESS  # a count of acknowledged records, and the time at which it was reached
         self._open: Sender | None = None
-        self._told_of: dict[str, int] = {}
+        self._known_partitions: dict[str, int] = {}
 
     def __enter__(self) -> CountingProducer:
         sender = self._make_sender({**self._properties, **_UNLIMITED}, self._limits, self._reports)
@@ -96,11 +86,11 @@ class CountingProducer:
             raise from_exception(error, "making a producer") from error
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *exc: object) -> None:
         try:
             self._drop_queued()
         finally:
-            self._sender.__exit__(kind, error, trace)
+            self._sender.__exit__(*exc)
             self._open = None
 
     @contextmanager
@@ -130,27 +120,17 @@ class CountingProducer:
         return self._sender.delivered(topic)
 
     def send(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
-        """Send rows, those of one partition in order; blocks while the queue is full.
+        """Send rows, each to its partition in ``[0, partition_count)``; blocks while the queue is full.
 
-        Parameters
-        ----------
-        rows : OutgoingBatch
-        partitions : numpy.ndarray of int32
-            The partition of each row, in ``[0, partition_count)``.
-        partition_count : int
-            The number of partitions of the topic.
-
-        Raises
-        ------
-        DeliveryFailed
-            A record sent before, or one of these, cannot be delivered.
+        Rows of one partition are sent in order. Raises DeliveryFailed if one of these, or a record sent before, cannot be
+        delivered.
         """
-        is_first = not self._told_of
+        is_first = not self._known_partitions
         needed = int(partitions.max(initial=-1)) + 1
-        if self._told_of.get(rows.topic, -1) < needed:
-            self._told_of[rows.topic] = max(needed, self._await_partitions(rows.topic, needed))
+        if self._known_partitions.get(rows.topic, -1) < needed:
+            self._known_partitions[rows.topic] = max(needed, self._await_partitions(rows.topic, needed))
         self._sender.add(rows, partitions, partition_count)
-        stalled = _Stalled(self._clock)
+        self._progress = _NO_PROGRESS
         done = False
         while not done:
             done = self._sender.advance(_ADVANCE_S)
@@ -160,50 +140,47 @@ class CountingProducer:
             self._raise_failure()
             if not done:
                 # The queue is full of batches that are not: send them, as Java's producer does when out of buffer memory.
-                self._flush_what_rests(stalled)
+                self._flush_partial_batches()
 
     def flush(self) -> None:
-        """Wait until every record sent is acknowledged; librdkafka fails a record after delivery.timeout.ms.
-
-        Raises
-        ------
-        DeliveryFailed
-        """
-        stalled = _Stalled(self._clock)
+        """Wait until every record sent is acknowledged, or one has failed (DeliveryFailed), after delivery.timeout.ms."""
+        self._progress = _NO_PROGRESS
         while self._sender.queued > 0:
-            if not self._flush_what_rests(stalled):
+            if not self._flush_partial_batches():
                 self._sender.poll(_STALLED_S)
             self._raise_failure()
         self._raise_failure()
 
-    def _flush_what_rests(self, stalled: _Stalled) -> bool:
+    def _flush_partial_batches(self) -> bool:
         """Send batches that are not full, unless reports are expected without that; True if it did.
 
         While records of its partition are in flight, librdkafka's idempotent producer checks in a busy loop whether a
         flushed batch may be sent: so none is flushed as long as it would have to wait.
         """
-        if stalled.since(self.acknowledged) < _STALLED_S and self._sender.is_moving:
+        now, acknowledged = self._clock(), self.acknowledged
+        if acknowledged != self._progress[0]:
+            self._progress = acknowledged, now
+        if now - self._progress[1] < _STALLED_S and self._sender.is_moving:
             return False
         self._sender.flush(_ADVANCE_S)
-        stalled.begin_anew()
+        self._progress = _NO_PROGRESS
         return True
 
     def partitions_of(self, topic: str) -> tuple[int, tuple[int, ...]]:
         """The number of a topic's partitions, and those that have a leader, requested from the brokers.
 
         The request may create a missing topic (auto.create.topics.enable); blocks for up to 10 s until all have leaders.
-
-        Raises
-        ------
-        UnknownTopic
-            The topic does not exist, and is not created within 10 s.
-        NoLeader
-            The topic exists, and none of its partitions has a leader after 10 s.
+        Raises UnknownTopic if the topic does not exist by then, and NoLeader if none of its partitions has a leader.
         """
         self._begin_request()
         deadline = self._clock() + _CREATION_S
         while True:
-            error, leaders = self._leaders(topic)
+            try:
+                error, leaders = self._sender.leaders(topic, _METADATA_TIMEOUT_S)
+            except KafkaException as failure:
+                self._sender.poll(0)
+                raise self._reports.error(failure, f"asking for the partitions of {topic}") from failure
+            self._reports.answered()
             led = tuple(sorted(partition for partition, leader in leaders.items() if leader >= 0))
             late = self._clock() > deadline
             if led and (late or len(led) == len(leaders)):
@@ -212,29 +189,21 @@ class CountingProducer:
                 raise NoLeader(
                     "NO_LEADER", f"No partition of {topic} has a leader; start a broker that has a replica of it"
                 )
-            if late or self._is_hopeless(error):
-                raise _unknown(topic)
+            is_unknown = error is not None and error.code() in UNKNOWN_TOPIC_CODES
+            if late or (is_unknown and not self._is_on("allow.auto.create.topics")):
+                raise UnknownTopic(
+                    "UNKNOWN_TOPIC",
+                    f"The cluster has no topic {topic}, and does not create it automatically; "
+                    "create it, or correct the name",
+                )
             self._sender.poll(0.2)
 
     def _begin_request(self) -> None:
         self._sender.poll(0)
         self._reports.begin()
 
-    def _is_hopeless(self, error: KafkaError | None) -> bool:
-        """True if a topic does not exist and must not be created."""
-        return error is not None and error.code() in UNKNOWN_TOPIC_CODES and not self._is_on("allow.auto.create.topics")
-
     def _is_on(self, name: str) -> bool:
         return str(self._properties.get(name)).lower() == "true"
-
-    def _leaders(self, topic: str) -> tuple[KafkaError | None, dict[int, int]]:
-        try:
-            found = self._sender.leaders(topic, _METADATA_TIMEOUT_S)
-        except KafkaException as error:
-            self._sender.poll(0)
-            raise self._reports.error(error, f"asking for the partitions of {topic}") from error
-        self._reports.answered()
-        return found
 
     @property
     def _sender(self) -> Sender:
@@ -249,11 +218,11 @@ class CountingProducer:
         fails a record for such a partition at once, where Java's producer waits.
         """
         deadline = self._clock() + (float(self._properties["delivery.timeout.ms"]) / 1000 or math.inf)
-        told = 0
+        known = 0
         with suppress(KafkaException):  # the cause is reported when the records are not delivered
-            while 0 < (told := len(self._sender.leaders(topic, INTRODUCTION_S)[1])) < needed and self._clock() < deadline:
+            while 0 < (known := len(self._sender.leaders(topic, INTRODUCTION_S)[1])) < needed and self._clock() < deadline:
                 self._sender.poll(0.2)
-        return told
+        return known
 
     def _hasten(self, topic: str) -> None:
         """Send the first records at once: an idempotent producer of librdkafka may wait 500 ms for its producer id.
@@ -265,7 +234,7 @@ class CountingProducer:
             self._sender.leaders(topic, INTRODUCTION_S)
 
     def _raise_failure(self) -> None:
-        failure = self._failure()
+        failure = self._sender.failure or self._refusal()
         if failure is None:
             return
         self._drop_queued()
@@ -281,9 +250,7 @@ class CountingProducer:
             failed=failed,
         )
 
-    def _failure(self) -> Failure | None:
-        if self._sender.failure is not None:
-            return self._sender.failure
+    def _refusal(self) -> Failure | None:
         if (acknowledged := self.acknowledged) > self._last_acknowledged:
             self._last_acknowledged = acknowledged
             self._reports.answered()
@@ -300,30 +267,3 @@ class CountingProducer:
         if sender.queued > 0:
             sender.purge(in_flight=True)
             sender.flush(1)
-
-
-class _Stalled:
-    """Timer of the seconds for which a count has not changed."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self.begin_anew()
-
-    def begin_anew(self) -> None:
-        """Count the seconds from now."""
-        self._changed = self._clock(), -1
-
-    def since(self, count: int) -> float:
-        """Compare the count with the last one; the seconds since it changed."""
-        now, (then, before) = self._clock(), self._changed
-        if count == before:
-            return now - then
-        self._changed = now, count
-        return 0.0
-
-
-def _unknown(topic: str) -> UnknownTopic:
-    return UnknownTopic(
-        "UNKNOWN_TOPIC",
-        f"The cluster has no topic {topic}, and does not create it automatically; create it, or correct the name",
-    )

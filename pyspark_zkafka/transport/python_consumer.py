@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from types import TracebackType
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaException, Message
+from confluent_kafka import KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.kafka.consumer_client import MessageClient, ignore
+from pyspark_zkafka.kafka.clients import MessageClient, ignore
 from pyspark_zkafka.kafka.errors import from_exception
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.records import build_batch
@@ -31,7 +30,7 @@ class MessageBatch:
         self._next_records = _FIRST_POLL_RECORDS
         self._mean_bytes = 0
 
-    def wanted(self, most_records: int, most_bytes: int) -> int:
+    def request_size(self, most_records: int, most_bytes: int) -> int:
         """The number of messages to request."""
         room = max(most_bytes // self._mean_bytes, 1) if self._mean_bytes else _FIRST_POLL_RECORDS
         return min(self._next_records, room, most_records)
@@ -42,20 +41,17 @@ class MessageBatch:
             return Poll()
         first, last = messages[0].offset(), messages[-1].offset()
         visible = messages if last < until else [m for m in messages if m.offset() < until]
-        self._messages += visible
         size = _size(visible)
-        self._learn(len(visible), size)
+        if visible:
+            self._messages += visible
+            self._mean_bytes = max(size // len(visible), 1)
+            self._next_records = min(4 * self._next_records, _MOST_POLL_RECORDS)
         return Poll(len(visible), size, first, last, _ascending(messages, last - first))
 
     def take(self) -> pa.RecordBatch:
         """Return the batch of the messages added, and begin another."""
         messages, self._messages = self._messages, []
         return build_batch(messages, self._schema)
-
-    def _learn(self, records: int, size_bytes: int) -> None:
-        if records:
-            self._mean_bytes = max(size_bytes // records, 1)
-            self._next_records = min(4 * self._next_records, _MOST_POLL_RECORDS)
 
 
 def _size(messages: Sequence[Message]) -> int:
@@ -73,16 +69,7 @@ def _ascending(messages: Sequence[Message], span: int) -> bool:
 
 
 class MessageConsumer:
-    """The `PartitionConsumer` in pure Python, which converts confluent-kafka's messages to columns.
-
-    Parameters
-    ----------
-    client : MessageClient
-        Open; used by this consumer alone during the ``with`` block, and fetches nothing after it.
-    partition : TopicPartition
-    schema : pyarrow.Schema
-        The columns to build.
-    """
+    """The `PartitionConsumer` in pure Python, which converts confluent-kafka's messages to columns."""
 
     def __init__(self, client: MessageClient, partition: TopicPartition, schema: pa.Schema) -> None:
         self._client = client
@@ -94,22 +81,20 @@ class MessageConsumer:
         self._client.note = self._events.note
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._client.note = ignore
-        self._handle().unassign()
+        self._client.consumer.unassign()
         # Fetched messages stay in librdkafka's queue, outdated, until they are consumed.
-        while self._handle().consume(_MOST_POLL_RECORDS, 0):
+        while self._client.consumer.consume(_MOST_POLL_RECORDS, 0):
             pass
 
     def seek(self, offset: int) -> None:
-        """See `PartitionConsumer`."""
-        tp = self._partition
-        self._handle().assign([KafkaTopicPartition(tp.topic, tp.partition, offset)])
-        self._client.warm_up(tp.topic)
+        self._client.consumer.assign([KafkaTopicPartition(*self._partition, offset)])
+        self._client.warm_up(self._partition.topic)
 
     def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
-        """See `PartitionConsumer`; the records of the last poll may exceed the bytes."""
-        found = self._handle().consume(self._batch.wanted(most_records, most_bytes), timeout_s)
+        """The records of the last poll may exceed the bytes."""
+        found = self._client.consumer.consume(self._batch.request_size(most_records, most_bytes), timeout_s)
         if not any(map(Message.error, found)):
             return self._events.finish(self._batch.add(found, until))
         poll = self._batch.add([m for m in found if m.error() is None], until)
@@ -119,17 +104,12 @@ class MessageConsumer:
         return self._events.finish(poll)
 
     def take(self) -> pa.RecordBatch:
-        """See `PartitionConsumer`."""
         return self._batch.take()
 
     def watermarks(self, timeout_s: float) -> tuple[int, int]:
-        """See `PartitionConsumer`."""
-        tp = KafkaTopicPartition(self._partition.topic, self._partition.partition)
+        tp = KafkaTopicPartition(*self._partition)
         try:
-            low, high = self._handle().get_watermark_offsets(tp, timeout=timeout_s, cached=False)
+            low, high = self._client.consumer.get_watermark_offsets(tp, timeout=timeout_s, cached=False)
         except KafkaException as error:
             raise from_exception(error, reading_watermarks(self._partition)) from error
         return low, high
-
-    def _handle(self) -> Consumer:
-        return self._client.consumer

@@ -7,18 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, repeat
 from operator import length_hint
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from pyspark_zkafka.kafka.log import librdkafka_logger
+from pyspark_zkafka.kafka.clients import librdkafka_logger
 from pyspark_zkafka.protocol.rows import OutgoingBatch, Rows, slices_by_size
-from pyspark_zkafka.transport.sender import Counts, Failure, QueueLimits
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
+from pyspark_zkafka.transport.sender import Counts, Failure, QueueLimits, Sender
 
 __all__ = ["MessageSender"]
 
@@ -26,22 +23,11 @@ _SLICE_ROWS = 5_000
 _SLICE_BYTES = 4 * 1024 * 1024
 
 
-class MessageSender:
-    """The `Sender` in pure Python: rows as objects of Python, handed to confluent-kafka a few thousand at a time.
-
-    Parameters
-    ----------
-    properties : mapping
-        librdkafka's.
-    limits : QueueLimits
-    note : callable
-        Called with errors of the client as a whole.
-    """
+class MessageSender(Sender):
+    """The `Sender` in pure Python: rows as objects of Python, handed to confluent-kafka a few thousand at a time."""
 
     def __init__(self, properties: Mapping[str, Any], limits: QueueLimits, note: Callable[[KafkaError], None]) -> None:
-        self._properties = {**properties, "delivery.report.only.error": True}
-        self._limits = limits
-        self._note = note
+        super().__init__({**properties, "delivery.report.only.error": True}, limits, note)
         self._open: Producer | None = None
         self._slices: Iterator[_Slice] = iter(())
         self._next: _Slice | None = None
@@ -55,24 +41,23 @@ class MessageSender:
         self._open = Producer({**self._properties, "error_cb": self._note}, logger=librdkafka_logger())
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._open = None  # queued records were dropped; the destructor ends the threads
 
     def begin(self) -> None:
-        """See `Sender`."""
         self._handed_over.clear()
         self._failed.clear()
         self._first_failure = None
 
     def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
-        """See `Sender`."""
         self._slices = chain(self._slices, _slices(rows, partitions))
 
     def advance(self, timeout_s: float) -> bool:
-        """See `Sender`."""
         while (piece := self._peek()) is not None:
-            if not self._has_room(piece, timeout_s):
-                return False
+            if not self._fits(piece.count):
+                self._producer.poll(timeout_s)
+                if not self._fits(piece.count):
+                    return False
             self._next = None
             self._send(piece)
             self._producer.poll(0)
@@ -81,45 +66,37 @@ class MessageSender:
         return True
 
     def poll(self, timeout_s: float) -> None:
-        """See `Sender`."""
         self._producer.poll(timeout_s)
 
     def flush(self, timeout_s: float) -> None:
-        """See `Sender`."""
         self._observe(self._producer.flush(timeout_s))
 
     def purge(self, *, in_flight: bool) -> None:
-        """See `Sender`."""
         self._producer.purge(in_queue=True, in_flight=in_flight, blocking=True)
 
     @property
     def queued(self) -> int:
-        """See `Sender`."""
         return self._observe(len(self._producer))
 
     @property
     def is_moving(self) -> bool:
-        """See `Sender`. Positions of records are unknown here: True while some partition must have a full batch."""
+        # Positions of records are unknown here: True while some partition must have a full batch.
         return self.queued * self._mean_bytes > len(self._handed_over) * self._limits.batch_bytes
 
     @property
     def counts(self) -> Counts:
-        """See `Sender`."""
         handed_over = self._handed_over.total()
         return Counts(handed_over, handed_over - self._failed.total() - self.queued)
 
     @property
     def failure(self) -> Failure | None:
-        """See `Sender`."""
         return self._first_failure
 
     def delivered(self, topic: str) -> dict[int, int]:
-        """See `Sender`."""
         delivered = self._handed_over - self._failed
         return {partition: count for (name, partition), count in delivered.items() if name == topic}
 
     def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
-        """See `Sender`."""
         found = self._producer.list_topics(topic, timeout=timeout_s).topics[topic]
         return found.error, {partition.id: partition.leader for partition in found.partitions.values()}
 
@@ -145,11 +122,6 @@ class MessageSender:
             self._next = piece
             self._mean_bytes = max(piece.size_bytes / piece.count, self._mean_bytes * 0.9)
         return self._next
-
-    def _has_room(self, piece: _Slice, timeout_s: float) -> bool:
-        if not self._fits(piece.count):
-            self._producer.poll(timeout_s)
-        return self._fits(piece.count)
 
     def _fits(self, records: int) -> bool:
         queued, limits = self.queued, self._limits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.kafka.pool import ClientPool, configuration
@@ -27,19 +27,10 @@ _log = logging.getLogger(__name__)
 
 
 def uses_native(connection: Connection) -> bool:
-    """True if this process uses the compiled path; logs which one is used.
-
-    Raises
-    ------
-    OptionError
-        NO_NATIVE_PATH: the compiled path is required, and unavailable.
-    """
-    if connection.native_path is False:
-        _log.info("nativePath is off: pure Python is used")
-        return False
+    """True if this process uses the compiled path; logs which one. OptionError if it is required and unavailable."""
     if connection.native_path:
         require()
-    _log.info("%s", describe())
+    _log.info("%s", "nativePath is off: pure Python is used" if connection.native_path is False else describe())
     return _is_native(connection)
 
 
@@ -47,43 +38,39 @@ def _is_native(connection: Connection) -> bool:
     return connection.native_path is not False and library() is not None
 
 
+_idle_consumers: ClientPool[Any] = ClientPool()
+_idle_producers: ClientPool[CountingProducer] = ClientPool()
+
+
+@contextmanager
 def open_consumer(
     connection: Connection, properties: Mapping[str, Any], split: Split, schema: pa.Schema
-) -> AbstractContextManager[PartitionConsumer]:
+) -> Iterator[PartitionConsumer]:
     """A consumer of a split's partition for a ``with`` block, which builds the schema's columns.
 
     It may reuse a librdkafka consumer that read another split some seconds ago, in this process, with the same properties
     and from the same topic (by its id or its znode's czxid, not only by its name: librdkafka would treat a topic created
     again as an old state of the one that it knows).
     """
+    make_client: Callable[[Mapping[str, Any]], Any]
+    make_consumer: Callable[[Any, TopicPartition, pa.Schema], AbstractContextManager[PartitionConsumer]]
     if uses_native(connection):
         from pyspark_zkafka.transport.native.consumer import ArrowClient, ArrowConsumer
 
-        return _borrowed(ArrowClient, ArrowConsumer, properties, split, schema)
-    from pyspark_zkafka.kafka.consumer_client import MessageClient
-    from pyspark_zkafka.transport.python_consumer import MessageConsumer
+        make_client, make_consumer = ArrowClient, ArrowConsumer
+    else:
+        from pyspark_zkafka.kafka.clients import MessageClient
+        from pyspark_zkafka.transport.python_consumer import MessageConsumer
 
-    return _borrowed(MessageClient, MessageConsumer, properties, split, schema)
+        make_client, make_consumer = MessageClient, MessageConsumer
 
-
-_idle_consumers: ClientPool[Any] = ClientPool()
-
-
-@contextmanager
-def _borrowed(
-    make_client: Callable[[Mapping[str, Any]], Any],
-    make_consumer: Callable[[Any, TopicPartition, pa.Schema], AbstractContextManager[PartitionConsumer]],
-    properties: Mapping[str, Any],
-    split: Split,
-    schema: pa.Schema,
-) -> Iterator[PartitionConsumer]:
-    with ExitStack() as stack:
-        if split.topic_id is None and split.czxid is None:
-            client = stack.enter_context(make_client(properties))
-        else:
-            key = make_client, split.partition.topic, split.topic_id, split.czxid, _configured(properties)
-            client = stack.enter_context(_idle_consumers.lease(key, lambda: make_client(properties)))
-        yield stack.enter_context(make_consumer(client, split.partition, schema))
+    has_identity = split.topic_id is not None or split.czxid is not None
+    key = make_client, split.partition.topic, split.topic_id, split.czxid, configuration(properties)
+    with (
+        _idle_consumers.lease(key if has_identity else None, lambda: make_client(properties)) as client,
+        make_consumer(client, split.partition, schema) as consumer,
+    ):
+        yield consumer
 
 
 def hash_function(connection: Connection) -> HashKeys:
@@ -97,23 +84,15 @@ def hash_function(connection: Connection) -> HashKeys:
     return hash_keys
 
 
-_idle_producers: ClientPool[CountingProducer] = ClientPool()
-
-
 @contextmanager
 def open_producer(
     connection: Connection, properties: Mapping[str, Any], generation: Hashable = None
 ) -> Iterator[CountingProducer]:
     """A producer for a ``with`` block, at the normal end of which all records sent are acknowledged.
 
-    Parameters
-    ----------
-    properties : mapping
-        librdkafka's, as `producer_properties` returns them.
-    generation : hashable
-        The topics' present state, by id and number of partitions. If given, the producer may be one that wrote some seconds
-        ago, in this process, with the same properties and to the same generation of topics: it already has its connections
-        and its producer id.
+    `generation` is the topics' present state, by id and number of partitions. If given, the producer may be one that wrote
+    some seconds ago, in this process, with the same properties and to the same generation of topics: it already has its
+    connections and its producer id.
     """
     from pyspark_zkafka.transport.producer import CountingProducer
 
@@ -127,19 +106,9 @@ def open_producer(
 
         make_sender = MessageSender
 
-    def make() -> CountingProducer:
-        return CountingProducer(properties, make_sender)
-
-    with ExitStack() as stack:
-        if generation is None:
-            producer = stack.enter_context(make())
-        else:
-            key = make_sender, generation, _configured(properties)
-            producer = stack.enter_context(_idle_producers.lease(key, make))
-        stack.enter_context(producer.counting())
+    key = None if generation is None else (make_sender, generation, configuration(properties))
+    with (
+        _idle_producers.lease(key, lambda: CountingProducer(properties, make_sender)) as producer,
+        producer.counting(),
+    ):
         yield producer
-
-
-def _configured(properties: Mapping[str, Any]) -> Hashable:
-    others = {name: value for name, value in properties.items() if name != "bootstrap.servers"}
-    return configuration(str(properties["bootstrap.servers"]), others)

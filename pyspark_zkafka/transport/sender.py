@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 from confluent_kafka import KafkaError
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from pyspark_zkafka.protocol.rows import OutgoingBatch
+from pyspark_zkafka.protocol.rows import OutgoingBatch
 
 __all__ = ["Counts", "Failure", "QueueLimits", "Sender"]
 
@@ -55,14 +53,21 @@ class Failure:
 class Sender(Protocol):
     """Hands records to librdkafka, and counts their delivery reports. Not thread-safe, not pickle-safe.
 
-    There are two: `MessageSender`, and the compiled path's `pyspark_zkafka.transport.native.producer.ArrowSender`.
+    There are two: `MessageSender`, and the compiled path's `pyspark_zkafka.transport.native.producer.ArrowSender`. Each is
+    open for the time of its ``with`` block; `note` is called with errors of the client as a whole.
     """
 
-    def __enter__(self) -> Sender: ...
+    _properties: Mapping[str, Any]
+    _limits: QueueLimits
+    _note: Callable[[KafkaError], None]
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __init__(self, properties: Mapping[str, Any], limits: QueueLimits, note: Callable[[KafkaError], None]) -> None:
+        self._properties = properties
+        self._limits = limits
+        self._note = note
+
+    def __enter__(self) -> Sender: ...
+    def __exit__(self, *exc: object) -> None: ...
 
     def begin(self) -> None:
         """Reset the counts; only while nothing is queued."""
@@ -107,8 +112,5 @@ class Sender(Protocol):
     def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
         """The brokers' error for a topic, and the leader of each of its partitions, -1 for none.
 
-        Raises
-        ------
-        KafkaException
-            The brokers cannot be reached.
+        Raises KafkaException if no broker can be reached.
         """

@@ -52,19 +52,17 @@ def topic_rows(snapshot: ClusterSnapshot, configs: Mapping[str, Mapping[str, str
 
     As in Kafka's tool, the replication is that of the first partition.
     """
-    topics = [topic for _, topic in sorted(snapshot.topics.items())]
-    if configs is None:
-        return [_topic_row(topic) for topic in topics]
-    return [{**_topic_row(topic), "config": sorted(configs.get(topic.name, {}).items())} for topic in topics]
+    return [_topic_row(topic, configs) for _, topic in sorted(snapshot.topics.items())]
 
 
-def _topic_row(topic: Topic) -> Row:
+def _topic_row(topic: Topic, configs: Mapping[str, Mapping[str, str]] | None) -> Row:
     counts = [len(replicas) for _, replicas in sorted(topic.partitions.items())]
     return {
         "topic": topic.name,
         "topic_id": topic.topic_id,
         "partitions": len(counts),
         "replication": counts[0] if counts else 0,
+        **({} if configs is None else {"config": sorted(configs.get(topic.name, {}).items())}),
     }
 
 
@@ -80,8 +78,7 @@ def partition_rows(snapshot: ClusterSnapshot) -> list[Row]:
 def _partition_row(tp: TopicPartition, snapshot: ClusterSnapshot) -> Row:
     state, replicas = snapshot.states.get(tp), snapshot.topics[tp.topic].partitions[tp.partition]
     return {
-        "topic": tp.topic,
-        "partition": tp.partition,
+        **tp._asdict(),
         **({} if state is None else _state_fields(state)),
         "replicas": list(replicas),
         "offline": snapshot.leader(tp) is None,
@@ -106,16 +103,12 @@ def controller_rows(controller: ControllerInfo | None, epoch: int | None, cluste
 def admin_rows(state: AdminState, topics: Collection[str] | None = None) -> list[Row]:
     """One row for each partition to move, partition to elect for and topic to delete, in this order; of `topics` if set."""
     moves: list[Row] = [
-        {"operation": "reassign_partitions", **_place(tp), "replicas": list(replicas)}
+        {"operation": "reassign_partitions", **tp._asdict(), "replicas": list(replicas)}
         for tp, replicas in sorted(state.reassignments.items())
     ]
-    elections = [{"operation": "preferred_replica_election", **_place(tp)} for tp in sorted(state.preferred_elections)]
+    elections = [{"operation": "preferred_replica_election", **tp._asdict()} for tp in sorted(state.preferred_elections)]
     deletions = [{"operation": "delete_topics", "topic": topic} for topic in state.deletions]
     return [row for row in (*moves, *elections, *deletions) if topics is None or row["topic"] in topics]
-
-
-def _place(tp: TopicPartition) -> Row:
-    return {"topic": tp.topic, "partition": tp.partition}
 
 
 def config_rows(configs: Mapping[str, Mapping[str, str]]) -> list[Row]:

@@ -23,25 +23,19 @@ Data = Mapping[str, bytes | None]
 def group_rows(groups: Iterable[str], children: Mapping[str, list[str]], topics: set[str] | None = None) -> list[Row]:
     """One row for each existing group, by name: the number of its members, and the topics that it owns or has offsets of.
 
-    Parameters
-    ----------
-    children : mapping
-        The names below each group, and below its ids, owners and offsets, by path; paths that do not exist are absent.
-    topics : set of str, optional
-        The topics to restrict the view to: groups without any of them are left out.
+    `children` are the names below each existing group, and below its ids, owners and offsets, by path. With `topics`, other
+    topics are left out, and groups without any.
     """
-    rows = [_group_row(group, children) for group in sorted(groups) if group_znodes.group_path(group) in children]
-    if topics is None:
-        return rows
-    restricted = [{**row, "topics": [topic for topic in row["topics"] if topic in topics]} for row in rows]
-    return [row for row in restricted if row["topics"]]
+    rows = [_group_row(group, children, topics) for group in sorted(groups) if group_znodes.group_path(group) in children]
+    return [row for row in rows if topics is None or row["topics"]]
 
 
-def _group_row(group: str, children: Mapping[str, list[str]]) -> Row:
+def _group_row(group: str, children: Mapping[str, list[str]], topics: set[str] | None) -> Row:
     owned = children.get(group_znodes.owners_path(group), [])
     committed = children.get(group_znodes.offsets_path(group), [])
     members = children.get(group_znodes.ids_path(group), [])
-    return {"group": group, "members": len(members), "topics": sorted({*owned, *committed})}
+    found = {*owned, *committed}
+    return {"group": group, "members": len(members), "topics": sorted(found if topics is None else found & topics)}
 
 
 def member_rows(data: Data) -> list[Row]:
@@ -122,17 +116,14 @@ def _partition_row(path: str, data: bytes | None, decode: Callable[[str, bytes |
     _, _, group, _, topic, key = path.split("/")
     row: dict[str, Any] = {"group": group, "topic": topic}
     try:
-        row.update(_numbers(group_znodes.parse_key(path, topic, key)))
+        place = group_znodes.parse_key(path, topic, key)
+        row["partition"] = place.partition
+        if isinstance(place, LegacyPartition):
+            row["broker"] = place.broker
         row.update(decode(path, data))
     except CodecError as error:
         row["error"] = error.message
     return row
-
-
-def _numbers(place: TopicPartition | LegacyPartition) -> Row:
-    if isinstance(place, LegacyPartition):
-        return {"partition": place.partition, "broker": place.broker}
-    return {"partition": place.partition}
 
 
 def _order(row: Row) -> tuple[str, str, int, int]:

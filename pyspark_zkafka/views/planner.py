@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
@@ -22,6 +23,7 @@ from pyspark_zkafka.protocol.znodes.topics import ControllerInfo
 from pyspark_zkafka.views import cluster_rows, group_rows
 from pyspark_zkafka.zookeeper import groups as group_znode_reads
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.connection import Znode
 
 __all__ = ["plan_view"]
 
@@ -32,10 +34,7 @@ T = TypeVar("T")
 def plan_view(view: str, options: ReadOptions) -> list[Row]:
     """The rows of a view, sorted. Blocks for a few round trips, and for `offsets` for one request to the brokers.
 
-    Raises
-    ------
-    ZKafkaError
-        The cluster cannot be reached, or one of its znodes is malformed; malformed znodes of groups become rows.
+    Raises ZKafkaError if the cluster cannot be reached, or one of its znodes is malformed; those of groups become rows.
     """
     connection = options.connection
     if connection.zookeeper is not None:
@@ -43,7 +42,7 @@ def plan_view(view: str, options: ReadOptions) -> list[Row]:
             return _FROM_ZOOKEEPER[view](options, zookeeper)
     if view not in _FROM_BROKERS:
         raise OptionError("INVALID_OPTION", f"view={view} reads ZooKeeper and needs zookeeper.connect")
-    with KafkaAdmin(connection.bootstrap_servers or "", connection.kafka) as admin:
+    with KafkaAdmin.of(connection) as admin:
         return _FROM_BROKERS[view](options, admin)
 
 
@@ -52,8 +51,8 @@ def plan_view(view: str, options: ReadOptions) -> list[Row]:
 
 def _brokers(options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:
     ids = zookeeper.children_many([broker_znodes.BROKER_IDS]).get(broker_znodes.BROKER_IDS, [])
-    nodes = zookeeper.get_many(f"{broker_znodes.BROKER_IDS}/{name}" for name in ids)
-    return cluster_rows.registered_broker_rows(broker_znodes.decode_broker(path, n.data) for path, n in nodes.items())
+    data = _data(zookeeper.get_many(f"{broker_znodes.BROKER_IDS}/{name}" for name in ids))
+    return cluster_rows.registered_broker_rows(itertools.starmap(broker_znodes.decode_broker, data.items()))
 
 
 def _topics(options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:
@@ -74,8 +73,7 @@ def _snapshot(options: ReadOptions, cluster: ClusterSource) -> ClusterSnapshot:
 
 
 def _controller(options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:
-    found = zookeeper.get_many([znodes.CONTROLLER, znodes.CONTROLLER_EPOCH, znodes.CLUSTER_ID])
-    data = {path: node.data for path, node in found.items()}
+    data = _data(zookeeper.get_many([znodes.CONTROLLER, znodes.CONTROLLER_EPOCH, znodes.CLUSTER_ID]))
     return cluster_rows.controller_rows(
         _decoded(data, znodes.CONTROLLER, znodes.decode_controller),
         _decoded(data, znodes.CONTROLLER_EPOCH, znodes.decode_controller_epoch),
@@ -94,15 +92,15 @@ def _configs(options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:
     return cluster_rows.config_rows(zookeeper.topic_configs(restrict(options.subscription, names)))
 
 
-def _brokers_told(options: ReadOptions, admin: KafkaAdmin) -> list[Row]:
+def _brokers_of_metadata(options: ReadOptions, admin: KafkaAdmin) -> list[Row]:
     return cluster_rows.broker_rows(admin.snapshot([]).brokers.values())
 
 
-def _topics_told(options: ReadOptions, admin: KafkaAdmin) -> list[Row]:
+def _topics_of_metadata(options: ReadOptions, admin: KafkaAdmin) -> list[Row]:
     return cluster_rows.topic_rows(_snapshot(options, admin), None)
 
 
-def _controller_told(options: ReadOptions, admin: KafkaAdmin) -> list[Row]:
+def _controller_of_metadata(options: ReadOptions, admin: KafkaAdmin) -> list[Row]:
     snapshot = admin.snapshot([])
     controller = None if snapshot.controller is None else ControllerInfo(snapshot.controller)
     return cluster_rows.controller_rows(controller, None, snapshot.cluster_id)
@@ -116,27 +114,27 @@ def _groups(options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:
     children = group_znode_reads.group_children(zookeeper, names)
     if options.subscription is None:
         return group_rows.group_rows(names, children)
-    wanted = restrict(options.subscription, {name for below in children.values() for name in below})
-    return group_rows.group_rows(names, children, set(wanted))
+    topics = restrict(options.subscription, itertools.chain.from_iterable(children.values()))
+    return group_rows.group_rows(names, children, set(topics))
 
 
 def _members(options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:
-    found = group_znode_reads.member_znodes(zookeeper, _group_names(options, zookeeper))
-    return group_rows.member_rows({path: node.data for path, node in found.items()})
+    return group_rows.member_rows(_data(group_znode_reads.member_znodes(zookeeper, _group_names(options, zookeeper))))
 
 
 def _owners(options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:
-    parents = map(owners_path, _group_names(options, zookeeper))
-    found = group_znode_reads.partition_znodes(zookeeper, parents, lambda names: restrict(options.subscription, names))
-    return group_rows.owner_rows({path: node.data for path, node in found.items()})
+    return group_rows.owner_rows(_data(_partition_znodes(options, zookeeper, owners_path)))
 
 
 def _offsets(options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:
-    parents = map(offsets_path, _group_names(options, zookeeper))
-    found = group_znode_reads.partition_znodes(zookeeper, parents, lambda names: restrict(options.subscription, names))
-    data = {path: node.data for path, node in found.items()}
-    rows = group_rows.offset_rows(data, {path: node.stat.modified_ms for path, node in found.items()})
+    found = _partition_znodes(options, zookeeper, offsets_path)
+    rows = group_rows.offset_rows(_data(found), {path: node.stat.modified_ms for path, node in found.items()})
     return group_rows.with_lag(rows, _latest(options, zookeeper, group_rows.committed_partitions(rows)))
+
+
+def _partition_znodes(options: ReadOptions, zookeeper: ZooKeeperClient, parent: Callable[[str], str]) -> dict[str, Znode]:
+    parents = map(parent, _group_names(options, zookeeper))
+    return group_znode_reads.partition_znodes(zookeeper, parents, lambda names: restrict(options.subscription, names))
 
 
 def _group_names(options: ReadOptions, zookeeper: ZooKeeperClient) -> list[str]:
@@ -151,22 +149,20 @@ def _latest(
         return {}
     connection, snapshot = options.connection, zookeeper.snapshot({tp.topic for tp in partitions})
     wanted = {tp: LATEST for tp in partitions if snapshot.leader(tp) is not None}
-    _warn("no broker leads", [tp for tp in partitions if tp.topic in snapshot.topics and tp not in wanted])
+    offline = [str(tp) for tp in partitions if tp.topic in snapshot.topics and tp not in wanted]
+    if offline:
+        _log.warning("view=offsets has no lag for partitions where no broker leads: %s", ", ".join(offline))
     try:
         servers = bootstrap_servers(connection, snapshot)
-        with KafkaAdmin(servers, connection.kafka, read_committed=connection.read_committed) as admin:
-            told = admin.list_offsets(wanted)
+        with KafkaAdmin.of(connection, servers) as admin:
+            return admin.list_offsets(wanted)
     except ZKafkaError as error:
         _log.warning("view=offsets has neither latest offsets nor lag: %s", error)
         return {}
-    # librdkafka returns -1001 for partitions of a broker that did not answer, if another did.
-    _warn("the leader does not answer", [tp for tp, offset in told.items() if offset < 0])
-    return {tp: offset for tp, offset in told.items() if offset >= 0}
 
 
-def _warn(why: str, partitions: Collection[TopicPartition]) -> None:
-    if partitions:
-        _log.warning("view=offsets has no lag for partitions where %s: %s", why, ", ".join(map(str, partitions)))
+def _data(nodes: Mapping[str, Znode]) -> dict[str, bytes | None]:
+    return {path: node.data for path, node in nodes.items()}
 
 
 def _decoded(data: Mapping[str, bytes | None], path: str, decode: Callable[[str, bytes | None], T]) -> T | None:
@@ -186,8 +182,8 @@ _FROM_ZOOKEEPER: dict[str, Callable[[ReadOptions, ZooKeeperClient], list[Row]]] 
     "configs": _configs,
 }
 _FROM_BROKERS: dict[str, Callable[[ReadOptions, KafkaAdmin], list[Row]]] = {
-    "brokers": _brokers_told,
-    "topics": _topics_told,
+    "brokers": _brokers_of_metadata,
+    "topics": _topics_of_metadata,
     "partitions": _partitions,
-    "controller": _controller_told,
+    "controller": _controller_of_metadata,
 }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_zkafka.options.model import ReadOptions
+from pyspark_zkafka.worker import prepared_worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,16 +25,7 @@ class ViewPartition(InputPartition):
 
 
 class ViewReader(DataSourceReader):
-    """Reader of a view. Pickle-safe: it stores options and a schema, and opens connections inside the call.
-
-    Parameters
-    ----------
-    view : str
-        One of `VIEWS`.
-    options : ReadOptions
-    schema : pyarrow.Schema
-        Exactly Spark's: the projection.
-    """
+    """Reader of a view, one of `VIEWS`. Pickle-safe, as `ZKafkaReader`."""
 
     def __init__(self, view: str, options: ReadOptions, schema: pa.Schema) -> None:
         self._view = view
@@ -42,8 +34,9 @@ class ViewReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """One partition, which contains the rows. Blocks for a few round trips to ZooKeeper, or to the brokers."""
-        from pyspark_zkafka.protocol.view_tables import build_view
-        from pyspark_zkafka.views.planner import plan_view
+        with prepared_worker():
+            from pyspark_zkafka.protocol.view_tables import build_view
+            from pyspark_zkafka.views.planner import plan_view
 
         return [ViewPartition(build_view(plan_view(self._view, self._options), self._schema))]
 

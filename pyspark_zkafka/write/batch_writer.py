@@ -3,43 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from pyspark_zkafka.options.model import WriteOptions
-from pyspark_zkafka.worker.collector import freeze_imports
-from pyspark_zkafka.write.task import WritePlan, Written, count_rows, write_rows
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from pyspark_zkafka.worker import prepared_worker
+from pyspark_zkafka.write.task import RowWriter, count_rows
 
 __all__ = ["ZKafkaWriter"]
 
 _log = logging.getLogger(__name__)
 
 
-class ZKafkaWriter(DataSourceArrowWriter):
-    """Writes a batch. Pickle-safe: it stores options and the plan, and opens connections inside each call.
-
-    At-least-once: a task that Spark runs again writes its rows again.
-    """
-
-    def __init__(self, options: WriteOptions, plan: WritePlan) -> None:
-        self._options = options
-        self._plan = plan
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Send all rows of a task and wait until each is acknowledged.
-
-        Raises
-        ------
-        DeliveryFailed
-            With the first failure's topic, partition and cause, and the counts.
-        """
-        return write_rows(self._options, self._plan, iterator)
+class ZKafkaWriter(RowWriter, DataSourceArrowWriter):
+    """Writes a batch. At-least-once: a task that Spark runs again writes its rows again."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit the offsets that the options name; called on the driver when every task has succeeded.
@@ -51,20 +29,20 @@ class ZKafkaWriter(DataSourceArrowWriter):
         PartitionLost
             The member that commits does not own one of them; the others are committed, the rows stay written.
         """
-        freeze_imports()
-        _log.info("wrote %d rows", count_rows(messages))
-        commit = self._options.commit
-        if commit is None:
-            return
-        from pyspark_zkafka.group.offset_store import GroupOffsets, require_none_lost
-        from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+        with prepared_worker():
+            _log.info("wrote %d rows", count_rows(messages))
+            commit = self._options.commit
+            if commit is None:
+                return
+            from pyspark_zkafka.group.offset_store import GroupOffsets, require_none_lost
+            from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
-        connection = self._options.connection
+        connection, servers = self._options.connection, self._planned().bootstrap_servers
         with ExitStack() as opened:
             client = None
             if connection.zookeeper is not None:
                 client = opened.enter_context(ZooKeeperClient(connection.zookeeper))
-            offsets = GroupOffsets(connection, self._plan.bootstrap_servers, commit.group, commit.stores, client)
+            offsets = GroupOffsets(connection, servers, commit.group, commit.stores, client)
             result = opened.enter_context(offsets).commit(commit.offsets, commit.owner)
         require_none_lost(result, commit.group)
 

@@ -15,8 +15,7 @@ from pyspark_zkafka.protocol.key_hashes import HashKeys
 from pyspark_zkafka.protocol.model import Topic
 from pyspark_zkafka.protocol.partitioners import Router
 from pyspark_zkafka.protocol.rows import OutgoingBatch, outgoing
-from pyspark_zkafka.worker.allocator import keep_freed_memory
-from pyspark_zkafka.worker.collector import freeze_imports
+from pyspark_zkafka.worker import prepared_worker
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark_zkafka.transport.producer import CountingProducer
 
-__all__ = ["WritePlan", "Written", "count_rows", "plan_write", "write_rows"]
+__all__ = ["RowWriter", "WritePlan", "Written", "count_rows", "plan_write", "write_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +43,7 @@ class WritePlan:
 def plan_write(options: WriteOptions) -> WritePlan:
     """Plan a write. Blocks for a few round trips; looks up only the option's topic if there is one.
 
-    Raises
-    ------
-    ZKafkaError
-        The cluster cannot be reached, or the topic does not exist.
+    Raises ZKafkaError if the cluster cannot be reached, or the topic does not exist.
     """
     from pyspark_zkafka.cluster import bootstrap_servers, open_cluster
     from pyspark_zkafka.transport.producer import producer_properties
@@ -85,29 +81,42 @@ def count_rows(messages: Sequence[WriterCommitMessage | None]) -> int:
     return sum(sum(m.rows.values()) for m in messages if isinstance(m, Written))
 
 
+class RowWriter:
+    """Writer of rows, whose `write` is that of Spark's Arrow writers, batch and streaming.
+
+    Pickle-safe: it stores options and the plan, and opens connections inside each call. Without a plan, as a stream's
+    writer that only commits, each call makes its own.
+    """
+
+    def __init__(self, options: WriteOptions, plan: WritePlan | None) -> None:
+        self._options = options
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """See `write_rows`."""
+        return write_rows(self._options, self._planned(), iterator)
+
+    def _planned(self) -> WritePlan:
+        return self._plan or plan_write(self._options)
+
+
 def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Written:
     """Send all rows of a task and wait until each is acknowledged; without rows, nothing is opened.
 
-    Raises
-    ------
-    DeliveryFailed
-        With the first failure's topic, partition and cause, and the counts.
+    Raises DeliveryFailed, with the first failure's topic, partition and cause, and the counts.
     """
-    freeze_imports()
-    from pyspark.taskcontext import TaskContext
+    with prepared_worker(for_task=True):
+        from pyspark.taskcontext import TaskContext
 
-    from pyspark_zkafka.transport.producer import producer_properties
-    from pyspark_zkafka.transport.select import hash_function, open_producer
+        from pyspark_zkafka.transport.producer import producer_properties
+        from pyspark_zkafka.transport.select import hash_function, open_producer
 
     first = next((batch for batch in batches if batch.num_rows > 0), None)
     if first is None:
         return Written()
-    first_turn = _first_turn(TaskContext.get())
     properties = producer_properties(options.connection, plan.bootstrap_servers)
-    freeze_imports()
-    keep_freed_memory()
     with open_producer(options.connection, properties, plan.generation) as producer:
-        task = _WriteTask(options, plan.routers, producer, first_turn, hash_function(options.connection))
+        task = _WriteTask(options, plan, producer, _first_turn(TaskContext.get()), hash_function(options.connection))
         for batch in chain([first], batches):
             task.send(batch)
         producer.flush()
@@ -125,15 +134,10 @@ class _WriteTask:
     """Routes and sends batches, and counts rows."""
 
     def __init__(
-        self,
-        options: WriteOptions,
-        routers: Mapping[str, Router],
-        producer: CountingProducer,
-        first_turn: int,
-        hash_keys: HashKeys,
+        self, options: WriteOptions, plan: WritePlan, producer: CountingProducer, first_turn: int, hash_keys: HashKeys
     ) -> None:
         self._options = options
-        self._routers = dict(routers)
+        self._routers = dict(plan.routers)
         self._producer = producer
         self._first_turn = first_turn
         self._hash_keys = hash_keys

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
+from kazoo.client import KazooClient
 
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.stream.driver import StreamDriver
 from pyspark_zkafka.testing import LocalCluster
+from tests.support.members import MemberProcesses
+from tests.support.topic_group import Gate, TopicGroup, planning_process
+from tests.support.wire import Wire
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.support.chroot import Chroot
 
 FAST = {
     "log.cleaner.backoff.ms": "200",
@@ -47,3 +59,69 @@ def create_without_waiting(zkafka_cluster: LocalCluster) -> Callable[[str, list[
         zkafka_cluster.wait_for_leader(topic, 0)
 
     return create
+
+
+@pytest.fixture
+def planner(zookeeper: dict[str, str]) -> Iterator[Callable[..., StreamDriver]]:
+    """Makes planners, which do what Spark's planning calls ask for: ``planner({"subscribe": topic})``."""
+    with ExitStack() as opened:
+
+        def make(options: dict[str, str], connection: dict[str, str] | None = None) -> StreamDriver:
+            driver = StreamDriver(parse_stream({**(connection or zookeeper), **options}))
+            opened.callback(driver.close)
+            return driver
+
+        yield make
+
+
+@pytest.fixture
+def processes(chroot: Chroot) -> Iterator[MemberProcesses]:
+    """Starts members that are processes."""
+    started = MemberProcesses(chroot.config)
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def wire(zkafka_cluster: LocalCluster) -> Iterator[Wire]:
+    """A way to ZooKeeper that can be cut."""
+    with Wire(zkafka_cluster.port("zookeeper")) as way:
+        yield way
+
+
+@pytest.fixture
+def third(chroot: Chroot) -> Iterator[KazooClient]:
+    """One more session, to end at will."""
+    client = KazooClient(chroot.config.connect)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def new_group(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> Iterator[Callable[..., TopicGroup]]:
+    """Makes groups, each with a topic of its own: ``new_group(partitions=2)``."""
+    with zkafka_cluster.zookeeper() as znodes, ExitStack() as opened:
+
+        def make(**topic: Any) -> TopicGroup:
+            group = TopicGroup(zkafka_cluster, new_topic(**topic), znodes)
+            opened.callback(group.opened.close)
+            return group
+
+        yield make
+
+
+@pytest.fixture
+def planner_pid(spark: SparkSession) -> Callable[[], int]:
+    """Finds the process that plans the only query of this Spark session."""
+    jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
+    return lambda: planning_process(jvm)
+
+
+@pytest.fixture
+def gate(stream: Callable[..., Any]) -> Iterator[Gate]:
+    """A gate that is open by the time that the test's streams are stopped."""
+    made = Gate()
+    yield made
+    made.open()

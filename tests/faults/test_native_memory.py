@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,7 +36,7 @@ DRIVER = Path(__file__).parent / "drivers" / "native_memory.py"
 SOURCES = Path(library.__file__).parent
 ALL = pa.schema([(name, kinds[0]) for name, kinds in COLUMNS.items()])
 NOISE_BYTES = 50_000
-"""What librdkafka, Arrow and Python keep more or less of from one look to the next."""
+"""The variation of what librdkafka, Arrow and Python keep from one measurement to the next."""
 
 
 def compiler() -> str:
@@ -48,11 +47,14 @@ def compiler() -> str:
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The compiled path with AddressSanitizer in it."""
-    out = tmp_path_factory.mktemp("watched") / "_arrow_path.so"
+    """A folder with a copy of this package whose compiled path has AddressSanitizer in it."""
+    folder = tmp_path_factory.mktemp("watched")
+    package = folder / "pyspark_zkafka"
+    shutil.copytree(SOURCES.parents[1], package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    out = package / "transport" / "native" / "_arrow_path.so"
     flags = ["-shared", "-fPIC", "-std=c11", "-D_GNU_SOURCE", "-g", "-O1", "-fsanitize=address", "-fvisibility=hidden"]
     subprocess.run([compiler(), *flags, "-o", out, *sorted(SOURCES.glob("*.c")), "-ldl"], check=True)
-    return out
+    return folder
 
 
 @pytest.fixture
@@ -80,25 +82,34 @@ def driver(
         **os.environ,
         "LD_PRELOAD": libasan.strip(),
         "ASAN_OPTIONS": "detect_leaks=0",
+        "PYTHONPATH": str(watched),
         "PYTHONMALLOC": "malloc",  # so that Python's own memory is watched as well
         "ARROW_DEFAULT_MEMORY_POOL": "system",
     }
-    command = [sys.executable, str(DRIVER), str(watched), zkafka_cluster.bootstrap_servers, records, written, doomed]
+    command = [sys.executable, str(DRIVER), zkafka_cluster.bootstrap_servers, records, written, doomed]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment) as process:
         yield process, doomed
         process.kill()
 
 
+def work_on(process: subprocess.Popen[str]) -> None:
+    """Wait until each of the driver's threads has finished one more round."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("on\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "on\n", process.stderr and process.stderr.read()
+
+
 def test_no_fault_of_memory(zkafka_cluster: LocalCluster, driver: tuple[subprocess.Popen[str], str]) -> None:
     """Brokers killed, a topic deleted and records refused in the middle of reads and writes lead to no wrong access."""
     process, doomed = driver
-    time.sleep(3)
+    work_on(process)
     zkafka_cluster.kill(1)
-    time.sleep(1)
     zkafka_cluster.restart(1)
     zkafka_cluster.delete_topic(doomed)
-    time.sleep(2)
+    work_on(process)
     output, errors = process.communicate("", timeout=90)
     assert "AddressSanitizer" not in errors, errors
     assert process.returncode == 0, errors
@@ -119,7 +130,7 @@ class _Mallinfo2(ctypes.Structure):
 
 
 def bytes_in_use() -> int:
-    """What malloc has given out and not got back."""
+    """The bytes that malloc has allocated and not freed."""
     gc.collect()
     mallinfo2 = ctypes.CDLL(None).mallinfo2
     mallinfo2.restype = _Mallinfo2
@@ -128,7 +139,7 @@ def bytes_in_use() -> int:
 
 
 def growth_bytes(act: Callable[[], object], rounds: int) -> int:
-    """How much more is in use after some rounds than after those that warm everything up."""
+    """The growth of the bytes in use over some rounds, after two that warm everything up."""
     for _ in range(2):
         act()
     before = bytes_in_use()

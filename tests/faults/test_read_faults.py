@@ -19,11 +19,16 @@ from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
+from tests.support.eventually import eventually
+from tests.support.fill import fill
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
 
 NewTopic = Callable[..., str]
+Options = Callable[..., ReadOptions]
+SLOW = {"kafka.max.partition.fetch.bytes": "50000", "kafka.queued.max.messages.kbytes": "1"}
+"""Leaves most of a range with the brokers while its first batch is looked at."""
 SCHEMA = pa.schema([("offset", pa.int64()), ("value", pa.binary())])
 
 
@@ -40,7 +45,7 @@ def read_offsets(options: ReadOptions, plan: BatchPlan) -> list[int]:
 
 
 @pytest.fixture
-def options(zookeeper: dict[str, str]) -> Callable[..., ReadOptions]:
+def options(zookeeper: dict[str, str]) -> Options:
     """Options of a read through ZooKeeper: ``options(topic, failOnDataLoss="false")``."""
 
     def parse(topic: str, **more: str) -> ReadOptions:
@@ -49,18 +54,13 @@ def options(zookeeper: dict[str, str]) -> Callable[..., ReadOptions]:
     return parse
 
 
-def fill(cluster: LocalCluster, topic: str, records: int = 100, size_bytes: int = 10) -> None:
-    """Records numbered in their values, in partition 0."""
-    cluster.produce(topic, [{"value": b"%d" % n + b"." * size_bytes, "partition": 0} for n in range(records)])
-
-
 class TestRetention:
     """Records that go between planning and reading, or while reading."""
 
-    def test_fail(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Callable[..., ReadOptions]) -> None:
+    def test_fail(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options) -> None:
         """With failOnDataLoss the task fails, and says which records are gone."""
         topic = new_topic()
-        fill(zkafka_cluster, topic)
+        fill(zkafka_cluster, topic, 100)
         plan = plan_batch(options(topic))
         zkafka_cluster.delete_records(topic, {0: 40})
         with pytest.raises(DataLoss, match=rf"{topic}-0: records \[0, 40\) .* begins at 40"):
@@ -70,40 +70,32 @@ class TestRetention:
         self,
         zkafka_cluster: LocalCluster,
         new_topic: NewTopic,
-        options: Callable[..., ReadOptions],
+        options: Options,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
         """Without it the rest is read, and a warning says what is not."""
         topic = new_topic()
-        fill(zkafka_cluster, topic)
+        fill(zkafka_cluster, topic, 100)
         plan = plan_batch(options(topic))
         zkafka_cluster.delete_records(topic, {0: 40})
         with caplog.at_level(logging.WARNING, "pyspark_zkafka"):
             assert read_offsets(options(topic, failOnDataLoss="false"), plan) == list(range(40, 100))
         assert f"{topic}-0: records [0, 40)" in caplog.text
 
-    def test_whole_range(
-        self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Callable[..., ReadOptions]
-    ) -> None:
+    def test_whole_range(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options) -> None:
         """A range that is gone as a whole is empty without failOnDataLoss."""
         topic = new_topic()
-        fill(zkafka_cluster, topic)
+        fill(zkafka_cluster, topic, 100)
         plan = plan_batch(options(topic))
-        fill(zkafka_cluster, topic)
+        fill(zkafka_cluster, topic, 100)
         zkafka_cluster.delete_records(topic, {0: 150})
         assert read_offsets(options(topic, failOnDataLoss="false"), plan) == []
 
-    def test_overtaken(
-        self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Callable[..., ReadOptions]
-    ) -> None:
+    def test_overtaken(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options) -> None:
         """A reader that retention overtakes on the way goes on at the log's new beginning, without a repeated record."""
         topic = new_topic()
-        fill(zkafka_cluster, topic, 3000, 10_000)  # more than one batch
-        slow = {
-            "kafka.max.partition.fetch.bytes": "50000",
-            "kafka.queued.max.messages.kbytes": "1",
-        }
-        lenient = options(topic, failOnDataLoss="false", **slow)
+        fill(zkafka_cluster, topic, 3000, size_bytes=10_000)  # more than one batch
+        lenient = options(topic, failOnDataLoss="false", **SLOW)
         batches = read_plan(lenient, plan_batch(lenient))
         seen = next(batches).column("offset").to_pylist()
         assert len(seen) < 2500
@@ -118,12 +110,10 @@ class TestReplacedTopic:
     """A topic that is deleted, or deleted and created again, after planning."""
 
     @pytest.mark.parametrize("records", [10, 100, 500])
-    def test_created_again(
-        self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Callable[..., ReadOptions], records: int
-    ) -> None:
+    def test_created_again(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options, records: int) -> None:
         """The new topic is not taken for the old one, whether it has fewer, as many or more records."""
         topic = new_topic()
-        fill(zkafka_cluster, topic)
+        fill(zkafka_cluster, topic, 100)
         plan = plan_batch(options(topic))
         zkafka_cluster.delete_topic(topic)
         zkafka_cluster.create_topic(topic)
@@ -133,10 +123,10 @@ class TestReplacedTopic:
         found = read_offsets(options(topic, failOnDataLoss="false"), plan)
         assert found == list(range(min(records, 100)))
 
-    def test_deleted(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Callable[..., ReadOptions]) -> None:
+    def test_deleted(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options) -> None:
         """A deleted topic is data loss, or an empty rest."""
         topic = new_topic()
-        fill(zkafka_cluster, topic)
+        fill(zkafka_cluster, topic, 100)
         plan = plan_batch(options(topic))
         zkafka_cluster.delete_topic(topic)
         with pytest.raises(DataLoss, match=f"topic {topic} was deleted"):
@@ -147,12 +137,10 @@ class TestReplacedTopic:
 class TestBrokers:
     """Leaders that move or go."""
 
-    def test_leader_stops_after_planning(
-        self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Callable[..., ReadOptions]
-    ) -> None:
+    def test_leader_stops_after_planning(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options) -> None:
         """A split whose planned leader is gone is read from the next one."""
         topic = new_topic(replication=3)
-        fill(zkafka_cluster, topic)
+        fill(zkafka_cluster, topic, 100)
         plan = plan_batch(options(topic))
         leader = plan.splits[0].leader
         zkafka_cluster.stop(leader)
@@ -162,17 +150,11 @@ class TestBrokers:
         finally:
             zkafka_cluster.restart(leader)
 
-    def test_leader_killed_while_reading(
-        self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Callable[..., ReadOptions]
-    ) -> None:
+    def test_leader_killed_while_reading(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options) -> None:
         """A leader that dies under a reader costs no record and repeats none."""
         topic = new_topic(replication=3)
-        fill(zkafka_cluster, topic, 3000, 10_000)  # more than one batch
-        slow = {
-            "kafka.max.partition.fetch.bytes": "50000",
-            "kafka.queued.max.messages.kbytes": "1",
-        }
-        patient = options(topic, **slow, **{"kafkaConsumer.pollTimeoutMs": "60000"})
+        fill(zkafka_cluster, topic, 3000, size_bytes=10_000)  # more than one batch
+        patient = options(topic, **SLOW, **{"kafkaConsumer.pollTimeoutMs": "60000"})
         plan = plan_batch(patient)
         batches = read_plan(patient, plan)
         seen = next(batches).column("offset").to_pylist()
@@ -188,12 +170,12 @@ class TestBrokers:
         self,
         zkafka_cluster: LocalCluster,
         new_topic: NewTopic,
-        options: Callable[..., ReadOptions],
+        options: Options,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
         """A partition without leader fails the plan by name and ISR, or is left out with a warning."""
         topic = new_topic(assignment={0: [0], 1: [1]})
-        zkafka_cluster.produce(topic, [{"value": b"v", "partition": p} for p in (0, 1)])
+        fill(zkafka_cluster, topic, 1, (0, 1))
         zkafka_cluster.stop(1)
         try:
             with pytest.raises(NoLeader, match=rf"{topic}-1 \(ISR 1\)"):
@@ -205,10 +187,10 @@ class TestBrokers:
         finally:
             zkafka_cluster.restart(1)
 
-    def test_stuck(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Callable[..., ReadOptions]) -> None:
+    def test_stuck(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options) -> None:
         """A broker that does not answer is an error after the poll time-out, never an early end."""
         topic = new_topic(assignment={0: [2]})
-        fill(zkafka_cluster, topic)
+        fill(zkafka_cluster, topic, 100)
         impatient = options(topic, **{"kafkaConsumer.pollTimeoutMs": "2000"})
         plan = plan_batch(impatient)
         zkafka_cluster.pause(2)
@@ -223,12 +205,10 @@ class TestBrokers:
             zkafka_cluster.resume(2)
 
 
-def test_silent_leader_while_planning(
-    zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Callable[..., ReadOptions]
-) -> None:
-    """A leader that does not tell its offsets fails the plan by name; its partition is not taken for empty."""
+def test_silent_leader_while_planning(zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options) -> None:
+    """A leader that does not answer with its offsets fails the plan by name; its partition is not taken for empty."""
     topic = new_topic(assignment={0: [0], 1: [1]})
-    zkafka_cluster.produce(topic, [{"value": b"v", "partition": p} for p in (0, 1)])
+    fill(zkafka_cluster, topic, 1, (0, 1))
     zkafka_cluster.pause(1)
     try:
         with pytest.raises(BrokersUnavailable, match=f"{topic}-1"):
@@ -242,26 +222,26 @@ def test_silent_leader_while_planning(
 def test_silent_leader_of_many_logs(
     zkafka_cluster: LocalCluster, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where thousands of logs are asked for at once, what a silent leader does not tell is not taken for an offset."""
+    """In a bulk lookup of thousands of logs, those of a silent leader fail, and the others have their offsets."""
     monkeypatch.setattr(admin, "MANY", 2)
     topic = new_topic(assignment={0: [0], 1: [1]})
-    zkafka_cluster.produce(topic, [{"value": b"v", "partition": p} for p in (0, 1)])
+    fill(zkafka_cluster, topic, 1, (0, 1))
     silent = TopicPartition(topic, 1)
     with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}) as client:
-        wanted = {TopicPartition(topic, p): LATEST for p in (0, 1)}
-        assert client.list_offsets(wanted) == dict.fromkeys(wanted, 1)
+        ends = {TopicPartition(topic, p): LATEST for p in (0, 1)}
+        assert client.list_offsets(ends) == dict.fromkeys(ends, 1)
         zkafka_cluster.pause(1)
         try:
-            found, failed = client.list_offsets_each(wanted, 3)
+            found, failed = client.list_offsets_each(ends, 3)
         finally:
             zkafka_cluster.resume(1)
         assert found == {TopicPartition(topic, 0): 1}
         assert isinstance(failed[silent], BrokersUnavailable)
         zkafka_cluster.wait_for_leader(topic, 1)
-        assert client.list_offsets(wanted) == dict.fromkeys(wanted, 1)
+        assert client.list_offsets(ends) == dict.fromkeys(ends, 1)
 
 
-def test_compaction(zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Callable[..., ReadOptions]) -> None:
+def test_compaction(zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options) -> None:
     """Gaps that compaction has left are no loss."""
     compacting = {
         "cleanup.policy": "compact",
@@ -270,28 +250,28 @@ def test_compaction(zkafka_cluster: LocalCluster, new_topic: NewTopic, options: 
         "max.compaction.lag.ms": "500",
     }
     topic = new_topic(config=compacting)
-    for _ in range(3):
-        zkafka_cluster.produce(topic, [{"key": b"%d" % (n % 5), "value": b"v"} for n in range(50)])
-        time.sleep(0.3)
-    deadline = time.monotonic() + 60
-    found = list(range(150))
-    while len(found) == 150 and time.monotonic() < deadline:
-        zkafka_cluster.produce(topic, [{"key": b"last", "value": b"v"}])
+    produced: list[int] = []
+
+    def with_gaps() -> list[int] | None:
+        records = [{"key": b"%d" % (n % 5), "value": b"v"} for n in range(50)]
+        produced.extend(zkafka_cluster.produce(topic, records)[0])
         found = read_offsets(options(topic), plan_batch(options(topic)))
-        time.sleep(0.5)
-    assert 5 <= len(found) < 150
+        return found if len(found) < len(produced) else None
+
+    found = eventually(with_gaps, timeout_s=60, poll_s=0.5)
+    assert len(found) >= 5
     assert found == sorted(set(found))
 
 
 def test_retries(
     zkafka_cluster: LocalCluster,
     new_topic: NewTopic,
-    options: Callable[..., ReadOptions],
+    options: Options,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Planning asks again after a failed request, as often and after such a pause as it is told."""
+    """Planning retries a failed request, with the number and the interval of the options."""
     topic = new_topic(assignment={0: [1]})
-    fill(zkafka_cluster, topic)
+    fill(zkafka_cluster, topic, 100)
     zkafka_cluster.pause(1)
     pauses: list[float] = []
 

@@ -1,16 +1,16 @@
-"""Where streams start with partitions that nobody has read yet: nothing is skipped, whichever members come and go."""
+"""Starting offsets of partitions that nobody has read yet: nothing is skipped, whichever members come and go."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pyspark_zkafka.errors import DataLoss
-from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.stream.driver import StreamDriver
-from pyspark_zkafka.testing.waiting import Deadline
+from tests.support.eventually import eventually
+from tests.support.fill import fill
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -21,42 +21,20 @@ NewPlanner = Callable[..., StreamDriver]
 pytestmark = pytest.mark.usefixtures("all_brokers")
 
 
-def fill(cluster: LocalCluster, topic: str, records: int, *partitions: int, timestamp: int | None = None) -> None:
-    """Records in each of the partitions."""
-    when = {} if timestamp is None else {"timestamp": timestamp}
-    cluster.produce(topic, [{"value": str(n), "partition": p, **when} for p in partitions for n in range(records)])
-
-
 def spans(offset: dict[str, Any], topic: str) -> dict[int, tuple[int, int]]:
-    """What a micro-batch reads of each partition, ``[from, until)``."""
+    """The range of each partition in a micro-batch, ``[from, until)``."""
     return {int(number): tuple(span[:2]) for number, span in offset["topics"][topic]["partitions"].items()}
 
 
 def plan_until(planner: StreamDriver, start: dict[str, Any], topic: str, partitions: set[int]) -> dict[str, Any]:
     """Plan micro-batches, each of which is done at once, until one has read from all of the partitions."""
-    at = [start]
+    ends = [start]
 
     def planned() -> dict[str, Any] | None:
-        at.append(planner.latest(at[-1], limited=True))
-        return at[-1] if partitions <= spans(at[-1], topic).keys() else None
+        ends.append(planner.latest(ends[-1], limited=True))
+        return ends[-1] if partitions <= spans(ends[-1], topic).keys() else None
 
-    found = Deadline(30).until(planned)
-    assert found is not None, f"no micro-batch has {partitions}: {spans(at[-1], topic)}"
-    return found
-
-
-@pytest.fixture
-def planner(zookeeper: dict[str, str]) -> Iterator[NewPlanner]:
-    """Makes planners, which do what Spark's planning calls ask for: ``planner({"subscribe": topic})``."""
-    made: list[StreamDriver] = []
-
-    def make(options: dict[str, str], connection: dict[str, str] | None = None) -> StreamDriver:
-        made.append(StreamDriver(parse_stream({**(connection or zookeeper), **options})))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
+    return eventually(planned, 30, lambda: f"no micro-batch has {partitions}: {spans(ends[-1], topic)}")
 
 
 class TestGrowth:
@@ -65,7 +43,7 @@ class TestGrowth:
     def test_claimed_by_a_member_that_leaves(
         self, planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic
     ) -> None:
-        """What a member claimed and never planned is read from its beginning by the member that gains it."""
+        """A partition that a member claimed and never planned is read from its beginning by the next owner."""
         topic = new_topic(partitions=2)
         options = {"subscribe": topic, "group.id": f"{topic}-group", "consumer.threads": "1"}
         stays, leaves = (planner({**options, "consumer.id": name}) for name in ("c1", "c2"))
@@ -74,7 +52,7 @@ class TestGrowth:
         leaves.latest(second, limited=True)
         zkafka_cluster.add_partitions(topic, 4)
         zkafka_cluster.wait_for_leader(topic, 3)
-        fill(zkafka_cluster, topic, 5, 0, 2, 3)
+        fill(zkafka_cluster, topic, 5, (0, 2, 3))
         finished = plan_until(stays, first, topic, {0, 1})  # of two members, the second has claimed partitions 2 and 3
         leaves.close()
         fill(zkafka_cluster, topic, 5, 0)
@@ -96,18 +74,18 @@ class TestGrowth:
         before.close()
         zkafka_cluster.add_partitions(topic, 2)
         zkafka_cluster.wait_for_leader(topic, 1)
-        fill(zkafka_cluster, topic, 5, 0, 1)
+        fill(zkafka_cluster, topic, 5, (0, 1))
         assert spans(planner(options).initial(), topic) == {0: (3, 3), 1: (0, 0)}
 
     def test_start_of_the_group(self, planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
         """The first query of a group decides where the group begins: one that comes later does not begin later."""
         topic = new_topic(partitions=2)
         options = {"subscribe": topic, "group.id": f"{topic}-group"}
-        fill(zkafka_cluster, topic, 3, 0, 1)
+        fill(zkafka_cluster, topic, 3, (0, 1))
         before = planner(options)
         before.latest(before.initial(), limited=True)
         before.close()
-        fill(zkafka_cluster, topic, 4, 0, 1)
+        fill(zkafka_cluster, topic, 4, (0, 1))
         assert spans(planner(options).initial(), topic) == {0: (3, 3), 1: (3, 3)}
 
 
@@ -123,16 +101,16 @@ def test_without_leader(
     connection = zookeeper if way != "bootstrap" else {"kafka.bootstrap.servers": zkafka_cluster.bootstrap_servers}
     timestamp = None if way == "bootstrap" else 1000
     options = {"subscribe": topic, **({"group.id": f"{topic}-group"} if way == "group" else {})}
-    fill(zkafka_cluster, topic, 9, 0, 1, timestamp=timestamp)
+    fill(zkafka_cluster, topic, 9, (0, 1), timestamp=timestamp)
     zkafka_cluster.stop(1)
-    one = planner(options, connection)
-    start = one.initial()
+    driver = planner(options, connection)
+    start = driver.initial()
     assert spans(start, topic) == {0: (9, 9)}
-    assert one.latest(start, limited=True) == start
+    assert driver.latest(start, limited=True) == start
     zkafka_cluster.restart(1)
     zkafka_cluster.wait_for_leader(topic, 1)
     fill(zkafka_cluster, topic, 5, 1, timestamp=timestamp)
-    found = plan_until(one, start, topic, {0, 1})
+    found = plan_until(driver, start, topic, {0, 1})
     assert spans(found, topic) == {0: (9, 9), 1: (9, 14)}
 
 
@@ -140,7 +118,7 @@ def test_without_leader_for_another_query(planner: NewPlanner, zkafka_cluster: L
     """A group's start is one moment, also for a query that joins when a partition has a leader again."""
     topic = new_topic(assignment={0: [0], 1: [1]})
     options = {"subscribe": topic, "group.id": f"{topic}-group"}
-    fill(zkafka_cluster, topic, 9, 0, 1)
+    fill(zkafka_cluster, topic, 9, (0, 1))
     zkafka_cluster.stop(1)
     first = planner(options)
     start = first.initial()
@@ -155,15 +133,15 @@ def test_without_leader_for_another_query(planner: NewPlanner, zkafka_cluster: L
 def test_asked_for_the_start_again(planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
     """Spark asks again where the query starts when the first micro-batch is planned: that changes nothing."""
     topic = new_topic(partitions=1)
-    one = planner({"subscribe": topic})
-    start = one.initial()
+    driver = planner({"subscribe": topic})
+    start = driver.initial()
     fill(zkafka_cluster, topic, 5, 0)
-    first = one.latest(start, limited=True)
+    first = driver.latest(start, limited=True)
     zkafka_cluster.add_partitions(topic, 2)
     zkafka_cluster.wait_for_leader(topic, 1)
     fill(zkafka_cluster, topic, 5, 1)
-    assert one.initial() == start
-    assert spans(plan_until(one, first, topic, {1}), topic)[1] == (0, 5)
+    assert driver.initial() == start
+    assert spans(plan_until(driver, first, topic, {1}), topic)[1] == (0, 5)
 
 
 def test_offsets_of_a_deleted_topic(planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:

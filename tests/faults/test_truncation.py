@@ -15,9 +15,9 @@ from pyspark_zkafka.batch.planner import BatchPlan, plan_batch
 from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.errors import DataLoss
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.stream.driver import StreamDriver
-from pyspark_zkafka.testing.waiting import Deadline
+from tests.support.eventually import eventually
+from tests.support.fill import fill
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -25,15 +25,11 @@ if TYPE_CHECKING:
 MakeTopic = Callable[..., str]
 SCHEMA = pa.schema([("offset", pa.int64()), ("value", pa.binary())])
 UNCLEAN = {"unclean.leader.election.enable": "true"}
+SIZE_BYTES = 10_000
 SLOW = {"kafka.max.partition.fetch.bytes": "50000", "kafka.queued.max.messages.kbytes": "1"}
 """Leaves most of a range with the brokers while its first batch is looked at."""
 
 pytestmark = pytest.mark.usefixtures("all_brokers")
-
-
-def fill(cluster: LocalCluster, topic: str, records: int, value: bytes) -> None:
-    """Records of 10 KB that begin with a value."""
-    cluster.produce(topic, [{"value": value + b"." * 10_000, "partition": 0} for _ in range(records)])
 
 
 class Reading:
@@ -62,10 +58,10 @@ def test_cut_off_below_a_reader(
 ) -> None:
     """A log that was truncated below a task's position and has grown past it since is data loss, on both paths."""
     topic = new_topic(assignment={0: [0, 1]}, config=UNCLEAN)
-    fill(zkafka_cluster, topic, 10, b"kept")
+    fill(zkafka_cluster, topic, [b"kept"] * 10, size_bytes=SIZE_BYTES)
     zkafka_cluster.wait_in_sync(topic)
     zkafka_cluster.stop(1)
-    fill(zkafka_cluster, topic, 2990, b"lost")
+    fill(zkafka_cluster, topic, [b"lost"] * 2990, size_bytes=SIZE_BYTES)
 
     def begin(**more: str) -> Reading:
         options = {**zookeeper, "subscribe": topic, **SLOW, "kafkaConsumer.pollTimeoutMs": "60000", **more}
@@ -79,7 +75,7 @@ def test_cut_off_below_a_reader(
     zkafka_cluster.stop(0)
     zkafka_cluster.restart(1)
     assert zkafka_cluster.wait_for_leader(topic, 0) == 1
-    fill(zkafka_cluster, topic, 2990, b"new")
+    fill(zkafka_cluster, topic, [b"new"] * 2990, size_bytes=SIZE_BYTES)
     for reading in strict:
         with pytest.raises(DataLoss, match=rf"\[DATA_LOSS\] {topic}-0: .* truncated below offset \d+, .* has grown again"):
             reading.rest()
@@ -98,10 +94,10 @@ def test_cut_off_between_micro_batches(
 ) -> None:
     """A log that was truncated below a stream's position, and has grown past it before the next planning, is data loss."""
     topic = new_topic(assignment={0: [0, 1]}, config=UNCLEAN)
-    fill(zkafka_cluster, topic, 10, b"kept")
+    fill(zkafka_cluster, topic, [b"kept"] * 10, size_bytes=SIZE_BYTES)
     zkafka_cluster.wait_in_sync(topic)
     zkafka_cluster.stop(1)
-    fill(zkafka_cluster, topic, 10, b"lost")
+    fill(zkafka_cluster, topic, [b"lost"] * 10, size_bytes=SIZE_BYTES)
     options = {"subscribe": topic, "startingOffsets": "earliest"}
     strict = stream(options, connection, "strict")
     lenient = stream({**options, "failOnDataLoss": "false"}, connection, "lenient")
@@ -114,7 +110,7 @@ def test_cut_off_between_micro_batches(
     zkafka_cluster.stop(0)
     zkafka_cluster.restart(1)
     assert zkafka_cluster.wait_for_leader(topic, 0) == 1
-    fill(zkafka_cluster, topic, 30, b"new")
+    fill(zkafka_cluster, topic, [b"new"] * 30, size_bytes=SIZE_BYTES)
     regrown.set()
     with pytest.raises(
         StreamingQueryException, match=rf"\[OFFSET_WENT_BACK\] {topic}-0: the log was truncated below offset 20"
@@ -125,19 +121,15 @@ def test_cut_off_between_micro_batches(
     assert len(strict.rows) == 20
 
 
-def test_clean_election(zkafka_cluster: LocalCluster, new_topic: MakeTopic, zookeeper: dict[str, str]) -> None:
+def test_clean_election(zkafka_cluster: LocalCluster, new_topic: MakeTopic, planner: Callable[..., StreamDriver]) -> None:
     """A leader that follows with all records, and more since, is no truncation: a stream goes on where it was."""
     topic = new_topic(partitions=2, assignment={0: [0, 1], 1: [0, 1]})
-    fill(zkafka_cluster, topic, 10, b"before")
+    fill(zkafka_cluster, topic, 10)
     zkafka_cluster.wait_in_sync(topic)
-    planner = StreamDriver(parse_stream({**zookeeper, "subscribe": topic, "startingOffsets": "earliest"}))
-    try:
-        first = planner.latest(planner.initial(), limited=True)
-        zkafka_cluster.stop(0)
-        zkafka_cluster.wait_for_leader(topic, 0, not_broker=0)
-        fill(zkafka_cluster, topic, 10, b"after")
-        found = Deadline(60).until(lambda: second if (second := planner.latest(first, limited=True)) != first else None)
-        assert found is not None
-        assert found["topics"][topic]["partitions"] == {"0": [10, 20], "1": [0, 0]}
-    finally:
-        planner.close()
+    driver = planner({"subscribe": topic, "startingOffsets": "earliest"})
+    first = driver.latest(driver.initial(), limited=True)
+    zkafka_cluster.stop(0)
+    zkafka_cluster.wait_for_leader(topic, 0, not_broker=0)
+    fill(zkafka_cluster, topic, 10)
+    found = eventually(lambda: second if (second := driver.latest(first, limited=True)) != first else None, 60)
+    assert found["topics"][topic]["partitions"] == {"0": [10, 20], "1": [0, 0]}

@@ -108,7 +108,7 @@ def test_partition_that_never_had_a_leader(
     options: Callable[..., WriteOptions],
     create_without_waiting: Callable[[str, list[list[int]]], None],
 ) -> None:
-    """Rows for a partition that ZooKeeper has, and the brokers do not tell of yet, wait until they do."""
+    """Rows for a partition that is in ZooKeeper, and not yet in the brokers' metadata, wait until it is."""
     topic = f"{new_topic()}-later"
     zkafka_cluster.stop(1)
     create_without_waiting(topic, [[0], [1]])

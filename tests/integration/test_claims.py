@@ -14,32 +14,13 @@ from pyspark_zkafka.group.claims import Claims
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
 from pyspark_zkafka.options.model import ZooKeeperConfig
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
-from pyspark_zkafka.zookeeper.transactions import Create, Operation, Outcome
+from pyspark_zkafka.zookeeper.transactions import Create
+from tests.support.meddled import Meddled, lose
 
 if TYPE_CHECKING:
-    from conftest import Chroot
-
+    from tests.support.chroot import Chroot
 P = [TopicPartition("t", n) for n in range(6)]
 ME, PEER = "g_c1", "g_c2"
-
-
-class Meddled(ZooKeeperClient):
-    """A client before, or after, whose transactions something happens; the transactions are counted from 1."""
-
-    def __init__(self, config: ZooKeeperConfig) -> None:
-        super().__init__(config)
-        self.before: Callable[[int], object] = lambda transaction: None
-        self.after: Callable[[int], object] = lambda transaction: None
-        self.sent: list[Sequence[Operation]] = []
-
-    def transact(self, operations: Sequence[Operation]) -> Outcome:
-        self.sent.append(operations)
-        number = len(self.sent)
-        self.before(number)
-        outcome = super().transact(operations)
-        self.after(number)
-        return outcome
 
 
 class Session:
@@ -239,12 +220,7 @@ class TestRelease:
     def test_unanswered(self, chroot: Chroot, mine: Session) -> None:
         """After a release of which no answer told, nothing is held, and nobody else is accused of it."""
         mine.take(P[:2])
-
-        def lose(transaction: int) -> None:
-            if transaction == 2:
-                raise ZooKeeperError("ZOOKEEPER_CONNECTION_LOST", "lost")
-
-        mine.client.after = lose
+        mine.client.after = lose(2)
         with pytest.raises(ZooKeeperError, match="lost"):
             mine.claims.release(P[:2], mine.owner)
         assert mine.claims.owned == {}
@@ -254,12 +230,7 @@ class TestRelease:
     def test_undone(self, chroot: Chroot, mine: Session) -> None:
         """A release that never happened is found, and what is still claimed is held again."""
         mine.take(P[:2])
-
-        def lose(transaction: int) -> None:
-            if transaction == 2:
-                raise ZooKeeperError("ZOOKEEPER_CONNECTION_LOST", "lost")
-
-        mine.client.before = lose
+        mine.client.before = lose(2)
         with pytest.raises(ZooKeeperError, match="lost"):
             mine.claims.release(P[:1], mine.owner)
         assert mine.claims.verify(mine.owner) == []
@@ -283,11 +254,7 @@ class TestVerify:
 
     def test_unanswered(self, chroot: Chroot, mine: Session) -> None:
         """Claims that were made although no answer told so are found, and held."""
-
-        def lose(transaction: int) -> None:
-            raise ZooKeeperError("ZOOKEEPER_CONNECTION_LOST", "lost")
-
-        mine.client.after = lose
+        mine.client.after = lose(1)
         with pytest.raises(ZooKeeperError, match="lost"):
             mine.take(P)
         assert mine.claims.owned == {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -14,18 +13,14 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 
-from pyspark_zkafka.errors import CodecError, GroupContended, OptionError, PartitionOwned, ZooKeeperError, ZooKeeperRefused
+from pyspark_zkafka.errors import CodecError, GroupContended, OptionError, PartitionOwned, ZooKeeperRefused
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
-from pyspark_zkafka.options.model import ZooKeeperConfig
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
-from pyspark_zkafka.zookeeper.transactions import Operation, Outcome
+from tests.support.meddled import Meddled, lose
 
 if TYPE_CHECKING:
-    from conftest import Chroot
-
-pytestmark = pytest.mark.server
-
+    from tests.support.chroot import Chroot
 VECTORS = Path(__file__).parents[1] / "vectors" / "znodes.json"
 P0, P1 = TopicPartition("peer-a", 0), TopicPartition("peer-a", 1)
 
@@ -43,29 +38,6 @@ def own(other: KazooClient, group: str, partition: TopicPartition) -> str:
     path = f"/consumers/{group}/owners/{partition.topic}/{partition.partition}"
     other.create(path, f"{group}_c1-0".encode(), ephemeral=True, makepath=True)
     return path
-
-
-class Meddled(ZooKeeperClient):
-    """A client before, or after, whose transactions something happens."""
-
-    def __init__(
-        self,
-        config: ZooKeeperConfig,
-        before: Callable[[int], None] | None = None,
-        after: Callable[[int], None] | None = None,
-    ) -> None:
-        super().__init__(config)
-        self._before, self._after = before, after
-        self.transactions: list[int] = []
-
-    def transact(self, operations: Sequence[Operation]) -> Outcome:
-        self.transactions.append(len(operations))
-        if self._before is not None:
-            self._before(len(self.transactions))
-        outcome = super().transact(operations)
-        if self._after is not None:
-            self._after(len(self.transactions))
-        return outcome
 
 
 def test_a_first_commit_leaves_the_znodes_that_the_old_consumer_leaves(chroot: Chroot) -> None:
@@ -221,7 +193,7 @@ def test_more_than_a_megabyte_goes_in_several_transactions(chroot: Chroot) -> No
     offsets = {TopicPartition(f"{'long-' * 20}{n % 2}", n): n for n in range(6000)}
     with Meddled(chroot.config) as client:
         assert commit_offsets(client, "g", offsets) == CommitResult(offsets, {})
-        assert 3 < len(client.transactions) < 12
+        assert 3 < len(client.sent) < 12
         assert client.group_offsets("g") == offsets
         assert commit_offsets(client, "g", offsets) == CommitResult({}, offsets)
     assert not chroot.other.exists("/consumers/g/owners")
@@ -233,7 +205,7 @@ def test_a_request_beyond_the_servers_limit_is_an_error_that_ends(chroot: Chroot
     with Meddled(chroot.config) as client:
         with pytest.raises(ZooKeeperRefused, match=r"REQUEST_TOO_LARGE\] A transaction"):
             commit_offsets(client, "g", offsets, max_transaction_bytes=100_000_000)
-        assert len(client.transactions) == 1
+        assert len(client.sent) == 1
         assert client.group_offsets("g") == {}
 
 
@@ -244,17 +216,12 @@ def test_an_owner_of_a_late_chunk_is_found_before_the_first(chroot: Chroot) -> N
     with Meddled(chroot.config) as client:
         with pytest.raises(PartitionOwned, match="t-39 by g_c1-0"):
             commit_offsets(client, "g", dict.fromkeys(partitions, 1), max_transaction_bytes=2000)
-        assert client.transactions == []
+        assert client.sent == []
 
 
 def test_an_answer_that_got_lost_does_not_hide_what_was_written(chroot: Chroot) -> None:
     """The transaction happened and the connection broke: the result still says written."""
-
-    def lose(transaction: int) -> None:
-        if transaction == 1:
-            raise ZooKeeperError("ZOOKEEPER_CONNECTION_LOST", "lost")
-
-    with Meddled(chroot.config, after=lose) as client:
+    with Meddled(chroot.config, after=lose(1)) as client:
         assert commit_offsets(client, "g", {P0: 9}, sleep=lambda seconds: None) == CommitResult({P0: 9}, {})
         assert client.group_offsets("g") == {P0: 9}
 

@@ -11,10 +11,10 @@ import pytest
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import SubscribePattern
+from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
-    from conftest import Chroot
-
+    from tests.support.chroot import Chroot
 NewMember = Callable[..., GroupMember]
 
 SLOW = "a" * 60
@@ -57,7 +57,7 @@ def test_backtracking(chroot: Chroot, new_member: NewMember, strategy: str) -> N
         assert len(member.owned()) == 4
 
 
-def test_what_an_unreadable_member_owns(chroot: Chroot, new_member: NewMember, eventually: Callable[..., bool]) -> None:
+def test_what_an_unreadable_member_owns(chroot: Chroot, new_member: NewMember) -> None:
     """A member of which only we cannot read the registration keeps what it owns; the rest is not left unowned."""
     chroot.topic("t", 4)
     chroot.register("g", "g_bad", encoded({"t(?!x)": 1}, "white_list"))
@@ -66,4 +66,4 @@ def test_what_an_unreadable_member_owns(chroot: Chroot, new_member: NewMember, e
         assert sorted(tp.partition for tp in member.owned()) == [0, 1]
         for path in claims:
             chroot.other.delete(path)
-        assert eventually(lambda: len(member.owned()) == 4)
+        eventually(lambda: len(member.owned()) == 4)

@@ -18,15 +18,14 @@ from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from tests.support.chroot import JVM
+from tests.support.eventually import eventually
+from tests.support.fill import fill
 from tests.support.wire import Wire
 
 if TYPE_CHECKING:
-    from conftest import Chroot
-
-Eventually = Callable[..., bool]
+    from tests.support.chroot import Chroot
 NewMember = Callable[..., GroupMember]
-
-JVM = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}'
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +53,7 @@ class TestSessionIds:
     ) -> None:
         """The options of a batch name the member's session so that the write can prove that it owns the partitions."""
         source, sink = new_topic(partitions=2), new_topic(partitions=1)
-        zkafka_cluster.produce(source, [{"value": f"v{n}", "partition": n % 2} for n in range(10)])
+        fill(zkafka_cluster, source, 5, range(2))
         reset = {"auto.offset.reset": "earliest"}
         with ConsumerGroup(zkafka_cluster.zookeeper_connect, "g", subscribe=[source], options=reset) as member:
             batch = member.plan(spark)
@@ -76,15 +75,13 @@ class TestSessionIds:
         with pytest.raises(ConsumerIdTaken, match=f"of session {shown};"):
             new_member("c1", "t", session_ms=1000).join()
 
-    def test_warnings(
-        self, chroot: Chroot, new_member: NewMember, eventually: Eventually, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_warnings(self, chroot: Chroot, new_member: NewMember, caplog: pytest.LogCaptureFixture) -> None:
         """So does the warning of a member whose partitions another session has."""
         chroot.topic("t", 1)
         chroot.claim("g", TopicPartition("t", 0), b"g_jvm-0")
         with new_member("c1", "t", max_retries=1):
             expected = f"t-0 is owned by g_jvm-0 (session 0x{chroot.other.client_id[0] + 2**64:x})"
-            assert eventually(lambda: expected in caplog.text)
+            eventually(lambda: expected in caplog.text)
 
 
 class TestSessionTimeout:
@@ -96,9 +93,7 @@ class TestSessionTimeout:
             with ZooKeeperClient(replace(chroot.config, session_timeout_ms=asked_ms)) as client:
                 assert client.session_timeout_ms == granted_ms
 
-    def test_expired_unnoticed(
-        self, zkafka_cluster: LocalCluster, chroot: Chroot, new_member: NewMember, eventually: Eventually
-    ) -> None:
+    def test_expired_unnoticed(self, zkafka_cluster: LocalCluster, chroot: Chroot, new_member: NewMember) -> None:
         """A member that is cut off owns nothing by the time that others may, though it asked for a longer session."""
         chroot.topic("t", 4)
         with (
@@ -106,9 +101,9 @@ class TestSessionTimeout:
             new_member("c2", "t") as second,
             new_member("c1", "t", session_ms=30_000, hosts=wire.address) as first,
         ):
-            assert eventually(lambda: len(first.owned()) == len(second.owned()) == 2)
+            eventually(lambda: len(first.owned()) == len(second.owned()) == 2)
             wire.silence()
-            assert eventually(lambda: chroot.owners("g").get(0) == "g_c2-0", timeout_s=20)
+            eventually(lambda: chroot.owners("g").get(0) == "g_c2-0", timeout_s=20)
             assert first.owned() == {}
             wire.mend()
 

@@ -11,8 +11,7 @@ from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
 if TYPE_CHECKING:
-    from conftest import Chroot
-
+    from tests.support.chroot import Chroot
 NewMember = Callable[..., GroupMember]
 
 GROUP = "group-" * 180

@@ -12,7 +12,7 @@ from pyspark_zkafka.errors import NoLeader
 from pyspark_zkafka.kafka import admin
 from pyspark_zkafka.kafka import watermarks as log_bounds
 from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.kafka.watermarks import WatermarkReader
+from pyspark_zkafka.kafka.clients import MessageClient
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.testing import LocalCluster
@@ -25,7 +25,7 @@ Found = dict[TopicPartition, int] | None
 def topic(monkeypatch: pytest.MonkeyPatch, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> str:
     """Eight partitions, as many records in each as its number says; they are many, and too many for one question."""
     monkeypatch.setattr(admin, "MANY", 8)
-    monkeypatch.setattr(log_bounds, "_MOST_PER_QUESTION", 3)
+    monkeypatch.setattr(log_bounds, "MAX_PER_REQUEST", 3)
     name = new_topic(partitions=8)
     zkafka_cluster.produce(name, [{"value": b"v", "partition": p} for p in range(8) for _ in range(p)])
     return name
@@ -35,19 +35,19 @@ def topic(monkeypatch: pytest.MonkeyPatch, zkafka_cluster: LocalCluster, new_top
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each time that the ends of many logs were asked for at once, whether all were told."""
     told: list[bool] = []
-    find = WatermarkReader.find
+    find = log_bounds.find_watermarks
 
     def noting(
-        self: WatermarkReader,
+        client: MessageClient,
         wanted: dict[TopicPartition, Position],
         timeout_s: float,
         epochs: dict[TopicPartition, int] | None,
     ) -> dict[TopicPartition, int] | None:
-        found = find(self, wanted, timeout_s, epochs)
+        found = find(client, wanted, timeout_s, epochs)
         told.append(found is not None)
         return found
 
-    monkeypatch.setattr(WatermarkReader, "find", noting)
+    monkeypatch.setattr(log_bounds, "find_watermarks", noting)
     return told
 
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -29,31 +28,14 @@ from pyspark_zkafka.testing import (
     verify_consumer_rebalance,
 )
 from pyspark_zkafka.testing.old_consumer import OldKafka, OldRecord
-
-pytestmark = pytest.mark.server
+from tests.support.eventually import eventually
+from tests.support.processes import alive
 
 VERSIONS: tuple[OldKafka, ...] = ("1.1.1", "0.8.2.2")
 # What the first rebalances of two members need is time, and sessions of 2 s are the shortest that are safe here.
 FAST = {"rebalance.backoff.ms": "300", "rebalance.max.retries": "20", "zookeeper.session.timeout.ms": "2000"}
 NO_AUTO_COMMIT = {"auto.commit.enable": "false"}
 ON_SHUTDOWN_ONLY = {"auto.commit.interval.ms": "3600000"}
-
-
-def eventually(look: Callable[[], Any], timeout_s: float = 20) -> bool:
-    end = time.monotonic() + timeout_s
-    while not look():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state not in "ZX"
 
 
 class Group:
@@ -113,7 +95,7 @@ def test_reads_and_commits(group: Group, version: OldKafka) -> None:
         znode = json.loads(group.znodes.get(f"{group.path}/ids/{registered}")[0])
         assert (znode["subscription"], znode["pattern"]) == ({group.topic: 2}, "static")
         assert group.owners() == {p: f"{registered}-{p // 3}" for p in range(5)}
-        assert eventually(lambda: len(member.records) == 20)
+        eventually(lambda: len(member.records) == 20)
         assert set(member.records) == group.records
         assert group.offsets() == {}
         member.commit()
@@ -129,11 +111,11 @@ def test_reads_and_commits(group: Group, version: OldKafka) -> None:
 def test_commits_on_sigterm(group: Group, version: OldKafka) -> None:
     """SIGTERM ends a member in an orderly way: it commits what it read."""
     with group.member(kafka_version=version, properties=ON_SHUTDOWN_ONLY) as member:
-        assert eventually(lambda: len(member.records) == 20)
+        eventually(lambda: len(member.records) == 20)
         pid = member.pid
         assert pid is not None
         os.kill(pid, signal.SIGTERM)
-        assert eventually(lambda: not member.running)
+        eventually(lambda: not member.running)
         assert group.offsets() == dict.fromkeys(range(5), 4)
         assert group.ids() == []
 
@@ -142,14 +124,14 @@ def test_killed_and_started_again(group: Group) -> None:
     """A killed member's znodes vanish when its session expires; one of the same id tries until then, and then succeeds."""
     properties = {**FAST, **ON_SHUTDOWN_ONLY, "zookeeper.session.timeout.ms": "10000"}  # longer than a JVM takes to start
     with group.member(consumer_id="one", properties=properties) as member:
-        assert eventually(lambda: len(member.records) == 20)
+        eventually(lambda: len(member.records) == 20)
         member.kill()
         assert (group.ids(), len(group.owners())) == ([f"{group.name}_one"], 5)
         member.start()
         assert any("NodeExists" in failure for failure in member.failures)
-        assert eventually(lambda: set(member.records) == group.records)
+        eventually(lambda: set(member.records) == group.records)
         member.kill()
-        assert eventually(lambda: not group.ids() and not group.owners())
+        eventually(lambda: not group.ids() and not group.owners())
 
 
 def test_two_versions_share(group: Group) -> None:
@@ -159,8 +141,8 @@ def test_two_versions_share(group: Group) -> None:
     a, b = f"{group.name}_a", f"{group.name}_b"
     with first, second:
         shared = {0: f"{a}-0", 1: f"{a}-0", 2: f"{b}-0", 3: f"{b}-0", 4: f"{b}-1"}
-        assert eventually(lambda: group.owners() == shared)
-        assert eventually(lambda: set(first.records + second.records) == group.records)
+        eventually(lambda: group.owners() == shared)
+        eventually(lambda: set(first.records + second.records) == group.records)
         first.commit()
         second.commit()
         assert verify_consumer_rebalance(group.connect, group.name)
@@ -170,15 +152,15 @@ def test_two_versions_share(group: Group) -> None:
                 group.znodes.delete(f"{group.path}/owners/{group.topic}/3")
             return not verify_consumer_rebalance(group.connect, group.name)
 
-        assert eventually(is_found_unowned)
+        eventually(is_found_unowned)
         first.stop()
-        assert eventually(lambda: group.owners() == {p: f"{b}-{p // 3}" for p in range(5)})
+        eventually(lambda: group.owners() == {p: f"{b}-{p // 3}" for p in range(5)})
 
 
 def test_tools_agree_with_zookeeper(group: Group, tmp_path: Path) -> None:
     """Kafka's tools list and describe a group, and export its offsets, as ZooKeeper has them."""
     with group.member(1, consumer_id="a", properties=NO_AUTO_COMMIT) as member:
-        assert eventually(lambda: len(member.records) == 20)
+        eventually(lambda: len(member.records) == 20)
         member.commit()
         group.cluster.produce(group.topic, [(None, b"more", 0)])
         row = {"TOPIC": group.topic, "CURRENT-OFFSET": "4", "CONSUMER-ID": f"{group.name}_a"}
@@ -201,10 +183,10 @@ def test_filters(group: Group, kind: str, new_topic: Callable[..., str]) -> None
     with group.member(**given, streams=2) as member:
         (registered,) = group.ids()
         assert json.loads(group.znodes.get(f"{group.path}/ids/{registered}")[0])["pattern"] == kind
-        assert eventually(lambda: set(member.records) == group.records)
+        eventually(lambda: set(member.records) == group.records)
         group.cluster.create_topic(later)
         group.cluster.produce(later, [(None, b"late")])
-        assert eventually(lambda: OldRecord(later, 0, 0, None, b"late") in member.records)
+        eventually(lambda: OldRecord(later, 0, 0, None, b"late") in member.records)
 
 
 def test_paused(group: Group) -> None:
@@ -213,9 +195,9 @@ def test_paused(group: Group) -> None:
         member.pause()
         with pytest.raises(LocalClusterError, match=r"NOT_COMMITTED.*no answer within 0\.2 s"):
             member.commit(timeout_s=0.2)
-        assert eventually(lambda: not group.ids())
+        eventually(lambda: not group.ids())
         member.resume()
-        assert eventually(lambda: len(group.owners()) == 5)
+        eventually(lambda: len(group.owners()) == 5)
         assert group.ids() == [f"{group.name}_one"]
         member.pause()
         member.stop()
@@ -234,12 +216,12 @@ def test_failed_rebalance_is_survived(group: Group) -> None:
     assert not member.running
     try:
         member.start(wait=False)
-        assert eventually(lambda: member.failures)
+        eventually(lambda: member.failures)
         assert "can't rebalance after 2 retries" in member.failures[0]
         assert member.running
         group.znodes.delete(theirs)
         member.wait_ready()
-        assert eventually(lambda: set(member.records) == group.records)
+        eventually(lambda: set(member.records) == group.records)
     finally:
         member.kill()
 
@@ -276,4 +258,4 @@ def test_killed_parent_leaves_nothing(group: Group) -> None:
         pid = int(parent.stdout.readline())
         assert alive(pid)
         parent.send_signal(signal.SIGKILL)
-    assert eventually(lambda: not alive(pid))
+    eventually(lambda: not alive(pid))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,12 +13,13 @@ from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.errors import DataLoss
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.testing import LocalCluster
+from tests.support.connections import CONNECTIONS
+from tests.support.topics import KEPT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 T0 = 1_700_000_000_000
-KEPT = {"retention.ms": "-1"}  # records as old as T0 are not to be deleted under a test
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +29,11 @@ def old_cluster() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.fixture(params=["zookeeper", "bootstrap"])
+@pytest.fixture(params=CONNECTIONS)
 def old_connection(request: pytest.FixtureRequest, old_cluster: LocalCluster) -> dict[str, str]:
     """The options that reach it: once through ZooKeeper, once through its broker alone."""
-    if request.param == "zookeeper":
-        return {"zookeeper.connect": old_cluster.zookeeper_connect}
-    return {"kafka.bootstrap.servers": old_cluster.bootstrap_servers}
+    reach: Callable[[LocalCluster], dict[str, str]] = request.param
+    return reach(old_cluster)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +13,11 @@ from pyspark_zkafka import ConsumerGroup
 from pyspark_zkafka.batch.planner import BatchPlan, plan_batch
 from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.errors import ClusterStateError, DataLoss
-from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.stream.driver import StreamDriver
+from tests.support.fill import fill
+from tests.support.transactions import transaction as open_transaction
+from tests.support.transactions import wait_for_marker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,26 +32,17 @@ SCHEMA = pa.schema([("offset", pa.int64())])
 class OpenTransaction:
     """A topic of one partition: offsets 0 to 4 are stable, 5 to 9 belong to a transaction, and 10 will be its marker."""
 
-    def __init__(self, cluster: LocalCluster, topic: str) -> None:
+    def __init__(self, cluster: LocalCluster, topic: str, producer: Producer) -> None:
         self.topic = topic
         self.is_open = True
         self._cluster = cluster
-        cluster.produce(topic, [{"value": b"stable"} for _ in range(5)])
-        self._producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": topic})
-        self._producer.init_transactions(30)
-        self._producer.begin_transaction()
-        for _ in range(5):
-            self._producer.produce(topic, b"open", partition=0)
-        assert self._producer.flush(30) == 0
+        self._producer = producer
 
     def commit(self) -> None:
         """Commit the transaction; returns when its marker is in the log."""
         self.is_open = False
         self._producer.commit_transaction(30)
-        with KafkaAdmin(self._cluster.bootstrap_servers, {}, read_committed=True) as admin:
-            deadline = time.monotonic() + 30
-            while admin.list_offsets({TopicPartition(self.topic, 0): LATEST}).popitem()[1] < 11:
-                assert time.monotonic() < deadline
+        wait_for_marker(self._cluster, self.topic)
 
     def abort(self) -> None:
         """Abort the transaction, if it is still open."""
@@ -81,9 +70,12 @@ class OpenTransaction:
 
 @pytest.fixture
 def transaction(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> Iterator[OpenTransaction]:
-    made = OpenTransaction(zkafka_cluster, new_topic())
-    yield made
-    made.abort()
+    topic = new_topic()
+    fill(zkafka_cluster, topic, 5)
+    with open_transaction(zkafka_cluster, topic, *[b"open"] * 5) as producer:
+        made = OpenTransaction(zkafka_cluster, topic, producer)
+        yield made
+        made.abort()
 
 
 @pytest.fixture
@@ -180,16 +172,13 @@ class TestStream:
         found.run()
         assert found.offsets() == list(range(10))
 
-    def test_planning_does_not_wait(self, transaction: OpenTransaction, zookeeper: dict[str, str]) -> None:
+    def test_planning_does_not_wait(self, transaction: OpenTransaction, new_driver: Callable[..., StreamDriver]) -> None:
         """A micro-batch is planned without a pause, and the log's end is shown no lower than the position."""
         slept: list[float] = []
-        planner = StreamDriver(parse_stream({**zookeeper, **transaction.set_committed(8)}), sleep=slept.append)
-        try:
-            start = planner.initial()
-            assert planner.latest(start, limited=True) == start
-            assert planner.report() == {transaction.topic: {"0": 8}}
-        finally:
-            planner.close()
+        planner = new_driver(transaction.set_committed(8), sleep=slept.append)
+        start = planner.initial()
+        assert planner.latest(start, limited=True) == start
+        assert planner.report() == {transaction.topic: {"0": 8}}
         assert slept == []
 
     def test_outside(self, stream: Callable[..., Any], transaction: OpenTransaction) -> None:

@@ -17,17 +17,19 @@ import pytest
 
 from pyspark_zkafka.batch.planner import plan_batch
 from pyspark_zkafka.batch.reader import ZKafkaReader, split_partitions
+from pyspark_zkafka.errors import DataLoss
 from pyspark_zkafka.kafka import admin
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.kafka.pool import ClientPool
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.protocol.checkpoint import StreamOffset
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST
 from pyspark_zkafka.stream.driver import StreamDriver
 from pyspark_zkafka.zookeeper.connection import Results, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import Operation, Outcome
+from tests.support.eventually import eventually
+from tests.support.fill import fill
+from tests.support.librdkafka_log import librdkafka_log
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
 
 NewTopic = Callable[..., str]
+Planner = Callable[..., StreamDriver]
 BROKERS = 3
 
 
@@ -45,9 +48,10 @@ class Asked:
         self.rounds: list[str] = []
         self.requests: Counter[str] = Counter()
         self.admins: list[KafkaAdmin] = []
+        self.open: set[KafkaAdmin] = set()
 
     def since(self) -> tuple[list[str], Counter[str]]:
-        for one in self.admins:
+        for one in self.open:
             hear(one)
         found = self.rounds, self.requests
         self.rounds, self.requests = [], Counter()
@@ -55,9 +59,8 @@ class Asked:
 
 
 def hear(client: KafkaAdmin) -> None:
-    """Have librdkafka's log told, which it is when the client is polled."""
-    if client._client is not None:
-        client._client.poll(0.2)
+    """Have librdkafka's log told, as each call does before it asks: this one asks nothing."""
+    assert client.topic_ids([]) == {}
 
 
 def is_planning() -> bool:
@@ -97,44 +100,27 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
 
     def counted_enter(self: KafkaAdmin) -> KafkaAdmin:
         counts.admins.append(self)
+        counts.open.add(self)
         return enter(self)
 
     def heard_exit(self: KafkaAdmin, *error: Any) -> None:
         hear(self)
+        counts.open.discard(self)
         leave(self, *error)
 
     monkeypatch.setattr(ZooKeeperConnection, "ask", counted_ask)
     monkeypatch.setattr(ZooKeeperConnection, "transact", counted_transact)
     monkeypatch.setattr(KafkaAdmin, "__enter__", counted_enter)
     monkeypatch.setattr(KafkaAdmin, "__exit__", heard_exit)
-    logger, handler = logging.getLogger("pyspark_zkafka.librdkafka"), Sent(counts)
-    logger.addHandler(handler)
-    monkeypatch.setattr(logger, "propagate", False)
-    monkeypatch.setattr(logger, "level", logging.DEBUG)
-    logger.manager._clear_cache()  # type: ignore[attr-defined]
-    yield counts
-    logger.removeHandler(handler)
-    logger.manager._clear_cache()  # type: ignore[attr-defined]
+    monkeypatch.setattr(logging.getLogger("pyspark_zkafka.librdkafka"), "propagate", False)
+    with librdkafka_log(Sent(counts)):
+        yield counts
 
 
 @pytest.fixture
-def planner(zookeeper: dict[str, str]) -> Iterator[Callable[..., StreamDriver]]:
-    """Makes planners whose clients tell what they send."""
-    made: list[StreamDriver] = []
-
-    def make(**options: str) -> StreamDriver:
-        given = {**zookeeper, "kafka.debug": "protocol", "startingOffsets": "earliest", **options}
-        made.append(StreamDriver(parse_stream(given)))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
-
-
-def fill(cluster: LocalCluster, topic: str, partitions: int) -> None:
-    """A record in each partition."""
-    cluster.produce(topic, [{"value": b"v", "partition": p} for p in range(partitions)])
+def planner(new_driver: Callable[..., StreamDriver]) -> Planner:
+    """Makes planners whose clients tell what they send: ``planner(subscribe=topic)``."""
+    return lambda **options: new_driver({"kafka.debug": "protocol", "startingOffsets": "earliest", **options})
 
 
 def as_spark_has_it(offset: dict[str, Any]) -> dict[str, Any]:
@@ -144,9 +130,8 @@ def as_spark_has_it(offset: dict[str, Any]) -> dict[str, Any]:
 
 
 def micro_batch(planner: StreamDriver, start: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """The end of the next micro-batch, and the number of its splits; what the planner knows of it, its text tells."""
+    """The end of the next micro-batch, and the number of its splits."""
     end = as_spark_has_it(planner.latest(start, limited=False))
-    assert planner._parse(end) == StreamOffset.from_json(end)
     splits, _ = planner.splits(end)
     planner.commit()
     return end, len(splits)
@@ -158,7 +143,7 @@ def test_batch(
 ) -> None:
     """A batch takes one snapshot, and one request to each broker for either end of the logs."""
     topic = new_topic(partitions=partitions)
-    fill(zkafka_cluster, topic, partitions)
+    fill(zkafka_cluster, topic, 1, range(partitions))
     plan = plan_batch(parse_read({**zookeeper, "subscribe": topic, "kafka.debug": "protocol"}))
     assert len(plan.splits) == partitions
     rounds, requests = asked.since()
@@ -170,20 +155,20 @@ def test_batch(
 @pytest.mark.parametrize("partitions", [6, 60])
 def test_stream(
     asked: Asked,
-    planner: Callable[..., StreamDriver],
+    planner: Planner,
     zkafka_cluster: LocalCluster,
     new_topic: NewTopic,
     partitions: int,
 ) -> None:
     """When nothing has changed, planning asks ZooKeeper nothing, and each broker once, for the ends of the logs."""
     topic = new_topic(partitions=partitions)
-    fill(zkafka_cluster, topic, partitions)
+    fill(zkafka_cluster, topic, 1, range(partitions))
     stream = planner(subscribe=topic)
     end, count = micro_batch(stream, as_spark_has_it(stream.initial()))
     assert count == partitions
     asked.since()
     for _ in range(3):
-        fill(zkafka_cluster, topic, partitions)
+        fill(zkafka_cluster, topic, 1, range(partitions))
         end, count = micro_batch(stream, end)
         assert count == partitions
         assert asked.since() == ([], {"ListOffsets": BROKERS})
@@ -194,19 +179,19 @@ def test_stream(
 @pytest.mark.parametrize("membership", ["join", "none"])
 def test_stream_with_a_group(
     asked: Asked,
-    planner: Callable[..., StreamDriver],
+    planner: Planner,
     zkafka_cluster: LocalCluster,
     new_topic: NewTopic,
     membership: str,
 ) -> None:
     """A micro-batch's commit takes two rounds: what is stored, by whom it is owned; and the transaction."""
     topic = new_topic(partitions=6)
-    fill(zkafka_cluster, topic, 6)
+    fill(zkafka_cluster, topic, 1, range(6))
     stream = planner(subscribe=topic, **{"group.id": f"planning-{membership}-{topic}", "groupMembership": membership})
     end, _ = micro_batch(stream, as_spark_has_it(stream.initial()))
     asked.since()
     for _ in range(3):
-        fill(zkafka_cluster, topic, 6)
+        fill(zkafka_cluster, topic, 1, range(6))
         end, count = micro_batch(stream, end)
         assert count == 6
         assert asked.since() == (["ask", "transact"], {"ListOffsets": BROKERS})
@@ -214,15 +199,26 @@ def test_stream_with_a_group(
     assert asked.since() == (["ask", "transact"], {"ListOffsets": BROKERS})
 
 
-def test_marks_of_commits(planner: Callable[..., StreamDriver], zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
+def test_offsets_are_what_their_texts_say(planner: Planner, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
+    """The planner of a micro-batch reads its end as another one does, which knows the text alone."""
+    topic = new_topic(partitions=6)
+    stream, other = planner(subscribe=topic), planner(subscribe=topic)
+    end = as_spark_has_it(stream.initial())
+    for _ in range(2):
+        fill(zkafka_cluster, topic, 1, range(6))
+        end = as_spark_has_it(stream.latest(end, limited=False))
+        assert stream.splits(end) == other.splits(end)
+
+
+def test_marks_of_commits(planner: Planner, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
     """The transaction that a checkpoint remembers is the one that wrote the group's offset, from the first commit on."""
     topic = new_topic(partitions=2)
-    fill(zkafka_cluster, topic, 2)
+    fill(zkafka_cluster, topic, 1, range(2))
     group = f"marks-{topic}"
     stream = planner(subscribe=topic, **{"group.id": group})
     end = as_spark_has_it(stream.initial())
     for _ in range(3):
-        fill(zkafka_cluster, topic, 2)
+        fill(zkafka_cluster, topic, 1, range(2))
         end, _ = micro_batch(stream, end)
         with zkafka_cluster.zookeeper() as other:
             stats = [other.get(f"/consumers/{group}/offsets/{topic}/{p}")[1] for p in range(2)]
@@ -235,7 +231,7 @@ def test_more_partitions_than_go_in_a_request(
     """The offsets of many partitions come in several requests, all of them once, each position by its own."""
     monkeypatch.setattr(admin, "_MAX_PER_REQUEST", 3)
     topic = new_topic(partitions=8)
-    fill(zkafka_cluster, topic, 8)
+    fill(zkafka_cluster, topic, 1, range(8))
     partitions = [TopicPartition(topic, p) for p in range(8)]
     with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}) as client:
         wanted = {tp: LATEST if tp.partition % 2 else EARLIEST for tp in partitions}
@@ -247,13 +243,6 @@ def test_more_partitions_than_go_in_a_request(
 
 class TestIdentity:
     """A task's last question: whether the topic is the one that was planned."""
-
-    @pytest.fixture(autouse=True)
-    def none_idle(self) -> Iterator[None]:
-        """Clients of other tests are of no use here, nor these to others."""
-        admin._idle.close_idle()
-        yield
-        admin._idle.close_idle()
 
     @pytest.fixture
     def schema(self) -> pa.Schema:
@@ -277,8 +266,8 @@ class TestIdentity:
     ) -> None:
         """Tasks of a process that follow each other ask by the same client; for other settings there is another one."""
         topic = new_topic(partitions=4)
-        fill(zkafka_cluster, topic, 4)
-        options = {**zookeeper, "subscribe": topic}
+        fill(zkafka_cluster, topic, 1, range(4))
+        options = {**zookeeper, "subscribe": topic, "kafka.client.id": topic}  # no other test's client fits
         assert self.read(options, schema) == self.read(options, schema) == 4
         assert len(asked.admins) == 3  # two to plan by, one for eight tasks
         assert self.read({**options, "kafka.client.id": "another"}, schema) == 4
@@ -289,25 +278,27 @@ class TestIdentity:
     ) -> None:
         """A client that is lent again answers by what the brokers say then."""
         topic = new_topic(partitions=1)
-        fill(zkafka_cluster, topic, 1)
-        options = {**zookeeper, "subscribe": topic, "failOnDataLoss": "false"}
-        plan, reader = plan_batch(parse_read(options)), ZKafkaReader(parse_read(options), schema)
-        (split,), servers = plan.splits, plan.bootstrap_servers
-        assert reader._identity(split, servers) == "same"
+        fill(zkafka_cluster, topic, 1, range(1))
+        options = parse_read({**zookeeper, "subscribe": topic, "kafka.client.id": topic})
+        plan, reader = plan_batch(options), ZKafkaReader(options, schema)
+        (task,) = split_partitions(options, plan.splits, plan.bootstrap_servers)
+        assert sum(batch.num_rows for batch in reader.read(task)) == 1
         zkafka_cluster.delete_topic(topic)
-        assert reader._identity(split, servers) == "deleted"
+        with pytest.raises(DataLoss, match=r"TOPIC_REPLACED.* was deleted"):
+            list(reader.read(task))
         zkafka_cluster.create_topic(topic, partitions=1)
-        assert reader._identity(split, servers) == "created again"
+        with pytest.raises(DataLoss, match=r"TOPIC_REPLACED.* was created again"):
+            list(reader.read(task))
         assert len(asked.admins) == 2  # one to plan by
 
-    def test_idle_clients_end(self, zkafka_cluster: LocalCluster, eventually: Callable[..., bool]) -> None:
+    def test_idle_clients_end(self, zkafka_cluster: LocalCluster) -> None:
         """A client that nobody wants any more goes with all its threads and connections."""
         pool: ClientPool[KafkaAdmin] = ClientPool(max_idle_s=0.2)
         before = len(os.listdir("/proc/self/task"))
         with pool.lease("a", lambda: KafkaAdmin(zkafka_cluster.bootstrap_servers, {})) as client:
             assert client.topic_ids(["no-such-topic"]) == {}
         assert len(os.listdir("/proc/self/task")) > before
-        assert eventually(lambda: len(os.listdir("/proc/self/task")) <= before)
+        eventually(lambda: len(os.listdir("/proc/self/task")) <= before)
 
     def test_exit(self, zkafka_cluster: LocalCluster) -> None:
         """A process with an idle client ends at once, and so does one that it has forked, which has a client of its own."""

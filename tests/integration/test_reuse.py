@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from pyspark_zkafka.transport import select as choice
 from pyspark_zkafka.transport.producer import producer_properties
 from pyspark_zkafka.write.batch_writer import ZKafkaWriter
 from pyspark_zkafka.write.task import plan_write
+from tests.support.librdkafka_log import ClientNames, librdkafka_log
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -33,26 +35,36 @@ COLUMNS = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("value"
 
 
 class Tasks:
-    """What tasks of one worker use of one topic, by one path."""
+    """Tasks of one worker on one topic, by one path; `clients` has the name of librdkafka's client of each."""
 
     def __init__(self, cluster: LocalCluster, topic: str, native: str) -> None:
         options = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "nativePath": native}
         self.connection: Connection = parse_connection(options)
         self.servers = cluster.bootstrap_servers
         self.topic = topic
-        self.clients: list[object] = []
+        self.names = ClientNames()
+        self.clients: list[str] = []
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note which of librdkafka's clients logs something inside the ``with`` block: the one of the task."""
+        self.names.since()
+        yield
+        (name,) = self.names.since()
+        self.clients.append(name)
 
 
 class Reading(Tasks):
     """Reads splits of one topic as a worker's tasks do, and remembers which of librdkafka's consumers each had."""
 
+    def properties(self, **kafka: Any) -> dict[str, Any]:
+        return {**consumer_properties(self.connection, self.servers, "reuse"), "debug": "fetch", **kafka}
+
     def read(self, partition: int, start: int, until: int, topic_id: str | None = "one", **kafka: Any) -> list[bytes]:
         """The values of a range."""
         tp = TopicPartition(self.topic, partition)
         split = Split(tp, start, until, 0, 0, (0,), (self.servers,), topic_id=topic_id)
-        properties = consumer_properties(self.connection, self.servers, "reuse") | kafka
-        with choice.open_consumer(self.connection, properties, split, COLUMNS) as consumer:
-            self.clients.append(consumer._client)  # type: ignore[attr-defined]
+        with choice.open_consumer(self.connection, self.properties(**kafka), split, COLUMNS) as consumer, self.noted():
             table = pa.Table.from_batches(SplitReader(split, consumer, ReadPolicy(), lambda: "same").batches(), COLUMNS)
         assert table["partition"].to_pylist() == [partition] * (until - start)
         assert table["offset"].to_pylist() == list(range(start, until))
@@ -65,8 +77,9 @@ def reading(request: pytest.FixtureRequest, zkafka_cluster: LocalCluster, new_to
     topic = new_topic(partitions=2)
     records = [{"value": f"{p}-{n}".encode(), "partition": p} for p in range(2) for n in range(10)]
     zkafka_cluster.produce(topic, records)
-    yield Reading(zkafka_cluster, topic, request.param)
-    choice._idle_consumers.close_idle()
+    tasks = Reading(zkafka_cluster, topic, request.param)
+    with librdkafka_log(tasks.names):
+        yield tasks
 
 
 def values(partition: int, start: int, until: int) -> list[bytes]:
@@ -77,7 +90,7 @@ def test_one_after_the_other(reading: Reading) -> None:
     """Ranges of any partition, forward and back, are read by one consumer, each from its own beginning to its own end."""
     for partition, start, until in [(0, 0, 4), (1, 2, 9), (0, 4, 10), (0, 0, 10), (1, 9, 10)]:
         assert reading.read(partition, start, until) == values(partition, start, until)
-    assert len(set(map(id, reading.clients))) == 1
+    assert len(set(reading.clients)) == 1
 
 
 @pytest.mark.parametrize(
@@ -93,7 +106,7 @@ def test_not_of_another_kind(reading: Reading, second: str | None, kafka: dict[s
     reading.read(0, 0, 10)
     assert reading.read(0, 0, 10, second, **kafka) == values(0, 0, 10)
     first, other = reading.clients
-    assert first is not other
+    assert first != other
 
 
 def test_not_after_an_error(reading: Reading) -> None:
@@ -101,15 +114,14 @@ def test_not_after_an_error(reading: Reading) -> None:
     reading.read(0, 0, 4)
     tp = TopicPartition(reading.topic, 0)
     split = Split(tp, 0, 10, 0, 0, (0,), (reading.servers,), topic_id="one")
-    properties = consumer_properties(reading.connection, reading.servers, "reuse")
     with (
         pytest.raises(OptionError),
-        choice.open_consumer(reading.connection, properties, split, COLUMNS),
+        choice.open_consumer(reading.connection, reading.properties(), split, COLUMNS),
     ):
         raise OptionError("INVALID_OPTION", "a task that fails")
     assert reading.read(0, 4, 10) == values(0, 4, 10)
     first, other = reading.clients
-    assert first is not other
+    assert first != other
 
 
 def test_the_brokers_order_does_not_matter(reading: Reading) -> None:
@@ -119,7 +131,7 @@ def test_the_brokers_order_does_not_matter(reading: Reading) -> None:
     reading.connection = replace(reading.connection, bootstrap_servers=reading.servers)
     reading.read(1, 0, 4)
     first, second = reading.clients
-    assert first is second
+    assert first == second
 
 
 class Writing(Tasks):
@@ -131,9 +143,9 @@ class Writing(Tasks):
         """What is counted of a task's rows, each for one of the partitions."""
         values = pa.array([bytes(size_bytes)] * len(partitions), pa.binary())
         (rows,) = outgoing(pa.record_batch([values], names=["value"]), self.topic)
-        properties = producer_properties(self.connection, self.servers) | kafka
-        with choice.open_producer(self.connection, properties, generation) as producer:
-            self.clients.append(producer)
+        logged = {"debug": "msg", "client.id": self.topic}  # the producers of other tests have another configuration
+        properties = producer_properties(self.connection, self.servers) | logged | kafka
+        with choice.open_producer(self.connection, properties, generation) as producer, self.noted():
             producer.send(rows, np.array(partitions, dtype=np.int32), max(partitions) + 1)
             producer.flush()
             assert producer.acknowledged == len(partitions)
@@ -143,8 +155,9 @@ class Writing(Tasks):
 @pytest.fixture(params=["on", "off"])
 def writing(request: pytest.FixtureRequest, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> Iterator[Writing]:
     """Writers of a topic of two partitions."""
-    yield Writing(zkafka_cluster, new_topic(partitions=2), request.param)
-    choice._idle_producers.close_idle()
+    tasks = Writing(zkafka_cluster, new_topic(partitions=2), request.param)
+    with librdkafka_log(tasks.names):
+        yield tasks
 
 
 def test_one_write_after_the_other(writing: Writing) -> None:
@@ -152,7 +165,7 @@ def test_one_write_after_the_other(writing: Writing) -> None:
     assert writing.write([0, 1, 0]) == {0: 2, 1: 1}
     assert writing.write([1]) == {1: 1}
     assert writing.write([0]) == {0: 1}
-    assert len(set(map(id, writing.clients))) == 1
+    assert len(set(writing.clients)) == 1
 
 
 @pytest.mark.parametrize(
@@ -167,16 +180,17 @@ def test_no_producer_of_another_kind(writing: Writing, second: str | None, kafka
     """A producer is used again only for the very same topics and settings."""
     assert writing.write([0, 1]) == writing.write([0, 1], second, **kafka) == {0: 1, 1: 1}
     first, other = writing.clients
-    assert first is not other
+    assert first != other
 
 
 def test_no_producer_after_a_failure(writing: Writing) -> None:
     """A producer that could not deliver a record is closed, and what it counted is not counted for the next."""
+    assert writing.write([0]) == {0: 1}
     with pytest.raises(DeliveryFailed, match="MSG_SIZE_TOO_LARGE"):
         writing.write([0], size_bytes=2_000_000)
     assert writing.write([1, 1]) == {1: 2}
     first, other = writing.clients
-    assert first is not other
+    assert first != other
 
 
 def test_topics_that_grow_or_come_again(

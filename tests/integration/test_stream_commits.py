@@ -3,37 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
-from pyspark_zkafka.options.model import ZooKeeperConfig
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.stream.commits import commit_positions
 from pyspark_zkafka.stream.planner import PartitionProgress, StreamState
 from pyspark_zkafka.stream.warnings import StreamWarnings
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
-from pyspark_zkafka.zookeeper.transactions import Operation, Outcome
+from tests.support.meddled import Meddled
 
 if TYPE_CHECKING:
-    from conftest import Chroot
-
+    from tests.support.chroot import Chroot
 T0 = TopicPartition("t", 0)
-
-
-class Meddled(ZooKeeperClient):
-    """A client before whose transactions something happens."""
-
-    def __init__(self, config: ZooKeeperConfig, before: Callable[[], object]) -> None:
-        super().__init__(config)
-        self.before = before
-
-    def transact(self, operations: Sequence[Operation]) -> Outcome:
-        self.before()
-        return super().transact(operations)
 
 
 @dataclass
@@ -60,13 +46,13 @@ def test_contention_passes(chroot: Chroot, caplog: pytest.LogCaptureFixture) -> 
     """While somebody else keeps writing the offset, progress is not committed, which is logged; later it is."""
     path = "/consumers/g/offsets/t/0"
     chroot.other.create(path, b"0", makepath=True)
-    with Meddled(chroot.config, before=lambda: chroot.other.set(path, b"0")) as client:
+    with Meddled(chroot.config, before=lambda transaction: chroot.other.set(path, b"0")) as client:
         session: Any = Session(Offsets(client))
         reports = StreamWarnings(fail_on_data_loss=True, clock=time.monotonic)
         state = StreamState().assign({T0: Claim("", 0)}, {T0: PartitionProgress(5)})
         assert commit_positions(state, session, reports) == state
         assert "offsets not committed, retrying later: [COMMIT_CONTENDED]" in caplog.text
         assert chroot.other.get(path)[0] == b"0"
-        client.before = lambda: None
+        client.before = lambda transaction: None
         assert not commit_positions(state, session, reports).due()
     assert chroot.other.get(path)[0] == b"5"

@@ -17,9 +17,11 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812
 
 from pyspark_zkafka.options.batch import parse_write
+from pyspark_zkafka.options.model import WriteOptions
 from pyspark_zkafka.source import ZKafkaDataSource
+from pyspark_zkafka.write import task
 from pyspark_zkafka.write.stream_writer import ZKafkaStreamWriter
-from pyspark_zkafka.write.task import plan_write
+from pyspark_zkafka.write.task import WritePlan, plan_write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -214,9 +216,19 @@ def test_a_plan_for_each_micro_batch(
             return "recording"
 
         def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
-            writer = super().streamWriter(schema, overwrite)
+            plan, plans = task.plan_write, []
+
+            def noted(options: WriteOptions) -> WritePlan:
+                plans.append(plan(options))
+                return plans[-1]
+
+            task.plan_write = noted
+            try:
+                writer = super().streamWriter(schema, overwrite)
+            finally:
+                task.plan_write = plan
             with log.open("a") as lines:
-                print("commits" if writer._plan is None else "writes", file=lines)
+                print("writes" if plans else "commits", file=lines)
             return writer
 
     spark.dataSource.register(Recording)

@@ -14,13 +14,15 @@ from kazoo.client import KazooClient
 from pyspark_zkafka.cluster import open_cluster
 from pyspark_zkafka.options.batch import parse_connection, parse_write
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.testing.waiting import Deadline
 from pyspark_zkafka.write.task import plan_write, write_rows
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from tests.support.connections import CONNECTIONS
+from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
-    from conftest import Chroot
     from pyspark.sql import DataFrame, SparkSession
+
+    from tests.support.chroot import Chroot
 
 NewTopic = Callable[..., str]
 Read = Callable[..., "DataFrame"]
@@ -67,16 +69,15 @@ def cluster() -> Iterator[LocalCluster]:
             client.create("/brokers/topics/two words", json.dumps(data).encode())
             client.stop()
             client.close()
-            assert Deadline(60).until(lambda: "two words" in admin.list_topics(timeout=10).topics or None)
+            eventually(lambda: "two words" in admin.list_topics(timeout=10).topics, timeout_s=60)
         yield cluster
 
 
-@pytest.fixture(params=["zookeeper", "bootstrap"])
+@pytest.fixture(params=CONNECTIONS)
 def reached(request: pytest.FixtureRequest, cluster: LocalCluster) -> dict[str, str]:
     """The options that reach it."""
-    if request.param == "zookeeper":
-        return {"zookeeper.connect": cluster.zookeeper_connect}
-    return {"kafka.bootstrap.servers": cluster.bootstrap_servers}
+    reach: Callable[[LocalCluster], dict[str, str]] = request.param
+    return reach(cluster)
 
 
 class TestTopicOfAnotherName:

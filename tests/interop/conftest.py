@@ -23,6 +23,7 @@ from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration, consumer_of_thread
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
+from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,16 +38,6 @@ JVM = {"rebalance.backoff.ms": "300", "rebalance.max.retries": "30", "zookeeper.
 OURS = {"rebalance.backoff.ms": "300", "auto.offset.reset": "earliest", "zookeeper.session.timeout.ms": "30000"}
 POLL_S = 0.02
 PATIENCE_S = 60
-
-
-def eventually(look: Callable[[], Any], timeout_s: float = PATIENCE_S) -> bool:
-    """Whether something becomes true in time."""
-    end = time.monotonic() + timeout_s
-    while not look():
-        if time.monotonic() > end:
-            return False
-        time.sleep(POLL_S)
-    return True
 
 
 class Journal:
@@ -89,12 +80,14 @@ class Journal:
             """The partitions that the reader has read past their ends."""
             return {tp for t, p, offset in places(readers[name]) if offset > ends[tp := TopicPartition(t, p)]}
 
-        wanted = {
+        owned = {
             name: {tp for tp, thread in owners.items() if consumer_of_thread(thread).endswith(f"_{name}")}
             for name in readers
         }
-        assert eventually(lambda: all(wanted[name] <= new(name) for name in readers)), {n: new(n) for n in readers}
-        assert {name: new(name) for name in readers} == wanted
+        eventually(
+            lambda: all(owned[name] <= new(name) for name in readers), PATIENCE_S, lambda: {n: new(n) for n in readers}
+        )
+        assert {name: new(name) for name in readers} == owned
 
     def require_all_read(self, readers: Iterable[Reader]) -> int:
         """Wait until all that was acknowledged is read; how many times a record was read that had been read before."""
@@ -104,7 +97,7 @@ class Journal:
             return self.acknowledged.difference(*map(places, readers))
 
         assert not self.refused
-        assert eventually(lambda: not missing()), f"lost: {sorted(missing())[:20]}"
+        eventually(lambda: not missing(), PATIENCE_S, lambda: f"lost: {sorted(missing())[:20]}")
         read = [place for reader in readers for place in places(reader)]
         assert set(read) == self.acknowledged
         return len(read) - len(set(read))
@@ -113,11 +106,11 @@ class Journal:
         producer = Producer(self._config)
         while not self._over.wait(self._every_s):
             topic, partition = next(self._partitions)
-            producer.produce(topic, b"v", partition=partition, on_delivery=self._told)
+            producer.produce(topic, b"v", partition=partition, on_delivery=self._delivered)
             producer.poll(0)
         producer.flush(30)
 
-    def _told(self, error: object, message: Any) -> None:
+    def _delivered(self, error: object, message: Any) -> None:
         if error is None:
             self.acknowledged.add((message.topic(), message.partition(), message.offset()))
         else:
@@ -170,7 +163,7 @@ Reader: TypeAlias = OldConsumer | Query
 
 
 def places(reader: Reader) -> list[Place]:
-    """What a member has read, in its order."""
+    """The places that a member has read, in its order."""
     if isinstance(reader, Query):
         return list(reader.places)
     return [(r.topic, r.partition, r.offset) for r in reader.records]
@@ -205,13 +198,8 @@ class Group:
         self._opened.close()
 
     @staticmethod
-    def eventually(look: Callable[[], Any], timeout_s: float = PATIENCE_S) -> bool:
-        """Whether something becomes true in time."""
-        return eventually(look, timeout_s)
-
-    @staticmethod
     def places(reader: Reader) -> list[Place]:
-        """What a member has read, in its order."""
+        """The places that a member has read, in its order."""
         return places(reader)
 
     def note(self, name: str, value: object) -> None:
@@ -273,7 +261,7 @@ class Group:
         return found
 
     def registrations(self) -> dict[str, ConsumerRegistration]:
-        """What the members have registered, by id."""
+        """The members' registrations, by id."""
         found = self.under("ids")
         return {name: group_znodes.decode_registration(name, node.data) for name, node in found.items()}
 
@@ -293,7 +281,7 @@ class Group:
         return {TopicPartition(t, int(p)): int(n.data or b"") for t, nodes in found.items() for p, n in nodes.items()}
 
     def computed(self, strategy: str) -> dict[TopicPartition, str]:
-        """Who is to own what, by the registrations and the topics as ZooKeeper has them now."""
+        """The assignment by the registrations and topics that are in ZooKeeper now."""
         threads = threads_by_topic(self.registrations(), self.znodes.get_children("/brokers/topics"))
         return assign(strategy, Subscribers(threads, {topic: self._partitions(topic) for topic in threads}))
 
@@ -335,8 +323,8 @@ class Group:
             for query in self._queries:
                 query.check()
             if now - began > timeout_s:
-                wanted = f"{sorted(ids)} were to own {self.computed(strategy)}"
-                pytest.fail(f"{sorted(registered)} own {owners} after {timeout_s:g} s; {wanted}")
+                expected = f"{sorted(ids)} were to own {self.computed(strategy)}"
+                pytest.fail(f"{sorted(registered)} own {owners} after {timeout_s:g} s; {expected}")
             time.sleep(POLL_S)
         if after:
             self.note(after, f"{now - began:.2f} s, {now - showed:.2f} s after it showed")

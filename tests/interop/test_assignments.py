@@ -9,6 +9,7 @@ import pytest
 
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing import LocalCluster
+from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from conftest import Group
@@ -129,7 +130,7 @@ def test_what_is_no_longer_being_read_is_given_away(group: Group, new_topic: New
     ours = group.member("m", {"subscribe": topic, "rebalance.hold.ms": "60000"})
     ours.read(ours.rebalance())
     a = group.jvm("a", topics={topic: 1}, start=False).start(wait=False)
-    assert group.eventually(lambda: len(group.registrations()) == 2)
+    eventually(lambda: len(group.registrations()) == 2)
     assert ours.owned().keys() == both == group.owners().keys()
     ours.read([TopicPartition(topic, 1)])
     group.settle("a", "m")

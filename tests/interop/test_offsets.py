@@ -10,6 +10,8 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka.protocol.model import TopicPartition
+from tests.support.eventually import eventually
+from tests.support.fill import fill
 
 if TYPE_CHECKING:
     from conftest import Group
@@ -28,19 +30,18 @@ class Topic:
 
     def write(self, records: int) -> set[Place]:
         """Write so many records to each partition; where they are."""
-        sent = [{"value": b"v", "partition": p} for p in range(PARTITIONS) for _ in range(records)]
-        told = self._group.cluster.produce(self.name, sent)
-        return {(self.name, p, offset) for p, offsets in told.items() for offset in offsets}
+        written = fill(self._group.cluster, self.name, records, range(PARTITIONS))
+        return {(self.name, p, offset) for p, offsets in written.items() for offset in offsets}
 
     def at(self, offset: int) -> dict[TopicPartition, int]:
         """That offset in each partition."""
         return {TopicPartition(self.name, p): offset for p in range(PARTITIONS)}
 
-    def require_read(self, reader: Any, wanted: set[Place]) -> None:
+    def require_read(self, reader: Any, expected: set[Place]) -> None:
         """Wait until a member has read just that, each record once."""
         places = self._group.places
-        assert self._group.eventually(lambda: len(places(reader)) >= len(wanted)), len(places(reader))
-        assert sorted(places(reader)) == sorted(wanted)
+        eventually(lambda: len(places(reader)) >= len(expected), 60, lambda: len(places(reader)))
+        assert sorted(places(reader)) == sorted(expected)
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def test_each_goes_on_where_the_other_stopped(group: Group, topic: Topic, versio
 
     second = topic.write(5)
     ours = group.query("ours", {"subscribe": topic.name})
-    assert group.eventually(lambda: group.offsets() == topic.at(12))
+    eventually(lambda: group.offsets() == topic.at(12))
     topic.require_read(ours, second)
     group.stop(ours)
     assert group.offsets() == topic.at(12)
@@ -103,7 +104,7 @@ def test_offsets_in_kafka_and_zookeeper(
     rewind_zookeeper(b"2")
     second = topic.write(5)
     ours = group.query("ours", {"subscribe": topic.name, **IN_KAFKA})
-    assert group.eventually(lambda: group.offsets() == in_kafka() == topic.at(12))
+    eventually(lambda: group.offsets() == in_kafka() == topic.at(12))
     topic.require_read(ours, second)
     group.stop(ours)
 
@@ -118,7 +119,7 @@ def test_offsets_in_kafka_and_zookeeper(
     rewind_zookeeper(b"18")
     ours = group.query("ours", {"subscribe": topic.name, **IN_KAFKA})
     topic.require_read(ours, {place for place in fourth if place[2] >= 18})
-    assert group.eventually(lambda: group.offsets() == in_kafka() == topic.at(19))
+    eventually(lambda: group.offsets() == in_kafka() == topic.at(19))
 
 
 def test_a_query_moves_a_group_to_kafka(
@@ -133,7 +134,7 @@ def test_a_query_moves_a_group_to_kafka(
 
     second = topic.write(5)
     ours = group.query("ours", {"subscribe": topic.name, "offsets.storage": "kafka"})
-    assert group.eventually(lambda: group.offsets() == in_kafka() == topic.at(12))
+    eventually(lambda: group.offsets() == in_kafka() == topic.at(12))
     topic.require_read(ours, second)
     group.stop(ours)
 

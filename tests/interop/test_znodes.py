@@ -1,4 +1,4 @@
-"""What our members leave in ZooKeeper is what those of the JVM leave, byte for byte, and Kafka's own tools read it."""
+"""Our members write the same znodes as those of the JVM, byte for byte, and Kafka's own tools read them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing import LocalCluster, describe_group, export_offsets, verify_consumer_rebalance
+from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from conftest import Group
@@ -52,7 +53,7 @@ def test_the_znodes_are_those_of_the_jvm(
     jvm = other_group.jvm("c", "1.1.1", topics={topic: 2})
     ours = group.query("c", {"subscribe": topic, "consumer.threads": "2"})
     offsets = {TopicPartition(topic, p): end for p, end in enumerate((1, 2, 1))}
-    assert group.eventually(lambda: group.offsets() == other_group.offsets() == offsets)
+    eventually(lambda: group.offsets() == other_group.offsets() == offsets)
     alive = tree(group)
     assert alive == tree(other_group)
     assert {path: left.data for path, left in alive.items()} == {
@@ -103,14 +104,14 @@ def test_registrations_are_those_of_the_jvm(group: Group, kind: str) -> None:
 
 
 def asked(cluster: LocalCluster, word: str) -> str:
-    """What ZooKeeper answers to one of its four-letter words."""
+    """ZooKeeper's answer to one of its four-letter words."""
     with socket.create_connection(("127.0.0.1", cluster.port("zookeeper")), 5) as connection:
         connection.sendall(word.encode())
         return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
 
 
 def data_watches(cluster: LocalCluster, session: int) -> set[str]:
-    """The paths, in the cluster's chroot, whose data a session watches: the words do not tell those of children."""
+    """The paths, in the cluster's chroot, whose data a session watches; the words omit watches of children."""
     chroot = "/" + cluster.zookeeper_connect.partition("/")[2]
     blocks = re.split(r"^(?=0x)", asked(cluster, "wchc"), flags=re.MULTILINE)
     lines = next((block.split() for block in blocks if block.startswith(f"0x{session:x}\n")), [])
@@ -118,7 +119,7 @@ def data_watches(cluster: LocalCluster, session: int) -> set[str]:
 
 
 def watches(cluster: LocalCluster) -> int:
-    """How many watches all sessions have, those of children too."""
+    """The number of watches of all sessions, those of children too."""
     return int(re.findall(r"^zk_watch_count\t(\d+)", asked(cluster, "mntr"), flags=re.MULTILINE)[0])
 
 
@@ -130,15 +131,15 @@ def test_watches(group: Group, new_topic: NewTopic, kind: str) -> None:
     group.settle("m")
     (registered,) = group.under("ids").values()
     cluster, path = group.cluster, f"/brokers/topics/{topic}"
-    assert group.eventually(lambda: data_watches(cluster, registered.session) == {path})
+    eventually(lambda: data_watches(cluster, registered.session) == {path})
     children = {f"{group.path}/ids", "/brokers/ids", *(["/brokers/topics"] if kind == "white_list" else [])}
     before = watches(cluster)
     group.stop(query)
-    assert group.eventually(lambda: watches(cluster) == before - len({path, *children})), (before, watches(cluster))
+    eventually(lambda: watches(cluster) == before - len({path, *children}), message=lambda: (before, watches(cluster)))
     jvm = {"topics": {topic: 1}} if kind == "static" else {"white_list": topic}
     group.jvm("j", **jvm)
     (registered,) = group.under("ids").values()
-    assert group.eventually(lambda: data_watches(cluster, registered.session) == {path} | children - {"/brokers/ids"})
+    eventually(lambda: data_watches(cluster, registered.session) == {path} | children - {"/brokers/ids"})
 
 
 def test_tools(group: Group, new_topic: NewTopic, tmp_path: Path) -> None:
@@ -149,7 +150,7 @@ def test_tools(group: Group, new_topic: NewTopic, tmp_path: Path) -> None:
     group.jvm("a", topics={topic: 1})
     group.settle("a", "ours")
     offsets = {TopicPartition(topic, p): p + 1 for p in range(4)}
-    assert group.eventually(lambda: group.offsets() == offsets)
+    eventually(lambda: group.offsets() == offsets)
     connect = group.cluster.zookeeper_connect
     assert verify_consumer_rebalance(connect, group.name)
     assert sorted(describe_group(connect, group.name), key=lambda row: row["PARTITION"]) == [

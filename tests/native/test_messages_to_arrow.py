@@ -5,225 +5,32 @@ librdkafka is played by ``fake_librdkafka.c``, which hands out what a script say
 
 from __future__ import annotations
 
-import ctypes
 import random
-import shutil
-import struct
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.records import COLUMNS, build_batch
-from pyspark_zkafka.transport.native import library
-from pyspark_zkafka.transport.native.consumer import ArrowConsumer
-from pyspark_zkafka.transport.native.reports import open_client
-
-HERE = Path(__file__).parent
-SOURCES = Path(library.__file__).parent
-PARTITION = TopicPartition("orders", 3)
-WARNINGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{SOURCES}"]
-
-
-def compile_c(out: Path, *arguments: str | Path) -> Path:
-    """What the C compiler makes of sources; tests fail where there is none."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    assert compiler is not None, "the tests of the compiled path need a C compiler: cc or gcc"
-    command = [compiler, *WARNINGS, "-o", out, *arguments, "-ldl"]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return out
-
-
-# --- Scripts
-
-
-@dataclass(frozen=True)
-class Record:
-    """A message as `build_batch` takes it, and as the script writes it down."""
-
-    at: int
-    k: bytes | None = None
-    v: bytes | None = None
-    time: tuple[int, int] = (1, 0)
-    heads: tuple[tuple[str, bytes | None], ...] | None = None
-
-    def key(self) -> bytes | None:
-        return self.k
-
-    def value(self) -> bytes | None:
-        return self.v
-
-    def topic(self) -> str:
-        return PARTITION.topic
-
-    def partition(self) -> int:
-        return PARTITION.partition
-
-    def offset(self) -> int:
-        return self.at
-
-    def timestamp(self) -> tuple[int, int]:
-        return self.time
-
-    def headers(self) -> list[tuple[str, bytes | None]] | None:
-        return None if not self.heads else list(self.heads)
-
-    def size(self, with_headers: bool) -> int:
-        heads = (self.heads or ()) if with_headers else ()
-        return sum(len(part or b"") for part in (self.k, self.v, *(x for k, v in heads for x in (k.encode(), v))))
-
-    def script(self) -> bytes:
-        heads = b"".join(_string(name.encode()) + _string(value) for name, value in self.heads or ())
-        count = struct.pack("<i", -1 if self.heads is None else len(self.heads))
-        times = struct.pack("<iq", *self.time)
-        return b"\0" + struct.pack("<q", self.at) + _string(self.k) + _string(self.v) + times + count + heads
-
-
-@dataclass(frozen=True)
-class Event:
-    """What librdkafka hands out in place of a record."""
-
-    code: int
-    at: int = 0
-
-    def script(self) -> bytes:
-        return b"\1" + struct.pack("<iq", self.code, self.at)
-
-
-class Pause:
-    """Nothing comes for the time of one fetch."""
-
-    def script(self) -> bytes:
-        return b"\2"
-
-
-Entry = Record | Event | Pause
-END, PASSING = KafkaError._PARTITION_EOF, KafkaError._TRANSPORT
-
-
-def _string(data: bytes | None) -> bytes:
-    return struct.pack("<i", -1) if data is None else struct.pack("<i", len(data)) + data
-
-
-# --- The C code with the fake
-
-
-class Native:
-    """A consumer of the compiled path that reads a script."""
-
-    def __init__(self, functions: Any, fake: ctypes.CDLL) -> None:
-        self.functions = functions
-        self.fake = fake
-        self.fake.fake_live.restype = ctypes.c_int64
-        self.handle = open_client(functions.consumer_new, {})
-
-    def close(self) -> None:
-        self.functions.consumer_close(self.handle)
-        assert self.fake.fake_live() == 0
-
-    def consumer(self, schema: pa.Schema, entries: Sequence[Entry]) -> ArrowConsumer:
-        """A consumer at the beginning of a script."""
-        script = b"".join(entry.script() for entry in entries)
-        self.fake.fake_script(script, ctypes.c_size_t(len(script)))
-        client: Any = SimpleNamespace(native=self.functions, handle=self.handle)
-        return ArrowConsumer(client, PARTITION, schema)
-
-
-@pytest.fixture(scope="module")
-def native(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Native]:
-    """The installed C code, in a copy with globals of its own, with the fake in librdkafka's place."""
-    built = library._built()
-    assert built is not None, "the compiled path is not built: pip install -e . with a C compiler"
-    folder = tmp_path_factory.mktemp("native")
-    fake = compile_c(folder / "fake.so", "-shared", "-fPIC", "-fvisibility=hidden", HERE / "fake_librdkafka.c")
-    functions: Any = library._Functions(ctypes.CDLL(str(shutil.copy(built, folder / "copy.so"))))
-    why = ctypes.create_string_buffer(512)
-    assert functions.bind(str(fake).encode(), why, 512), why.value
-    found = Native(functions, ctypes.CDLL(str(fake)))
-    yield found
-    found.close()
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How much a poll may bring, and where the range ends."""
-
-    records: int = 1000
-    size_bytes: int = 1 << 20
-    until: int = 2**62
-
-
-def gathered(
-    native: Native, schema: pa.Schema, entries: Sequence[Entry], limits: Limits, polls_a_batch: int = 1
-) -> Iterator[tuple[int, Any]]:
-    """Batches of a script, each with its number of records; an error stands in the place of its batch."""
-    not_records = sum(not isinstance(entry, Record) for entry in entries)
-    with native.consumer(schema, entries) as consumer:
-        consumer.seek(0)
-        rows, polls, quiet, last = 0, 0, 0, -1
-        while rows or (quiet <= not_records and last + 1 < limits.until):
-            poll = consumer.poll(limits.records, limits.size_bytes, limits.until, 0)
-            assert poll.records <= limits.records
-            if poll.first is not None and poll.last is not None:
-                assert last < poll.first <= poll.last
-                last = poll.last
-            rows, polls = rows + poll.records, polls + 1
-            quiet = quiet + 1 if poll.first is None else 0
-            if rows and (polls >= polls_a_batch or quiet):
-                yield rows, taken(consumer)
-                rows = polls = quiet = 0
-
-
-def taken(consumer: ArrowConsumer) -> Any:
-    """The batch, or the error's text."""
-    try:
-        batch = consumer.take()
-    except ZKafkaError as error:
-        return str(error)
-    batch.validate(full=True)
-    return batch
-
-
-def built(messages: Sequence[Any], schema: pa.Schema) -> Any:
-    """What the Python path makes of messages."""
-    try:
-        return build_batch(messages, schema)
-    except ZKafkaError as error:
-        return str(error)
-
-
-def assert_same(found: Any, expected: Any) -> None:
-    if isinstance(expected, pa.RecordBatch):
-        assert isinstance(found, pa.RecordBatch), found
-        assert (found.num_rows, found.schema) == (expected.num_rows, expected.schema)
-        assert [c.null_count for c in found.columns] == [c.null_count for c in expected.columns]
-        assert found.equals(expected), f"{found.to_pylist()} != {expected.to_pylist()}"
-    else:
-        assert found == expected
-
-
-def assert_script(native: Native, schema: pa.Schema, entries: Sequence[Entry], limits: Limits, polls: int = 1) -> None:
-    """Every record of a script is in one batch, in its order, as Python builds it."""
-    visible = [entry for entry in entries if isinstance(entry, Record) and entry.at < limits.until]
-    done = 0
-    for rows, batch in gathered(native, schema, entries, limits, polls):
-        assert_same(batch, built(visible[done : done + rows], schema))
-        done += rows
-    assert done == len(visible)
-
-
-# --- Made-up messages
+from pyspark_zkafka.protocol.records import COLUMNS
+from tests.native.scripts import (
+    ALL,
+    END,
+    PASSING,
+    Entry,
+    Event,
+    Limits,
+    Native,
+    Pause,
+    Record,
+    assert_same,
+    assert_script,
+    built,
+    gathered,
+    taken,
+)
 
 TEXTS = st.text(max_size=12)
 DATA = st.none() | st.binary(max_size=20) | TEXTS.map(str.encode) | st.binary(min_size=1, max_size=3).map(lambda b: b * 100)
@@ -258,9 +65,6 @@ def _risen(entries: Sequence[Entry]) -> list[Entry]:
             entry = replace(entry, at=at + 1)
         risen.append(entry)
     return risen
-
-
-ALL = pa.schema([(name, kinds[0]) for name, kinds in COLUMNS.items()])
 
 
 @given(entries=scripts(RECORDS), schema=SCHEMAS, limits=LIMITS, polls=st.integers(1, 4))
@@ -400,95 +204,3 @@ def test_a_batch_outlives_its_consumer(native: Native) -> None:
     records = [Record(n, b"%d" % n, b"v" * n, heads=((f"{n}", None),)) for n in range(500)]
     kept = [batch for _, batch in gathered(native, ALL, records, Limits(records=50))]
     assert pa.Table.from_batches(kept).equals(pa.Table.from_batches([built(records, ALL)]))
-
-
-# --- UTF-8
-
-_EDGES = """
-00 7f 80 bf c080 c1bf c2 c280 c27f dfbf e08080 e09fbf e0a080 e0a0 ecbfbf ed9fbf eda080 edbfbf ee8080 efbfbf efbf f0808080
-f08fbfbf f0908080 f09080 f3bfbfbf f48fbfbf f4908080 f5808080 f888808080 fe ff efbbbf c28080 e180c0 f18080ff
-"""
-EDGES = tuple(map(bytes.fromhex, _EDGES.split()))
-
-
-def is_text(native: Native, texts: Sequence[bytes]) -> list[bool]:
-    """What the C code takes for UTF-8."""
-    schema, found = pa.schema([("value", pa.string())]), []
-    for text in texts:
-        [(_, batch)] = gathered(native, schema, [Record(5, None, text)], Limits())
-        assert isinstance(batch, pa.RecordBatch) or "orders-3 at offset 5 is not UTF-8" in batch
-        found.append(isinstance(batch, pa.RecordBatch))
-    return found
-
-
-def is_python_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def assert_texts(native: Native, texts: Sequence[bytes]) -> None:
-    assert dict(zip(texts, is_text(native, texts), strict=True)) == {text: is_python_text(text) for text in texts}
-
-
-@pytest.mark.parametrize("before", [b"", b"a", b"1234567", b"12345678", "\u00e4\u4e2d".encode()], ids=repr)
-@pytest.mark.parametrize("behind", [b"", b"z", b"12345678"], ids=repr)
-def test_edges_of_utf8(native: Native, before: bytes, behind: bytes) -> None:
-    """Overlong forms, surrogates, what is beyond U+10FFFF and what is cut off are no UTF-8, wherever they are."""
-    assert_texts(native, [before + edge + behind for edge in EDGES])
-
-
-def test_all_pairs_of_bytes(native: Native) -> None:
-    """Two bytes are UTF-8 where Python says so: a column of texts is rejected at the same record."""
-    firsts = range(256)
-    for first in (0x7F, 0x80, *range(0xC0, 0xE2), 0xED, 0xEF, 0xF0, 0xF4, 0xF5, 0xFF):
-        pairs = [bytes((first, second)) for second in firsts]
-        good = [pair for pair in pairs if is_python_text(pair)]
-        assert_script(
-            native, pa.schema([("value", pa.string())]), [Record(n, None, t) for n, t in enumerate(good)], Limits()
-        )
-        assert_texts(native, random.Random(first).sample(pairs, 12))
-
-
-MIXED = st.binary(max_size=24) | st.lists(st.sampled_from(EDGES), max_size=5).map(b"".join) | TEXTS.map(str.encode)
-
-
-@given(st.lists(MIXED, max_size=9))
-def test_any_bytes_as_text(native: Native, texts: list[bytes]) -> None:
-    """Bytes are UTF-8 where Python's decoder says so."""
-    assert_texts(native, texts)
-
-
-# --- Memory
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """The C code and the fake as one program, which watches every access to memory."""
-    sources = sorted(SOURCES.glob("*.c"))
-    checks = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
-    out = tmp_path_factory.mktemp("driver") / "driver"
-    compile_c(out, *checks, "-rdynamic", HERE / "driver.c", HERE / "fake_librdkafka.c", *sources)
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        environment = {"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
-        return subprocess.run([str(out), *arguments], capture_output=True, text=True, env=environment, check=False)
-
-    return run
-
-
-@pytest.mark.parametrize("seed", ["1", "2"])
-def test_no_fault_of_memory(driver: Callable[..., subprocess.CompletedProcess[str]], seed: str) -> None:
-    """300,000 messages read and as many written, in random portions, touch no memory that is not theirs, and leave none."""
-    done = driver(seed, "300000")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert int(done.stdout.split()[0]) >= 300_000
-
-
-def test_the_watch_is_on(driver: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    """A leak made on purpose is found."""
-    done = driver("1", "100", "leak")
-    assert done.returncode != 0
-    assert "LeakSanitizer: detected memory leaks" in done.stderr

@@ -26,7 +26,7 @@ EXPECTED = {
         r"stopped",
     ],
 }
-"""What each notebook prints, in order."""
+"""The expected output of each notebook, in order."""
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def printed(notebook: Any) -> str:
-    """What the cells print on standard output, in order."""
+    """The standard output of the cells, in order."""
     outputs = (output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs)
     return "".join(output.text for output in outputs if output.get("name") == "stdout")
 

@@ -37,12 +37,12 @@ class Peers:
     cluster: LocalCluster
 
     def ours(self, options: dict[str, str]) -> DataFrame:
-        """What format("zkafka") loads."""
+        """The frame of format("zkafka")."""
         reader = self.spark.read.format("zkafka").option("zookeeper.connect", self.cluster.zookeeper_connect)
         return reader.options(**options).load()
 
     def theirs(self, options: dict[str, str]) -> DataFrame:
-        """What format("kafka") loads."""
+        """The frame of format("kafka")."""
         reader = self.spark.read.format("kafka").option("kafka.bootstrap.servers", self.cluster.bootstrap_servers)
         # Its pooled consumers wait out the fetch before a seek: half a second for every partition.
         return reader.option("kafka.fetch.max.wait.ms", "20").options(**options).load()

@@ -34,7 +34,7 @@ def both_write(peers: Peers) -> Callable[..., None]:
 
 
 def written(peers: Peers, topic: str) -> list[tuple[Any, ...]]:
-    """What Spark's JVM connector reads of a topic: (partition, key, value, headers), sorted."""
+    """The records of a topic by Spark's JVM connector: (partition, key, value, headers), sorted."""
     rows = peers.theirs({"subscribe": topic, "includeHeaders": "true"}).collect()
     return sorted(((r.partition, _bytes(r.key), _bytes(r.value), _pairs(r.headers)) for r in rows), key=repr)
 

@@ -26,9 +26,15 @@ class Wire:
             client.start()
             wire.silence()  # as where a cable is pulled; all others still reach the server
             wire.mend()
+
+    Attributes
+    ----------
+    greetings : list of bytes
+        The first bytes that the server has sent on each connection.
     """
 
     def __init__(self, port: int) -> None:
+        self.greetings: list[bytes] = []
         self._target = (LOOPBACK, port)
         self._flowing = threading.Event()
         self._flowing.set()
@@ -90,11 +96,20 @@ class Wire:
                 _hang_up(client)
                 _hang_up(server)
         threads = [
-            threading.Thread(target=self._pump, args=ends, daemon=True) for ends in ((client, server), (server, client))
+            threading.Thread(target=self._pump, args=(client, server), daemon=True),
+            threading.Thread(target=self._answer, args=(server, client), daemon=True),
         ]
         for thread in threads:
             thread.start()
         threading.Thread(target=self._close, args=(client, server, threads), daemon=True).start()
+
+    def _answer(self, server: socket.socket, client: socket.socket) -> None:
+        with suppress(OSError):
+            if greeting := server.recv(_CHUNK_BYTES):
+                self.greetings.append(greeting)
+                self._flowing.wait()
+                client.sendall(greeting)
+        self._pump(server, client)
 
     def _pump(self, source: socket.socket, sink: socket.socket) -> None:
         with suppress(OSError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from ctypes import byref, c_int32, c_int64
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -27,11 +26,6 @@ class ArrowClient:
     """librdkafka's consumer, open for a ``with`` block, and used by one `ArrowConsumer` after the other.
 
     Create it where it is used, after any fork.
-
-    Parameters
-    ----------
-    properties : mapping
-        As `consumer_properties` returns them.
     """
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
@@ -46,7 +40,7 @@ class ArrowClient:
             raise from_exception(error, "making a consumer") from error
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *exc: object) -> None:
         if self._open is not None:
             self.native.consumer_close(self._open)
             self._open = None
@@ -60,16 +54,7 @@ class ArrowClient:
 
 
 class ArrowConsumer:
-    """The `PartitionConsumer` that copies librdkafka's messages into Arrow buffers, without a Python object per message.
-
-    Parameters
-    ----------
-    client : ArrowClient
-        Open; used by this consumer alone during the ``with`` block, and fetches nothing after it.
-    partition : TopicPartition
-    schema : pyarrow.Schema
-        The columns to build; others are never copied.
-    """
+    """The `PartitionConsumer` that copies librdkafka's messages into Arrow buffers, without a Python object per message."""
 
     def __init__(self, client: ArrowClient, partition: TopicPartition, schema: pa.Schema) -> None:
         self._client = client
@@ -86,18 +71,17 @@ class ArrowConsumer:
             raise ValueError(f"not a projection of Kafka's columns: {self._schema}")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._native.consumer_unassign(self._handle)
 
     def seek(self, offset: int) -> None:
-        """See `PartitionConsumer`."""
         tp = self._partition
         code = self._native.consumer_assign(self._handle, topic_argument(tp.topic), tp.partition, offset)
         if code:
             raise from_exception(KafkaException(KafkaError(code)), f"assigning {tp}")
 
     def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
-        """See `PartitionConsumer`; the bytes may be exceeded by one record."""
+        """The bytes may be exceeded by one record."""
         found = PollResult()
         timeout_ms = int(timeout_s * 1000)
         if not self._native.consumer_poll(self._handle, most_records, most_bytes, until, timeout_ms, byref(found)):
@@ -110,7 +94,6 @@ class ArrowConsumer:
         return self._events.finish(poll)
 
     def take(self) -> pa.RecordBatch:
-        """See `PartitionConsumer`."""
         array, flaws = CArray(), Flaws()
         if not self._native.consumer_take(self._handle, array.address, byref(flaws)):
             raise MemoryError(f"no memory for a batch of {self._partition}")
@@ -119,7 +102,6 @@ class ArrowConsumer:
         return batch
 
     def watermarks(self, timeout_s: float) -> tuple[int, int]:
-        """See `PartitionConsumer`."""
         tp, low, high = self._partition, c_int64(), c_int64()
         code = self._native.consumer_log_range(
             self._handle, topic_argument(tp.topic), tp.partition, int(timeout_s * 1000), byref(low), byref(high)

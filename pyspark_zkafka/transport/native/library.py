@@ -8,25 +8,32 @@ from ctypes import POINTER, Structure, c_bool, c_char, c_char_p, c_int, c_int32,
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.protocol.topic_names import require_topic_name
 
 __all__ = [
+    "INTERFACE",
     "Counts",
     "Failure",
     "Flaws",
     "PollResult",
     "Report",
+    "built",
+    "c_functions",
     "describe",
     "library",
+    "load",
     "require",
     "settings_array",
     "topic_argument",
 ]
 
-_INTERFACE = 2
+INTERFACE = 2
+"""ZKAFKA_INTERFACE of `zkafka.h`, for which this module is written."""
+
 _OLDEST = (1, 6)
 _TOO_NEW = (3, 0)
 _WHY_BYTES = 512
@@ -107,23 +114,17 @@ def library() -> Any | None:
 
     Each of them releases the GIL while it runs.
     """
-    return _load()[0]
+    return load()[0]
 
 
 def describe() -> str:
     """One line that names the path in use, and the reason."""
-    return _load()[1]
+    return load()[1]
 
 
 def require() -> Any:
-    """The functions of `library`.
-
-    Raises
-    ------
-    OptionError
-        NO_NATIVE_PATH, with the reason.
-    """
-    found, text = _load()
+    """The functions of `library`; OptionError (NO_NATIVE_PATH) with the reason where it cannot be used."""
+    found, text = load()
     if found is None:
         raise OptionError(
             "NO_NATIVE_PATH",
@@ -134,15 +135,16 @@ def require() -> Any:
 
 
 @cache
-def _load() -> tuple[Any | None, str]:
-    path = _built()
+def load() -> tuple[Any | None, str]:
+    """The results of `library` and `describe`, found once in a process."""
+    path = built()
     if path is None:
         return None, "the compiled path was not built when the package was installed: pure Python is used"
     try:
-        functions: Any = _Functions(ctypes.CDLL(str(path)))
+        functions = c_functions(path)
     except (OSError, AttributeError) as error:
         return None, f"the compiled path cannot be loaded ({error}): pure Python is used"
-    if functions.interface() != _INTERFACE:
+    if functions.interface() != INTERFACE:
         return None, f"{path.name} belongs to another version of this package: pure Python is used; install it again"
     why = _bind(functions)
     if why is not None:
@@ -150,20 +152,21 @@ def _load() -> tuple[Any | None, str]:
     return functions, f"the compiled path is used, with librdkafka {functions.librdkafka_version().decode()}"
 
 
-class _Functions:
-    """The functions with their types; they are attributes."""
-
-    def __init__(self, dll: ctypes.CDLL) -> None:
-        for name, (result, arguments) in _SIGNATURES.items():
-            function = getattr(dll, f"zkafka_{name}")
-            function.restype, function.argtypes = result, arguments
-            setattr(self, name, function)
-
-
-def _built() -> Path | None:
+def built() -> Path | None:
+    """The shared library beside this module; None if it was not built."""
     folder = Path(__file__).parent
     suffixes = (".abi3.so", sysconfig.get_config_var("EXT_SUFFIX") or ".so", ".so")
     return next((path for s in suffixes if (path := folder / f"_arrow_path{s}").is_file()), None)
+
+
+def c_functions(path: Path) -> Any:
+    """The functions of a shared library, typed, but not bound to librdkafka; OSError or AttributeError if it has none."""
+    dll, functions = ctypes.CDLL(str(path)), SimpleNamespace()
+    for name, (result, arguments) in _SIGNATURES.items():
+        function = getattr(dll, f"zkafka_{name}")
+        function.restype, function.argtypes = result, arguments
+        setattr(functions, name, function)
+    return functions
 
 
 def _bind(functions: Any) -> str | None:
@@ -175,28 +178,14 @@ def _bind(functions: Any) -> str | None:
     if not functions.bind(spec.origin.encode(), why, _WHY_BYTES):
         return str(why.value.decode(errors="replace"))
     version = functions.librdkafka_version().decode()
-    if not _OLDEST <= _numbers(version) < _TOO_NEW:
-        return f"its version {version} is not from {_shown(_OLDEST)} to before {_shown(_TOO_NEW)}"
+    major, minor = version.split(".")[:2]
+    if not _OLDEST <= (int(major), int(minor)) < _TOO_NEW:
+        return f"its version {version} is not from {_OLDEST[0]}.{_OLDEST[1]} to before {_TOO_NEW[0]}.{_TOO_NEW[1]}"
     return None
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    major, minor = version.split(".")[:2]
-    return int(major), int(minor)
-
-
-def _shown(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))
-
-
 def topic_argument(name: str) -> bytes:
-    """A topic's name as the argument of a C function.
-
-    Raises
-    ------
-    InvalidRow
-        INVALID_TOPIC: Kafka does not allow the name; C would truncate it, or librdkafka refuse it.
-    """
+    """A topic's name as the argument of a C function; InvalidRow for one that C would truncate, or librdkafka refuse."""
     require_topic_name(name)
     return name.encode()
 

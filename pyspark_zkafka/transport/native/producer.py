@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from ctypes import byref, c_int, c_int32, c_int64
-from types import TracebackType
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from pyspark_zkafka.transport.native.library import Counts as CCounts
 from pyspark_zkafka.transport.native.library import Failure as CFailure
 from pyspark_zkafka.transport.native.library import require, topic_argument
 from pyspark_zkafka.transport.native.reports import events, open_client
-from pyspark_zkafka.transport.sender import Counts, Failure, QueueLimits
+from pyspark_zkafka.transport.sender import Counts, Failure, QueueLimits, Sender
 
 __all__ = ["ArrowSender"]
 
@@ -26,45 +26,30 @@ _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _MOST_PARTITIONS = 100_000
 
 
-class ArrowSender:
-    """The `Sender` that hands librdkafka the rows of Arrow arrays; values are kept until reported, not copied.
-
-    Parameters
-    ----------
-    properties : mapping
-        librdkafka's.
-    limits : QueueLimits
-    note : callable
-        Called with errors of the client as a whole.
-    """
+class ArrowSender(Sender):
+    """The `Sender` that hands librdkafka the rows of Arrow arrays; values are kept until reported, not copied."""
 
     def __init__(self, properties: Mapping[str, Any], limits: QueueLimits, note: Callable[[KafkaError], None]) -> None:
         # Reports of all records are needed: they are counted by partition.
-        self._properties = {**properties, "delivery.report.only.error": False}
-        self._limits = limits
-        self._note = note
+        super().__init__({**properties, "delivery.report.only.error": False}, limits, note)
         self._native = require()
         self._open: int | None = None
         self._partition_counts: dict[str, int] = {}
 
     def __enter__(self) -> ArrowSender:
-        limits = self._limits
-        numbers = limits.records, limits.size_bytes, limits.batch_bytes
-        self._open = open_client(self._native.producer_new, self._properties, *numbers)
+        self._open = open_client(self._native.producer_new, self._properties, *astuple(self._limits))
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *exc: object) -> None:
         if self._open is not None:
             self._native.producer_close(self._open)
             self._open = None
 
     def begin(self) -> None:
-        """See `Sender`."""
         self._native.producer_begin(self._handle)
         self._partition_counts.clear()
 
     def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
-        """See `Sender`."""
         topic = topic_argument(rows.topic)
         self._partition_counts.setdefault(rows.topic, partition_count)
         routed = np.ascontiguousarray(partitions, dtype=np.int32)
@@ -86,44 +71,36 @@ class ArrowSender:
             raise MemoryError(f"no memory for the rows of {rows.topic}")
 
     def advance(self, timeout_s: float) -> bool:
-        """See `Sender`."""
         done = self._native.producer_send(self._handle, int(timeout_s * 1000))
         self._take_reports()
         return bool(done)
 
     def poll(self, timeout_s: float) -> None:
-        """See `Sender`."""
         self._native.producer_poll(self._handle, int(timeout_s * 1000))
         self._take_reports()
 
     def flush(self, timeout_s: float) -> None:
-        """See `Sender`."""
         self._native.producer_flush(self._handle, int(timeout_s * 1000))
         self._take_reports()
 
     def purge(self, *, in_flight: bool) -> None:
-        """See `Sender`."""
         self._native.producer_purge(self._handle, in_flight)
 
     @property
     def queued(self) -> int:
-        """See `Sender`."""
         return int(self._native.producer_queued(self._handle))
 
     @property
     def is_moving(self) -> bool:
-        """See `Sender`."""
         return bool(self._counts().moving_partitions)
 
     @property
     def counts(self) -> Counts:
-        """See `Sender`."""
         found = self._counts()
         return Counts(found.handed_over, found.acknowledged)
 
     @property
     def failure(self) -> Failure | None:
-        """See `Sender`."""
         found = CFailure()
         self._native.producer_failure(self._handle, byref(found))
         if not found.code:
@@ -131,7 +108,6 @@ class ArrowSender:
         return Failure.of(found.topic.decode(), found.partition, found.code)
 
     def delivered(self, topic: str) -> dict[int, int]:
-        """See `Sender`."""
         room = self._partition_counts.get(topic, 0)
         if room == 0:
             return {}
@@ -140,7 +116,6 @@ class ArrowSender:
         return {partition: count for partition, count in enumerate(counts) if count}
 
     def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
-        """See `Sender`."""
         leaders, code = (c_int32 * _MOST_PARTITIONS)(), c_int()
         timeout_ms = int(timeout_s * 1000)
         count = self._native.producer_leaders(

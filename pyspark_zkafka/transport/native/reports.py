@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.kafka.log import librdkafka_logger
+from pyspark_zkafka.kafka.clients import librdkafka_logger
 from pyspark_zkafka.transport.native.library import Report, settings_array
 
 __all__ = ["events", "open_client"]
@@ -23,10 +23,7 @@ _LEVELS = (logging.CRITICAL,) * 3 + (logging.ERROR, logging.WARNING, logging.INF
 def open_client(new: Callable[..., int | None], properties: Mapping[str, Any], *arguments: int) -> int:
     """Create a client by `new`, with librdkafka's properties and further arguments; returns its handle.
 
-    Raises
-    ------
-    KafkaException
-        librdkafka refuses the properties.
+    Raises KafkaException if librdkafka refuses the properties.
     """
     code, why = c_int(), create_string_buffer(_WHY_BYTES)
     settings = settings_array({**properties, "log.queue": True})

@@ -1,6 +1,7 @@
-"""Reads and writes by a given build of the compiled path until standard input ends; prints what became of it as JSON.
+"""Reads and writes by the compiled path until standard input ends; prints the counts as JSON.
 
-Arguments: the library, the brokers, a topic to read, one to write to, one to read while it is deleted.
+For each line of standard input it prints a line once all threads have finished one more round of work. Arguments: the
+brokers, a topic to read, one to write to, one to read while it is deleted.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +45,7 @@ def frame(rows: int, size_bytes: int) -> pa.RecordBatch:
 
 
 class Work:
-    """What the threads do, and count."""
+    """Reads and writes, with counts of their outcomes."""
 
     def __init__(self, servers: str) -> None:
         self._servers = servers
@@ -73,16 +73,24 @@ class Work:
             self.counts[f"written {size_bytes}"] += sum(producer.delivered(topic).values())
 
 
-def repeat(work: Work, stopped: threading.Event, act: Callable[[], None]) -> None:
-    while not stopped.is_set():
-        try:
-            act()
-        except ZKafkaError as error:
-            work.counts[error.condition] += 1
+class Rounds(threading.Thread):
+    """A thread that does one kind of work again and again; `finished` is set after each round."""
+
+    def __init__(self, work: Work, stopped: threading.Event, act: Callable[[], None]) -> None:
+        super().__init__()
+        self._work, self._stopped, self._act = work, stopped, act
+        self.finished = threading.Event()
+
+    def run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                self._act()
+            except ZKafkaError as error:
+                self._work.counts[error.condition] += 1
+            self.finished.set()
 
 
-def main(built: str, servers: str, read: str, written: str, doomed: str) -> None:
-    library._built = lambda: Path(built)
+def main(servers: str, read: str, written: str, doomed: str) -> None:
     work, stopped = Work(servers), threading.Event()
     acts: list[Callable[[], None]] = [
         lambda: work.read(read, 20_000),
@@ -90,10 +98,16 @@ def main(built: str, servers: str, read: str, written: str, doomed: str) -> None
         lambda: work.write(written, 100),
         lambda: work.write(written, 20_000),  # more than a record may have there
     ]
-    threads = [threading.Thread(target=repeat, args=(work, stopped, act)) for act in acts]
+    threads = [Rounds(work, stopped, act) for act in acts]
     for thread in threads:
         thread.start()
-    sys.stdin.read()
+    for line in sys.stdin:
+        for thread in threads:
+            thread.finished.clear()
+        for thread in threads:
+            thread.finished.wait(60)
+        sys.stdout.write(line)
+        sys.stdout.flush()
     stopped.set()
     for thread in threads:
         thread.join()

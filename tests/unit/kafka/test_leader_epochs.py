@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, TopicPartition
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError
 from pyspark_zkafka.kafka.errors import ErrorReports
-from pyspark_zkafka.kafka.leader_epochs import EpochReader
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.kafka.leader_epochs import first_record
 
 REFUSED = KafkaError(KafkaError._SSL, "ssl://b:1/1: SSL handshake failed: unexpected message")
 
@@ -50,20 +49,15 @@ class Slow:
         return self.now
 
 
-Reader = Callable[..., tuple[EpochReader, ErrorReports]]
+Search = Callable[[float], tuple[int, int | None]]
 
 
-@pytest.fixture
-def reader() -> Reader:
-    """Makes a reader of some answers, that was refused before them."""
-
-    def make(*answers: Answer | None) -> tuple[EpochReader, ErrorReports]:
-        consumer: Any = Slow(*answers)
-        reports = ErrorReports(consumer.clock)
-        reports(REFUSED)
-        return EpochReader(consumer, TopicPartition("t", 0), reports, consumer.clock), reports
-
-    return make
+def refused(*answers: Answer | None) -> tuple[Search, ErrorReports]:
+    """A search of t-0 from offset 5 on, for so many seconds, that was refused before the answers."""
+    consumer: Any = Slow(*answers)
+    reports = ErrorReports(consumer.clock)
+    reports(REFUSED)
+    return lambda timeout_s: first_record(consumer, TopicPartition("t", 0, 5), timeout_s, reports, consumer.clock), reports
 
 
 @pytest.mark.parametrize(
@@ -71,31 +65,31 @@ def reader() -> Reader:
     [(Answer(7, 3), (7, 3)), (Answer(7, None), (7, -1)), (Answer(9, None, KafkaError._PARTITION_EOF), (5, None))],
     ids=["record", "no-epoch", "end"],
 )
-def test_an_answer_ends_a_refusal(reader: Reader, answer: Answer, found: tuple[int, int | None]) -> None:
+def test_an_answer_ends_a_refusal(answer: Answer, found: tuple[int, int | None]) -> None:
     """Records and the end of the log are answers: a refusal before them ends neither this question nor the next ones."""
-    records, _ = reader(None, answer, None, answer, None, None, answer)
-    assert [records.first_from(5, 30) for _ in range(3)] == [found] * 3
+    search, _ = refused(None, answer, None, answer, None, None, answer)
+    assert [search(30) for _ in range(3)] == [found] * 3
 
 
 @pytest.mark.parametrize("noise", [None, Answer(-1, None, KafkaError._TRANSPORT)], ids=["nothing", "error"])
-def test_nothing_comes_after_a_refusal(reader: Reader, noise: Answer | None) -> None:
+def test_nothing_comes_after_a_refusal(noise: Answer | None) -> None:
     """A refusal that no answer follows for two seconds ends the search."""
-    records, _ = reader(noise, noise, noise)
+    search, _ = refused(noise, noise, noise)
     with pytest.raises(ClusterStateError, match=r"REFUSED_BY_BROKER\] searching t-0 for its first record"):
-        records.first_from(5, 30)
+        search(30)
 
 
-def test_a_refusal_after_an_answer(reader: Reader) -> None:
+def test_a_refusal_after_an_answer() -> None:
     """Who is refused between two records is refused."""
-    records, reports = reader(Answer(7, 3))
-    assert records.first_from(5, 30) == (7, 3)
+    search, reports = refused(Answer(7, 3))
+    assert search(30) == (7, 3)
     reports(REFUSED)
     with pytest.raises(ClusterStateError, match="REFUSED_BY_BROKER"):
-        records.first_from(5, 30)
+        search(30)
 
 
-def test_no_answer_in_time(reader: Reader) -> None:
+def test_no_answer_in_time() -> None:
     """Silence is worth another try."""
-    records, _ = reader()
+    search, _ = refused()
     with pytest.raises(BrokersUnavailable, match="no records from offset 5 on"):
-        records.first_from(5, 1)
+        search(1)

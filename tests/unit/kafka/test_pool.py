@@ -173,8 +173,8 @@ def test_threads(pool: ClientPool[Client]) -> None:
     assert not clashes
 
 
-FORK = """
-import os, sys
+FORK = '''
+import os, sys, threading
 from pyspark_zkafka.kafka.pool import ClientPool
 
 class Client:
@@ -184,24 +184,37 @@ class Client:
     def __del__(self): self.end("deleted")
     def end(self, how): print(self.owner, how, "where it was opened" if self.process == os.getpid() else "elsewhere")
 
+class Slow:
+    """A key whose comparison, under the pool's lock, lasts until the process has forked."""
+    def __eq__(self, other):
+        locked.set()
+        return forked.wait() and False
+
+def use():
+    with pool.lease(Slow(), lambda: Client("other")):
+        pass
+
+locked, forked, other = threading.Event(), threading.Event(), threading.Thread(target=use)
 pool = ClientPool(60)
 with pool.lease("a", lambda: Client("parent")) as first:
     pass
-pool._lock.acquire()  # as another thread may have it while this one forks
+other.start()
+locked.wait()
 child = os.fork()
 if child == 0:
     with pool.lease("a", lambda: Client("child")):
         pass
     sys.exit(0)
-pool._lock.release()
+forked.set()
+other.join()
 print("status", os.waitpid(child, 0)[1])
 with pool.lease("a", lambda: Client("another")) as second:
     print("again", second is first)
-"""
+'''
 
 
 def test_fork() -> None:
     """A child of a fork leaves its parent's clients alone, to its very end, and has its own; the parent goes on."""
     done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=30, check=True)
-    ends = [f"{owner} {how} where it was opened" for owner in ("child", "parent") for how in ("closed", "deleted")]
+    ends = [f"{owner} {how} where it was opened" for owner in ("child", "other", "parent") for how in ("closed", "deleted")]
     assert sorted(done.stdout.splitlines()) == sorted([*ends, "status 0", "again True"])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.kafka.consumer_client import MessageClient
+from pyspark_zkafka.kafka.clients import MessageClient
 from pyspark_zkafka.kafka.consumer_properties import consumer_properties
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.options.client_properties import UNKNOWN, Verdict, translate

@@ -6,7 +6,6 @@ import io
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from rich.console import Console
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import cache_folder, fetch_jars
 from pyspark_zkafka.testing.jars import follow, ivy_file, progress_bar
+from tests.support.eventually import eventually
 
 FETCH = (
     "from pyspark_zkafka.testing import fetch_jars; print(*(p.read_text().strip() for p in fetch_jars('org.fake:one:1.0')))"
@@ -72,9 +72,7 @@ def test_killed_fetch_leaves_nothing_complete(fake_java: Any, tmp_path: Path) ->
     started = tmp_path / "started"
     fake_java.does(f"touch {started}; sleep 1")
     fetch = start_fetch()
-    deadline = time.monotonic() + 20
-    while not started.exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    eventually(started.exists)
     fetch.send_signal(signal.SIGKILL)
     fetch.communicate()
     assert complete_folders() == []

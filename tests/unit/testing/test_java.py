@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,34 +34,52 @@ def test_major(text: str, major: int | None) -> None:
     assert java_major(text) == major
 
 
-def test_java_home_wins(tmp_path: Path) -> None:
+@pytest.fixture
+def environ(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sets the variables that are searched: ``environ(PATH="...")`` unsets JAVA_HOME."""
+
+    def replace(**variables: object) -> None:
+        monkeypatch.delenv("JAVA_HOME", raising=False)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, str(value))
+
+    return replace
+
+
+def test_java_home_wins(tmp_path: Path, environ: Callable[..., None]) -> None:
     """JAVA_HOME comes before PATH."""
     home, other = (java(tmp_path / name, 'openjdk version "17.0.1"') for name in ("home", "other"))
-    assert find_java({"JAVA_HOME": str(tmp_path / "home"), "PATH": str(other.parent)}) == home
-    assert find_java({"PATH": str(other.parent)}) == other
+    environ(JAVA_HOME=tmp_path / "home", PATH=f"{other.parent}:/usr/bin:/bin")
+    assert find_java() == home
+    environ()
+    assert find_java() == other
 
 
-def test_too_old(tmp_path: Path) -> None:
+def test_too_old(tmp_path: Path, environ: Callable[..., None]) -> None:
     """An old Java is refused with the version that was found."""
     java(tmp_path, 'openjdk version "11.0.2" 2019-01-15')
+    environ(JAVA_HOME=tmp_path)
     with pytest.raises(LocalClusterError, match=r'JAVA_TOO_OLD.*17 or newer.*"11\.0\.2".*install Java 17'):
-        find_java({"JAVA_HOME": str(tmp_path)})
+        find_java()
 
 
-def test_none(tmp_path: Path) -> None:
+def test_none(tmp_path: Path, environ: Callable[..., None]) -> None:
     """No Java is an error that names the places searched."""
+    environ(PATH=tmp_path)
     with pytest.raises(LocalClusterError, match=r"NO_JAVA.*not set, and there is no java on PATH; install Java 17"):
-        find_java({"PATH": str(tmp_path)})
+        find_java()
 
 
-def test_wrong_java_home(tmp_path: Path) -> None:
+def test_wrong_java_home(tmp_path: Path, environ: Callable[..., None]) -> None:
     """A JAVA_HOME without Java is an error: PATH is no silent substitute."""
+    environ(JAVA_HOME=tmp_path)
     with pytest.raises(LocalClusterError, match=r"JAVA_HOME is .* cannot be executed; correct or unset JAVA_HOME"):
-        find_java({"JAVA_HOME": str(tmp_path), "PATH": "/usr/bin"})
+        find_java()
 
 
-def test_broken_java(tmp_path: Path) -> None:
+def test_broken_java(tmp_path: Path, environ: Callable[..., None]) -> None:
     """Something executable that is no Java is refused."""
     java(tmp_path, "hello")
+    environ(JAVA_HOME=tmp_path)
     with pytest.raises(LocalClusterError, match=r"JAVA_TOO_OLD.*reports hello"):
-        find_java({"JAVA_HOME": str(tmp_path)})
+        find_java()

@@ -7,31 +7,15 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing.processes import DATA_VARIABLE, ServerProcesses
-
-
-def eventually(look: Callable[[], bool], timeout_s: float = 20) -> bool:
-    end = time.monotonic() + timeout_s
-    while not look():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state not in "ZX"
+from tests.support.eventually import eventually
+from tests.support.processes import alive, parent_of
 
 
 @pytest.fixture
@@ -45,7 +29,7 @@ def processes() -> Iterator[ServerProcesses]:
 def test_life_of_a_server(processes: ServerProcesses) -> None:
     """A server runs, writes its log, and its exit status is known."""
     processes.start("one", ["sh", "-c", "echo $GREETING; exit 3"], {"GREETING": "hello"})
-    assert eventually(lambda: processes.exit_status("one") == 3)
+    eventually(lambda: processes.exit_status("one") == 3)
     assert processes.log_tail("one") == "hello"
     assert processes.pid("one") is None
     assert not processes.send("one", signal.SIGTERM)
@@ -56,7 +40,7 @@ def test_signals(processes: ServerProcesses) -> None:
     processes.start("one", ["sleep", "100"], {})
     assert processes.exit_status("one") is None
     assert processes.send("one", signal.SIGTERM)
-    assert eventually(lambda: processes.exit_status("one") == -signal.SIGTERM)
+    eventually(lambda: processes.exit_status("one") == -signal.SIGTERM)
 
 
 def test_not_to_be_started(processes: ServerProcesses) -> None:
@@ -87,13 +71,13 @@ def test_halted_when_the_signal_is_sent(processes: ServerProcesses) -> None:
     spin = "import os, threading, zlib\ndata = os.urandom(1 << 24)\n"
     spin += "for _ in range(4): threading.Thread(target=lambda: [zlib.compress(data) for _ in iter(int, 1)]).start()"
     pid = processes.start("busy", [sys.executable, "-c", spin], {})
-    assert eventually(lambda: len(list(Path(f"/proc/{pid}/task").iterdir())) == 5)
+    eventually(lambda: len(list(Path(f"/proc/{pid}/task").iterdir())) == 5)
     for _ in range(3):
         processes.send("busy", signal.SIGSTOP)
         assert processes.send("busy", signal.SIGSTOP)
         assert thread_states(pid) == {"T"}
         processes.send("busy", signal.SIGCONT)
-        assert eventually(lambda: "T" not in thread_states(pid))
+        eventually(lambda: "T" not in thread_states(pid))
 
 
 def thread_states(pid: int) -> set[str]:
@@ -132,29 +116,30 @@ p.send("two", signal.SIGSTOP)
 if os.fork() == 0:
     time.sleep(30)   # a child that outlives the parent and holds its pipe
     os._exit(0)
-print(p.folder, p._supervisor.pid, *pids, flush=True)
+print(p.folder, *pids, flush=True)
 time.sleep(100)
 """
 
 
-def start_parent() -> tuple[subprocess.Popen[str], Path, int, list[int]]:
+def start_parent() -> tuple[subprocess.Popen[str], Path, list[int]]:
     parent = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(PARENT)], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
     assert parent.stdout is not None
-    folder, supervisor, *pids = parent.stdout.readline().split()
-    return parent, Path(folder), int(supervisor), [int(p) for p in pids]
+    folder, *pids = parent.stdout.readline().split()
+    return parent, Path(folder), [int(p) for p in pids]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_parent_killed(number: signal.Signals) -> None:
     """When the parent dies without close, all servers and the folder go, even if a forked child of it lives on."""
-    parent, folder, supervisor, pids = start_parent()
+    parent, folder, pids = start_parent()
+    supervisor = parent_of(pids[0])
     try:
         assert all(map(alive, pids))
         os.kill(parent.pid, number)
-        assert eventually(lambda: not any(map(alive, [*pids, supervisor])))
-        assert eventually(lambda: not folder.exists())
+        eventually(lambda: not any(map(alive, [*pids, supervisor])))
+        eventually(lambda: not folder.exists())
     finally:
         os.killpg(parent.pid, signal.SIGKILL)  # the forked child
         parent.communicate()
@@ -164,7 +149,7 @@ def test_parent_killed(number: signal.Signals) -> None:
 def test_supervisor_killed(processes: ServerProcesses) -> None:
     """When the supervisor itself is killed, the kernel ends the servers, and the next call raises an error."""
     pid = processes.start("one", ["sleep", "100"], {})
-    os.kill(processes._supervisor.pid, signal.SIGKILL)  # type: ignore[union-attr]
-    assert eventually(lambda: not alive(pid))
+    os.kill(parent_of(pid), signal.SIGKILL)
+    eventually(lambda: not alive(pid))
     with pytest.raises(LocalClusterError, match="SUPERVISOR_GONE"):
         processes.exit_status("one")

@@ -1,4 +1,4 @@
-"""The streaming writer, without a cluster."""
+"""The writers, streaming and batch, without a cluster."""
 
 from __future__ import annotations
 
@@ -7,40 +7,20 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.protocol.partitioners import Router
-from pyspark_zkafka.write.stream_writer import ZKafkaStreamWriter, parse_stream_write
-from pyspark_zkafka.write.task import WritePlan, Written, count_rows
+from pyspark_zkafka.write.batch_writer import ZKafkaWriter
+from pyspark_zkafka.write.stream_writer import ZKafkaStreamWriter
+from pyspark_zkafka.write.task import RowWriter, WritePlan, Written, count_rows
 
 NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
 
 
-def test_what_spark_itself_reads() -> None:
-    """The options that belong to Spark are let through, and change nothing."""
-    raw = {**NOWHERE, "checkpointLocation": "/tmp/c", "queryName": "q"}
-    assert parse_stream_write(raw, overwrite=False) == parse_write(NOWHERE)
-
-
-@pytest.mark.parametrize(
-    ("more", "overwrite", "expected"),
-    [
-        ({"commitOffsets": "{}"}, False, r"\[INVALID_OPTIONS\] commitOffsets .* readStream"),
-        ({"COMMITOFFSETS": "{}"}, False, "commitOffsets"),
-        ({}, True, r"\[OUTPUT_MODE\] .* complete .* foreachBatch"),
-        ({"queryNames": "q"}, False, "unknown option queryNames"),
-    ],
-)
-def test_refused(more: dict[str, str], overwrite: bool, expected: str) -> None:
-    """Fixed offsets, the output mode complete and unknown names are errors."""
-    with pytest.raises(OptionError, match=expected):
-        parse_stream_write({**NOWHERE, **more}, overwrite=overwrite)
-
-
-def test_a_task_without_rows() -> None:
+@pytest.mark.parametrize("kind", [ZKafkaWriter, ZKafkaStreamWriter])
+def test_a_task_without_rows(kind: type[RowWriter]) -> None:
     """A task that has no rows opens no connection."""
     plan = WritePlan("127.0.0.1:1", {"t": Router("t", 1, [0])})
-    writer = pickle.loads(pickle.dumps(ZKafkaStreamWriter(parse_write(NOWHERE), plan)))
+    writer = pickle.loads(pickle.dumps(kind(parse_write(NOWHERE), plan)))
     empty = pa.record_batch([pa.array([], pa.binary())], names=["value"])
     assert writer.write(iter([empty, empty])).rows == {}
     assert writer.write(iter([])).rows == {}

@@ -6,7 +6,8 @@ import ctypes
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,9 +17,9 @@ import pytest
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.options.model import Connection
 from pyspark_zkafka.protocol.planning import Listener
+from pyspark_zkafka.transport import producer
 from pyspark_zkafka.transport import select as choice
 from pyspark_zkafka.transport.native import library
-from pyspark_zkafka.transport.producer import producer_properties
 
 PURE = "pure Python is used"
 
@@ -26,15 +27,15 @@ PURE = "pure Python is used"
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
     """What was found before is looked for again, and again after the test."""
-    library._load.cache_clear()
+    library.load.cache_clear()
     yield
-    library._load.cache_clear()
+    library.load.cache_clear()
 
 
 @pytest.fixture
 def absent(monkeypatch: pytest.MonkeyPatch) -> None:
     """A package that was installed without a compiler."""
-    monkeypatch.setattr(library, "_built", lambda: None)
+    monkeypatch.setattr(library, "built", lambda: None)
 
 
 @pytest.fixture
@@ -91,16 +92,16 @@ def test_not_built() -> None:
 def test_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The library lies beside its module, under one of the names that builds give it."""
     monkeypatch.setattr(library, "__file__", str(tmp_path / "library.py"))
-    assert library._built() is None
+    assert library.built() is None
     (tmp_path / "_arrow_path.so").touch()
-    assert library._built() == tmp_path / "_arrow_path.so"
+    assert library.built() == tmp_path / "_arrow_path.so"
     (tmp_path / "_arrow_path.abi3.so").touch()
-    assert library._built() == tmp_path / "_arrow_path.abi3.so"
+    assert library.built() == tmp_path / "_arrow_path.abi3.so"
 
 
 def test_path_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A library that cannot be opened is named, with the loader's reason."""
-    monkeypatch.setattr(library, "_built", lambda: tmp_path / "gone.so")
+    monkeypatch.setattr(library, "built", lambda: tmp_path / "gone.so")
     assert_unused("the compiled path cannot be loaded (")
     assert "gone.so: cannot open shared object file" in library.describe()
 
@@ -108,19 +109,19 @@ def test_path_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_file_that_is_no_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So is a file that is something else, e.g. for another processor."""
     (tmp_path / "_arrow_path.so").write_bytes(b"\x7fELF nonsense")
-    monkeypatch.setattr(library, "_built", lambda: tmp_path / "_arrow_path.so")
+    monkeypatch.setattr(library, "built", lambda: tmp_path / "_arrow_path.so")
     assert_unused("the compiled path cannot be loaded (")
 
 
 def test_library_without_our_functions(monkeypatch: pytest.MonkeyPatch) -> None:
     """So is a library that has not our functions."""
-    monkeypatch.setattr(library, "_built", lambda: Path("libc.so.6"))
+    monkeypatch.setattr(library, "built", lambda: Path("libc.so.6"))
     assert_unused("undefined symbol: zkafka_")
 
 
 def test_wrong_interface(monkeypatch: pytest.MonkeyPatch) -> None:
     """A library of another version of the package is not called."""
-    monkeypatch.setattr(library, "_INTERFACE", 0)
+    monkeypatch.setattr(library, "INTERFACE", 0)
     assert_unused("belongs to another version of this package")
 
 
@@ -145,18 +146,18 @@ def test_confluent_kafka_without_a_compiled_module(bound_to: Any) -> None:
 @pytest.mark.parametrize(("version", "good"), [("1.5.3", False), ("1.6.0", True), ("2.99.1-rc1", True), ("3.0.0", False)])
 def test_versions_of_librdkafka(monkeypatch: pytest.MonkeyPatch, version: str, good: bool) -> None:
     """Only versions whose functions are known are used."""
-    monkeypatch.setattr(library._Functions, "__getattribute__", _telling(version))
+    c_functions = library.c_functions
+
+    def of_version(path: Path) -> Any:
+        functions = c_functions(path)
+        functions.librdkafka_version = version.encode
+        return functions
+
+    monkeypatch.setattr(library, "c_functions", of_version)
     if good:
         assert library.describe() == f"the compiled path is used, with librdkafka {version}"
     else:
         assert_unused(f"(its version {version} is not from 1.6 to before 3.0)")
-
-
-def _telling(version: str) -> Any:
-    def get(self: object, name: str) -> Any:
-        return (lambda: version.encode()) if name == "librdkafka_version" else object.__getattribute__(self, name)
-
-    return get
 
 
 def test_failure_to_bind_keeps_what_was_bound() -> None:
@@ -174,6 +175,21 @@ def test_reason_that_is_cut_off() -> None:
     why[8] = b"!"
     assert not library.require().bind(b"libc.so.6", why, 8)
     assert (why.value, why[8]) == (b"it has ", b"!")
+
+
+class FakeProducer:
+    """A producer that sends nothing."""
+
+    def __init__(self, properties: Mapping[str, Any], make_sender: Any) -> None:
+        self.make_sender = make_sender
+
+    def __enter__(self) -> FakeProducer:
+        return self
+
+    def __exit__(self, *exc: object) -> None: ...
+
+    def counting(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 class TestChoice:
@@ -206,17 +222,18 @@ class TestChoice:
         with pytest.raises(OptionError, match=r"\[NO_NATIVE_PATH\] nativePath is on, but .* install from a wheel"):
             choice.uses_native(connection(True))
 
-    def test_producers(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Producers and hashes are those of the path."""
+    def test_senders(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Senders and hashes are those of the path."""
         from pyspark_zkafka.protocol.key_hashes import hash_keys as python
         from pyspark_zkafka.transport.native.hashes import hash_keys as compiled
         from pyspark_zkafka.transport.native.producer import ArrowSender
         from pyspark_zkafka.transport.python_sender import MessageSender
 
+        monkeypatch.setattr(producer, "CountingProducer", FakeProducer)
         for native, sender, hashes in ((True, ArrowSender, compiled), (False, MessageSender, python)):
             how = connection(native)
-            with choice.open_producer(how, producer_properties(how, "127.0.0.1:1")) as producer:
-                assert isinstance(producer._sender, sender)
+            with choice.open_producer(how, {"bootstrap.servers": "127.0.0.1:1"}) as opened:
+                assert opened.make_sender is sender
             assert choice.hash_function(how) is hashes
 
 
@@ -237,4 +254,4 @@ def test_structs_are_as_large_as_in_c(tmp_path: Path) -> None:
     subprocess.run(["cc", include, "-o", tmp_path / "sizes", tmp_path / "sizes.c"], check=True)
     done = subprocess.run([str(tmp_path / "sizes")], capture_output=True, text=True, check=False)
     assert list(map(int, done.stdout.split())) == [ctypes.sizeof(kind) for kind in names.values()]
-    assert done.returncode == library._INTERFACE
+    assert done.returncode == library.INTERFACE

@@ -1,0 +1,108 @@
+"""Znodes that others write in bad form, or delete after they were listed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import pytest
+from kazoo.client import KazooClient
+
+from pyspark_zkafka.group.commits import commit_offsets
+from pyspark_zkafka.group.member import GroupMember
+from pyspark_zkafka.options.model import ZooKeeperConfig
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.connection import Results, Watch
+from tests.support.eventually import eventually
+from tests.support.members import numbers, settled
+
+if TYPE_CHECKING:
+    from tests.support.chroot import Chroot
+
+NewMember = Callable[..., GroupMember]
+
+
+class Vanishing(ZooKeeperClient):
+    """A client before whose eyes a znode vanishes: it is deleted as soon as it was listed."""
+
+    def __init__(self, config: ZooKeeperConfig, other: KazooClient, path: str) -> None:
+        super().__init__(config)
+        self._other, self._path = other, path
+
+    def ask(
+        self,
+        get: Iterable[str] = (),
+        children: Iterable[str] = (),
+        exists: Iterable[str] = (),
+        watch: Watch | None = None,
+    ) -> Results:
+        answers = super().ask(get, children, exists, watch)
+        parent, _, name = self._path.rpartition("/")
+        if name in answers.children.get(parent, ()) and self._other.exists(self._path):
+            self._other.delete(self._path)
+        return answers
+
+
+GARBAGE = [
+    None,
+    b"",
+    b"\xff\xfe",
+    b"null",
+    b"[]",
+    b'{"version":1,"subscription":{"t":"1"},"pattern":"static"}',
+    b'{"version":1,"subscription":{"(":1},"pattern":"white_list"}',
+    b'{"version":1,"subscription":{"\\ud800":1},"pattern":"static"}',
+]
+ODD = [
+    b'{"version":1,"subscription":{"a/b":1,"..":1,"":1,"\\u0000":1,"\xc3\xa4":1},"pattern":"static"}',
+    b'{"version":1,"subscription":{},"pattern":"static"}',
+]
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+def test_bytes_and_nulls(chroot: Chroot, new_member: NewMember, caplog: pytest.LogCaptureFixture, strategy: str) -> None:
+    """Names are text; znodes that are malformed, or deleted after they were listed, stop no member, and are logged once."""
+    chroot.topic("t", 4)
+    chroot.other.create("/brokers/topics/nothing", None)
+    for n, data in enumerate([*GARBAGE, *ODD]):
+        chroot.register("g", f"g_{n}", data)
+    chroot.claim("g", TopicPartition("u", 0), None)
+    with new_member("c1", "t", strategy=strategy) as member, new_member("c2", "t", "nothing", strategy=strategy) as second:
+        eventually(lambda: settled([member, second], 4))
+        assert chroot.other.get_children("/consumers") == ["g"]
+        assert set(chroot.owners("g").values()) == {"g_c1-0", "g_c2-0"}
+        path = chroot.register("g", "g_late", ODD[0])
+        eventually(lambda: caplog.text.count("g_c1: left out of the assignment") == len(GARBAGE))
+        with Vanishing(chroot.config, chroot.other, path) as client:
+            assert "g_late" not in client.group_members("g").readable
+        eventually(lambda: settled([member, second], 4))
+    assert "could not follow" not in caplog.text
+
+
+def test_foreign_formats(chroot: Chroot, new_member: NewMember, caplog: pytest.LogCaptureFixture) -> None:
+    """The znodes of pykafka, a bare topic for a registration and claims of names that no other has, break no planning."""
+    chroot.topic("t", 4)
+    chroot.register("g", "host:7c9e6679-7425-40de-944b-e07fc1f90ae7", b"t")
+    pykafka = "/consumers/g/owners/b't'"
+    chroot.other.ensure_path(pykafka)
+    for n in range(4):
+        chroot.other.create(f"{pykafka}/0-{n}", b"host:7c9e6679-7425-40de-944b-e07fc1f90ae7", ephemeral=True)
+    with new_member("c1", "t") as first, new_member("c2", "t") as second:
+        eventually(lambda: settled([first, second], 4))
+        assert commit_offsets(first.client, "g", dict.fromkeys(first.owned(), 5), owner=first.owner).lost == frozenset()
+        assert sorted(chroot.other.get_children(pykafka)) == ["0-0", "0-1", "0-2", "0-3"]
+    assert "host:7c9e6679-7425-40de-944b-e07fc1f90ae7 cannot be read: found b't'" in caplog.text
+
+
+def test_broker_that_vanishes_while_it_is_listed(chroot: Chroot, new_member: NewMember) -> None:
+    """A broker whose znode goes between the list and the look is left out; a group is shared even without any broker."""
+    chroot.topic("t", 2)
+    for n in (1, 2):
+        broker = f'{{"jmx_port":-1,"timestamp":"1","host":"127.0.0.1","version":1,"port":{29100 + n}}}'
+        chroot.other.create(f"/brokers/ids/{n}", broker.encode())
+    with Vanishing(chroot.config, chroot.other, "/brokers/ids/1") as client:
+        assert list(client.snapshot().brokers) == [2]
+    chroot.other.delete("/brokers/ids/2")
+    with new_member("c1", "t") as member:
+        assert numbers(member) == [0, 1]

@@ -1,0 +1,105 @@
+"""Rebalances of members: how many, what of, and what a claim that fails leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+from kazoo.client import KazooClient
+
+from pyspark_zkafka.group.member import GroupMember
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.planning import SubscribePattern
+from tests.support.chroot import IDLE_JVM, JVM
+from tests.support.eventually import eventually
+from tests.support.members import caught_up, seconds, settled
+
+if TYPE_CHECKING:
+    from tests.support.chroot import Chroot
+
+NewMember = Callable[..., GroupMember]
+
+
+def test_partial_claim_left_behind(chroot: Chroot, new_member: NewMember, third: KazooClient) -> None:
+    """A claim that fails leaves no owner's znode, try after try, so that the peer in the way can have what it wants."""
+    chroot.topic("t", 6)
+    chroot.claim("g", TopicPartition("t", 4), b"g_jvm-0", third)
+    member = new_member("c1", "t", backoff_ms=50)
+    seen: list[dict[int, str]] = []
+    with member:
+        eventually(lambda: seen.append(chroot.owners("g")) or member.rebalances >= 5)
+        assert seen == [{4: "g_jvm-0"}] * len(seen)
+        assert member.owned() == {}
+        chroot.claim("g", TopicPartition("t", 3), b"g_jvm-0", third)
+        eventually(lambda: member.rebalances >= 7)
+        assert chroot.owners("g") == {3: "g_jvm-0", 4: "g_jvm-0"}
+        third.stop()
+        eventually(lambda: settled([member], 6))
+
+
+def test_a_member_that_registers_during_a_rebalance(chroot: Chroot, new_member: NewMember) -> None:
+    """Twenty members that start at the same moment settle within seconds, each after a few rebalances."""
+    chroot.topic("t", 50)
+    members = [new_member(f"c{n:02}", "t", session_ms=10_000) for n in range(20)]
+    with ThreadPoolExecutor(20) as pool:
+        list(pool.map(GroupMember.join, members))
+    eventually(lambda: settled(members, 50), timeout_s=20)
+    assert [len(m.owned()) for m in members] == [3] * 10 + [2] * 10
+    assert max(m.rebalances for m in members) <= 20
+    with ThreadPoolExecutor(10) as pool:
+        list(pool.map(GroupMember.leave, members[::2]))
+    eventually(lambda: settled(members[1::2], 50), timeout_s=20)
+
+
+def test_herd(chroot: Chroot, new_member: NewMember) -> None:
+    """Changes that concern no member cause no rebalance; a burst of changes causes a few at most."""
+    chroot.topic("t", 6)
+    chroot.topic("p-1", 3)
+    members = [new_member("c1", "t"), new_member("c2", "t"), new_member("c3", SubscribePattern("p-.*"))]
+    for member in members:
+        member.join()
+    eventually(lambda: settled(members, 9))
+    before = caught_up(members)
+    for n in range(10):
+        chroot.topic(f"unread-{n}", 1)
+        chroot.register("h", f"h_{n}", JVM)
+        chroot.claim("g", TopicPartition("unread", n), b"g_jvm-0")
+    assert caught_up(members) == before
+    for n in range(60):
+        chroot.other.delete(chroot.register("g", f"g_{n}", IDLE_JVM))
+    chroot.topic("t", 8)
+    eventually(lambda: settled(members, 11))
+    assert max(now - was for now, was in zip(caught_up(members), before, strict=True)) < 30
+
+
+def test_retries_too_few(
+    chroot: Chroot, new_member: NewMember, third: KazooClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A member that cannot claim names the owner in a warning, retries, and claims as soon as the partition is released."""
+    chroot.topic("t", 3)
+    chroot.claim("g", TopicPartition("t", 1), b"g_jvm-0", third)
+    session = f"0x{third.client_id[0]:x}"
+    with new_member("c1", "t", max_retries=3) as member:
+        holder = f"t-1 is owned by g_jvm-0 (session {session})"
+        warning = f"g_c1 cannot claim its partitions after 6 tries, and goes on trying: {holder}"
+        eventually(lambda: warning in caplog.text)
+        assert member.owned() == {}
+        assert not member.settled
+        assert seconds(lambda: third.stop() or eventually(lambda: settled([member], 3))) < 0.7
+
+
+def test_leader_in_the_path(chroot: Chroot, new_member: NewMember) -> None:
+    """Claims are named after the partition alone: a leader that moves neither orphans one nor makes anybody rebalance."""
+    chroot.topic("t", 3)
+    state = '{{"controller_epoch":1,"leader":{},"version":1,"leader_epoch":0,"isr":[2,1]}}'
+    for n in range(3):
+        chroot.other.create(f"/brokers/topics/t/partitions/{n}/state", state.format(1).encode(), makepath=True)
+    with new_member("c1", "t") as member:
+        claims, before = member.owned(), caught_up([member])
+        for n in range(3):
+            chroot.other.set(f"/brokers/topics/t/partitions/{n}/state", state.format(2).encode())
+        assert caught_up([member]) == before
+        assert sorted(chroot.other.get_children("/consumers/g/owners/t")) == ["0", "1", "2"]
+        assert member.owned() == claims

@@ -1,0 +1,115 @@
+"""Errors of writes by both paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.protocol.rows import outgoing
+from pyspark_zkafka.transport.producer import producer_properties
+from pyspark_zkafka.transport.select import open_producer
+from tests.support.both_paths import HASTY, Failed, connection, outcome, same, unnumbered
+from tests.support.both_paths_writes import HEADERS, Write, frame, send
+from tests.support.topics import arrived
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+
+
+NewTopic = Callable[..., str]
+
+
+def acknowledged(failed: Failed) -> int:
+    """The number of acknowledged records in an error."""
+    return int(re.search(r"by this task (\d+) were acknowledged", failed.message).group(1))
+
+
+class TestFailedWrites:
+    """Writes that fail: their errors, and their counts of records that arrived."""
+
+    def test_too_large_for_the_client(self, write: Write) -> None:
+        """A record that librdkafka refuses by its size fails the write."""
+        found = write([(frame(value=[bytes(5000)]), [0])], **{"message.max.bytes": 1000})
+        assert found[0].condition == "DELIVERY_FAILED"
+        assert "MSG_SIZE_TOO_LARGE" in found[0].message
+        assert found[1] == {0: []}
+
+    def test_too_large_with_headers(self, write: Write) -> None:
+        """So does one with headers."""
+        headers = pa.array([[("h", b"x")]], HEADERS)
+        found = write([(frame(value=[bytes(5000)], headers=headers), [0])], **{"message.max.bytes": 1000})
+        assert "MSG_SIZE_TOO_LARGE" in found[0].message
+        assert found[1] == {0: []}
+
+    def test_too_large_for_the_broker(self, write: Write) -> None:
+        """A record that the broker refuses by its size fails the write with topic, partition, cause and counts."""
+        found = write([(frame(value=[bytes(5000)]), [0])], config={"max.message.bytes": "1000"})
+        assert re.search(r"topic-\d+-0: MSG_SIZE_TOO_LARGE: Broker: .*; of 1 records handed over", found[0].message)
+        assert found[1] == {0: []}
+
+    def test_unknown_partition(self, write: Write) -> None:
+        """A partition that the brokers do not have fails the write, though the producer was told of it."""
+        found = write([(frame(value=[b"v"]), [4])], partitions=2, counted=5, **{"delivery.timeout.ms": 1000})
+        assert found[0].condition == "DELIVERY_FAILED"
+        assert "-4: " in found[0].message
+        assert "UNKNOWN_PARTITION" in found[0].message
+
+    @pytest.mark.parametrize("kafka", [{}, {"enable.idempotence": False}], ids=str)
+    def test_record_refused_by_the_broker(
+        self, zkafka_cluster: LocalCluster, new_topic: NewTopic, kafka: dict[str, Any]
+    ) -> None:
+        """A compacted topic refuses a record without key: the write fails, and what did not arrive is not counted."""
+        batches = [(frame(key=[key], value=[b"v"]), [0]) for key in (b"k", None, b"l")]
+        servers = zkafka_cluster.bootstrap_servers
+
+        def act(native: bool) -> Any:
+            topic = new_topic(config={"cleanup.policy": "compact"})
+            failed = outcome(lambda _: send(servers, kafka, native, topic, batches, 1), native)
+            assert acknowledged(failed) == len(arrived(servers, topic)[0])  # which of them go together is chance
+            return failed
+
+        found = same(act, unnumbered)
+        assert found.condition == "DELIVERY_FAILED"
+        assert "INVALID_RECORD" in found.message
+
+    def test_missing_topic(self, zkafka_cluster: LocalCluster) -> None:
+        """A topic that does not exist fails the write within the time-out."""
+        batch = frame(value=[b"v"])
+        kafka = {"allow.auto.create.topics": False, "delivery.timeout.ms": 8000, **HASTY}
+        servers = zkafka_cluster.bootstrap_servers
+        found = same(lambda native: send(servers, kafka, native, "no-such-topic", [(batch, [0])], 1), unnumbered)
+        assert "no-such-topic-0: UNKNOWN_TOPIC_OR_PART: " in found.message
+
+    def test_no_brokers(self) -> None:
+        """Records that no broker takes fail the write when their time is over."""
+        kafka = {"delivery.timeout.ms": 600, "linger.ms": 0}
+        batch = frame(value=[b"v"] * 10)
+        found = same(lambda native: send("127.0.0.1:1", kafka, native, "t", [(batch, [0] * 10)], 1), unnumbered)
+        assert "t-0: _MSG_TIMED_OUT: " in found.message
+        assert "of 10 records handed over by this task 0 were acknowledged and 10 were not" in found.message
+
+    @pytest.mark.parametrize(
+        "kafka", [{"no.such": "1"}, {"acks": "many"}, {"enable.idempotence": True, "acks": "1"}], ids=str
+    )
+    def test_properties(self, kafka: dict[str, Any]) -> None:
+        """A property that librdkafka refuses is an error with its own words."""
+        found = same(lambda native: send("127.0.0.1:1", kafka, native, "t", [], 1))
+        assert found.message.startswith("making a producer: _INVALID_ARG (")
+
+    def test_error_of_the_caller(self, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
+        """A producer that is left by an error ends, with rows still queued."""
+
+        def act(native: bool) -> Any:
+            how = connection(zkafka_cluster.bootstrap_servers, native, {"linger.ms": 60_000})
+            rows = next(outgoing(frame(value=[b"v"] * 5000), new_topic()))
+            with open_producer(how, producer_properties(how, zkafka_cluster.bootstrap_servers)) as producer:
+                producer.send(rows, np.zeros(5000, dtype=np.int32), 1)
+                raise ZKafkaError("STOP", "enough")
+
+        assert same(act).condition == "STOP"

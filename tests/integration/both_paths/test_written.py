@@ -1,0 +1,137 @@
+"""The records that writes by both paths leave."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+import pytest
+
+from tests.support.both_paths_writes import HEADERS, Write, frame, moments, timeless
+
+WHEN_MS = 1_700_000_000_123
+
+
+class TestWritten:
+    """Records of rows of all kinds."""
+
+    def test_keys_and_values(self, write: Write) -> None:
+        """Null and empty keys and values stay apart, and each row is in its partition."""
+        batch = frame(key=[b"k", None, b"", b"\x00\xff"], value=[b"v", b"", None, b"\xff" * 500_000])
+        delivered, found = write([(batch, [0, 1, 0, 2])], partitions=4)
+        assert delivered == {0: 2, 1: 1, 2: 1}
+        assert [[row[:2] for row in found[p]] for p in range(4)] == [
+            [(b"k", b"v"), (b"", None)],
+            [(None, b"")],
+            [(b"\x00\xff", b"\xff" * 500_000)],
+            [],
+        ]
+
+    def test_without_keys(self, write: Write) -> None:
+        """A frame without the column key writes null keys."""
+        found = write([(frame(value=[b"v", None]), [0, 0])])[1]
+        assert [row[:2] for row in found[0]] == [(None, b"v"), (None, None)]
+
+    def test_headers(self, write: Write) -> None:
+        """Headers keep order, repetitions, nulls and empties; a row without any has none."""
+        heads = [[("a", b"1"), ("a", None), ("", b"")], None, [], [("\u00e4\U0001f600", b"\xff")]]
+        column = pa.array(heads, HEADERS)
+        delivered, found = write([(frame(value=[b"0", b"1", None, b"3"], headers=column), [0] * 4)])
+        assert delivered == {0: 4}
+        assert [row[2] for row in found[0]] == [heads[0], None, None, heads[3]]
+
+    @pytest.mark.parametrize(
+        "kind",
+        [
+            pa.list_(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())])),
+            pa.large_list(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+            pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])),
+        ],
+        ids=str,
+    )
+    def test_other_types_of_headers(self, write: Write, kind: pa.DataType) -> None:
+        """Headers of long or textual types are the same headers."""
+        column = pa.array([[("a", b"1"), ("b", None)], None, [("c", b"")]], HEADERS).cast(kind)
+        found = write([(frame(value=[b"0", b"1", b"2"], headers=column), [0] * 3)])[1]
+        assert [row[2] for row in found[0]] == [[("a", b"1"), ("b", None)], None, [("c", b"")]]
+
+    def test_timestamps(self, write: Write) -> None:
+        """Timestamps are those given, and now where there is none."""
+        batch = frame(value=[b"0", b"1", b"2"], timestamp=moments(WHEN_MS, None, 1))
+        found = timeless(write([(batch, [0] * 3)])[1])
+        assert [row[3] for row in found[0]] == [WHEN_MS, "now", 1]
+
+    @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string(), pa.large_string()], ids=str)
+    def test_types(self, write: Write, kind: pa.DataType) -> None:
+        """Bytes and texts with short and with long offsets are the same bytes, also in slices of an array."""
+        texts = [None, "a", "", "gr\u00fcn", None, "x" * 1000]
+        column = pa.array(texts, pa.string()).cast(kind)
+        pieces = [(frame(key=column[n:], value=column[n:]), [0] * (6 - n)) for n in range(6)]
+        data = [None if text is None else text.encode() for text in texts]
+        found = write(pieces)[1]
+        assert [row[:2] for row in found[0]] == [(d, d) for n in range(6) for d in data[n:]]
+
+    def test_slices_of_all_columns(self, write: Write) -> None:
+        """A slice of a frame is its rows, whatever lies before and behind them in the arrays."""
+        rows = range(100)
+        whole = frame(
+            key=[b"k%d" % n if n % 3 else None for n in rows],
+            value=[b"v%d" % n if n % 5 else None for n in rows],
+            headers=pa.array([[(f"h{n}", b"%d" % n)] * (n % 4) or None for n in rows], HEADERS),
+            timestamp=moments(*(WHEN_MS + n if n % 7 else None for n in rows)),
+        )
+        pieces = [(whole.slice(start, count), [0] * count) for start, count in ((9, 1), (10, 30), (41, 0), (63, 37))]
+        found = timeless(write(pieces)[1])
+        assert found[0] == [
+            (
+                b"k%d" % n if n % 3 else None,
+                b"v%d" % n if n % 5 else None,
+                [(f"h{n}", b"%d" % n)] * (n % 4) or None,
+                WHEN_MS + n if n % 7 else "now",
+            )
+            for n in [9, *range(10, 40), *range(63, 100)]
+        ]
+
+    def test_empty_batches(self, write: Write) -> None:
+        """Batches without rows are nothing, also between others."""
+        none, some = frame(value=[]), frame(value=[b"v"])
+        delivered, found = write([(none, []), (some, [0]), (none, []), (some, [0]), (none, [])])
+        assert delivered == {0: 2}
+        assert len(found[0]) == 2
+        assert write([(none, [])])[0] == {}
+
+    @pytest.mark.parametrize("plain", [True, False], ids=["plain", "headers"])
+    def test_order(self, write: Write, plain: bool) -> None:
+        """Rows of one partition keep their order over many batches, and none is missing or there twice."""
+        per_batch, batches = 2000, []
+        for n in range(6):
+            values = [b"%d" % (n * per_batch + i) for i in range(per_batch)]
+            headers = {} if plain else {"headers": pa.array([[("h", v)] for v in values], HEADERS)}
+            batches.append((frame(value=values, **headers), [(7 * i) % 5 for i in range(per_batch)]))
+        delivered, found = write(batches, partitions=5)
+        assert delivered == dict.fromkeys(range(5), 2400)
+        numbers = {p: [int(row[1]) for row in rows] for p, rows in found.items()}
+        assert numbers == {p: [n for n in range(12_000) if 7 * (n % per_batch) % 5 == p] for p in range(5)}
+
+    @pytest.mark.parametrize("limit", [{"queue.buffering.max.messages": 5}, {"queue.buffering.max.kbytes": 1}], ids=str)
+    def test_tiny_queues(self, write: Write, limit: dict[str, int]) -> None:
+        """However little may be queued, all rows arrive, in order."""
+        values = [b"%d" % n + b"." * 400 for n in range(3000)]
+        delivered, found = write([(frame(value=values), [0] * 3000)], **limit, **{"linger.ms": 0})
+        assert delivered == {0: 3000}
+        assert [row[1] for row in found[0]] == values
+
+    def test_queue_full_of_small_batches(self, write: Write) -> None:
+        """A queue that is full of batches that are not is sent at once, not when linger.ms is over."""
+        values = [b"%d" % n for n in range(3000)]
+        begin = time.monotonic()
+        limits = {"queue.buffering.max.messages": 500, "linger.ms": 60_000}
+        delivered, _ = write([(frame(value=values), [n % 5 for n in range(3000)])], partitions=5, **limits)
+        assert delivered == dict.fromkeys(range(5), 600)
+        assert time.monotonic() - begin < 60
+
+    @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+    def test_codecs(self, write: Write, codec: str) -> None:
+        """Rows arrive whatever codec compresses them."""
+        values = [b"%d " % n * 20 for n in range(500)]
+        assert [row[1] for row in write([(frame(value=values), [0] * 500)], **{"compression.type": codec})[1][0]] == values

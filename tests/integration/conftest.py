@@ -1,0 +1,48 @@
+"""Fixtures of several integration tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.options.model import ZooKeeperConfig
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.stream.driver import StreamDriver
+from pyspark_zkafka.testing import LocalCluster
+from tests.support.wire import Wire
+
+
+@pytest.fixture
+def zookeeper_config(zkafka_cluster: LocalCluster) -> ZooKeeperConfig:
+    """The settings of a connection to the ZooKeeper of the real brokers."""
+    hosts, _, chroot = zkafka_cluster.zookeeper_connect.partition("/")
+    return ZooKeeperConfig(hosts, f"/{chroot}")
+
+
+@pytest.fixture(scope="module")
+def own_cluster() -> Iterator[LocalCluster]:
+    """A cluster of a module's own, whose servers may be stopped and killed."""
+    with LocalCluster(racks=["a", "b", "c"]) as started:
+        yield started
+
+
+@pytest.fixture
+def wire(zkafka_cluster: LocalCluster) -> Iterator[Wire]:
+    """A way to ZooKeeper that can be cut."""
+    with Wire(zkafka_cluster.port("zookeeper")) as way:
+        yield way
+
+
+@pytest.fixture
+def new_driver(zookeeper: dict[str, str]) -> Iterator[Callable[..., StreamDriver]]:
+    """Makes drivers of streams, which Spark's planning calls go to: ``new_driver({"subscribe": topic}, clock=...)``."""
+    with ExitStack() as opened:
+
+        def make(options: dict[str, str], **arguments: Any) -> StreamDriver:
+            driver = StreamDriver(parse_stream({**zookeeper, **options}), **arguments)
+            return opened.enter_context(closing(driver))
+
+        yield make

@@ -1,0 +1,118 @@
+"""Partitions that are kept while they are read, and the count and pace of rebalances."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyspark_zkafka.group.member import GroupMember, Timing
+from pyspark_zkafka.protocol.model import TopicPartition
+from tests.support.eventually import eventually
+from tests.support.members import numbers, settled
+from tests.support.membership import shares, tries_in_vain
+
+if TYPE_CHECKING:
+    from tests.support.chroot import Chroot
+
+NewMember = Callable[..., GroupMember]
+
+
+class TestHold:
+    """Partitions that are being read."""
+
+    P3 = TopicPartition("t", 3)
+
+    def test_until_read(self, chroot: Chroot, new_member: NewMember) -> None:
+        """What is being read is kept when it is another's turn, and given away once it is not read any more."""
+        chroot.topic("t", 4)
+        first, second = new_member("c1", "t", hold_ms=60_000), new_member("c2", "t")
+        with first:
+            first.read([self.P3])
+            with second:
+                eventually(lambda: numbers(first) == [0, 1, 3])
+                tries_in_vain(second)
+                assert numbers(first) == [0, 1, 3]
+                assert shares(second) == [0]  # all or nothing
+                first.read(())
+                eventually(lambda: settled([first, second], 4), timeout_s=1)
+                assert numbers(second) == [2, 3]
+
+    def test_part_of_it(self, chroot: Chroot, new_member: NewMember) -> None:
+        """Of several that are held, each is given away when it is done."""
+        chroot.topic("t", 4)
+        first, second = new_member("c1", "t", hold_ms=60_000), new_member("c2", "t")
+        with first:
+            first.read(list(first.owned()))
+            with second:
+                eventually(lambda: not first.settled)
+                tries_in_vain(second)
+                first.read([self.P3])
+                eventually(lambda: numbers(first) == [0, 1, 3], timeout_s=1)
+
+    def test_until_the_next_rebalance(self, chroot: Chroot, new_member: NewMember) -> None:
+        """`rebalance` keeps all until the next call of it, unless `read` says less meanwhile."""
+        chroot.topic("t", 4)
+        first, second = new_member("c1", "t", hold_ms=60_000), new_member("c2", "t")
+        with first:
+            assert len(first.rebalance()) == 4
+            with second:
+                eventually(lambda: not first.settled)
+                tries_in_vain(second)
+                assert shares(first, second) == [4, 0]
+                assert sorted(tp.partition for tp in first.rebalance()) == [0, 1]
+                eventually(lambda: settled([first, second], 4), timeout_s=1)
+
+    def test_not_for_ever(self, chroot: Chroot, new_member: NewMember, caplog: pytest.LogCaptureFixture) -> None:
+        """After rebalance.hold.ms a partition is given away even if it is being read, with a warning."""
+        chroot.topic("t", 4)
+        first, second = new_member("c1", "t", hold_ms=700), new_member("c2", "t")
+        with first:
+            first.read([self.P3])
+            with second:
+                begin = time.monotonic()
+                eventually(lambda: settled([first, second], 4))
+                assert 0.5 < time.monotonic() - begin < 3
+        assert "g_c1 released t-3 after rebalance.hold.ms" in caplog.text
+
+    def test_called_off(self, chroot: Chroot, new_member: NewMember) -> None:
+        """When the partition is ours again before it was given away, it was never gone."""
+        chroot.topic("t", 4)
+        with new_member("c1", "t", hold_ms=60_000) as first:
+            first.read([self.P3])
+            before = first.owned()[self.P3]
+            with new_member("c2", "t"):
+                eventually(lambda: numbers(first) == [0, 1, 3])
+            eventually(lambda: settled([first], 4))
+            assert first.owned()[self.P3] == before
+
+
+def test_rebalances_are_counted(chroot: Chroot, new_member: NewMember) -> None:
+    """A member counts how often it has looked at its group; one that nothing happens to looks no more."""
+    chroot.topic("t", 2)
+    with new_member("c1", "t") as first:
+        assert first.rebalances == 1
+        first.rebalance()
+        assert first.rebalances == 1
+        with new_member("c2", "t") as second:
+            eventually(lambda: settled([first, second], 2))
+            assert first.rebalances > 1
+
+
+def test_warnings_come_with_the_back_off(chroot: Chroot, new_member: NewMember, caplog: pytest.LogCaptureFixture) -> None:
+    """Events in quick succession are no tries: the warning of a blocked member comes after so many back-offs."""
+    chroot.topic("t", 1)
+    path = chroot.claim("g", TopicPartition("t", 0), b"g_jvm-0")
+    timing = Timing(jitter=lambda: 0.5)
+    with new_member("c1", "t", backoff_ms=400, max_retries=3, timing=timing) as member:
+        begin = time.monotonic()
+        for n in range(8):
+            chroot.register("g", f"g_d{n}", b'{"version":1,"subscription":{"u":1},"pattern":"static","timestamp":"1"}')
+        eventually(lambda: member.rebalances > 3)
+        eventually(lambda: "cannot claim its partitions" in caplog.text)
+        assert time.monotonic() - begin > 0.6
+        assert "g_c1 cannot claim its partitions after 3 tries, and goes on trying: t-0 is owned by g_jvm-0" in caplog.text
+        chroot.other.delete(path)
+        eventually(lambda: settled([member], 1), timeout_s=0.4)

@@ -1,0 +1,122 @@
+"""The registration of a member: its bytes, its parents, its session."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyspark_zkafka.errors import ConsumerIdTaken, GroupContended, GroupError, ZooKeeperRefused
+from pyspark_zkafka.group.registration import Registration, registration_of
+from pyspark_zkafka.options.model import GroupOptions
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
+from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from tests.support.chroot import JVM
+from tests.support.meddled import Meddled
+from tests.support.membership import IDS, created
+
+if TYPE_CHECKING:
+    from tests.support.chroot import Chroot
+
+
+class TestRegistration:
+    """``/consumers/G/ids/C``."""
+
+    def register(self, chroot: Chroot, content: ConsumerRegistration) -> bytes:
+        with ZooKeeperClient(chroot.config) as client:
+            registration = Registration("g", "g_c1", content, clock=lambda: 1795227256.2289)
+            registration.write(client, client.session_id or 0)
+            data, stat = chroot.other.get(f"{IDS}/g_c1")
+            assert stat.ephemeralOwner == client.session_id
+            return bytes(data)
+
+    def test_bytes(self, chroot: Chroot) -> None:
+        """The bytes are those of a JVM's consumer: compact, in its order of keys, the timestamp a text of milliseconds."""
+        content = registration_of(GroupOptions("g", threads=2), Subscribe(("peer-a", "peer-b")))
+        assert self.register(chroot, content) == (
+            b'{"version":1,"subscription":{"peer-a":2,"peer-b":2},"pattern":"static","timestamp":"1795227256228"}'
+        )
+
+    @pytest.mark.parametrize(
+        ("subscription", "pattern"),
+        [(SubscribePattern(" a.*, b"), b"white_list"), (SubscribeExcept(" a.*, b"), b"black_list")],
+    )
+    def test_filter(self, chroot: Chroot, subscription: Any, pattern: bytes) -> None:
+        """A pattern is registered as a filter, with the number of threads, normalised as the JVM does it."""
+        assert self.register(chroot, registration_of(GroupOptions("g", threads=3), subscription)) == (
+            b'{"version":1,"subscription":{"a.*|b":3},"pattern":"%s","timestamp":"1795227256228"}' % pattern
+        )
+
+    def test_sticky(self, chroot: Chroot) -> None:
+        """A member with the assignor that JVMs do not know says so, in a key that they skip."""
+        content = registration_of(GroupOptions("g", strategy="sticky"), Subscribe(("t",)))
+        assert json.loads(self.register(chroot, content))["assignor"] == "sticky"
+
+    def test_assign(self) -> None:
+        """Named partitions leave nothing to share out."""
+        with pytest.raises(GroupError, match="ASSIGN_IN_GROUP"):
+            registration_of(GroupOptions("g"), Assign((TopicPartition("t", 0),)))
+
+    def test_parents(self, chroot: Chroot) -> None:
+        """Missing parents are made as 1.1.1 makes them: group and ids with empty data, /consumers with null."""
+        chroot.other.delete("/consumers")
+        self.register(chroot, ConsumerRegistration({"t": 1}))
+        data = {path: chroot.other.get(path)[0] for path in ("/consumers", "/consumers/g", IDS)}
+        assert data == {"/consumers": None, "/consumers/g": b"", IDS: b""}
+
+    def test_twice(self, chroot: Chroot) -> None:
+        """Registering again in the same session leaves the znode as it is; the existing parents are not touched."""
+        with ZooKeeperClient(chroot.config) as client:
+            registration = Registration("g", "g_c1", ConsumerRegistration({"t": 1}))
+            session = client.session_id or 0
+            assert registration.session(client) is None
+            registration.write(client, session)
+            before = created(chroot, f"{IDS}/g_c1")
+            registration.write(client, session)
+            assert registration.session(client) == session
+            assert created(chroot, f"{IDS}/g_c1") == before
+
+    def test_taken(self, chroot: Chroot) -> None:
+        """An id that another session has is an error that names group, member and session."""
+        chroot.register("g", "g_c1", JVM)
+        session = f"0x{chroot.other.client_id[0]:x}"
+        with (
+            ZooKeeperClient(chroot.config) as client,
+            pytest.raises(ConsumerIdTaken, match=rf"group g has a member g_c1 already, of session {session};"),
+        ):
+            Registration("g", "g_c1", ConsumerRegistration({"t": 1})).write(client, client.session_id or 0)
+
+
+def test_contended(chroot: Chroot) -> None:
+    """A group whose znode comes and goes all the time is an error that is worth another try; nothing is registered."""
+
+    def meddle(transaction: int) -> None:
+        if chroot.other.exists("/consumers/g"):
+            chroot.other.delete("/consumers/g")
+        else:
+            chroot.other.create("/consumers/g")
+
+    registration = Registration("g", "g_c1", ConsumerRegistration({"t": 1}))
+    with (
+        Meddled(chroot.config, meddle) as client,
+        pytest.raises(GroupContended, match=r"REGISTRATION_CONTENDED\] g_c1 is not registered: 20 times") as caught,
+    ):
+        registration.write(client, client.session_id or 0)
+    assert caught.value.retriable
+    assert chroot.ids("g") == {}
+
+
+def test_too_large(chroot: Chroot) -> None:
+    """A subscription to more topics than a request can name is an error that says so, at once, and is not tried again."""
+    topics = [f"{n:05}-{'t' * 240}" for n in range(5000)]
+    registration = Registration("g", "g_c1", ConsumerRegistration(dict.fromkeys(topics, 1)))
+    with (
+        Meddled(chroot.config) as client,
+        pytest.raises(ZooKeeperRefused, match=r"REQUEST_TOO_LARGE\].*12\d{5} bytes.*jute\.maxbuffer") as caught,
+    ):
+        registration.write(client, client.session_id or 0)
+    assert not caught.value.retriable
+    assert len(client.sent) == 1

@@ -1,0 +1,106 @@
+"""One ZooKeeper and one broker for each module of security tests.
+
+The broker has a listener for each way to log in; the ZooKeeper speaks plain text, SASL and, on a port of its own, TLS with
+client certificates.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import traceback
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from cryptography import x509
+
+from pyspark_zkafka.testing import LocalCluster
+from tests.support.certificates import Authority
+from tests.support.security import MODULES, SECRET, WRONG, Options
+
+LISTENERS = {"LOGIN": "SASL_PLAINTEXT", "TLS": "SSL", "ELSEWHERE": "SSL", "MUTUAL": "SSL", "BOTH": "SASL_SSL"}
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Files: two authorities, and, signed by the first, certificates and keys of servers and clients."""
+    folder = tmp_path_factory.mktemp("pem")
+    ours, others = Authority(folder, "our-authority"), Authority(folder, "other-authority")
+    here, elsewhere = x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("broker.example")
+    return {
+        "authority": ours.file,
+        "other authority": others.file,
+        "server": ours.issue("server", here),
+        "server elsewhere": ours.issue("elsewhere", elsewhere),
+        "client": ours.issue("client", x509.DNSName("client.example")),
+        "locked client": ours.issue("locked", x509.DNSName("client.example"), SECRET),
+    }
+
+
+@pytest.fixture(scope="module")
+def fortress(tmp_path_factory: pytest.TempPathFactory, pem: dict[str, str]) -> Iterator[LocalCluster]:
+    """The servers, the SCRAM credentials of alice, and a topic with ten records."""
+    jaas = tmp_path_factory.mktemp("jaas") / "jaas.conf"
+    jaas.write_text(f'Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required user_alice="{SECRET}"; }};\n')
+    with LocalCluster(
+        brokers=1,
+        listeners=LISTENERS,
+        broker_config=_broker_config(pem),
+        zookeeper_config={
+            "secureClientPort": "{port:tls}",
+            "secureClientPortAddress": "{host}",
+            "ssl.keyStore.location": pem["server"],
+            "ssl.trustStore.location": pem["authority"],
+            "authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+        },
+        zookeeper_jvm_options=[
+            f"-Djava.security.auth.login.config={jaas}",
+            "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+        ],
+    ) as cluster:
+        _add_scram_user(cluster)
+        cluster.create_topic("orders", partitions=2)
+        cluster.produce("orders", [{"value": b"%d" % n, "partition": n % 2} for n in range(10)])
+        yield cluster
+
+
+def _broker_config(pem: dict[str, str]) -> Options:
+    config = {"sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256", "ssl.keystore.type": "PEM", "ssl.truststore.type": "PEM"}
+    for name in ("login", "both"):
+        config[f"listener.name.{name}.plain.sasl.jaas.config"] = (
+            f'{MODULES}.plain.PlainLoginModule required user_alice="{SECRET}";'
+        )
+        config[f"listener.name.{name}.scram-sha-256.sasl.jaas.config"] = f"{MODULES}.scram.ScramLoginModule required;"
+    for name in ("tls", "elsewhere", "mutual", "both"):
+        certificate = "server elsewhere" if name == "elsewhere" else "server"
+        config[f"listener.name.{name}.ssl.keystore.location"] = pem[certificate]
+        config[f"listener.name.{name}.ssl.truststore.location"] = pem["authority"]
+    return config | {"listener.name.mutual.ssl.client.auth": "required"}
+
+
+def _add_scram_user(cluster: LocalCluster) -> None:
+    kind = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+    change = UserScramCredentialUpsertion("alice", kind, SECRET.encode())
+    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        admin.alter_user_scram_credentials([change])["alice"].result(30)
+
+
+@pytest.fixture
+def shown(caplog: pytest.LogCaptureFixture) -> Callable[..., None]:
+    """Fails if a password is in the log of any library at any level, or in what it is given: an error, with its causes."""
+    caplog.set_level(1)
+
+    def check(*things: object) -> None:
+        texts = [caplog.text, *map(repr, things)]
+        texts += ["".join(traceback.format_exception(thing)) for thing in things if isinstance(thing, BaseException)]
+        for text in texts:
+            assert SECRET not in text
+            assert WRONG not in text
+
+    return check
+
+
+@pytest.fixture
+def brokers(fortress: LocalCluster) -> Options:
+    """The options that reach the brokers through ZooKeeper."""
+    return {"zookeeper.connect": fortress.zookeeper_connect}

@@ -1,0 +1,68 @@
+"""The command ``zkafka cluster``."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pyspark_zkafka.testing import cache_folder
+from tests.support.eventually import eventually
+from tests.support.processes import alive
+
+
+@pytest.fixture
+def zkafka(tmp_path: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
+    """Runs the command with a cache folder of the test's own, which has the jars of the user's."""
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "jars").symlink_to(cache_folder() / "jars")
+    environ = {**os.environ, "ZKAFKA_CACHE": str(tmp_path / "cache")}
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", "from pyspark_zkafka.cli import main; main()", "cluster", *arguments]
+        return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+
+    yield run
+    run("down")
+
+
+def test_command(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    """A cluster that was brought up stays after the command, is shown by status, and is gone after down."""
+    assert json.loads(zkafka("status", "--json").stdout) == []
+    up = zkafka("up", "--brokers", "1", "--json")
+    assert up.returncode == 0, up.stderr
+    (state,) = json.loads(up.stdout)
+    assert json.loads(zkafka("status", "--json").stdout) == [state]
+    assert state["listening"] == {"zookeeper": True, "broker-0": True}
+    assert "listens" in zkafka("status").stdout
+    again = zkafka("up")
+    assert (again.returncode, "CLUSTER_ALREADY_UP" in again.stderr) == (1, True)
+    assert zkafka("down").returncode == 0
+    eventually(lambda: not alive(state["pid"]))
+    assert not Path(state["folder"]).exists()
+    assert json.loads(zkafka("status", "--json").stdout) == []
+    assert "NO_CLUSTER_UP" in zkafka("down").stderr
+
+
+def test_daemon_killed(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    """When the daemon of a cluster is killed, the cluster goes with it, and status and up know."""
+    (state,) = json.loads(zkafka("up", "--brokers", "1", "--json").stdout)
+    os.kill(state["pid"], signal.SIGKILL)
+    eventually(lambda: not Path(state["folder"]).exists())
+    assert json.loads(zkafka("status", "--json").stdout) == []
+    assert zkafka("up", "--brokers", "1").returncode == 0
+
+
+def test_command_failure(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    """A cluster that cannot start is reported with its reason by the command, and leaves no state."""
+    done = zkafka("up", "--brokers", "1", "--config", "num.io.threads=many")
+    assert done.returncode == 1
+    assert "broker-0 ended with exit status 1" in done.stderr
+    assert json.loads(zkafka("status", "--json").stdout) == []
+    assert "KEY=VALUE" in zkafka("up", "--config", "nonsense").stderr

@@ -1,0 +1,166 @@
+"""LocalCluster, for real: servers that are stopped, killed and paused, and sessions that expire."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import closing, suppress
+
+import pytest
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import NoNodeError
+
+from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing import LocalCluster
+from pyspark_zkafka.testing.topics import AdminTopics
+from tests.support.eventually import eventually
+from tests.support.processes import alive
+from tests.support.zookeeper_sessions import connections
+
+
+@pytest.fixture(autouse=True)
+def _all_up(own_cluster: LocalCluster) -> Iterator[None]:
+    yield
+    for server in ("zookeeper", *own_cluster.broker_ids):
+        if own_cluster.pid(server) is None:
+            own_cluster.restart(server)
+
+
+def test_stop_and_restart(own_cluster: LocalCluster) -> None:
+    """A stopped broker's znode is gone, another leads; restarted, it has its port and data, and can lead again."""
+    own_cluster.create_topic("moved", replication=2)
+    own_cluster.produce("moved", [{"value": b"x"}])
+    port = own_cluster.port(0)
+    own_cluster.stop(0)
+    assert own_cluster.pid(0) is None
+    assert own_cluster.running_broker_ids == [1, 2]
+    with own_cluster.zookeeper() as zookeeper:
+        assert sorted(zookeeper.get_children("/brokers/ids")) == ["1", "2"]
+    assert own_cluster.wait_for_leader("moved", 0, not_broker=0) == 1
+    own_cluster.restart(0)
+    assert own_cluster.port(0) == port
+    own_cluster.elect_preferred_leaders("moved")
+    assert own_cluster.wait_for_leader("moved", 0) == 0
+    assert own_cluster.produce("moved", [{"value": b"y"}]) == {0: [1]}
+
+
+def test_kill(own_cluster: LocalCluster) -> None:
+    """After kill the process is gone, the next leader is found when the session has expired, and restart waits for that."""
+    own_cluster.create_topic("killed", assignment={0: [1, 2]})
+    pid = own_cluster.pid(1)
+    assert pid is not None
+    own_cluster.kill(1)
+    assert not alive(pid)
+    assert own_cluster.wait_for_leader("killed", 0, not_broker=1) == 2
+    own_cluster.restart(1)
+    own_cluster.wait_in_sync("killed")
+
+
+def test_session_that_expires_at_the_start() -> None:
+    """A broker that loses its session while it starts ends by itself, and is started again: the restart succeeds."""
+    with LocalCluster(brokers=1, broker_config={"zookeeper.session.timeout.ms": "1000"}) as cluster:
+
+        def connected() -> bool:
+            return any("to=1000," in line for line in connections(cluster.port("zookeeper")))
+
+        for _ in range(5):
+            cluster.stop(0)
+            restart = threading.Thread(target=cluster.restart, args=(0,))
+            restart.start()
+            eventually(connected)
+            pid = cluster.pid(0)
+            assert pid is not None
+            os.kill(pid, signal.SIGSTOP)
+            eventually(lambda: not connected())  # the session has expired
+            os.kill(pid, signal.SIGCONT)
+            restart.join()
+            assert cluster.running_broker_ids == [0]
+            if cluster.pid(0) != pid:
+                break
+        else:
+            pytest.fail("the session did not expire")
+
+
+def test_pause_and_resume(own_cluster: LocalCluster) -> None:
+    """A paused broker loses its leadership, and is back in sync after resume."""
+    own_cluster.create_topic("paused", assignment={0: [2, 0]})
+    own_cluster.pause(2)
+    assert own_cluster.running_broker_ids == [0, 1]
+    assert own_cluster.wait_for_leader("paused", 0, not_broker=2) == 0
+    own_cluster.resume(2)
+    own_cluster.wait_ready()
+    own_cluster.wait_in_sync("paused")
+
+
+def test_kill_while_paused(own_cluster: LocalCluster) -> None:
+    """A paused broker can be killed, and restarted; a server that is down cannot be paused."""
+    own_cluster.pause(2)
+    own_cluster.kill(2)
+    with pytest.raises(LocalClusterError, match=r"SERVER_NOT_RUNNING.*broker-2"):
+        own_cluster.pause(2)
+    own_cluster.restart(2)
+    assert own_cluster.running_broker_ids == [0, 1, 2]
+
+
+def test_zookeeper_faults(own_cluster: LocalCluster) -> None:
+    """ZooKeeper can be paused, killed and restarted; brokers and topics are there afterwards."""
+    own_cluster.create_topic("survives", replication=3)
+    own_cluster.pause("zookeeper")
+    own_cluster.resume("zookeeper")
+    own_cluster.kill("zookeeper")
+    own_cluster.restart("zookeeper")
+    assert own_cluster.wait_for_leader("survives", 0) in own_cluster.broker_ids
+    own_cluster.restart("zookeeper")
+    assert own_cluster.produce("survives", [{"value": b"x"}]) == {0: [0]}
+
+
+def test_expire_session(own_cluster: LocalCluster) -> None:
+    """The owner of an expired session sees it lost, and its ephemeral znode is gone at once."""
+    states: list[str] = []
+    client = KazooClient(own_cluster.zookeeper_connect)
+    client.add_listener(states.append)
+    client.start()
+    try:
+        client.create("/mine", ephemeral=True)
+        own_cluster.expire_session(*client.client_id)
+        with own_cluster.zookeeper() as other:
+            assert other.exists("/mine") is None
+        eventually(lambda: KazooState.LOST in states)
+    finally:
+        client.stop()
+        client.close()
+
+
+def test_session_expiry_of_a_broker_is_survived(own_cluster: LocalCluster) -> None:
+    """wait_ready returns only when a broker that lost its session is registered again."""
+    own_cluster.pause(0)
+    with own_cluster.zookeeper() as zookeeper:
+        eventually(lambda: zookeeper.exists("/brokers/ids/0") is None)
+    own_cluster.resume(0)
+    own_cluster.wait_ready()
+    with own_cluster.zookeeper() as zookeeper:
+        assert zookeeper.exists("/brokers/ids/0") is not None
+
+
+def test_topics_when_the_controller_has_moved(own_cluster: LocalCluster) -> None:
+    """A client that knows the one before asks who it is now, and creates the topic there."""
+    with (
+        closing(AdminTopics({"bootstrap.servers": own_cluster.bootstrap_servers})) as topics,
+        own_cluster.zookeeper() as zookeeper,
+    ):
+        topics.create("before-the-move", {0: [0]}, {})
+        before = json.loads(zookeeper.get("/controller")[0])["brokerid"]
+
+        def moved() -> bool:
+            with suppress(NoNodeError):
+                if json.loads(zookeeper.get("/controller")[0])["brokerid"] != before:
+                    return True
+                zookeeper.delete("/controller")
+            return False
+
+        eventually(moved)
+        topics.create("after-the-move", {0: [0]}, {})
+    assert own_cluster.wait_for_leader("after-the-move", 0) == 0

@@ -1,0 +1,183 @@
+"""Sessions with a real ZooKeeper: how they begin, break and end, their watches and their transactions."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from kazoo.security import make_acl
+
+from pyspark_zkafka.errors import ChrootMissing, ClusterStateError, ZooKeeperError
+from pyspark_zkafka.options.model import ZooKeeperConfig
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
+from pyspark_zkafka.zookeeper.transactions import Check, Conflict, Create, Delete, Reason, SetData
+from tests.support.wire import Wire
+from tests.support.zookeeper_sessions import connections
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+    from tests.support.chroot import Chroot
+
+
+@pytest.mark.parametrize("timeout_ms", [3000, 5000])
+def test_the_session_timeout_is_the_one_asked_for(
+    zkafka_cluster: LocalCluster, zookeeper_config: ZooKeeperConfig, timeout_ms: int
+) -> None:
+    """ZooKeeper keeps the session as long as zookeeper.session.timeout.ms says."""
+    with ZooKeeperClient(replace(zookeeper_config, session_timeout_ms=timeout_ms)) as client:
+        lines = connections(zkafka_cluster.port("zookeeper"))
+        (ours,) = [line for line in lines if f"sid=0x{client.session_id:x}," in line]
+    assert f"to={timeout_ms}," in ours
+
+
+def test_a_wrong_chroot_is_named_with_the_right_one(zookeeper_config: ZooKeeperConfig) -> None:
+    """The error names the chroot that is missing and the ones that hold a cluster; nothing is created."""
+    with pytest.raises(ChrootMissing, match=rf"/nowhere .* a Kafka cluster is under .*{zookeeper_config.chroot}"):
+        ZooKeeperClient(replace(zookeeper_config, chroot="/nowhere")).__enter__()
+    with ZooKeeperConnection(replace(zookeeper_config, chroot="")) as root:
+        assert "/nowhere" not in root.exists_many(["/nowhere"])
+
+
+def test_a_chroot_without_kafka_is_told_apart(zookeeper_config: ZooKeeperConfig) -> None:
+    """A chroot that exists and holds no cluster is another error, and it speaks of KRaft."""
+    with pytest.raises(ClusterStateError, match=r"no /brokers/ids; a Kafka cluster is under .*KRaft.*kafka\.bootstrap"):
+        ZooKeeperClient(replace(zookeeper_config, chroot="")).__enter__()
+
+
+def test_a_server_that_refuses_connections_is_an_error_in_time() -> None:
+    """Nobody listens: the error names hosts and cause, within the connection timeout."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        hosts = f"127.0.0.1:{unused.getsockname()[1]}"
+        took = _fails_to_connect(ZooKeeperConfig(hosts, connection_timeout_ms=700), f"{hosts}.*Connection refused")
+    assert took < 2
+
+
+def test_a_host_without_address_is_an_error_in_time() -> None:
+    """An unknown name is said to be one."""
+    config = ZooKeeperConfig("no-such-host.invalid:2181", connection_timeout_ms=700)
+    _fails_to_connect(config, "Cannot resolve no-such-host")
+
+
+def test_a_server_that_is_silent_is_an_error_in_time() -> None:
+    """A server that accepts connections and never answers does not hold us longer than the connection timeout."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        config = ZooKeeperConfig(
+            f"127.0.0.1:{silent.getsockname()[1]}", session_timeout_ms=30_000, connection_timeout_ms=700
+        )
+        took = _fails_to_connect(config, "within 700 ms")
+    assert took < 2
+
+
+def _fails_to_connect(config: ZooKeeperConfig, message: str) -> float:
+    started, threads = time.monotonic(), threading.active_count()
+    with pytest.raises(ZooKeeperError, match=message):
+        ZooKeeperClient(config).__enter__()
+    assert threading.active_count() == threads
+    return time.monotonic() - started
+
+
+def test_nothing_is_left_when_it_is_closed(zookeeper_config: ZooKeeperConfig) -> None:
+    """The threads are gone, the session is too, closing twice is harmless, and a closed client says that it is closed."""
+    threads = threading.active_count()
+    with ZooKeeperClient(zookeeper_config) as client:
+        assert client.session_id
+        with pytest.raises(ZooKeeperError, match="ZOOKEEPER_ALREADY_OPEN"):
+            client.__enter__()
+    client.close()
+    assert threading.active_count() == threads
+    with pytest.raises(ZooKeeperError, match="ZOOKEEPER_NOT_OPEN"):
+        client.topic_names()
+    with client:
+        assert client.snapshot().brokers
+
+
+def test_an_ensemble_that_stops_answering_is_an_error_in_time(
+    zkafka_cluster: LocalCluster, zookeeper_config: ZooKeeperConfig
+) -> None:
+    """A frozen server ends a read after the connection timeout, and does not hold up closing."""
+    with ZooKeeperClient(replace(zookeeper_config, connection_timeout_ms=800)) as client:
+        zkafka_cluster.pause("zookeeper")
+        started = time.monotonic()
+        try:
+            with pytest.raises(ZooKeeperError, match=r"Reading .*/brokers/topics .* no answer within 800 ms"):
+                _read_on(client)
+            client.close()
+        finally:
+            zkafka_cluster.resume("zookeeper")
+        assert time.monotonic() - started < 4
+
+
+def _read_on(client: ZooKeeperClient) -> None:
+    """Read until it fails: the signal takes a moment to arrive."""
+    for _ in range(1000):
+        client.topic_names()
+
+
+def test_a_lost_connection_is_made_again_within_a_read(zookeeper_config: ZooKeeperConfig, wire: Wire) -> None:
+    """A read whose connection breaks is sent again."""
+    with ZooKeeperClient(replace(zookeeper_config, hosts=wire.address)) as client:
+        brokers = client.snapshot().brokers
+        for _ in range(3):
+            wire.cut()
+            wire.mend()
+            assert client.snapshot().brokers == brokers
+    assert len(wire.greetings) == 4
+
+
+def test_a_watch_tells_once_of_each_change(chroot: Chroot) -> None:
+    """Children, data and existence are watched; the same watch set twice tells once."""
+    told = threading.Semaphore(0)
+
+    def watch(event: object) -> None:
+        told.release()
+
+    with ZooKeeperClient(chroot.config) as client:
+        client.ask(get=["/brokers"], children=["/consumers"], exists=["/new"], watch=watch)
+        client.ask(get=["/brokers"], children=["/consumers"], exists=["/new"], watch=watch)
+        chroot.other.set("/brokers", b"x")
+        chroot.other.create("/consumers/g")
+        chroot.other.create("/new")
+        assert all(told.acquire(timeout=5) for _ in range(3))
+        later = threading.Event()
+        client.ask(exists=["/later"], watch=lambda event: later.set())
+        chroot.other.delete("/new")
+        chroot.other.create("/later")
+        assert later.wait(5)  # a session's watches are told in the order of the changes
+        assert not told.acquire(blocking=False)
+
+
+def test_a_transaction_is_all_or_nothing(chroot: Chroot) -> None:
+    """Null data is null, versions are checked, and the conflict says which operation failed, and why."""
+    with ZooKeeperClient(chroot.config) as client:
+        assert client.transact([]).conflict is None
+        creates = [Create("/a", None), Create("/a/b", b"1"), Create("/e", b"", ephemeral=True)]
+        assert client.transact(creates).conflict is None
+        assert chroot.other.get("/a")[0] is None
+        assert chroot.other.exists("/e").ephemeralOwner == client.session_id
+        failing = {
+            Reason.NODE_EXISTS: Create("/a", b""),
+            Reason.NO_NODE: SetData("/x", b""),
+            Reason.BAD_VERSION: Check("/a/b", 7),
+            Reason.NOT_EMPTY: Delete("/a"),
+            Reason.EPHEMERAL_PARENT: Create("/e/x", None),
+        }
+        for reason, operation in failing.items():
+            outcome = client.transact([Create("/c", None), operation, Create("/d", None)])
+            assert outcome.conflict == Conflict(operation, reason)
+        assert client.transact([SetData("/a/b", b"2", 0), Check("/a/b", 1), Delete("/a/b", 1)]).conflict is None
+        assert client.children_many(["/", "/a"]) == {"/": ["a", "brokers", "consumers", "e"], "/a": []}
+
+
+def test_open_acls_are_what_kafka_sets(chroot: Chroot) -> None:
+    """What we create is open to the world, as what the old consumer creates."""
+    with ZooKeeperClient(chroot.config) as client:
+        client.transact([Create("/a", None)])
+    assert chroot.other.get_acls("/a")[0] == [make_acl("world", "anyone", all=True)]

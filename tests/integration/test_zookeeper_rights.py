@@ -1,0 +1,81 @@
+"""Credentials and ACLs on a real ZooKeeper."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
+
+from pyspark_zkafka.errors import ChrootMissing, ZooKeeperError, ZooKeeperRefused
+from pyspark_zkafka.options.model import ZooKeeperConfig
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.transactions import Check, Create
+from tests.support.topic_znodes import make_topic
+
+if TYPE_CHECKING:
+    from tests.support.chroot import Chroot
+
+SECRET = "open-sesame"
+ALICE = ("digest", f"alice:{SECRET}")
+
+
+def test_digest_credentials_open_what_an_acl_closes(chroot: Chroot) -> None:
+    """Without credentials, or with others, the error names the path; with the right ones it is read."""
+    make_topic(chroot, "secret", 1)
+    chroot.other.add_auth(*ALICE)
+    chroot.other.set_acls("/brokers/topics/secret", [make_digest_acl("alice", SECRET, all=True)])
+    path = f"{chroot.config.chroot}/brokers/topics/secret"
+    for auth, who in ((None, "anonymously"), (("digest", "bob:x"), "as the digest user")):
+        with (
+            ZooKeeperClient(replace(chroot.config, auth=auth)) as client,
+            pytest.raises(ZooKeeperRefused, match=rf"Reading {path} was refused: an ACL forbids it, asked {who}"),
+        ):
+            client.snapshot()
+    with ZooKeeperClient(replace(chroot.config, auth=ALICE)) as client:
+        assert list(client.snapshot().topics) == ["secret"]
+
+
+def test_reading_needs_no_more_than_the_right_to_read(chroot: Chroot) -> None:
+    """In a tree that the world may only read, everything can be read, and writing is refused with the path."""
+    make_topic(chroot, "t", 1)
+    chroot.other.create("/consumers/g/offsets/t/0", b"5", makepath=True)
+    admin = make_digest_acl("alice", SECRET, all=True)
+    paths = ["/brokers/topics/t", "/brokers/topics", "/consumers/g", "/consumers"]
+    for path in paths:
+        chroot.other.set_acls(path, [*READ_ACL_UNSAFE, admin])
+    try:
+        with ZooKeeperClient(chroot.config) as client:
+            assert list(client.snapshot().topics) == ["t"]
+            assert client.group_offsets("g") == {TopicPartition("t", 0): 5}
+            with pytest.raises(ZooKeeperRefused, match=rf"Create {chroot.config.chroot}/consumers/new in a transaction"):
+                client.transact([Check("/brokers"), Create("/consumers/new", None), Create("/consumers/new/ids", None)])
+    finally:
+        chroot.other.add_auth(*ALICE)
+        for path in paths:
+            chroot.other.set_acls(path, OPEN_ACL_UNSAFE)
+
+
+def test_credentials_do_not_appear_in_logs_or_errors(chroot: Chroot, caplog: pytest.LogCaptureFixture) -> None:
+    """At the lowest log level, and in what errors and the configuration show, the password is not there."""
+    caplog.set_level(1)
+    config = replace(chroot.config, auth=ALICE)
+    with ZooKeeperClient(config) as client:
+        client.snapshot()
+    with pytest.raises(ChrootMissing) as error:
+        ZooKeeperClient(replace(config, chroot="/nowhere")).__enter__()
+    assert SECRET not in caplog.text + str(error.value) + repr(config)
+    assert "Connecting to" in caplog.text
+
+
+def test_sasl_where_the_server_has_none_is_an_error_in_time(zookeeper_config: ZooKeeperConfig) -> None:
+    """A server without SASL never finishes the exchange; we do."""
+    started = time.monotonic()
+    with pytest.raises(ZooKeeperError, match=r"that they support SASL \(zookeeper.auth\)"):
+        ZooKeeperClient(
+            replace(zookeeper_config, auth=("sasl", f"DIGEST-MD5:alice:{SECRET}"), connection_timeout_ms=700)
+        ).__enter__()
+    assert time.monotonic() - started < 3

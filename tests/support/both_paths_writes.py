@@ -1,0 +1,84 @@
+"""Writes to topics by both paths."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_zkafka.protocol.rows import outgoing
+from pyspark_zkafka.transport.producer import producer_properties
+from pyspark_zkafka.transport.select import open_producer
+from tests.support.both_paths import connection, outcome, same, unnumbered
+from tests.support.topics import KEPT, arrived
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def send(
+    servers: str,
+    kafka: Mapping[str, Any],
+    native: bool,
+    topic: str,
+    batches: Sequence[tuple[pa.RecordBatch, Sequence[int]]],
+    partition_count: int,
+) -> dict[int, int]:
+    """The counts of a producer that sends batches with the partition of each row."""
+    how = connection(servers, native, kafka)
+    with open_producer(how, producer_properties(how, servers)) as producer:
+        for batch, partitions in batches:
+            for rows in outgoing(batch, topic):
+                producer.send(rows, np.array(partitions, dtype=np.int32), partition_count)
+        producer.flush()
+        return producer.delivered(topic)
+
+
+class Write:
+    """Writes by both paths, to a topic for each, and looks at what has arrived."""
+
+    def __init__(self, cluster: LocalCluster, new_topic: Callable[..., str]) -> None:
+        self.servers = cluster.bootstrap_servers
+        self._new_topic = new_topic
+
+    def __call__(
+        self,
+        batches: Sequence[tuple[pa.RecordBatch, Sequence[int]]],
+        *,
+        partitions: int = 1,
+        counted: int | None = None,
+        config: Mapping[str, str] | None = None,
+        **kafka: Any,
+    ) -> tuple[Any, dict[int, list[Any]]]:
+        """The counts, or the error, and what has arrived; the producer is told of `counted` partitions."""
+
+        def act(native: bool) -> Any:
+            topic = self._new_topic(partitions=partitions, config={**KEPT, **(config or {})})
+            sent = outcome(lambda _: send(self.servers, kafka, native, topic, batches, counted or partitions), native)
+            return sent, {p: [row[1:] for row in rows] for p, rows in arrived(self.servers, topic, partitions).items()}
+
+        return same(act, lambda found: (unnumbered(found[0]), timeless(found[1])))
+
+
+def timeless(arrived: Mapping[int, Sequence[Any]]) -> dict[int, list[Any]]:
+    """Records of `arrived`, with 'now' for times of the last hour."""
+    now = time.time() * 1000
+    return {
+        p: [(*row[:-1], "now" if now - row[-1] < 3_600_000 else row[-1]) for row in rows] for p, rows in arrived.items()
+    }
+
+
+def frame(**columns: Any) -> pa.RecordBatch:
+    """A batch; values are binary where nothing else is said."""
+    arrays = [c if isinstance(c, pa.Array) else pa.array(c, pa.binary()) for c in columns.values()]
+    return pa.record_batch(arrays, list(columns))
+
+
+def moments(*milliseconds: int | None) -> pa.Array:
+    return pa.array([None if ms is None else ms * 1000 for ms in milliseconds], pa.timestamp("us", tz="UTC"))

@@ -1,0 +1,43 @@
+"""A wait until a condition holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from pyspark_zkafka.testing.waiting import Deadline
+
+__all__ = ["eventually"]
+
+_Found = TypeVar("_Found")
+
+
+def eventually(
+    probe: Callable[[], _Found],
+    timeout_s: float = 30,
+    message: str | Callable[[], object] = "the condition did not come true",
+    poll_s: float = 0.02,
+) -> _Found:
+    """The first truthy result of a probe, which is called at least once; an error of the probe passes through.
+
+    Parameters
+    ----------
+    message : str or callable
+        The text of the failure; a callable is called when the time is over, and its result is shown.
+
+    Raises
+    ------
+    AssertionError
+        The probe's results were false until `timeout_s` had passed.
+
+    Examples
+    --------
+    ::
+
+        eventually(lambda: group.owners() == {0: "c1"}, timeout_s=10, message=group.owners)
+    """
+    found = Deadline(timeout_s, poll_s=poll_s).until(lambda: probe() or None)
+    if found is None:
+        shown = message() if callable(message) else message
+        raise AssertionError(f"after {timeout_s:g} s: {shown}")
+    return found

@@ -1,0 +1,112 @@
+"""Members of consumer groups: some as processes of their own, and the state of several together."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.group.member import GroupMember
+    from pyspark_zkafka.options.model import ZooKeeperConfig
+
+__all__ = ["FORKING", "SESSION_S", "MemberProcesses", "caught_up", "numbers", "seconds", "settled"]
+
+SESSION_S = 2.0
+"""The session timeout of members and queries whose deaths are awaited; ZooKeeper's tick of 500 ms allows for 1 s."""
+
+MEMBER = """
+import signal, sys, threading
+from pyspark_zkafka.group.member import GroupMember
+from pyspark_zkafka.options.model import GroupOptions, ZooKeeperConfig
+from pyspark_zkafka.protocol.planning import Subscribe
+
+hosts, chroot, consumer, session_ms = sys.argv[1:]
+member = GroupMember(
+    ZooKeeperConfig(hosts, chroot, int(session_ms), 6000),
+    GroupOptions("g", consumer_id=consumer, backoff_ms=200, hold_ms=0),
+    Subscribe(("t",)),
+)
+signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # as the planning process of a query has it
+with member:
+    print(f"0x{member.owner.session:x}", flush=True)
+    threading.Event().wait()
+"""
+"""A member that is a process: it prints its session when it has joined, and leaves at SIGTERM."""
+
+FORKING = (
+    MEMBER.partition("signal.signal")[0]
+    + """
+import os, time
+with member:
+    if os.fork() == 0:
+        child = GroupMember(member.client.config, GroupOptions("g", consumer_id="child", backoff_ms=200), Subscribe(("t",)))
+        child.join()
+        child.wait_settled(5)
+        print("child", len(child.owned()), flush=True)
+        os._exit(0)  # without leaving
+    os.wait()
+    end = time.monotonic() + 20
+    while len(member.owned()) < 4 and time.monotonic() < end:
+        member.wait(0.2)
+    print("parent", len(member.owned()), flush=True)
+"""
+)
+
+
+class MemberProcesses:
+    """Members of the group ``g`` that are processes; `close` ends all."""
+
+    def __init__(self, config: ZooKeeperConfig) -> None:
+        self._config = config
+        self._running: list[subprocess.Popen[str]] = []
+
+    def start(self, consumer: str, session_s: float = SESSION_S, program: str = MEMBER) -> subprocess.Popen[str]:
+        """Start one more."""
+        arguments = [self._config.hosts, self._config.chroot, consumer, str(int(session_s * 1000))]
+        process = subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True)
+        self._running.append(process)
+        return process
+
+    def joined(self, consumer: str, session_s: float = SESSION_S) -> tuple[subprocess.Popen[str], str]:
+        """Start one more; the process and its session, once it has joined."""
+        process = self.start(consumer, session_s)
+        assert process.stdout is not None
+        return process, process.stdout.readline().strip()
+
+    def close(self) -> None:
+        """End all."""
+        for process in self._running:
+            process.kill()
+            process.communicate()
+
+
+def numbers(member: GroupMember) -> list[int]:
+    """The partitions that a member owns, in order."""
+    return sorted(tp.partition for tp in member.owned())
+
+
+def settled(members: Iterable[GroupMember], partitions: int) -> bool:
+    """Whether all members own what they are assigned, and together that number of partitions, each once."""
+    owned = [tp for m in members for tp in m.owned()]
+    return all(m.settled for m in members) and len(owned) == len(set(owned)) == partitions
+
+
+def caught_up(members: Iterable[GroupMember]) -> list[int]:
+    """The members' numbers of rebalances, once they have handled all that happened before the call."""
+    members = list(members)
+    for member in members:
+        member.client.topic_names()  # a session is notified of earlier changes before it gets an answer
+    eventually(lambda: all(member.settled for member in members))
+    return [member.rebalances for member in members]
+
+
+def seconds(action: Callable[[], object]) -> float:
+    """The duration of an action."""
+    begin = time.monotonic()
+    action()
+    return time.monotonic() - begin

@@ -1,0 +1,72 @@
+"""Logins and passwords, reads and writes with them, and errors that must come soon."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.batch.planner import plan_batch
+from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.options.batch import parse_read, parse_write
+from pyspark_zkafka.write.batch_writer import ZKafkaWriter
+from pyspark_zkafka.write.task import plan_write
+
+SECRET = "open-sesame"
+WRONG = "wrong-sesame"
+MODULES = "org.apache.kafka.common.security"
+SCHEMA = pa.schema([("value", pa.binary())])
+Options = dict[str, str]
+TEN = [b"%d" % n for n in range(10)]
+
+
+def jaas_config(module: str, password: str = SECRET) -> str:
+    """A login in Java's spelling."""
+    return f'{MODULES}.{module} required username="alice" password="{password}";'
+
+
+def password_login(password: str = SECRET) -> Options:
+    """A login in librdkafka's spelling."""
+    return {
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": "alice",
+        "kafka.sasl.password": password,
+    }
+
+
+JAVA_PLAIN = {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": jaas_config("plain.PlainLoginModule")}
+JAVA_SCRAM = {"kafka.sasl.mechanism": "SCRAM-SHA-256", "kafka.sasl.jaas.config": jaas_config("scram.ScramLoginModule")}
+
+
+def connecting(options: Options) -> Options:
+    """The options without the topic that they read."""
+    return {name: value for name, value in options.items() if name != "subscribe"}
+
+
+def read_values(options: Options) -> list[bytes]:
+    """The values of a topic, as tasks read them, sorted."""
+    parsed = parse_read({"kafkaConsumer.pollTimeoutMs": "30000", **options})
+    plan, reader = plan_batch(parsed), ZKafkaReader(parsed, SCHEMA)
+    batches = (b for split in plan.splits for b in reader.read(SplitPartition((split,), plan.bootstrap_servers)))
+    return sorted(value for batch in batches for value in batch.column("value").to_pylist())
+
+
+def write_values(options: Options, values: list[bytes]) -> None:
+    """Write values as a task does."""
+    parsed = parse_write(options)
+    ZKafkaWriter(parsed, plan_write(parsed)).write(
+        iter([pa.record_batch([pa.array(values, pa.binary())], names=["value"])])
+    )
+
+
+def fails_soon(kind: type[ZKafkaError], match: str, call: Callable[[], object], within_s: float = 15) -> ZKafkaError:
+    """The error, which must come much sooner than librdkafka's and our own time-outs."""
+    begin = time.monotonic()
+    with pytest.raises(kind, match=match) as caught:
+        call()
+    assert time.monotonic() - begin < within_s
+    return caught.value

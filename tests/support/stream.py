@@ -1,0 +1,79 @@
+"""A streaming query under a test's control, and the rows of its micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+__all__ = ["Stream"]
+
+
+class Stream:
+    """A checkpoint, the queries that run on it one after the other, and what their micro-batches held.
+
+    `batches` holds the rows of every micro-batch as foreachBatch got them, those that failed or ran again too. `in_batch`
+    is called with each micro-batch's frame and number after its rows were gathered; it may raise.
+    """
+
+    def __init__(self, spark: SparkSession, options: dict[str, str], checkpoint: Path) -> None:
+        self.options = options
+        self.checkpoint = checkpoint
+        self.batches: list[list[Row]] = []
+        self.in_batch: Callable[[DataFrame, int], None] = lambda frame, number: None
+        self._spark = spark
+        self._queries: list[StreamingQuery] = []
+
+    def start(self, *, schema: str | None = None, **trigger: Any) -> StreamingQuery:
+        """A query, running; with Spark's default trigger, or e.g. ``availableNow=True``."""
+        reader = self._spark.readStream.format("zkafka").options(**self.options)
+        frame = (reader if schema is None else reader.schema(schema)).load()
+        writer = frame.writeStream.foreachBatch(self._gather).option("checkpointLocation", str(self.checkpoint))
+        query = (writer.trigger(**trigger) if trigger else writer).start()
+        self._queries.append(query)
+        return query
+
+    def run(self, *, schema: str | None = None) -> StreamingQuery:
+        """A query that has read all that there was."""
+        query = self.start(schema=schema, availableNow=True)
+        assert query.awaitTermination(60)
+        return query
+
+    def stop(self) -> None:
+        """End all queries."""
+        for query in self._queries:
+            query.stop()
+
+    def _gather(self, frame: DataFrame, number: int) -> None:
+        self.batches.append(frame.collect())
+        self.in_batch(frame, number)
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows of all micro-batches, in the order in which they came."""
+        return [row for batch in self.batches for row in batch]
+
+    def offsets(self, partition: int = 0, topic: str | None = None) -> list[int]:
+        """The offsets of one partition, in the order in which they came."""
+        return [r.offset for r in self.rows if r.partition == partition and topic in (None, r.topic)]
+
+    def wait_for_start(self, timeout_s: float = 60) -> None:
+        """Return when the query has looked for records once, so that it knows where it starts."""
+        eventually(lambda: self._queries[-1].lastProgress, timeout_s, "the query has not begun")
+
+    def wait_for(self, records: int, timeout_s: float = 60) -> None:
+        """Return when so many records have come; a query that has failed raises its error."""
+
+        def enough() -> bool:
+            error = self._queries[-1].exception()
+            if error is not None:
+                raise error
+            return len(self.rows) >= records
+
+        eventually(enough, timeout_s, lambda: f"{len(self.rows)} of {records} records have come")

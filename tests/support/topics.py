@@ -1,0 +1,45 @@
+"""Settings and contents of topics, by confluent-kafka alone."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+KEPT = {"retention.ms": "-1"}
+"""For records of years ago."""
+
+
+def configure(servers: str, kind: ResourceType, name: str, setting: str, value: str) -> None:
+    """Change one setting of a broker or a topic."""
+    entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(kind, name, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": servers})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(30)
+
+
+def arrived(servers: str, topic: str, partitions: int = 1) -> dict[int, list[Any]]:
+    """Offset, key, value, headers and time of all records of a topic by partition, as plain confluent-kafka reads them."""
+    consumer = Consumer(
+        {"bootstrap.servers": servers, "group.id": "g", "enable.partition.eof": True, "fetch.wait.max.ms": 10}
+    )
+    consumer.assign([KafkaTopicPartition(topic, p, 0) for p in range(partitions)])
+    found, ended = defaultdict(list), set()
+    deadline = time.monotonic() + 60
+    while len(ended) < partitions:
+        assert time.monotonic() < deadline
+        for message in consumer.consume(1000, 0.1):
+            if message.error() is None:
+                found[message.partition()].append(message)
+            else:
+                assert message.error().code() == KafkaError._PARTITION_EOF
+                ended.add(message.partition())
+    consumer.close()
+    return {
+        p: [(m.offset(), m.key(), m.value(), m.headers(), m.timestamp()[1]) for m in found[p]] for p in range(partitions)
+    }

@@ -1,0 +1,54 @@
+"""Transactions of a producer on partition 0 of a topic."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Producer
+
+from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.offsets import LATEST
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+
+__all__ = ["abort", "commit", "transaction"]
+
+
+@contextmanager
+def transaction(cluster: LocalCluster, topic: str, *values: bytes) -> Iterator[Producer]:
+    """A transaction that holds some records of partition 0; still open if the block does not end it."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": f"{topic}-{time.time_ns()}"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(30) == 0
+    yield producer
+
+
+def commit(cluster: LocalCluster, topic: str, *values: bytes) -> None:
+    """Commit a transaction of some records."""
+    with transaction(cluster, topic, *values) as producer:
+        producer.commit_transaction(30)
+    wait_for_marker(cluster, topic)
+
+
+def abort(cluster: LocalCluster, topic: str, *values: bytes) -> None:
+    """Abort a transaction of some records."""
+    with transaction(cluster, topic, *values) as producer:
+        producer.abort_transaction(30)
+    wait_for_marker(cluster, topic)
+
+
+def wait_for_marker(cluster: LocalCluster, topic: str) -> None:
+    """Return when the log's last stable offset is its end: brokers write the markers after they have answered."""
+    tp = TopicPartition(topic, 0)
+    committed, every = (KafkaAdmin(cluster.bootstrap_servers, {}, read_committed=flag) for flag in (True, False))
+    with committed, every:
+        eventually(lambda: committed.list_offsets({tp: LATEST}) == every.list_offsets({tp: LATEST}))

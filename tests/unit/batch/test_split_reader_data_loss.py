@@ -1,0 +1,172 @@
+"""Reading a split of a log that has lost records: by retention, truncation, or deletion of the topic."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from pyspark_zkafka.errors import BrokersUnavailable, DataLoss
+from tests.support.split_logs import WARNING, Step, World, becomes, brings
+
+
+def test_retention_that_overtakes_the_reader_is_data_loss() -> None:
+    """Records removed from the range before they were read fail it, with what is gone and why."""
+    world = World(range(1000), 0, 1000, script={1: becomes(low=700)})
+    with pytest.raises(DataLoss) as caught:
+        world.read()
+    assert caught.value.condition == "DATA_LOSS"
+    assert (
+        "t-2: records [256, 700) of the range [0, 1000) are gone; the log now begins at 700: retention or a delete "
+        "removed the records; set failOnDataLoss to false to go on without them"
+    ) in str(caught.value)
+
+
+def test_retention_may_be_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    """With failOnDataLoss=false the read goes on where the log now begins, with a warning."""
+    world = World(range(1000), 0, 1000, WARNING, script={1: becomes(low=700)})
+    with caplog.at_level(logging.WARNING):
+        assert world.read() == [*range(256), *range(700, 1000)]
+    assert world.consumer.seeks == [0, 700]
+    assert [r.getMessage() for r in caplog.records] == [
+        "t-2: records [256, 700) of the range [0, 1000) are gone; the log now begins at 700: retention or a delete "
+        "removed the records; continuing, as failOnDataLoss is false"
+    ]
+
+
+@pytest.mark.parametrize("low", [10, 15])
+def test_a_range_that_is_gone_altogether(low: int) -> None:
+    """If the log begins at the end of the range or later, nothing of it is left."""
+    assert World(range(20), 0, 10, WARNING, low=low).read() == []
+    with pytest.raises(DataLoss, match=r"records \[0, 10\) of the range \[0, 10\) are gone"):
+        World(range(20), 0, 10, low=low).read()
+
+
+def test_a_log_cut_below_the_reader_is_data_loss() -> None:
+    """A position behind the log's end, after an unclean election, fails the range."""
+    script: dict[int, Step] = {1: becomes(high=100)}
+    with pytest.raises(DataLoss, match=r"records \[256, 1000\) .* are gone; the log now ends at 100: it was truncated"):
+        World(range(1000), 0, 1000, script=script).read()
+    assert World(range(1000), 0, 1000, WARNING, script=script).read() == list(range(256))
+
+
+TRUNCATED: dict[int, Step] = {1: brings(out_of_range=True, truncation="log truncation at offset 256, end offset is 100")}
+
+
+def test_a_truncated_log_that_has_grown_again_is_data_loss() -> None:
+    """A truncation below the position fails the range, though the log has an offset of that number again."""
+    with pytest.raises(
+        DataLoss, match=r"log was truncated below offset 256, .* found: log truncation at offset 256, end offset"
+    ):
+        World(range(1000), 0, 1000, script=TRUNCATED).read()
+
+
+def test_a_truncated_log_that_has_grown_again_may_be_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    """With failOnDataLoss=false such a log is read on at the position, with a warning; no offset comes twice."""
+    world = World(range(1000), 0, 1000, WARNING, script=TRUNCATED)
+    assert world.read() == list(range(1000))
+    assert world.consumer.seeks == [0, 256]
+    assert "truncated below offset 256" in caplog.text
+
+
+def test_the_truncation_of_a_log_that_is_still_short_is_data_loss() -> None:
+    """A log that ends below the position is reported by its end, whichever way that was found."""
+    script: dict[int, Step] = {1: lambda consumer: becomes(high=100)(consumer) or TRUNCATED[1](consumer)}
+    with pytest.raises(DataLoss, match=r"records \[256, 1000\) .* are gone; the log now ends at 100: it was truncated"):
+        World(range(1000), 0, 1000, script=script).read()
+
+
+def test_another_topic_is_no_truncated_log(caplog: pytest.LogCaptureFixture) -> None:
+    """The log of a topic that was created again is recognised as such; one warning is enough to read it on."""
+    with pytest.raises(DataLoss, match=r"\[TOPIC_REPLACED\]"):
+        World(range(1000), 0, 1000, script=TRUNCATED, identities=["created again"]).read()
+    assert World(range(1000), 0, 1000, WARNING, script=TRUNCATED, identities=["created again"]).read() == list(range(1000))
+    assert len(caplog.records) == 1
+
+
+def test_a_log_that_stays_too_short_is_data_loss() -> None:
+    """A log that ends before `until` and does not grow within the time-out was truncated."""
+    world = World(range(3), 0, 6)
+    before = world.clock.now
+    with pytest.raises(DataLoss, match=r"\[3, 6\) .* are gone; the log has ended at 3 for 1000 ms: it was truncated"):
+        world.read()
+    assert 1.0 < world.clock.now - before < 1.2
+
+
+def test_a_log_that_stays_too_short_may_be_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    """With failOnDataLoss=false what there is of a truncated log is given out, with a warning."""
+    assert World(range(3), 0, 6, WARNING).read() == [0, 1, 2]
+    assert "the log has ended at 3 for 1000 ms" in caplog.text
+
+
+def test_a_deleted_topic_is_data_loss() -> None:
+    """A topic that the brokers do not know any more, nor the cluster, fails the range."""
+    script: dict[int, Step] = {1: brings(gone=True)}
+    with pytest.raises(DataLoss, match=r"\[TOPIC_REPLACED\] topic t was deleted after the read was planned; plan"):
+        World(range(1000), 0, 1000, script=script, identities=["deleted"]).read()
+
+
+def test_a_deleted_topic_may_be_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    """With failOnDataLoss=false a deleted topic ends the range, with one warning."""
+    world = World(range(1000), 0, 1000, WARNING, script={1: brings(gone=True)}, identities=["deleted"])
+    assert world.read() == list(range(256))
+    assert len(caplog.records) == 1
+    assert "topic t was deleted after the read was planned" in caplog.text
+
+
+def test_a_topic_deleted_after_its_last_record_is_no_loss() -> None:
+    """A range that was read to its end is whole, though the topic is gone by then; another topic's would not be."""
+    assert World(range(10), 0, 10, identities=["deleted"]).read() == list(range(10))
+    with pytest.raises(DataLoss, match="created again"):
+        World(range(10), 0, 10, identities=["created again"]).read()
+
+
+def test_a_topic_that_is_gone_for_a_moment_is_waited_for() -> None:
+    """Brokers that do not know the topic while the cluster does, as after a restart, are asked again."""
+    script: dict[int, Step] = {n: brings(gone=True) for n in range(1, 5)}
+    assert World(range(300), 0, 300, script=script).read() == list(range(300))
+
+
+def test_a_topic_that_stays_unknown_to_its_brokers_is_an_error() -> None:
+    """Brokers that never know a topic which the cluster has are not waited for without end."""
+    script: dict[int, Step] = {n: brings(gone=True, error="UNKNOWN_TOPIC_OR_PART") for n in range(200)}
+    with pytest.raises(BrokersUnavailable, match="last error: UNKNOWN_TOPIC_OR_PART"):
+        World(range(300), 0, 300, script=script).read()
+
+
+@pytest.mark.parametrize("high", [3, 0])
+def test_a_topic_created_again_is_data_loss(high: int) -> None:
+    """A shorter log of the same name is recognised as another topic's, at once."""
+    world = World(range(1000), 0, 1000, script={1: becomes(high=high)}, identities=["created again"])
+    before = world.clock.now
+    with pytest.raises(DataLoss, match=r"\[TOPIC_REPLACED\] topic t was created again after the read was planned"):
+        world.read()
+    assert world.clock.now - before < 0.1
+
+
+def test_the_end_of_a_new_topic_ends_the_range(caplog: pytest.LogCaptureFixture) -> None:
+    """With failOnDataLoss=false the new topic's log is read to its end, without waiting for more."""
+    world = World(range(3), 0, 6, WARNING, identities=["created again"])
+    assert world.read() == [0, 1, 2]
+    assert [r.getMessage().split(";")[0] for r in caplog.records] == [
+        "topic t was created again after the read was planned",
+        "t-2: records [3, 6) of the range [0, 6) are gone",
+    ]
+
+
+def test_an_open_transaction_is_no_truncation() -> None:
+    """With read_committed a mistaken offset out of range among the records of an open transaction is asked for again."""
+    script: dict[int, Step] = {0: brings(out_of_range=True), 1: becomes(high=20, records=range(20))}
+    assert World(range(5), 7, 9, script=script, high_watermark=lambda: 10).read() == [7, 8]
+
+
+def test_a_truncation_is_found_by_the_high_watermark() -> None:
+    """With read_committed a position behind the high watermark, too, is data loss."""
+    with pytest.raises(DataLoss, match=r"records \[15, 18\) .* are gone; the log now ends at 10: it was truncated"):
+        World(range(5), 15, 18, high_watermark=lambda: 10).read()
+
+
+def test_a_log_that_ends_before_a_transaction_could_is_data_loss() -> None:
+    """With read_committed, too, a log that ends before `until` and does not grow was truncated."""
+    with pytest.raises(DataLoss, match="the log has ended at 5 for 1000 ms: it was truncated"):
+        World(range(5), 3, 9, high_watermark=lambda: 5).read()

@@ -1,0 +1,36 @@
+"""The checks before a start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing import LocalCluster
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"brokers": 0}, "brokers is 0"),
+        ({"racks": ["a"]}, "1 entries for 3 brokers"),
+        ({"kafka_version": "0.8.2.2", "listeners": {"A": "PLAINTEXT"}}, "no named listeners"),
+        ({"kafka_version": "4.0.0"}, "does not run with ZooKeeper"),
+    ],
+)
+def test_refused_before_anything_starts(arguments: dict[str, Any], reason: str) -> None:
+    """A constructor only stores; what cannot be is refused by start, before any process."""
+    cluster = LocalCluster(**arguments)
+    with pytest.raises(LocalClusterError, match=reason):
+        cluster.start()
+
+
+def test_not_running() -> None:
+    """A cluster that was not started raises an error that names the remedy; `close` does nothing."""
+    cluster = LocalCluster()
+    cluster.close()
+    with pytest.raises(LocalClusterError, match=r"CLUSTER_NOT_RUNNING.*with LocalCluster"):
+        _ = cluster.zookeeper_connect
+    with pytest.raises(LocalClusterError, match="CLUSTER_NOT_RUNNING"):
+        _ = cluster.bootstrap_servers

@@ -1,0 +1,32 @@
+"""Records to produce."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing.producing import producer_arguments
+
+
+@pytest.mark.parametrize(
+    ("record", "arguments"),
+    [
+        (("k", "v"), {"key": "k", "value": "v"}),
+        ((None, b"v", 3, None, 5), {"value": b"v", "partition": 3, "timestamp": 5}),
+        ({"value": b"v", "headers": {"h": b"1"}}, {"value": b"v", "headers": [("h", b"1")]}),
+        ({"value": b"v", "headers": [("h", None), ("h", b"2")]}, {"value": b"v", "headers": [("h", None), ("h", b"2")]}),
+        ({}, {}),
+    ],
+)
+def test_records(record: Any, arguments: dict[str, Any]) -> None:
+    """A record is a dict or a tuple; what is None is left out."""
+    assert producer_arguments(record) == arguments
+
+
+@pytest.mark.parametrize("record", ["text", b"bytes", {"value": b"v", "topic": "t"}, (1, 2, 3, 4, 5, 6)])
+def test_bad_records(record: Any) -> None:
+    """Anything else is refused: a bare value, an unknown field, a tuple that is too long."""
+    with pytest.raises(LocalClusterError, match="BAD_RECORD"):
+        producer_arguments(record)

@@ -1,0 +1,34 @@
+"""Deadlines."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_zkafka.testing.waiting import Deadline
+
+
+class Time:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_deadline_looks_until_found() -> None:
+    """The thing looked for is returned as soon as it is there."""
+    time = Time()
+    deadline = Deadline(1, lambda: time.now, time.sleep)
+    assert deadline.until(lambda: "there" if time.now >= 0.2 else None) == "there"
+    assert 0.2 <= time.now < 0.3
+
+
+def test_deadline_passes() -> None:
+    """After the deadline the answer is None, and one that has passed before still looks once."""
+    time = Time()
+    deadline = Deadline(1, lambda: time.now, time.sleep)
+    assert deadline.until(lambda: None) is None
+    assert time.now == pytest.approx(1)
+    assert deadline.until(lambda: "there") == "there"
