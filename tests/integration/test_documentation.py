@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.commands import problem
+from tests.support.commands import is_known, problem
 from tests.support.documentation import ROOT, Block, blocks, is_fragment, pages, program, statements, znode_examples
 
 if TYPE_CHECKING:
@@ -37,21 +37,29 @@ _FOLDERS = re.compile(r"(?<=\")/(?:checkpoints|data)(?=[/\"])")
 
 
 @pytest.fixture(scope="module")
-def prepared(zkafka_cluster: LocalCluster) -> LocalCluster:
-    """The cluster with the topics, records in `orders`, and a group that has read some of them."""
+def cluster(zkafka_cluster: LocalCluster) -> LocalCluster:
+    """The cluster with the topics, and records in those that blocks read."""
     for topic, partitions in TOPICS.items():
         zkafka_cluster.create_topic(topic, partitions=partitions, replication=2)
     for topic in ("orders", "payments", "events"):
         zkafka_cluster.produce(topic, [_record(n, n % TOPICS[topic]) for n in range(RECORDS)])
-    with zkafka_cluster.zookeeper() as client:
-        for partition in range(TOPICS["orders"]):
-            client.create(f"/consumers/billing/offsets/orders/{partition}", b"1", makepath=True)
     return zkafka_cluster
 
 
 def _record(number: int, partition: int) -> dict[str, Any]:
     value = json.dumps({"id": number, "amount": number % 10})
     return {"key": f"customer-{number % KEYS}", "value": value, "partition": partition}
+
+
+@pytest.fixture
+def prepared(cluster: LocalCluster) -> LocalCluster:
+    """The cluster, whose group `billing` has read some of `orders`, whatever the last page did with it."""
+    with cluster.zookeeper() as client:
+        for partition in range(TOPICS["orders"]):
+            path = f"/consumers/billing/offsets/orders/{partition}"
+            client.ensure_path(path)
+            client.set(path, b"1")
+    return cluster
 
 
 @pytest.fixture
@@ -103,27 +111,35 @@ def _run_python(block: Block, text: str, names: dict[str, Any]) -> None:
     _finish(names["spark"])
 
 
+def _check_commands(block: Block) -> None:
+    for words in map(program, statements(block)):
+        if is_known(words[0]) or block.reason is None:
+            assert problem(words) is None, (str(block), problem(words))
+
+
 def _run_commands(block: Block, replace: Callable[[str], str], folder: Path) -> None:
-    run = []
-    for statement in statements(block):
-        words = program(statement)
-        assert problem(words) is None, (str(block), problem(words))
-        if words[0] in ("zkafka", "export"):
-            run.append(replace(statement))
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+    run = [replace(statement) for statement in statements(block) if program(statement)[0] in ("zkafka", "export")]
     script = "\n".join(["set -euo pipefail", *run])
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "ZKAFKA_ZOOKEEPER": replace("zk1:2181/kafka"),
+    }
     ended = subprocess.run(
         ["bash", "-c", script],
-        cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300,
+        cwd=folder, env=environment, input="y\n" * len(run), capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert ended.returncode == 0, f"{block}\n{script}\n{ended.stdout}{ended.stderr}"
 
 
 @pytest.mark.parametrize("page", [p for p in pages() if blocks(p)], ids=lambda page: page.name)
 def test_blocks(page: Path, names: dict[str, Any], real: Callable[[str], str], tmp_path: Path) -> None:
-    """Every block of the page that gives no reason against it runs without an error."""
+    """Every block of the page that gives no reason against it runs without an error; commands have the options given."""
+    (tmp_path / "orders.csv").write_text("orders,0,5\norders,1,6\n")
     for block in blocks(page):
+        if block.language == "sh":
+            _check_commands(block)
         if block.reason is not None:
             continue
         if block.language == "python":

@@ -15,16 +15,22 @@ import typer.main
 
 from pyspark_zkafka.cli import app
 
-__all__ = ["problem"]
+__all__ = ["is_known", "problem"]
 
 ROOT = Path(__file__).resolve().parents[2]
 _SPARK = Path(pyspark.__file__).parent / "bin"
-_HELP = {
-    "pip": [sys.executable, "-m", "pip", "install", "--help"],
-    "pytest": [sys.executable, "-m", "pytest", "--help"],
-    "spark-submit": [str(_SPARK / "spark-submit"), "--help"],
-    "pyspark": [str(_SPARK / "pyspark"), "--help"],
+_PROGRAMS = {
+    "pip": [sys.executable, "-m", "pip"],
+    "pytest": [sys.executable, "-m", "pytest"],
+    "spark-submit": [str(_SPARK / "spark-submit")],
+    "pyspark": [str(_SPARK / "pyspark")],
 }
+_HARMLESS = ("export", "cd", "mkdir")
+
+
+def is_known(name: str) -> bool:
+    """True for a program that can be checked."""
+    return name in ("zkafka", "make", *_PROGRAMS, *_HARMLESS)
 
 
 def problem(words: list[str]) -> str | None:
@@ -35,9 +41,9 @@ def problem(words: list[str]) -> str | None:
     if name == "make":
         targets = [word for word in arguments if not word.startswith("-") and "=" not in word]
         return next((f"no target {target} in the Makefile" for target in targets if target not in _targets()), None)
-    if name in _HELP:
+    if name in _PROGRAMS:
         return _extra_problem(arguments) or _option_problem(name, arguments)
-    return None if name in ("export", "cd") else f"{name} is unknown here: check it, or say why it is not run"
+    return None if is_known(name) else f"{name} is unknown here: check it, or say why it is not run"
 
 
 def _zkafka_problem(arguments: list[str]) -> str | None:
@@ -68,10 +74,13 @@ def _extra_problem(arguments: list[str]) -> str | None:
 
 def _option_problem(name: str, arguments: list[str]) -> str | None:
     given = [word.partition("=")[0] for word in arguments if word.startswith("--")]
-    return next((f"{name} has no option {o}" for o in given if not re.search(rf"{o}(?![\w-])", _help(name))), None)
+    subcommand = arguments[:1] if name == "pip" else []
+    known = _help(name, *subcommand) if given else ""
+    return next((f"{name} has no option {o}" for o in given if not re.search(rf"{o}(?![\w-])", known)), None)
 
 
 @cache
-def _help(name: str) -> str:
-    shown = subprocess.run(_HELP[name], capture_output=True, text=True, timeout=120)
+def _help(name: str, *subcommand: str) -> str:
+    command = [*_PROGRAMS[name], *subcommand, "--help"]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=120)
     return shown.stdout + shown.stderr

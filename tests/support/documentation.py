@@ -10,6 +10,7 @@ import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent
 
 __all__ = ["RUN", "Block", "blocks", "is_fragment", "pages", "program", "statements", "znode_examples"]
 
@@ -18,7 +19,8 @@ RUN = ("python", "sh", "json")
 """The languages of blocks that are run."""
 
 _BLOCK = re.compile(
-    r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n\n?)?```(?P<language>[a-z]*)[^\n]*\n(?P<text>.*?)^```$",
+    r"^(?: *<!-- not run: (?P<reason>[^\n]+) -->\n\n?)?"
+    r"(?P<indent> *)```(?P<language>[a-z]*)[^\n]*\n(?P<text>.*?)^(?P=indent)```$",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -46,7 +48,9 @@ def blocks(page: Path) -> list[Block]:
     """The blocks of a page, in order."""
     text = page.read_text(encoding="utf-8")
     return [
-        Block(page, text.count("\n", 0, found.end("language")) + 1, found["language"], found["text"], found["reason"])
+        Block(
+            page, text.count("\n", 0, found.end("language")) + 1, found["language"], dedent(found["text"]), found["reason"]
+        )
         for found in _BLOCK.finditer(text)
     ]
 
