@@ -74,8 +74,10 @@ def real(prepared: LocalCluster, tmp_path: Path) -> Callable[[str], str]:
 
 
 @pytest.fixture
-def names(spark: SparkSession, prepared: LocalCluster) -> Iterator[dict[str, Any]]:
-    """The names that blocks use without making them."""
+def names(spark: SparkSession, prepared: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """The names that blocks use without making them, and the variables of the environment that they read."""
+    for variable in ("KAFKA_PASSWORD", "ZOOKEEPER_PASSWORD"):
+        monkeypatch.setenv(variable, "secret")
     kafka = {"zookeeper.connect": prepared.zookeeper_connect}
     stream = spark.readStream.format("zkafka").options(**kafka, subscribe="orders", startingOffsets="earliest").load()
     frame = spark.createDataFrame([("a", "1"), ("b", "2")], "key string, value string")
