@@ -134,3 +134,31 @@ class TestMigration:
         page = "migrate-from-spark-kafka.md"
         rows = [*table_rows(page, "Read options"), *table_rows(page, "Write options")]
         assert SPARK_OPTIONS - {name for row in rows for name in codes(row[0])} == set()
+
+
+def misread_lines(text: str) -> list[str]:
+    """The lines of lists that Python-Markdown, which the site is made with, reads otherwise than GitHub.
+
+    >>> misread_lines("Steps:\\n1. one\\n\\n   more\\n2. two\\n\\n- a\\n  b\\n- c")
+    ['1. one', '   more', '2. two']
+    """
+    found, in_list, in_first_paragraph, above = [], False, False, ""
+    for line in re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL).splitlines():
+        if re.match(r"(?:[-*]|\d+\.) ", line):
+            if above and not in_first_paragraph:
+                found.append(line)
+            in_list = in_first_paragraph = True
+        elif in_list and not above and re.match(r" {1,3}\S", line):
+            found.append(line)
+        elif line and not line.startswith(" ") and not above:
+            in_list = False
+        if not line:
+            in_first_paragraph = False
+        above = line
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_lists_are_read_alike(page: Path) -> None:
+    """A list follows a blank line, its further paragraphs are indented by four, and a blank line ends them."""
+    assert misread_lines(page.read_text()) == []
