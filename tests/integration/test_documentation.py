@@ -128,10 +128,15 @@ def _run_commands(block: Block, replace: Callable[[str], str], folder: Path) -> 
         "PYTHONPATH": str(ROOT),
         "ZKAFKA_ZOOKEEPER": replace("zk1:2181/kafka"),
     }
-    ended = subprocess.run(
-        ["bash", "-c", script],
-        cwd=folder, env=environment, input="y\n" * len(run), capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    terminal, stdin = os.openpty()  # commands ask for confirmation only at a terminal
+    try:
+        os.write(terminal, b"y\n" * len(run))
+        ended = subprocess.run(
+            ["bash", "-c", script], cwd=folder, env=environment, stdin=stdin, capture_output=True, text=True, timeout=300
+        )
+    finally:
+        os.close(stdin)
+        os.close(terminal)
     assert ended.returncode == 0, f"{block}\n{script}\n{ended.stdout}{ended.stderr}"
 
 
