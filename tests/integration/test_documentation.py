@@ -30,6 +30,9 @@ pytestmark = pytest.mark.timeout(900)
 TOPICS = {"orders": 2, "invoices": 2, "totals": 1, "payments": 1, "events": 2}
 """The topics that blocks use: the number of partitions of each."""
 
+COMMITTED = (("billing", "orders"), ("billing", "payments"), ("shipping", "orders"))
+"""The groups that blocks use, and the topics of which they have offsets."""
+
 KEYS, RECORDS = 4, 40
 _ZOOKEEPER = re.compile(r"zk1:218[12](?:,zk\d:218[12])*(?:/kafka)?")
 _BROKERS = re.compile(r"broker1:9092(?:,broker\d:9092)*")
@@ -53,12 +56,13 @@ def _record(number: int, partition: int) -> dict[str, Any]:
 
 @pytest.fixture
 def prepared(cluster: LocalCluster) -> LocalCluster:
-    """The cluster, whose group `billing` has read some of `orders`, whatever the last page did with it."""
+    """The cluster, whose groups have read some records, whatever the last page did with them."""
     with cluster.zookeeper() as client:
-        for partition in range(TOPICS["orders"]):
-            path = f"/consumers/billing/offsets/orders/{partition}"
-            client.ensure_path(path)
-            client.set(path, b"1")
+        for group, topic in COMMITTED:
+            for partition in range(TOPICS[topic]):
+                path = f"/consumers/{group}/offsets/{topic}/{partition}"
+                client.ensure_path(path)
+                client.set(path, b"1")
     return cluster
 
 
