@@ -218,6 +218,10 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
             "The brokers refused offsets of a group, of which others are written, as the message says.",
             "Remove the cause, and write these offsets again.",
         ),
+        "NO_MEMBERS": (
+            "The group has no members whose assignment could be planned.",
+            "Name members with `--threads` or `--members`.",
+        ),
     },
     PartitionOwned: {
         "PARTITION_OWNED": (

@@ -20,6 +20,7 @@ __all__ = ["app", "main"]
 app = typer.Typer(name="zkafka", no_args_is_help=True, pretty_exceptions_enable=False)
 brokers.add_to(app)
 app.add_typer(topics_app, name="topics")
+app.add_typer(groups_app, name="groups")
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(groups_app, name="groups")
 

@@ -26,7 +26,7 @@ _PLACES = {"zookeeper": "ZooKeeper", "kafka": "Kafka", "both": "ZooKeeper and Ka
 
 
 class Storage(str, Enum):
-    """Where the offsets are."""
+    """The stores to reset offsets in."""
 
     zookeeper = "zookeeper"
     kafka = "kafka"

@@ -65,7 +65,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What has become of a partition, with the target's offset before and after."""
+    """The result for a partition, with the target's offset before and after."""
 
     partition: Partition
     source: int | None

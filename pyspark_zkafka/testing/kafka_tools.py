@@ -64,7 +64,7 @@ def run_kafka_tool(kafka_version: str, main_class: str, *args: str, timeout_s: f
 
 
 def verify_consumer_rebalance(zookeeper_connect: str, group: str) -> bool:
-    """Whether each partition that a group subscribes to is owned by a registered consumer's thread.
+    """True if each partition that a group subscribes to is owned by a registered consumer's thread.
 
     True for a group that has no members, and for one that does not exist. The tool does not judge which member owns what.
     """
