@@ -49,6 +49,10 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
             "A column is unknown, missing or of the wrong type.",
             "Select, rename or cast the columns listed in the message.",
         ),
+        "INVALID_OFFSETS_FILE": (
+            "A file of offsets has lines that are malformed or contradict each other; the message lists them.",
+            "Correct the file; nothing was changed.",
+        ),
         "INVALID_GROUP": (
             "The name of a group is empty, `.` or `..`, or contains a slash or a zero byte, as no znode's name can.",
             "Choose a `group.id` of letters, digits, `.`, `_` and `-`.",
@@ -201,6 +205,18 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
         "BAD_FILTER": (
             "A member has registered a topic filter that is malformed, or unbounded in its matching time.",
             "Correct the filter of that member.",
+        ),
+        "GROUP_ACTIVE": (
+            "Consumers of the group are active, in ZooKeeper or in Kafka, so that its offsets must not be changed.",
+            "Stop the group's consumers, wait until the session of one that died expires, and run the command again.",
+        ),
+        "UNKNOWN_GROUP": (
+            "ZooKeeper has no group of that name.",
+            "Correct the name, or the chroot in `zookeeper.connect`.",
+        ),
+        "NO_MEMBERS": (
+            "The group has no members whose assignment could be planned.",
+            "Name members with `--threads` or `--members`.",
         ),
     },
     PartitionOwned: {
