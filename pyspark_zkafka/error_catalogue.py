@@ -211,7 +211,7 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
             "Stop the group's consumers, wait until the session of one that died expires, and run the command again.",
         ),
         "UNKNOWN_GROUP": (
-            "ZooKeeper has no group of that name.",
+            "There is no group of that name, or it has no offsets.",
             "Correct the name, or the chroot in `zookeeper.connect`.",
         ),
         "NO_MEMBERS": (

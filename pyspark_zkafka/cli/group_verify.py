@@ -68,8 +68,8 @@ def _narrow(problem: Problem) -> Row:
 
 def _verify(servers: Servers, names: list[str] | None) -> tuple[list[Problem], tuple[str, ...]]:
     from pyspark_zkafka.operations.group_reads import read_groups, read_logs, read_topics
-    from pyspark_zkafka.operations.verification import verify_group
+    from pyspark_zkafka.operations.verification import verify_groups
 
     states = list(read_groups(servers.ensemble, names).values())
     logs = read_logs(servers.brokers, read_topics(servers.ensemble, states))
-    return [problem for state in states for problem in verify_group(state, logs.bounds)], logs.problems
+    return verify_groups(states, logs.bounds), logs.problems

@@ -64,7 +64,8 @@ class GroupAdmin(KafkaAdmin):
         """The names of all groups that the brokers know, sorted; blocks for a request to each broker."""
         self._begin_request()
         doing = "listing groups"
-        found = self._wait(doing, self._admin().list_consumer_groups(request_timeout=self._timeout_s))
+        future = self._admin().list_consumer_groups(request_timeout=self._timeout_s)
+        found = self._call(doing, lambda _: self._result(doing, future))
         for error in found.errors:
             raise self._error(error if isinstance(error, KafkaException) else KafkaException(error), doing)
         return sorted(group.group_id for group in found.valid)

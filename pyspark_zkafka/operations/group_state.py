@@ -29,6 +29,7 @@ __all__ = [
     "consumer_host",
     "describe_groups",
     "group_states",
+    "logs_by_topic",
 ]
 
 T = TypeVar("T")
@@ -235,6 +236,14 @@ class PartitionDescription:
         return self.log_end_offset - self.current_offset
 
 
+def logs_by_topic(logs: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    """The partitions of each topic, ascending."""
+    found: dict[str, list[TopicPartition]] = {}
+    for tp in sorted(logs):
+        found.setdefault(tp.topic, []).append(tp)
+    return found
+
+
 def describe_groups(
     groups: Iterable[GroupState],
     logs: Mapping[TopicPartition, LogBounds],
@@ -252,10 +261,7 @@ def describe_groups(
     kafka_offsets : mapping, optional
         Offsets that Kafka stores, by group.
     """
-    by_topic: dict[str, list[TopicPartition]] = {}
-    for tp in logs:
-        by_topic.setdefault(tp.topic, []).append(tp)
-    in_kafka = kafka_offsets or {}
+    by_topic, in_kafka = logs_by_topic(logs), kafka_offsets or {}
     return {group.name: _description(group, by_topic, logs, in_kafka.get(group.name, {})) for group in groups}
 
 

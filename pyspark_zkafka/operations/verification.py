@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pyspark_zkafka.errors import listing
-from pyspark_zkafka.operations.group_state import Committed, GroupState, LogBounds, Owner
+from pyspark_zkafka.operations.group_state import Committed, GroupState, LogBounds, Owner, logs_by_topic
 from pyspark_zkafka.protocol.assignors import Subscribers, assign, threads_by_topic
 from pyspark_zkafka.protocol.model import TopicPartition, session_text
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 
-__all__ = ["Problem", "verify_group"]
+__all__ = ["Problem", "verify_group", "verify_groups"]
 
 _JVM_STRATEGIES = ("range", "roundrobin", "roundrobin-0.8")
 _SHOWN, _SHOWN_BYTES = 3, 40
@@ -40,6 +40,16 @@ class Problem:
     problem: str
     found: str
     remedy: str
+
+
+def verify_groups(groups: Iterable[GroupState], logs: Mapping[TopicPartition, LogBounds]) -> list[Problem]:
+    """The problems of groups, in their order; `logs` as for `verify_group`, of the topics of all of them."""
+    by_topic = logs_by_topic(logs)
+    problems: list[Problem] = []
+    for group in groups:
+        topics = group.all_topics(by_topic)
+        problems += verify_group(group, {tp: logs[tp] for topic in topics for tp in by_topic.get(topic, ())})
+    return problems
 
 
 def verify_group(group: GroupState, logs: Mapping[TopicPartition, LogBounds]) -> list[Problem]:
@@ -184,17 +194,11 @@ def _other_assignment(
     strategies: Iterable[str],
 ) -> Iterator[Problem]:
     owners = {tp: owner.thread for tp, owner in group.owners.items() if tp in logs}
-    subscribers = Subscribers(threads, _partitions(logs), owners)
+    partitions = {topic: tuple(tp.partition for tp in found) for topic, found in logs_by_topic(logs).items()}
+    subscribers = Subscribers(threads, partitions, owners)
     others = {s: [tp for tp, thread in assign(s, subscribers).items() if owners.get(tp) != thread] for s in strategies}
     nearest = min(others, key=lambda strategy: len(others[strategy]))
     if others[nearest]:
         found = f"{nearest} assigns {len(others[nearest])} partitions to others: {listing(others[nearest], _SHOWN)}"
         remedy = "set the same partition.assignment.strategy for all members; compare with zkafka groups plan"
         yield Problem(group.name, None, None, "unexpected assignment", found, remedy)
-
-
-def _partitions(logs: Iterable[TopicPartition]) -> dict[str, tuple[int, ...]]:
-    found: dict[str, list[int]] = {}
-    for tp in sorted(logs):
-        found.setdefault(tp.topic, []).append(tp.partition)
-    return {topic: tuple(numbers) for topic, numbers in found.items()}

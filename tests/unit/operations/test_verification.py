@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.operations.group_state import Committed, GroupState, LogBounds, Member, Owner
-from pyspark_zkafka.operations.verification import Problem, verify_group
+from pyspark_zkafka.operations.verification import Problem, verify_group, verify_groups
 from pyspark_zkafka.protocol.assignors import Subscribers, assign, threads_by_topic
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
@@ -84,6 +84,13 @@ def test_unverified_offset(log: LogBounds) -> None:
     """An offset is a problem if the leader does not return the bounds of the log; none is not."""
     assert problems(GROUP, {**LOGS, T0: log}) == [("t", 0, "unverified offset")]
     assert problems(committed(T0, -1), {**LOGS, T0: log}) == []
+
+
+def test_several_groups() -> None:
+    """Each group is verified with the logs of its own topics."""
+    other = GroupState("h", {"h_c1": Member(ConsumerRegistration({"u.*": 1}, "white_list"))})
+    found = verify_groups([GROUP, other], {**LOGS, U0: LogBounds()})
+    assert [(p.group, p.topic, p.partition, p.problem) for p in found] == [("h", "u", 0, "no owner")]
 
 
 def test_unreadable_znodes() -> None:
