@@ -41,7 +41,7 @@ def test_a_limited_query_of_a_group(
 ) -> None:
     """A query that reads 10 of 40 records at a time falls less behind with each micro-batch, and commits each of them."""
     topic = new_topic(partitions=2)
-    zkafka_cluster.produce(topic, [b"12345"] * 40)
+    zkafka_cluster.produce(topic, [{"value": b"12345"}] * 40)
     options = {"subscribe": topic, "group.id": topic, "auto.offset.reset": "earliest", "maxOffsetsPerTrigger": "10"}
     frame = LagListener.observe_bytes(spark.readStream.format("zkafka").options(**zookeeper, **options).load())
     writer = frame.writeStream.format("noop").queryName("limited").option("checkpointLocation", str(tmp_path))
@@ -51,7 +51,9 @@ def test_a_limited_query_of_a_group(
     assert [lag.bytes for lag in lags] == [50, 50, 50, 50]
     assert [lag.total_offsets_behind_latest for lag in lags] == [30, 20, 10, 0]
     assert [lag.estimated_total_bytes_behind_latest for lag in lags] == [150.0, 100.0, 50.0, 0.0]
-    assert {(lag.query, lag.source, lag.owned_partitions, lag.uncommitted_offsets) for lag in lags} == {("limited", 0, 2, 0)}
+    assert {(lag.query, lag.source, lag.owned_partitions, lag.uncommitted_offsets) for lag in lags} == {
+        ("limited", 0, 2, 0)
+    }
     assert lags[-1].offsets_behind_latest == {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 0}
     commits = [lag.commits for lag in lags]
     assert commits == sorted(commits, key=lambda count: count or 0)
@@ -69,7 +71,7 @@ def test_a_query_without_a_group(
 ) -> None:
     """A query without a group has a lag, but no commits; its bytes are unknown, as it does not observe them."""
     topic = new_topic(partitions=1)
-    zkafka_cluster.produce(topic, [b"12345"] * 4)
+    zkafka_cluster.produce(topic, [{"value": b"12345"}] * 4)
     options = {"subscribe": topic, "startingOffsets": "earliest"}
     frame = spark.readStream.format("zkafka").options(**zookeeper, **options).load()
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
