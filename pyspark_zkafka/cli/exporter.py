@@ -47,8 +47,8 @@ def exporter(
 ) -> None:
     """Serve metrics for Prometheus: lag, offsets, owners and members of groups, partitions, brokers and the controller.
 
-    The metrics have the names and labels of kafka_exporter where it has them. The cluster is read at each scrape. If it
-    cannot be read, zkafka_up is 0, the log says why, and the exporter goes on.
+    The metrics have the names and labels of kafka_exporter where it has them. The cluster is read at each scrape.
+    If that fails, zkafka_up is 0, the log says why, and the exporter goes on.
 
     Example: zkafka exporter --zookeeper zk1:2181/kafka --listen-address :9308
     """

@@ -67,7 +67,7 @@ def value(samples: Samples, name: str, **labels: object) -> float | None:
 
 
 def test_a_scrape(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> None:
-    """A scrape has offset, lag, owner and last commit of a group in ZooKeeper, its members, and the cluster's partitions."""
+    """A scrape has a group's offset, lag, owner, last commit and members, and the cluster's partitions and brokers."""
     topic, group = new_topic(partitions=2, replication=2), "exported"
     zkafka_cluster.produce(topic, [{"value": b"v", "partition": 0}] * 10)
     with zkafka_cluster.zookeeper() as znodes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import pickle
 import uuid
 from typing import Any
 
@@ -92,8 +91,3 @@ def test_metrics_live_as_long_as_the_query() -> None:
     assert registry.get_sample_value("zkafka_query_batch_bytes", labels) is None
     listener.onQueryTerminated(QueryTerminatedEvent(uuid.UUID(ID), uuid.UUID(RUN), None, None))
     assert registry.get_sample_value("zkafka_query_max_offsets_behind_latest", labels) is None
-
-
-def test_a_listener_is_pickled() -> None:
-    """Spark Connect pickles a listener to run it on the server."""
-    assert isinstance(pickle.loads(pickle.dumps(LagListener(print))), LagListener)
