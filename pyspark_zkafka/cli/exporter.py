@@ -41,7 +41,7 @@ def exporter(
     topic_filter: Annotated[str, typer.Option(metavar="REGEX", help="Only topics with a match in their name.")] = "",
     group_filter: Annotated[str, typer.Option(metavar="REGEX", help="Only groups with a match in their name.")] = "",
     timeout: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="Time limit of a scrape, less than Prometheus's.")
+        float, typer.Option(min=1, metavar="SECONDS", help="Time limit of a scrape, less than Prometheus's.")
     ] = 8.0,
     storage: StorageOption = Storage.zookeeper,
 ) -> None:
@@ -96,6 +96,7 @@ def _collector(target: Target, selection: Selection, timeout_s: float, storage: 
     from pyspark_zkafka.operations.exporter import ClusterCollector
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    logging.getLogger("kazoo").setLevel(logging.ERROR)  # it reports each attempt to connect
     target.require_cluster()
     ensemble = EnsembleReader(target.connection, selection)
     brokers = BrokerReader(target.connection, storage.value, timeout_s)

@@ -96,6 +96,7 @@ class ClusterCollector(Collector):
         self._clock = clock
         self._ensemble: SharedCall[Ensemble] = SharedCall("ZooKeeper")
         self._brokers: SharedCall[Brokers] = SharedCall("Kafka")
+        self._problems: tuple[str, ...] = ()
 
     def describe(self) -> Iterable[Metric]:
         """Nothing, so that registering the collector reads nothing."""
@@ -116,9 +117,16 @@ class ClusterCollector(Collector):
 
     def _ask_brokers(self, ensemble: Ensemble, until: float) -> Brokers | None:
         brokers = self._brokers.result(lambda: self._read_brokers(ensemble), until - self._clock())
-        for problem in () if brokers is None else brokers.logs.problems:
-            _log.warning("%s", problem)
+        if brokers is not None:
+            self._report(brokers.logs.problems)
         return brokers
+
+    def _report(self, problems: tuple[str, ...]) -> None:
+        """Log the problems that the last scrape did not have."""
+        before, self._problems = set(self._problems), problems
+        for problem in problems:
+            if problem not in before:
+                _log.warning("%s", problem)
 
 
 def _health(ensemble: Ensemble | None, brokers: Brokers | None, seconds: float) -> Iterator[Gauge]:

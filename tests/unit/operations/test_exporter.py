@@ -102,6 +102,14 @@ def test_a_scrape_takes_bounded_time(scrape: Callable[..., CollectorRegistry]) -
     assert (samples["zkafka_up"], samples["zkafka_brokers_up"]) == (1, 0)
 
 
+def test_a_problem_is_logged_once(scrape: Callable[..., CollectorRegistry], caplog: pytest.LogCaptureFixture) -> None:
+    """A problem that lasts is logged by the first scrape that has it, and again when it comes back; each one counts it."""
+    problems = iter([("offline",), ("offline",), (), ("offline",)])
+    registry = scrape(lambda: ENSEMBLE, lambda ensemble: Brokers(Logs({}, next(problems))))
+    assert [registry.get_sample_value("zkafka_scrape_problems") for _ in range(4)] == [1, 1, 0, 1]
+    assert caplog.messages == ["offline", "offline"]
+
+
 def test_registering_reads_nothing(scrape: Callable[..., CollectorRegistry]) -> None:
     """The cluster is read when it is scraped, and not before."""
     read: list[int] = []
