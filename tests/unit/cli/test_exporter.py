@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import sys
 
+import pytest
+from typer.testing import CliRunner
+
+from pyspark_zkafka.cli import app
 from pyspark_zkafka.cli.exporter import parse_address, parse_selection
 from pyspark_zkafka.errors import OptionError
 
@@ -27,3 +31,25 @@ def test_filters_find_a_part_of_the_name() -> None:
     assert selection.topics.search("orders")
     assert selection.groups.search("billing")
     assert not selection.groups.search("rebilling")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--zookeeper", "z:1", "--listen-address", "x"], "--listen-address is x"),
+        (["--bootstrap-server", "k:1"], "The exporter reads ZooKeeper; use --zookeeper"),
+        ([], "No cluster is given"),
+    ],
+)
+def test_wrong_options(options: list[str], problem: str) -> None:
+    """Wrong options end the command at once, with exit status 2."""
+    result = CliRunner().invoke(app, ["exporter", *options])
+    assert (result.exit_code, problem in result.stderr) == (2, True), result.stderr
+
+
+def test_without_prometheus_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where prometheus-client is not installed, the error names the extra that has it."""
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    result = CliRunner().invoke(app, ["exporter", "--zookeeper", "z:1"])
+    assert result.exit_code == 2
+    assert "pip install pyspark-zkafka[metrics]" in result.stderr
