@@ -11,7 +11,7 @@ def alive(pid: int) -> bool:
     """Whether a process is there, and no zombie."""
     try:
         state, *_ = _fields(pid)
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it ended before, or while its status was read
         return False
     return state not in "ZX"
 
