@@ -46,7 +46,7 @@ docs: $(READY)
 
 # docs/ as HTML in site/, with warnings as errors; open site/index.html.
 site: $(DOCS_READY)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 	$(BIN)/python docs/check_site.py site
 
 format: $(READY)

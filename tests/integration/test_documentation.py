@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.commands import is_known, problem
-from tests.support.documentation import ROOT, Block, blocks, is_fragment, pages, program, statements, znode_examples
+from tests.support.documentation import ROOT, SHELL, Block, blocks, is_fragment, pages, program, statements, znode_examples
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +35,7 @@ COMMITTED = (("billing", "orders"), ("billing", "payments"), ("shipping", "order
 
 KEYS, RECORDS = 4, 40
 _ZOOKEEPER = re.compile(r"zk1:218[12](?:,zk\d:218[12])*(?:/kafka)?")
-_BROKERS = re.compile(r"broker1:9092(?:,broker\d:9092)*")
+_BROKERS = re.compile(r"(?:broker|kafka)1:9092(?:,(?:broker|kafka)\d:9092)*")
 _FOLDERS = re.compile(r"(?<=\")/(?:checkpoints|data)(?=[/\"])")
 
 
@@ -149,13 +149,13 @@ def test_blocks(page: Path, names: dict[str, Any], real: Callable[[str], str], t
     """Every block of the page that gives no reason against it runs without an error; commands have the options given."""
     (tmp_path / "orders.csv").write_text("orders,0,5\norders,1,6\n")
     for block in blocks(page):
-        if block.language == "sh":
+        if block.language in SHELL:
             _check_commands(block)
         if block.reason is not None:
             continue
         if block.language == "python":
             _run_python(block, real(block.text), names)
-        elif block.language == "sh":
+        elif block.language in SHELL:
             _run_commands(block, real, tmp_path)
 
 

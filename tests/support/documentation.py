@@ -1,7 +1,7 @@
 """The code blocks of README.md, CONTRIBUTING.md and docs/*.md.
 
-A comment right above a block, ``<!-- not run: needs YARN -->``, says why no test runs it. Blocks of ``python``, ``sh`` and
-``json`` without one are run; ``text`` is for output and diagrams.
+A comment right above a block, ``<!-- not run: needs YARN -->``, says why no test runs it. Blocks of ``python``, ``sh``,
+``console`` (``$`` commands, and their output) and ``json`` without one are run; ``text`` is for output and diagrams.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 
-__all__ = ["RUN", "Block", "blocks", "is_fragment", "pages", "program", "statements", "znode_examples"]
+__all__ = ["RUN", "SHELL", "Block", "blocks", "is_fragment", "pages", "program", "statements", "znode_examples"]
 
 ROOT = Path(__file__).resolve().parents[2]
-RUN = ("python", "sh", "json")
+SHELL = ("sh", "console")
+RUN = ("python", "json", *SHELL)
 """The languages of blocks that are run."""
 
 _BLOCK = re.compile(
@@ -61,8 +62,10 @@ def is_fragment(block: Block) -> bool:
 
 
 def statements(block: Block) -> list[str]:
-    """The commands of a ``sh`` block, each with its continuation lines joined."""
+    """The commands of a ``sh`` or ``console`` block, each with its continuation lines joined."""
     lines = block.text.replace("\\\n", " ").splitlines()
+    if block.language == "console":
+        lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
     return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 

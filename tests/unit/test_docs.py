@@ -15,7 +15,18 @@ from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.options.table import TABLE
 from pyspark_zkafka.protocol.znodes import admin, brokers, groups, topics
 from tests.support.commands import problem
-from tests.support.documentation import ROOT, RUN, Block, blocks, is_fragment, pages, program, statements, znode_examples
+from tests.support.documentation import (
+    ROOT,
+    RUN,
+    SHELL,
+    Block,
+    blocks,
+    is_fragment,
+    pages,
+    program,
+    statements,
+    znode_examples,
+)
 
 DOCS = ROOT / "docs"
 PAGES = pages()
@@ -76,7 +87,7 @@ def test_python_compiles(block: Block) -> None:
     compile(f"(reader\n{block.text})" if is_fragment(block) else block.text, str(block), "exec")
 
 
-@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "sh"], ids=str)
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language in SHELL], ids=str)
 def test_commands_exist(block: Block) -> None:
     """Commands of the package and targets of the Makefile exist, also where they are not run."""
     words = [program(statement) for statement in statements(block)]
