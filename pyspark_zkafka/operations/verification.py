@@ -16,13 +16,14 @@ from dataclasses import dataclass
 
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.operations.group_state import Committed, GroupState, LogBounds, Owner, logs_by_topic
-from pyspark_zkafka.protocol.assignors import Subscribers, assign, threads_by_topic
+from pyspark_zkafka.protocol.assignors import STRATEGIES, Subscribers, assign, threads_by_topic
 from pyspark_zkafka.protocol.model import TopicPartition, session_text
+from pyspark_zkafka.protocol.planning import INTERNAL_TOPICS
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 
 __all__ = ["Problem", "verify_group", "verify_groups"]
 
-_JVM_STRATEGIES = ("range", "roundrobin", "roundrobin-0.8")
+_UNNAMED_STRATEGIES = ("range", "roundrobin", "roundrobin-0.8", "legacy-range")
 _SHOWN, _SHOWN_BYTES = 3, 40
 
 _LEADER = "check that the partition has a leader that is reachable from here, and run this again"
@@ -60,7 +61,7 @@ def verify_group(group: GroupState, logs: Mapping[TopicPartition, LogBounds]) ->
     logs : mapping
         The bounds of all existing partitions of the group's topics.
     """
-    threads = threads_by_topic(group.registrations, {tp.topic for tp in logs})
+    threads = threads_by_topic(group.registrations, {tp.topic for tp in logs}, INTERNAL_TOPICS - _topics_of_members(group))
     owners = list(_owner_problems(group, threads, logs))
     offsets = group_znodes.offsets_path(group.name) + "/"
     is_settled = not owners and all(path.startswith(offsets) for path in group.unreadable)
@@ -70,6 +71,11 @@ def verify_group(group: GroupState, logs: Mapping[TopicPartition, LogBounds]) ->
         *_offset_problems(group, logs),
         *(_assignment_problems(group, threads, logs) if is_settled else ()),
     ]
+
+
+def _topics_of_members(group: GroupState) -> set[str]:
+    """The topics that registered members own: if there are internal ones, their filters do not exclude these."""
+    return {tp.topic for tp, owner in group.owners.items() if owner.consumer in group.members}
 
 
 def _unreadable(group: GroupState) -> Iterator[Problem]:
@@ -177,13 +183,13 @@ def _assignment_problems(
         names = ", ".join(sorted(strategy or "range or roundrobin" for strategy in strategies))
         remedy = "set the same partition.assignment.strategy for all members"
         yield Problem(group.name, None, None, "different strategies", f"members assign by {names}", remedy)
-    elif strategies:
-        (strategy,) = strategies
-        yield from _other_assignment(group, threads, logs, _JVM_STRATEGIES if strategy is None else (strategy,))
+        return
+    for strategy in strategies & {None, *STRATEGIES}:
+        yield from _other_assignment(group, threads, logs, _UNNAMED_STRATEGIES if strategy is None else (strategy,))
 
 
 def _registered_strategies(group: GroupState) -> set[str | None]:
-    """The strategies that registrations name; None for JVM members, whose registrations name none."""
+    """The strategies that registrations name, perhaps unknown ones; None for members whose registrations name none."""
     return {registration.assignor for registration in group.registrations.values()}
 
 

@@ -123,6 +123,23 @@ def test_unexpected_assignment() -> None:
     assert [p.problem for p in verify_group(mixed, logs)] == ["different strategies"]
 
 
+def test_unknown_strategy() -> None:
+    """A strategy that only a registration knows is not verified."""
+    unknown = Member(ConsumerRegistration({"t": 1}, assignor="newer"), 7)
+    assert problems(replace(GROUP, members={"g_c1": unknown})) == []
+
+
+def test_internal_topics() -> None:
+    """A filter that does not exclude internal topics is sound; another member's claim of such a topic is not."""
+    internal = TopicPartition("__consumer_offsets", 0)
+    logs = {**LOGS, internal: LogBounds()}
+    group = replace(claimed(internal, Owner("g_c1-0", 7)), offsets={})
+    filtering = replace(group, members={"g_c1": Member(ConsumerRegistration({".*": 1}, "white_list"), 7)})
+    assert problems(filtering, logs) == []
+    assert problems(replace(filtering, owners=GROUP.owners), logs) == []
+    assert problems(group, logs) == [("__consumer_offsets", 0, "claim of an unsubscribed topic")]
+
+
 # --- any group ---------------------------------------------------------------------------------------------------------
 
 TOPICS = ["a", "b", "cc"]
@@ -131,7 +148,7 @@ some_members = st.lists(subscriptions, min_size=1, max_size=4)
 some_topics = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 6), min_size=1)
 
 
-@given(some_members, some_topics, st.sampled_from(["range", "roundrobin", "roundrobin-0.8"]), st.data())
+@given(some_members, some_topics, st.sampled_from(["range", "roundrobin", "roundrobin-0.8", "legacy-range"]), st.data())
 def test_any_assignment(
     subscribed: list[dict[str, int]], topics: dict[str, int], strategy: str, data: st.DataObject
 ) -> None:
