@@ -22,7 +22,6 @@ brokers.add_to(app)
 app.add_typer(topics_app, name="topics")
 app.add_typer(groups_app, name="groups")
 app.add_typer(cluster_app, name="cluster")
-app.add_typer(groups_app, name="groups")
 
 
 def _show_version(wanted: bool) -> None:
