@@ -28,6 +28,7 @@ _SHOWN, _SHOWN_BYTES = 3, 40
 
 _LEADER = "check that the partition has a leader that is reachable from here, and run this again"
 _REBALANCE = "run this again when the rebalance is over; if it stays, restart a member, and see the members' logs"
+_MAY_BE_READABLE = "JVM members cannot rebalance, unless Java accepts this regex; if they work, leave it, else "
 _EXPIRY = "wait until its session expires; restart a member if the partition has no owner then"
 
 
@@ -83,7 +84,10 @@ def _unreadable(group: GroupState) -> Iterator[Problem]:
     for path, error in sorted(group.unreadable.items()):
         data = error.parameters["data"]
         found = f"{'no data' if data is None else repr(data[:_SHOWN_BYTES])}, expected {error.parameters['expected']}"
-        effect = "JVM members cannot rebalance; " if path.startswith(ids) else ""
+        effect = ""
+        if path.startswith(ids):
+            is_regex = group_znodes.BOUNDED_REGEX in error.parameters["expected"]
+            effect = _MAY_BE_READABLE if is_regex else "JVM members cannot rebalance; "
         yield Problem(group.name, None, None, "unreadable znode", found, f"{effect}correct or delete {path}")
 
 

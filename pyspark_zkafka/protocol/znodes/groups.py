@@ -33,6 +33,7 @@ from pyspark_zkafka.protocol.topic_filters import FilterError, topic_filter
 from pyspark_zkafka.protocol.znodes.json import ZnodeJson, decode_text, encode_json, is_int32, parse_long
 
 __all__ = [
+    "BOUNDED_REGEX",
     "CONSUMERS",
     "MAX_THREADS",
     "ConsumerRegistration",
@@ -63,6 +64,9 @@ __all__ = [
 CONSUMERS = "/consumers"
 MAX_THREADS = 100_000
 """The most threads of a consumer, over all its topics: far more than any consumer had, as each has a queue."""
+
+BOUNDED_REGEX = "is a regex that takes a bounded time"
+"""The expectation in the error of a regex that is malformed, or that perhaps only Java can match."""
 
 Pattern = Literal["static", "white_list", "black_list"]
 
@@ -282,7 +286,7 @@ def _require_regexes(found: ZnodeJson, regexes: Mapping[str, int]) -> None:
             topic_filter(normalise_filter(regex))
         except FilterError as error:
             shown = regex if len(regex) <= _SHOWN_CHARS else f"{regex[:_SHOWN_CHARS]}..."
-            found.fail(f"{shown!r} is a regex that takes a bounded time: {error}")
+            found.fail(f"{shown!r} {BOUNDED_REGEX}: {error}")
 
 
 def _old_filter(path: str, data: bytes | None, match: re.Match[str]) -> ConsumerRegistration:

@@ -13,7 +13,7 @@ from pyspark_zkafka.operations.group_state import Committed, GroupState, LogBoun
 from pyspark_zkafka.operations.verification import Problem, verify_group, verify_groups
 from pyspark_zkafka.protocol.assignors import Subscribers, assign, threads_by_topic
 from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
+from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration, decode_registration
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 U0 = TopicPartition("u", 0)
@@ -107,6 +107,15 @@ def test_unreadable_znodes() -> None:
         "JVM members cannot rebalance; correct or delete /consumers/g/ids/g_c1",
     )
     assert others == []
+
+
+def test_regex_that_only_java_accepts() -> None:
+    """The advice is not to delete the registration of a member that may be sound."""
+    path, data = "/consumers/g/ids/g_c1", b'{"pattern":"white_list","subscription":{"[a-z&&[^b]]":1}}'
+    with pytest.raises(CodecError) as raised:
+        decode_registration(path, data)
+    (problem,) = verify_group(replace(GROUP, members={}, unreadable={path: raised.value}), LOGS)
+    assert problem.remedy.startswith("JVM members cannot rebalance, unless Java accepts this regex; if they work, leave it")
 
 
 def test_unexpected_assignment() -> None:
