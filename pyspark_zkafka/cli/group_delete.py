@@ -9,6 +9,7 @@ import typer
 from pyspark_zkafka.cli.command import Target, changes_cluster
 from pyspark_zkafka.cli.group_stores import with_progress
 from pyspark_zkafka.cli.output import columns
+from pyspark_zkafka.errors import OptionError
 
 __all__ = ["add_to"]
 
@@ -34,8 +35,11 @@ def delete(
     """
     from pyspark_zkafka.operations.group_activity import group_activity, require_inactive
     from pyspark_zkafka.operations.group_deletion import delete_group, group_znodes_of, require_groups
+    from pyspark_zkafka.protocol.znodes.groups import is_znode_name
 
     names = list(dict.fromkeys(groups))
+    if topic is not None and not is_znode_name(topic):
+        raise OptionError("INVALID_OPTION", f"--topic {topic!r} cannot be the name of a znode; write the name of a topic")
     with target.zookeeper() as client:
         require_groups(client, names)
         for name, activity in group_activity(client, names).items():

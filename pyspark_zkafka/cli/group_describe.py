@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -64,14 +65,13 @@ def describe(
     names = require_groups(groups, all_groups)
     stores: OffsetsStorage = storage.value
     with open_servers(target) as servers:
+        read = partial(read_descriptions, servers.ensemble, lambda: servers.brokers, names, stores)
         if watch:
             from pyspark_zkafka.cli.group_watch import watch_groups
 
-            watch_groups(
-                target.output, lambda: read_descriptions(servers.ensemble, servers.brokers, names, stores), interval
-            )
+            watch_groups(target.output, read, interval)
             return
-        described = read_descriptions(servers.ensemble, servers.brokers, names, stores)
+        described = read()
     for problem in described.problems:
         target.output.note(problem)
     for group, state in described.states.items():

@@ -70,7 +70,7 @@ def export_offsets(
             require_existing(client, names)
         stored = stored_offsets(client, client.groups() if names is None else names)
     offsets = [offset for group in sorted(stored) for offset in exported(group, stored[group], csv=format is Format.csv)]
-    _write(target, offsets, format, with_group=len(stored) != 1)
+    _write(target, offsets, format, with_group=all_groups or len(stored) != 1)
     problems = [problem for one in stored.values() for problem in one.problems]
     unset = sum(len(one.unset) for one in stored.values())
     legacy = sum(len(one.legacy) for one in stored.values()) if format is Format.csv else 0

@@ -41,7 +41,8 @@ def list_(target: Target, storage: StorageOption = Storage.zookeeper) -> None:
         states = read_groups(servers.ensemble)
         in_kafka = [] if storage is Storage.zookeeper else servers.brokers.group_names()
         rows = [_list_row(state, name in in_kafka) for name, state in states.items()]
-        rows += _kafka_groups(servers.brokers, [name for name in in_kafka if name not in states])
+        only_in_kafka = [name for name in in_kafka if name not in states]
+        rows += _kafka_groups(servers.brokers, only_in_kafka) if only_in_kafka else []
     shown = [row for row in rows if storage is not Storage.kafka or row["store"] in ("kafka", "both")]
     target.rows(sorted(shown, key=lambda row: str(row["group"])), _COLUMNS, "There is no group.")
 

@@ -87,13 +87,24 @@ def migrate(
         raise OptionError("INVALID_OPTION", "--force could set back what running consumers commit; use it without --live")
     with open_servers(target) as servers:
         migration = Migration(servers.ensemble, servers.brokers, to.value, force)
-        looks = migration.look(migration.groups() if names is None else names)
+        looks = migration.look(_all_groups(target, migration) if names is None else names)
         if names is not None:
             require_offsets(looks)
         if verify:
             _report(target, {name: unchanged(look) for name, look in looks.items()})
         elif _proceed(target, looks, to, live=live, force=force):
             _report(target, _run(target, migration, looks, (interval, timeout) if live else None))
+
+
+def _all_groups(target: Target, migration: Migration) -> list[str]:
+    """The groups that have offsets in the source, but for those whose names ZooKeeper does not allow."""
+    from pyspark_zkafka.protocol.znodes.groups import is_znode_name
+
+    names = migration.groups()
+    bad = [repr(name) for name in names if not is_znode_name(name)]
+    if bad:
+        target.output.note(f"Left out: ZooKeeper cannot have groups of the names {listing(bad, _SHOWN)}.")
+    return [name for name in names if is_znode_name(name)]
 
 
 def _proceed(target: Target, looks: dict[str, Look], to: Store, *, live: bool, force: bool) -> bool:

@@ -75,6 +75,8 @@ def plan(
         raise OptionError("INVALID_OPTION", "--members and --threads contradict each other; use one of them")
     with target.zookeeper() as client:
         state = _state(client, group)
+        for error in _unreadable_registrations(state):
+            target.output.note(f"Left out, and an obstacle to JVM members: {error}")
         planned, partitions = _inputs(client, state, members, threads, None if topics is None else topics.split(","))
     owners = {tp: owner.thread for tp, owner in state.owners.items()}
     plans = plan_assignments(strategy or _STRATEGIES, planned, partitions, owners)
@@ -89,6 +91,13 @@ def _state(client: ZooKeeperClient, name: str) -> GroupState:
     from pyspark_zkafka.operations.group_reads import read_groups
 
     return read_groups(client, [name])[name]
+
+
+def _unreadable_registrations(state: GroupState) -> list[str]:
+    from pyspark_zkafka.protocol.znodes.groups import ids_path
+
+    ids = ids_path(state.name) + "/"
+    return [error.message for path, error in state.unreadable.items() if path.startswith(ids)]
 
 
 def _inputs(

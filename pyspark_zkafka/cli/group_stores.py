@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,12 +26,17 @@ Groups = Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="
 AllGroups = Annotated[bool, typer.Option("--all-groups", help="All groups.")]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Servers:
-    """Open clients of the servers that have offsets; `zookeeper` is None if only brokers were given."""
+    """Clients of the servers that have offsets; `zookeeper` is open, or None if only brokers were given."""
 
     zookeeper: ZooKeeperClient | None
-    brokers: GroupAdmin
+    open_brokers: Callable[[], GroupAdmin]
+
+    @cached_property
+    def brokers(self) -> GroupAdmin:
+        """An open client of the brokers, who are looked up when it is first needed; ClusterStateError if there is none."""
+        return self.open_brokers()
 
     @property
     def ensemble(self) -> ZooKeeperClient:
@@ -44,7 +50,7 @@ class Servers:
 
 @contextmanager
 def open_servers(target: Target) -> Iterator[Servers]:
-    """Clients of ZooKeeper, where it is given, and of the brokers."""
+    """Clients of ZooKeeper, where it is given, and of the brokers, where they are needed."""
     from pyspark_zkafka.cluster import bootstrap_servers
     from pyspark_zkafka.kafka.group_admin import GroupAdmin
     from pyspark_zkafka.protocol.model import ClusterSnapshot
@@ -52,10 +58,14 @@ def open_servers(target: Target) -> Iterator[Servers]:
     connection = target.connection
     with ExitStack() as opened:
         zookeeper = None if connection.zookeeper is None else opened.enter_context(target.zookeeper())
-        snapshot = ClusterSnapshot({}) if zookeeper is None else zookeeper.snapshot([])
-        brokers = GroupAdmin(bootstrap_servers(connection, snapshot), connection.kafka)
-        opened.enter_context(brokers)
-        yield Servers(zookeeper, brokers)
+
+        def open_brokers() -> GroupAdmin:
+            snapshot = ClusterSnapshot({}) if zookeeper is None else zookeeper.snapshot([])
+            brokers = GroupAdmin(bootstrap_servers(connection, snapshot), connection.kafka)
+            opened.enter_context(brokers)
+            return brokers
+
+        yield Servers(zookeeper, open_brokers)
 
 
 def require_groups(groups: list[str] | None, all_groups: bool) -> list[str] | None:

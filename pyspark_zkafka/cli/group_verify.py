@@ -71,5 +71,5 @@ def _verify(servers: Servers, names: list[str] | None) -> tuple[list[Problem], t
     from pyspark_zkafka.operations.verification import verify_groups
 
     states = list(read_groups(servers.ensemble, names).values())
-    logs = read_logs(servers.brokers, read_topics(servers.ensemble, states))
+    logs = read_logs(lambda: servers.brokers, read_topics(servers.ensemble, states))
     return verify_groups(states, logs.bounds), logs.problems

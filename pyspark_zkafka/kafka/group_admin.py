@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.errors import BrokersUnavailable, GroupError, ZKafkaError
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, ZKafkaError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.kafka.errors import from_kafka
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
@@ -55,7 +55,8 @@ class GroupAdmin(KafkaAdmin):
 
     Where ``__consumer_offsets`` does not exist yet, no coordinator is asked: librdkafka's admin client, unlike a consumer,
     does not wait until brokers have created it, and aborts the process some time after the request has timed out
-    (librdkafka issue 4605). A cluster without it has no group; before the first commit, a consumer waits for it.
+    (librdkafka issue 4605). A cluster without it has no group; before the first commit, a consumer waits for it. So it does
+    where an ACL hides the topic, as from most users, and nobody can tell whether it exists.
     """
 
     _has_offsets_topic = False
@@ -72,12 +73,12 @@ class GroupAdmin(KafkaAdmin):
 
     def group_states(self, groups: Iterable[str]) -> dict[str, GroupState]:
         """The state of each group; blocks for a request to its coordinator."""
-        self._begin_request()
         names = list(dict.fromkeys(groups))
-        if not self._have_coordinators():
-            return dict.fromkeys(names, GroupState("DEAD"))
         if not names:
             return {}
+        self._begin_request()
+        if not self._have_coordinators(names[0]):
+            return dict.fromkeys(names, GroupState("DEAD"))
         return self._patiently(lambda: self._describe_groups(names))
 
     def _describe_groups(self, names: list[str]) -> dict[str, GroupState]:
@@ -90,12 +91,14 @@ class GroupAdmin(KafkaAdmin):
 
     def committed_many(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, int]]:
         """The same for several groups, requested 50 at a time."""
+        names = list(dict.fromkeys(groups))
+        if not names:
+            return {}
         self._begin_request()
-        if not self._have_coordinators():
-            return {name: {} for name in groups}
-        names = iter(dict.fromkeys(groups))
-        found: dict[str, dict[TopicPartition, int]] = {}
-        while some := list(islice(names, _IN_FLIGHT)):
+        if not self._have_coordinators(names[0]):
+            return {name: {} for name in names}
+        rest, found = iter(names), dict[str, dict[TopicPartition, int]]()
+        while some := list(islice(rest, _IN_FLIGHT)):
             asked = {name: self._ask_offsets(name) for name in some}
             found.update((name, self._offsets(name, future)) for name, future in asked.items())
         return found
@@ -113,7 +116,7 @@ class GroupAdmin(KafkaAdmin):
             The brokers refuse it; they do not answer.
         """
         self._begin_request()
-        if offsets and not self._have_coordinators():
+        if offsets and not self._have_coordinators(group):
             self._wait_for_coordinator(group, sorted(offsets)[:1])
         wanted = iter([KafkaTopicPartition(*tp, offset) for tp, offset in sorted(offsets.items())])
         failed: dict[TopicPartition, ZKafkaError] = {}
@@ -150,9 +153,28 @@ class GroupAdmin(KafkaAdmin):
                     raise
             time.sleep(_PAUSE_S)
 
-    def _have_coordinators(self) -> bool:
-        self._has_offsets_topic = self._has_offsets_topic or _OFFSETS_TOPIC in self.topic_names()
+    def _have_coordinators(self, group: str) -> bool:
+        """False if ``__consumer_offsets`` does not exist; where it is hidden, blocks until the group has a coordinator."""
+        if not self._has_offsets_topic:
+            is_listed = _OFFSETS_TOPIC in self.topic_names()
+            is_hidden = not is_listed and self._is_offsets_topic_hidden()
+            if is_hidden:
+                self._wait_for_coordinator_unseen(group)
+            self._has_offsets_topic = is_listed or is_hidden
         return self._has_offsets_topic
+
+    def _is_offsets_topic_hidden(self) -> bool:
+        """True if an ACL denies its description: such topics are not listed, but requests that name them are refused."""
+        found = self._call("describing groups", lambda c: c.list_topics(_OFFSETS_TOPIC, timeout=self._timeout_s)).topics
+        error = found[_OFFSETS_TOPIC].error if _OFFSETS_TOPIC in found else None
+        return error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+    def _wait_for_coordinator_unseen(self, group: str) -> None:
+        try:
+            self._wait_for_coordinator(group, [TopicPartition(_OFFSETS_TOPIC, 0)])
+        except ClusterStateError as error:
+            if error.condition != "REFUSED_BY_BROKER":  # the coordinator has answered, or refuses the next request, too
+                raise
 
     def _ask_offsets(self, group: str) -> Future[Any]:
         request = [ConsumerGroupTopicPartitions(group)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.resumption import StoredOffset
+from pyspark_zkafka.protocol.topic_names import is_topic_name
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
 from pyspark_zkafka.zookeeper.connection import Znode, ZooKeeperConnection
@@ -47,7 +48,7 @@ class StoredOffsets:
     legacy : dict
         Positions of Kafka 0.7, in bytes, with the broker in the znode's name.
     misnamed : dict
-        The error of each znode that is not named after a partition, by path.
+        The error of each znode that is not named after a partition, or its parent not after a topic, by path.
     versions : dict
         The version of each partition's znode.
     """
@@ -93,6 +94,8 @@ def decode_stored(nodes: Mapping[str, Znode]) -> dict[str, StoredOffsets]:
 
 def _decode(found: StoredOffsets, path: str, topic: str, key: str, node: Znode) -> None:
     try:
+        if not is_topic_name(topic):
+            raise CodecError(path, topic.encode(), "a topic as the name of the parent znode")
         partition = group_znodes.parse_key(path, topic, key)
     except CodecError as error:
         found.misnamed[path] = error

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from pyspark_zkafka.errors import GroupError, ZKafkaError, listing
+from pyspark_zkafka.errors import GroupError, listing
 from pyspark_zkafka.operations.group_state import (
     GroupState,
     LogBounds,
@@ -15,7 +15,7 @@ from pyspark_zkafka.operations.group_state import (
     group_states,
 )
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, Position
+from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.zookeeper.groups import group_children
 
@@ -85,16 +85,16 @@ def read_topics(zookeeper: ZooKeeperClient, groups: Iterable[GroupState]) -> Clu
     return zookeeper.snapshot({topic for group in found for topic in group.all_topics(names)})
 
 
-def read_logs(brokers: GroupAdmin, snapshot: ClusterSnapshot) -> Logs:
+def read_logs(brokers: Callable[[], GroupAdmin], snapshot: ClusterSnapshot) -> Logs:
     """The bounds of all logs in a snapshot; those of a partition without a leader that answers are None.
 
-    Blocks for two requests to each leader.
+    Blocks for two requests to each leader. `brokers` is called if there is a leader.
     """
     partitions = [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)]
     offline = snapshot.without_leader(partitions)
     led = set(partitions).difference(offline)
-    starts, unstarted = _offsets(brokers, led, EARLIEST)
-    ends, unended = _offsets(brokers, led, LATEST)
+    starts, unstarted = brokers().list_offsets_each(dict.fromkeys(sorted(led), EARLIEST)) if led else ({}, {})
+    ends, unended = brokers().list_offsets_each(dict.fromkeys(sorted(led), LATEST)) if led else ({}, {})
     states = snapshot.states
     bounds = {tp: LogBounds(starts.get(tp), ends.get(tp), states[tp].czxid if tp in states else None) for tp in partitions}
     without_leader = [f"No broker leads {listing(offline, _SHOWN)}"] if offline else []
@@ -103,24 +103,18 @@ def read_logs(brokers: GroupAdmin, snapshot: ClusterSnapshot) -> Logs:
     return Logs(bounds, (*without_leader, *failed[:_SHOWN], *more))
 
 
-def _offsets(
-    brokers: GroupAdmin, partitions: Collection[TopicPartition], position: Position
-) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
-    return brokers.list_offsets_each(dict.fromkeys(sorted(partitions), position)) if partitions else ({}, {})
-
-
 def read_descriptions(
     zookeeper: ZooKeeperClient,
-    brokers: GroupAdmin,
+    brokers: Callable[[], GroupAdmin],
     groups: Iterable[str] | None = None,
     storage: OffsetsStorage = "zookeeper",
 ) -> Described:
     """The descriptions of groups, all of ZooKeeper's by default; see `describe_groups`.
 
-    Blocks for some rounds of requests to ZooKeeper, and two to each leader.
+    Blocks for some rounds of requests to ZooKeeper, and two to each leader. `brokers` is called if they are needed.
     """
     states = list(read_groups(zookeeper, groups).values())
-    in_kafka = {} if storage == "zookeeper" else brokers.committed_many(state.name for state in states)
+    in_kafka = {} if storage == "zookeeper" else brokers().committed_many(state.name for state in states)
     snapshot = read_topics(zookeeper, [_with_topics(state, in_kafka.get(state.name, {})) for state in states])
     logs = read_logs(brokers, snapshot)
     shown = [replace(state, offsets={}) for state in states] if storage == "kafka" else states

@@ -135,6 +135,7 @@ class Migration:
         if not look.is_active:
             rest = self.copy(group)
             written |= {o.partition for o in rest if o.state == "copied" and isinstance(o.partition, TopicPartition)}
+            failed = {o.partition: o.reason for o in rest if o.reason and isinstance(o.partition, TopicPartition)}
             look = self._look(group)
         return outcomes(first.found, look.found, written, failed)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pyspark_zkafka.errors import CodecError, OptionError, listing
@@ -99,7 +99,7 @@ def parse_offsets_file(name: str, text: str, group: str | None = None) -> Offset
     name : str
         The file's name, for errors.
     group : str, optional
-        The group of lines ``topic,partition,offset``.
+        The group of lines ``topic,partition,offset``, and the only one that other lines may name.
 
     Raises
     ------
@@ -111,10 +111,10 @@ def parse_offsets_file(name: str, text: str, group: str | None = None) -> Offset
     reading = _Reading()
     if lines and lines[0][1].startswith(group_znodes.CONSUMERS + "/"):
         for number, line in lines:
-            reading.add(number, lambda line=line: _zk_line(line))  # type: ignore[misc]
+            reading.add(number, lambda line=line: _zk_line(line, group))  # type: ignore[misc]
     else:
-        for number, row in _csv_rows(lines):
-            reading.add(number, lambda row=row: _csv_row(row, group))  # type: ignore[misc]
+        for number, line in _without_header(lines):
+            reading.add(number, lambda line=line: _csv_row(_cells(line), group))  # type: ignore[misc]
     if not lines:
         reading.problems.append("it is empty")
     if reading.problems:
@@ -128,19 +128,26 @@ def parse_offsets_file(name: str, text: str, group: str | None = None) -> Offset
     return OffsetsFile(tuple(o for o in found if o.offset >= 0), tuple(o for o in found if o.offset < 0))
 
 
-def _csv_rows(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
-    for place, (number, line) in enumerate(lines):
+def _without_header(lines: Sequence[tuple[int, str]]) -> Sequence[tuple[int, str]]:
+    cells = [cell.strip(' "').lower() for cell in lines[0][1].split(",")] if lines else []
+    return lines[1:] if cells in _HEADERS else lines
+
+
+def _cells(line: str) -> list[str]:
+    try:
         (row,) = csv.reader([line], skipinitialspace=True)
-        if place or [cell.strip().lower() for cell in row] not in _HEADERS:
-            yield number, [cell.strip() for cell in row]
+    except csv.Error as error:
+        raise ValueError(f"it is not CSV: {error}") from error
+    return [cell.strip() for cell in row]
 
 
-def _zk_line(line: str) -> GroupOffset:
+def _zk_line(line: str, expected: str | None) -> GroupOffset:
     path, _, offset = line.strip().rpartition(":")
     parts = path.split("/")
     if len(parts) != 6 or parts[:2] != ["", "consumers"] or parts[3] != "offsets":
         raise ValueError(f"{line!r} is not /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET")
     _, _, group, _, topic, key = parts
+    _require_group(group, expected)
     try:
         partition = group_znodes.parse_key(path, topic, key)
     except CodecError as error:
@@ -154,11 +161,16 @@ def _csv_row(row: list[str], group: str | None) -> GroupOffset:
     if len(row) not in (3, 4):
         raise ValueError(f"{len(row)} columns; expected group,topic,partition,offset or topic,partition,offset")
     *named, topic, number, offset = row
-    if named and group is not None and named[0] != group:
-        raise ValueError(f"it is of group {named[0]!r}, not {group!r}")
+    if named:
+        _require_group(named[0], group)
     if not re.fullmatch(r"[0-9]{1,9}", number):
         raise ValueError(f"{number!r} is not a partition")
     return _checked(GroupOffset(named[0] if named else group or "", TopicPartition(topic, int(number)), _offset(offset)))
+
+
+def _require_group(group: str, expected: str | None) -> None:
+    if expected is not None and group != expected:
+        raise ValueError(f"it is of group {group!r}, not {expected!r}")
 
 
 def _offset(text: str) -> int:

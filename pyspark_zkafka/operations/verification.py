@@ -16,17 +16,19 @@ from dataclasses import dataclass
 
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.operations.group_state import Committed, GroupState, LogBounds, Owner, logs_by_topic
-from pyspark_zkafka.protocol.assignors import Subscribers, assign, threads_by_topic
+from pyspark_zkafka.protocol.assignors import STRATEGIES, Subscribers, assign, threads_by_topic
 from pyspark_zkafka.protocol.model import TopicPartition, session_text
+from pyspark_zkafka.protocol.planning import INTERNAL_TOPICS
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 
 __all__ = ["Problem", "verify_group", "verify_groups"]
 
-_JVM_STRATEGIES = ("range", "roundrobin", "roundrobin-0.8")
+_UNNAMED_STRATEGIES = ("range", "roundrobin", "roundrobin-0.8", "legacy-range")
 _SHOWN, _SHOWN_BYTES = 3, 40
 
 _LEADER = "check that the partition has a leader that is reachable from here, and run this again"
 _REBALANCE = "run this again when the rebalance is over; if it stays, restart a member, and see the members' logs"
+_MAY_BE_READABLE = "JVM members cannot rebalance, unless Java accepts this regex; if they work, leave it, else "
 _EXPIRY = "wait until its session expires; restart a member if the partition has no owner then"
 
 
@@ -60,7 +62,7 @@ def verify_group(group: GroupState, logs: Mapping[TopicPartition, LogBounds]) ->
     logs : mapping
         The bounds of all existing partitions of the group's topics.
     """
-    threads = threads_by_topic(group.registrations, {tp.topic for tp in logs})
+    threads = threads_by_topic(group.registrations, {tp.topic for tp in logs}, INTERNAL_TOPICS - _topics_of_members(group))
     owners = list(_owner_problems(group, threads, logs))
     offsets = group_znodes.offsets_path(group.name) + "/"
     is_settled = not owners and all(path.startswith(offsets) for path in group.unreadable)
@@ -72,12 +74,20 @@ def verify_group(group: GroupState, logs: Mapping[TopicPartition, LogBounds]) ->
     ]
 
 
+def _topics_of_members(group: GroupState) -> set[str]:
+    """The topics that registered members own: if there are internal ones, their filters do not exclude these."""
+    return {tp.topic for tp, owner in group.owners.items() if owner.consumer in group.members}
+
+
 def _unreadable(group: GroupState) -> Iterator[Problem]:
     ids = group_znodes.ids_path(group.name) + "/"
     for path, error in sorted(group.unreadable.items()):
         data = error.parameters["data"]
         found = f"{'no data' if data is None else repr(data[:_SHOWN_BYTES])}, expected {error.parameters['expected']}"
-        effect = "JVM members cannot rebalance; " if path.startswith(ids) else ""
+        effect = ""
+        if path.startswith(ids):
+            is_regex = group_znodes.BOUNDED_REGEX in error.parameters["expected"]
+            effect = _MAY_BE_READABLE if is_regex else "JVM members cannot rebalance; "
         yield Problem(group.name, None, None, "unreadable znode", found, f"{effect}correct or delete {path}")
 
 
@@ -177,13 +187,13 @@ def _assignment_problems(
         names = ", ".join(sorted(strategy or "range or roundrobin" for strategy in strategies))
         remedy = "set the same partition.assignment.strategy for all members"
         yield Problem(group.name, None, None, "different strategies", f"members assign by {names}", remedy)
-    elif strategies:
-        (strategy,) = strategies
-        yield from _other_assignment(group, threads, logs, _JVM_STRATEGIES if strategy is None else (strategy,))
+        return
+    for strategy in strategies & {None, *STRATEGIES}:
+        yield from _other_assignment(group, threads, logs, _UNNAMED_STRATEGIES if strategy is None else (strategy,))
 
 
 def _registered_strategies(group: GroupState) -> set[str | None]:
-    """The strategies that registrations name; None for JVM members, whose registrations name none."""
+    """The strategies that registrations name, perhaps unknown ones; None for members whose registrations name none."""
     return {registration.assignor for registration in group.registrations.values()}
 
 

@@ -23,7 +23,7 @@ KAFKA-5822; ``docs/groups.md``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain, cycle, repeat
@@ -68,10 +68,13 @@ class Subscribers:
 Owners: TypeAlias = dict[TopicPartition, str]
 
 
-def topics_of(registration: ConsumerRegistration, topic_names: Iterable[str]) -> list[str]:
+def topics_of(
+    registration: ConsumerRegistration, topic_names: Iterable[str], excluded: Collection[str] = INTERNAL_TOPICS
+) -> list[str]:
     """The topics that a member subscribes to, sorted; `topic_names` are those that exist, and only used for a filter.
 
-    No filter matches an internal topic: neither a white list nor a black list.
+    No filter matches an excluded topic: neither a white list nor a black list. By default, these are the internal ones; a
+    JVM member may have ``exclude.internal.topics=false``, which its registration does not tell.
 
     Raises
     ------
@@ -85,12 +88,14 @@ def topics_of(registration: ConsumerRegistration, topic_names: Iterable[str]) ->
     """
     if registration.pattern == "static" or not registration.subscription:
         return sorted(registration.subscription)
-    candidates = set(topic_names) - INTERNAL_TOPICS
+    candidates = set(topic_names).difference(excluded)
     matching = _filter(next(iter(registration.subscription))).select(candidates)
     return sorted(matching if registration.pattern == "white_list" else candidates - matching)
 
 
-def threads_by_topic(members: Mapping[str, ConsumerRegistration], topic_names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def threads_by_topic(
+    members: Mapping[str, ConsumerRegistration], topic_names: Iterable[str], excluded: Collection[str] = INTERNAL_TOPICS
+) -> dict[str, tuple[str, ...]]:
     """The ids of all members' threads by topic, in Java's order of strings: thread 10 comes before thread 2.
 
     `members` are by the names of their znodes, the rest is as in `topics_of`. A topic that is subscribed to by name is in
@@ -104,7 +109,7 @@ def threads_by_topic(members: Mapping[str, ConsumerRegistration], topic_names: I
     names = frozenset(topic_names)
     readers: dict[str, list[tuple[str, int]]] = {}
     for consumer, registration in members.items():
-        for topic in topics_of(registration, names):
+        for topic in topics_of(registration, names, excluded):
             readers.setdefault(topic, []).append((consumer, _thread_count(registration, topic)))
     threads = cache(_threads)  # mostly, all topics have the same readers
     return {topic: threads(tuple(readers[topic])) for topic in sorted(readers)}

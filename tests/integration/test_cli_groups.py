@@ -184,3 +184,41 @@ def test_watch(live: Group) -> None:
         process.stdout.close()
     assert [row["lag"] for row in lists[-1]] == [6, 0, None, None, 6]
     assert lists[-1][0]["consumed_per_s"] == 0.0
+
+
+def test_unreadable_member_of_a_plan(group: Group) -> None:
+    """A member whose registration cannot be read is left out of a plan, and named."""
+    group.register("c1")
+    group.znodes.create(f"/consumers/{group.name}/ids/{group.name}_c2", b"topic", ephemeral=True)
+    result = group.run("plan", group.name, "--summary", "--json")
+    assert {row["threads"] for row in json.loads(result.stdout)} == {1}
+    assert f"/ids/{group.name}_c2" in result.stderr
+
+
+@pytest.fixture
+def idle(group: Group) -> Iterator[str]:
+    """The connect string of a chroot without brokers, where the group, which has an offset, is the only one."""
+    group.znodes.create(f"/idle/consumers/{group.name}/offsets/{group.topic}/0", b"3", makepath=True)
+    group.znodes.ensure_path("/idle/brokers/ids")
+    yield f"{group.cluster.zookeeper_connect}/idle"
+    group.znodes.delete("/idle", recursive=True)
+
+
+def test_without_brokers(group: Group, idle: str) -> None:
+    """Where no broker is registered, groups are listed and described all the same; the ends of logs are unknown."""
+
+    def run(*arguments: str, status: int = 0) -> list[dict[str, Any]]:
+        result = CliRunner().invoke(zkafka, ["groups", *arguments, "--zookeeper", idle, "--json"])
+        assert result.exit_code == status, result.output
+        found: list[dict[str, Any]] = json.loads(result.stdout)
+        return found
+
+    assert [row["group"] for row in run("list")] == [group.name]
+    assert [(row["current_offset"], row["lag"]) for row in run("describe", group.name)] == [(3, None)]
+    assert [row["problem"] for row in run("verify", group.name, status=1)] == ["offset of an unknown topic"]
+
+
+def test_csv_of_all_groups(group: Group, idle: str) -> None:
+    """An export of all groups names the group in each line, also if there is just one."""
+    arguments = ["groups", "export", "--all-groups", "--format", "csv", "--zookeeper", idle]
+    assert CliRunner().invoke(zkafka, arguments).stdout == f"{group.name},{group.topic},0,3\n"

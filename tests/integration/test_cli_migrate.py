@@ -16,6 +16,8 @@ from confluent_kafka import Consumer
 from typer.testing import CliRunner
 
 from pyspark_zkafka.cli import app as zkafka
+from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
 
 Place = tuple[int, int]
@@ -190,3 +192,15 @@ def test_a_topic_created_again(group: Group, zkafka_cluster: LocalCluster) -> No
         zkafka_cluster.create_topic(group.topic, partitions=2)
         assert group.migrate(status=1) == {0: "failed", 1: "failed", 2: "skipped"}
         assert group.migrate("--force") == {0: "copied", 1: "copied", 2: "skipped"}
+
+
+def test_name_that_zookeeper_does_not_allow(group: Group) -> None:
+    """A group of Kafka with a slash in its name is named, and the others are copied."""
+    group.write(5)
+    for name in (group.name, f"{group.name}/x"):
+        with KafkaGroupOffsets(group.cluster.bootstrap_servers, {}, name) as consumer:
+            consumer.commit({TopicPartition(group.topic, 0): 4})
+    where = ["--zookeeper", group.cluster.zookeeper_connect, "--json"]
+    result = CliRunner().invoke(zkafka, ["groups", "migrate", "--all-groups", "--to", "zookeeper", "--verify", *where])
+    assert f"Left out: ZooKeeper cannot have groups of the names '{group.name}/x'" in result.stderr
+    assert [row["state"] for row in json.loads(result.stdout) if row["group"] == group.name] == ["behind"]

@@ -33,6 +33,7 @@ from pyspark_zkafka.protocol.topic_filters import FilterError, topic_filter
 from pyspark_zkafka.protocol.znodes.json import ZnodeJson, decode_text, encode_json, is_int32, parse_long
 
 __all__ = [
+    "BOUNDED_REGEX",
     "CONSUMERS",
     "MAX_THREADS",
     "ConsumerRegistration",
@@ -50,6 +51,7 @@ __all__ = [
     "group_path",
     "id_path",
     "ids_path",
+    "is_znode_name",
     "normalise_filter",
     "offset_path",
     "offsets_path",
@@ -63,6 +65,9 @@ CONSUMERS = "/consumers"
 MAX_THREADS = 100_000
 """The most threads of a consumer, over all its topics: far more than any consumer had, as each has a queue."""
 
+BOUNDED_REGEX = "is a regex that takes a bounded time"
+"""The expectation in the error of a regex that is malformed, or that perhaps only Java can match."""
+
 Pattern = Literal["static", "white_list", "black_list"]
 
 _REGISTRATION = (
@@ -72,6 +77,8 @@ _OWNER = "an owner: the id of a consumer's thread, such as group_host-1-ab-0"
 _OFFSET = "an offset: a decimal number of 64 bits, without blanks"
 _KEY = "a partition, or broker-partition, as the znode's name"
 _PARTITION = re.compile(r"(?:(?P<broker>0|[1-9][0-9]{0,9})-)?(?P<partition>0|[1-9][0-9]{0,9})")
+# As in Java, whose text is in units of UTF-16, no character beyond the first 65,536 is allowed.
+_NOT_IN_NAMES = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
 _OLD_FILTER = re.compile(r"(?P<mark>[*!])(?P<streams>[0-9]{1,10})(?P=mark)(?P<regex>.*)", re.DOTALL)
 _MARKS: dict[str, Pattern] = {"*": "white_list", "!": "black_list"}
 _PATTERNS: dict[object, Pattern] = {"white_list": "white_list", "black_list": "black_list"}
@@ -103,6 +110,19 @@ class LegacyPartition:
     partition: int
 
 
+def is_znode_name(text: str) -> bool:
+    r"""True if ZooKeeper allows the name for a znode.
+
+    >>> is_znode_name("billing"), is_znode_name("a/b"), is_znode_name("a\nb"), is_znode_name("..")
+    (True, False, False, False)
+
+    References
+    ----------
+    org.apache.zookeeper.common.PathUtils, ZooKeeper 3.9.3.
+    """
+    return text not in ("", ".", "..") and _NOT_IN_NAMES.search(text) is None
+
+
 def group_path(group: str) -> str:
     """``/consumers/G``.
 
@@ -111,7 +131,7 @@ def group_path(group: str) -> str:
     OptionError
         The group's name is not valid for a znode.
     """
-    if group in ("", ".", "..") or "/" in group or "\0" in group:
+    if not is_znode_name(group):
         raise OptionError(
             "INVALID_GROUP",
             f"The group name {group!r} cannot be the name of a znode; use letters, digits, '.', '_' and '-'",
@@ -266,7 +286,7 @@ def _require_regexes(found: ZnodeJson, regexes: Mapping[str, int]) -> None:
             topic_filter(normalise_filter(regex))
         except FilterError as error:
             shown = regex if len(regex) <= _SHOWN_CHARS else f"{regex[:_SHOWN_CHARS]}..."
-            found.fail(f"{shown!r} is a regex that takes a bounded time: {error}")
+            found.fail(f"{shown!r} {BOUNDED_REGEX}: {error}")
 
 
 def _old_filter(path: str, data: bytes | None, match: re.Match[str]) -> ConsumerRegistration:

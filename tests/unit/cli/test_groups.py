@@ -29,6 +29,9 @@ NOWHERE = ["--zookeeper", "127.0.0.1:1/kafka", "--bootstrap-server", "127.0.0.1:
         (["migrate", "g", "--live", "--force"], "use it without --live"),
         (["migrate", "--to", "kafka"], "Name one or more groups"),
         (["delete"], "Missing argument"),
+        (["delete", "g", "--topic", ""], "--topic '' cannot be the name of a znode"),
+        (["delete", "g", "--topic", ".."], "--topic '..' cannot be the name of a znode"),
+        (["delete", "g", "--topic", "t/0"], "--topic 't/0' cannot be the name of a znode"),
     ],
 )
 def test_refused(arguments: list[str], text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pyspark_zkafka.operations.group_offsets import decode_stored
+from pyspark_zkafka.operations.offset_files import GroupOffset, exported
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.resumption import StoredOffset
 from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
@@ -29,3 +30,10 @@ def test_each_kind_of_znode() -> None:
     assert found.partitions == {TopicPartition("t", p) for p in (0, 1, 2, 3, 10)}
     assert len(found.problems) == 4
     assert set(found.versions.values()) == {3}
+
+
+def test_name_that_no_topic_has() -> None:
+    """An offset below such a name is a problem, and not exported, as no import would accept it."""
+    stored = decode_stored({"/consumers/g/offsets/a topic/0": node(b"1"), "/consumers/g/offsets/t/0": node(b"2")})["g"]
+    assert stored.misnamed.keys() == {"/consumers/g/offsets/a topic/0"}
+    assert exported("g", stored) == [GroupOffset("g", TopicPartition("t", 0), 2)]

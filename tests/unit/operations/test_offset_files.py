@@ -72,6 +72,7 @@ def test_negative_offsets_are_none() -> None:
         ("g,t,0,1,2\n", "5 columns"),
         ("g,t,-1,1\n", "'-1' is not a partition"),
         ("g,t,0,\n", "'' is not an offset"),
+        (f"g,t,0,1\n{'x' * 200_000}\n", "line 2: it is not CSV"),
     ],
 )
 def test_malformed_files(text: str, problem: str) -> None:
@@ -87,7 +88,8 @@ def test_all_problems_at_once() -> None:
         parse_offsets_file("f", "g,t,x,1\ng,t,0,1\ng,t,0,x\n")
 
 
-def test_another_group() -> None:
-    """A line of another group than the one that is given is a mistake."""
+@pytest.mark.parametrize("line", ["h,t,0,1\n", "/consumers/h/offsets/t/0:1\n"])
+def test_another_group(line: str) -> None:
+    """A line of another group than the one that is given is a mistake, in either form."""
     with pytest.raises(OptionError, match="it is of group 'h', not 'g'"):
-        parse_offsets_file("f", "h,t,0,1\n", "g")
+        parse_offsets_file("f", line, "g")

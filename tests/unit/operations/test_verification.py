@@ -13,7 +13,7 @@ from pyspark_zkafka.operations.group_state import Committed, GroupState, LogBoun
 from pyspark_zkafka.operations.verification import Problem, verify_group, verify_groups
 from pyspark_zkafka.protocol.assignors import Subscribers, assign, threads_by_topic
 from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
+from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration, decode_registration
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 U0 = TopicPartition("u", 0)
@@ -109,6 +109,15 @@ def test_unreadable_znodes() -> None:
     assert others == []
 
 
+def test_regex_that_only_java_accepts() -> None:
+    """The advice is not to delete the registration of a member that may be sound."""
+    path, data = "/consumers/g/ids/g_c1", b'{"pattern":"white_list","subscription":{"[a-z&&[^b]]":1}}'
+    with pytest.raises(CodecError) as raised:
+        decode_registration(path, data)
+    (problem,) = verify_group(replace(GROUP, members={}, unreadable={path: raised.value}), LOGS)
+    assert problem.remedy.startswith("JVM members cannot rebalance, unless Java accepts this regex; if they work, leave it")
+
+
 def test_unexpected_assignment() -> None:
     """Owners that no strategy of JVM members computes are a problem, which names the nearest strategy."""
     logs = {TopicPartition("t", n): LogBounds() for n in range(6)}
@@ -123,6 +132,23 @@ def test_unexpected_assignment() -> None:
     assert [p.problem for p in verify_group(mixed, logs)] == ["different strategies"]
 
 
+def test_unknown_strategy() -> None:
+    """A strategy that only a registration knows is not verified."""
+    unknown = Member(ConsumerRegistration({"t": 1}, assignor="newer"), 7)
+    assert problems(replace(GROUP, members={"g_c1": unknown})) == []
+
+
+def test_internal_topics() -> None:
+    """A filter that does not exclude internal topics is sound; another member's claim of such a topic is not."""
+    internal = TopicPartition("__consumer_offsets", 0)
+    logs = {**LOGS, internal: LogBounds()}
+    group = replace(claimed(internal, Owner("g_c1-0", 7)), offsets={})
+    filtering = replace(group, members={"g_c1": Member(ConsumerRegistration({".*": 1}, "white_list"), 7)})
+    assert problems(filtering, logs) == []
+    assert problems(replace(filtering, owners=GROUP.owners), logs) == []
+    assert problems(group, logs) == [("__consumer_offsets", 0, "claim of an unsubscribed topic")]
+
+
 # --- any group ---------------------------------------------------------------------------------------------------------
 
 TOPICS = ["a", "b", "cc"]
@@ -131,7 +157,7 @@ some_members = st.lists(subscriptions, min_size=1, max_size=4)
 some_topics = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 6), min_size=1)
 
 
-@given(some_members, some_topics, st.sampled_from(["range", "roundrobin", "roundrobin-0.8"]), st.data())
+@given(some_members, some_topics, st.sampled_from(["range", "roundrobin", "roundrobin-0.8", "legacy-range"]), st.data())
 def test_any_assignment(
     subscribed: list[dict[str, int]], topics: dict[str, int], strategy: str, data: st.DataObject
 ) -> None:

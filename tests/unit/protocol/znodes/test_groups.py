@@ -117,7 +117,7 @@ def test_keys_of_owners_and_offsets_are_partitions_in_both_layouts() -> None:
             groups.parse_key("/x", "t", key)
 
 
-@pytest.mark.parametrize("group", ["", ".", "..", "a/b", "a\0"])
+@pytest.mark.parametrize("group", ["", ".", "..", "a/b", "a\0", "a\n", "a\x85", "\udcff", "\U0001f600"])
 def test_group_that_cannot_name_a_znode(group: str) -> None:
     """The path is never built."""
     with pytest.raises(OptionError, match="INVALID_GROUP"):

@@ -166,7 +166,7 @@ def facts(cluster: LocalCluster, znodes: KazooClient, groups: list[str]) -> dict
     assert config is not None
     with ZooKeeperClient(config) as client, GroupAdmin(cluster.bootstrap_servers, {}) as brokers:
         read_groups(client, groups)
-        logs = read_logs(brokers, client.snapshot(list(TOPICS)))
+        logs = read_logs(lambda: brokers, client.snapshot(list(TOPICS)))
         in_kafka = brokers.committed_many(groups)
     return {
         "children": children,
