@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.ready-bench
+RELEASE_READY := $(VENV)/.ready-release
 # Test files run in so many processes, each with a Spark and a cluster of its own: they mostly wait.
 TEST_PROCESSES ?= 2
 
@@ -12,13 +13,18 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_CONF_DIR := $(abspath spark-conf)
 
-.PHONY: demo test simulate bench check docs format clean
+.PHONY: demo test matrix simulate bench check docs format dist clean
 
 demo: $(READY)
 	$(BIN)/zkafka demo
 
 test: $(READY)
 	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+
+# All versions of Python and pyspark; those of Python that are not on this machine are listed as skipped. pyenv puts on the PATH
+# what PYENV_VERSION names. NOX_ARGS="-s unit" leaves out the tests with servers, "--list" shows what there is.
+matrix: $(RELEASE_READY)
+	PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd:) $(BIN)/nox $(NOX_ARGS)
 
 # SCHEDULES random schedules of groups, by name and by pattern; a failing one is shown as short as it can be.
 simulate: $(READY)
@@ -41,8 +47,13 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# What is published, in dist/.
+dist: $(RELEASE_READY)
+	PYTHON=$(abspath $(BIN)/python) .ci/dist
+	PYTHON=$(PYTHON) .ci/try_dist
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info spark-warehouse artifacts
+	rm -rf $(VENV) .nox build dist *.egg-info spark-warehouse artifacts
 
 $(READY): setup.cfg pyproject.toml setup.py $(wildcard pyspark_zkafka/transport/native/*.[ch])
 	$(PYTHON) -m venv $(VENV)
@@ -53,3 +64,7 @@ $(READY): setup.cfg pyproject.toml setup.py $(wildcard pyspark_zkafka/transport/
 $(BENCH_READY): $(READY)
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	touch $(BENCH_READY)
+
+$(RELEASE_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --editable '.[release]'
+	touch $(RELEASE_READY)

@@ -1,31 +1,52 @@
 """Builds the compiled path, where there is a C compiler; everything else is in setup.cfg."""
 
+import os
+from pathlib import Path
+
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
 
 SOURCES = ("client", "columns", "consumer", "producer", "hashes")
 HEADERS = ("arrow_abi", "client", "columns", "rdkafka_abi", "zkafka")
 FOLDER = "pyspark_zkafka/transport/native"
+# As for the option nativePath. auto: where there is a compiler; on: an error where there is none; off: left out.
+NATIVE_PATH = os.environ.get("ZKAFKA_NATIVE_PATH", "auto")
+
+if NATIVE_PATH not in ("auto", "on", "off"):
+    raise SystemExit(f"ZKAFKA_NATIVE_PATH is {NATIVE_PATH!r}; expected auto, on or off")
+
+
+class OptionalLibrary(build_ext):
+    """Builds the library; without one, the distribution is pure, and so is its wheel."""
+
+    def run(self) -> None:
+        super().run()
+        if self.extensions and not all(Path(self.get_ext_fullpath(e.name)).exists() for e in self.extensions):
+            self.distribution.ext_modules = []
+            wheel = self.distribution.get_command_obj("bdist_wheel", create=False)
+            if wheel is not None:
+                wheel.root_is_pure = True
 
 
 class AnyPythonWheel(bdist_wheel):
-    """A wheel for a platform and every version of Python: the C code does not know which Python calls it."""
+    """A wheel for every version of Python: the C code does not use Python's API."""
 
     def get_tag(self) -> tuple[str, str, str]:
         return "py3", "none", super().get_tag()[2]
 
 
+LIBRARY = Extension(
+    "pyspark_zkafka.transport.native._arrow_path",
+    [f"{FOLDER}/{name}.c" for name in SOURCES],
+    depends=[f"{FOLDER}/{name}.h" for name in HEADERS],
+    extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-O2", "-fvisibility=hidden", "-Wall", "-Wextra"],
+    libraries=["dl"],
+    py_limited_api=True,
+    optional=NATIVE_PATH == "auto",
+)
+
 setup(
-    ext_modules=[
-        Extension(
-            "pyspark_zkafka.transport.native._arrow_path",
-            [f"{FOLDER}/{name}.c" for name in SOURCES],
-            depends=[f"{FOLDER}/{name}.h" for name in HEADERS],
-            extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-O2", "-fvisibility=hidden", "-Wall", "-Wextra"],
-            libraries=["dl"],
-            py_limited_api=True,
-            optional=True,  # without a compiler, pure Python is used
-        )
-    ],
-    cmdclass={"bdist_wheel": AnyPythonWheel},
+    ext_modules=[] if NATIVE_PATH == "off" else [LIBRARY],
+    cmdclass={"build_ext": OptionalLibrary, "bdist_wheel": AnyPythonWheel},
 )

@@ -1,4 +1,7 @@
-"""Shows, where only the wheel is installed, that Spark finds the source without a registration call."""
+"""Shows, where only the distribution is installed, that Spark finds the source without a registration call.
+
+Argument: native or pure, the path that must be in use.
+"""
 
 import importlib.util
 import sys
@@ -11,9 +14,9 @@ from pyspark_zkafka.transport.native.library import describe, library
 
 installed = Path(pyspark_zkafka.__file__).parent
 if "site-packages" not in installed.parts or not (installed / "py.typed").exists():
-    sys.exit(f"not the installed wheel, or without py.typed: {installed}")
-if library() is None:
-    sys.exit(f"the wheel was built with a compiler, but {describe()}")
+    sys.exit(f"not the installed package, or without py.typed: {installed}")
+if (library() is not None) != (sys.argv[1] == "native"):
+    sys.exit(f"expected the {sys.argv[1]} path, but {describe()}")
 print(describe())
 if importlib.util.find_spec("pytest") is not None:
     sys.exit("the environment is not empty: it has pytest")

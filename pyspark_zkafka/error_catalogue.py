@@ -53,6 +53,10 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
             "A column is unknown, missing or of the wrong type.",
             "Select, rename or cast the columns listed in the message.",
         ),
+        "INVALID_OFFSETS_FILE": (
+            "A file of offsets has lines that are malformed or contradict each other; the message lists them.",
+            "Correct the file; nothing was changed.",
+        ),
         "INVALID_GROUP": (
             "The name of a group is empty, `.` or `..`, or contains a slash or a zero byte, as no znode's name can.",
             "Choose a `group.id` of letters, digits, `.`, `_` and `-`.",
@@ -206,6 +210,22 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
             "A member has registered a topic filter that is malformed, or unbounded in its matching time.",
             "Correct the filter of that member.",
         ),
+        "GROUP_ACTIVE": (
+            "Consumers of the group are active, in ZooKeeper or in Kafka, so that its offsets must not be changed.",
+            "Stop the group's consumers, wait until the session of one that died expires, and run the command again.",
+        ),
+        "UNKNOWN_GROUP": (
+            "There is no group of that name, or it has no offsets.",
+            "Correct the name, or the chroot in `zookeeper.connect`.",
+        ),
+        "OFFSETS_REFUSED": (
+            "The brokers refused offsets of a group, of which others are written, as the message says.",
+            "Remove the cause, and write these offsets again.",
+        ),
+        "NO_MEMBERS": (
+            "The group has no members whose assignment could be planned.",
+            "Name members with `--threads` or `--members`.",
+        ),
     },
     PartitionOwned: {
         "PARTITION_OWNED": (
@@ -223,6 +243,10 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
         "COMMIT_CONTENDED": (
             "Other clients kept changing the group's offsets during a commit.",
             "Try again, as a stream does by itself; if it recurs, find the other client that commits.",
+        ),
+        "OFFSETS_CHANGED": (
+            "Other clients changed the group's offsets between the time when a command read and wrote them.",
+            "Find the client that commits for the group, and run the command again.",
         ),
         "CLAIMS_CONTENDED": (
             "Other clients kept changing the group's claims while they were read.",

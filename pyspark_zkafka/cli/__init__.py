@@ -11,6 +11,7 @@ from pyspark_zkafka._version import __version__
 from pyspark_zkafka.cli import brokers
 from pyspark_zkafka.cli.cluster import app as cluster_app
 from pyspark_zkafka.cli.command import exit_status
+from pyspark_zkafka.cli.groups import app as groups_app
 from pyspark_zkafka.cli.topics import app as topics_app
 from pyspark_zkafka.errors import ZKafkaError
 
@@ -19,7 +20,9 @@ __all__ = ["app", "main"]
 app = typer.Typer(name="zkafka", no_args_is_help=True, pretty_exceptions_enable=False)
 brokers.add_to(app)
 app.add_typer(topics_app, name="topics")
+app.add_typer(groups_app, name="groups")
 app.add_typer(cluster_app, name="cluster")
+app.add_typer(groups_app, name="groups")
 
 
 def _show_version(wanted: bool) -> None:

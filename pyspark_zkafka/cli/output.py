@@ -20,6 +20,7 @@ Row = Mapping[str, Any]
 """Values by column name; a missing column is null."""
 
 _PIPED_WIDTH = 10_000
+_WIDE = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def columns(names: str, right: str = "") -> tuple[Column, ...]:
 
 
 class Output:
-    """Where a command writes: rows as a table, or, with ``--json``, as one JSON list of objects; notes on standard error.
+    """Output of a command: rows as a table, or, with ``--json``, as one JSON list of objects; notes on standard error.
 
     A table on a terminal folds cells that are too wide; into a pipe or a file each row is one line.
     """
@@ -69,9 +70,23 @@ class Output:
         if self.as_json:
             self.console.out(json.dumps([{c.name: row.get(c.name) for c in shown} for row in found]), highlight=False)
         elif found:
-            self.console.print(table(found, shown))
+            self.console.print(self.fitted(found, shown))
         elif empty:
             self.note(empty)
+
+    @property
+    def is_narrow(self) -> bool:
+        """True on a terminal of less than 120 columns, for which a table leaves out what is not essential."""
+        return self.console.width < _WIDE
+
+    def fitted(self, rows: Sequence[Row], shown: Sequence[Column]) -> Table:
+        """A table of rows; if it is too wide for the terminal, with headings that are broken after hyphens."""
+        made = table(rows, shown)
+        unlimited = self.console.options.update_width(_PIPED_WIDTH)
+        if self.console.measure(made, options=unlimited).maximum > self.console.width:
+            for column, heading in zip(made.columns, shown, strict=True):
+                column.header = heading.title.replace("-", "-\n")
+        return made
 
     def note(self, text: str) -> None:
         """Write a line for people to standard error, also with ``--json``."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.options.client_properties import is_secret
+from pyspark_zkafka.options.secrets import resolve_references
 from pyspark_zkafka.options.table import BY_NAME, STREAM, Scope
 
 __all__ = ["OptionParser"]
@@ -18,14 +20,24 @@ class OptionParser:
     """Parser of the options of one read, stream or write; `finish` raises all problems at once.
 
     Names are case-insensitive. A name that the table does not have for the scope is a problem; a batch read ignores those
-    of streams.
+    of streams. Secret options may refer to environment variables and files, see `resolve_references`.
     """
 
     def __init__(self, raw: Mapping[str, str], scope: Scope) -> None:
-        self.raw = {name.lower(): (name, str(value)) for name, value in raw.items()}
         self.scope = scope
         self.problems: list[str] = []
+        self.raw = {name.lower(): (name, self._resolve(name, str(value))) for name, value in raw.items()}
         self._check_names()
+
+    def _resolve(self, name: str, value: str) -> str:
+        option = BY_NAME.get(name.lower())
+        if not (is_secret(name) if option is None else option.secret):
+            return value
+        try:
+            return resolve_references(value)
+        except ValueError as error:
+            self.problems.append(f"{name} {error}")
+            return value
 
     def _check_names(self) -> None:
         for lower, (name, _) in self.raw.items():

@@ -26,7 +26,7 @@ from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing.configs import kafka_jars
 from pyspark_zkafka.testing.java import find_java
 
-__all__ = ["cache_folder", "fetch_jars", "file_lock", "kafka_classpath"]
+__all__ = ["cache_folder", "fetch_jars", "file_lock", "kafka_classpath", "tools_classpath"]
 
 _PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
 _TAIL_LINES = 20
@@ -84,6 +84,11 @@ def fetch_jars(*coordinates: str, transitive: bool = True) -> list[Path]:
 def kafka_classpath(kafka_version: str) -> str:
     """The classpath of a Kafka version; fetches its jars as `fetch_jars`."""
     return ":".join(str(jar) for jar in fetch_jars(*kafka_jars(kafka_version)))
+
+
+def tools_classpath(kafka_version: str) -> str:
+    """The classpath of the tools of Kafka 3.x that have left its core; fetches its jars as `fetch_jars`."""
+    return ":".join(map(str, fetch_jars(*kafka_jars(kafka_version), f"org.apache.kafka:kafka-tools:{kafka_version}")))
 
 
 def _checked(coordinate: str) -> str:

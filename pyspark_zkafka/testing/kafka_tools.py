@@ -17,12 +17,13 @@ from pathlib import Path
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing.configs import jvm_command
-from pyspark_zkafka.testing.jars import kafka_classpath
+from pyspark_zkafka.testing.jars import kafka_classpath, tools_classpath
 from pyspark_zkafka.testing.java import find_java
 
 __all__ = ["describe_group", "export_offsets", "list_groups", "run_kafka_tool", "verify_consumer_rebalance"]
 
 _OLD_TOOLS = "1.1.1"
+_APART = "org.apache.kafka.tools."
 _GROUPS = "kafka.admin.ConsumerGroupCommand"
 _HEAP_MB = 128
 _VERDICTS = {"Rebalance operation successful !": True, "Rebalance operation failed !": False}
@@ -42,7 +43,8 @@ def run_kafka_tool(kafka_version: str, main_class: str, *args: str, timeout_s: f
     """
     logging = [f"-Dlog4j.configuration={_LOG4J.as_uri()}"]
     command = jvm_command(find_java(), _HEAP_MB, logging, main_class, args)
-    environ = {**os.environ, "CLASSPATH": kafka_classpath(kafka_version)}
+    classpath = tools_classpath if main_class.startswith(_APART) else kafka_classpath
+    environ = {**os.environ, "CLASSPATH": classpath(kafka_version)}
     try:
         done = subprocess.run(
             command, env=environ, input=stdin or "", capture_output=True, encoding="utf-8", errors="replace",
@@ -62,7 +64,7 @@ def run_kafka_tool(kafka_version: str, main_class: str, *args: str, timeout_s: f
 
 
 def verify_consumer_rebalance(zookeeper_connect: str, group: str) -> bool:
-    """Whether each partition that a group subscribes to is owned by a registered consumer's thread.
+    """True if each partition that a group subscribes to is owned by a registered consumer's thread.
 
     True for a group that has no members, and for one that does not exist. The tool does not judge which member owns what.
     """

@@ -23,7 +23,7 @@ class BrokerView:
     leaders: Mapping[str, Mapping[int, int]]
 
     def is_led(self, topic: str, partitions: int) -> bool:
-        """Whether a topic has so many partitions, and each has a leader."""
+        """True if a topic has so many partitions, and each has a leader."""
         leaders = self.leaders.get(topic, {})
         return len(leaders) == partitions and -1 not in leaders.values()
 

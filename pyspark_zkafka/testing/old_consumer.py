@@ -222,7 +222,7 @@ class OldConsumer:
 
     @property
     def running(self) -> bool:
-        """Whether the process is there, paused or not."""
+        """True if the process is there, paused or not."""
         return self.pid is not None
 
     @property
@@ -275,7 +275,7 @@ class OldConsumer:
             self._require_running()
 
     def _end(self, number: signal.Signals, timeout_s: float) -> bool:
-        """Whether the process has ended in time."""
+        """True if the process has ended in time."""
         return self._processes is None or self._processes.end(_NAME, number, timeout_s)
 
     def _reap(self) -> None:

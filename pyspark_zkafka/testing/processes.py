@@ -98,11 +98,11 @@ class ServerProcesses:
         return int(self._ask({"do": "start", "server": {**server, **places}})["pid"])
 
     def send(self, name: str, number: signal.Signals) -> bool:
-        """Whether a signal could be sent: False when the server is not running."""
+        """True if a signal could be sent; False when the server is not running."""
         return bool(self._ask({"do": "signal", "name": name, "signal": int(number)})["sent"])
 
     def end(self, name: str, number: signal.Signals, timeout_s: float) -> bool:
-        """Whether a server, paused or not, has ended in time after a signal."""
+        """True if a server, paused or not, has ended in time after a signal."""
         self.send(name, number)
         self.send(name, signal.SIGCONT)
         return Deadline(timeout_s).until(lambda: self.exit_status(name)) is not None

@@ -47,7 +47,7 @@ def wait_for_zookeeper(processes: ServerProcesses, deadline: Deadline) -> None:
 
 
 def _serves(port: int) -> bool:
-    """Whether a ZooKeeper serves, by its answer to ``srvr``.
+    """True if a ZooKeeper serves, by its answer to ``srvr``.
 
     It listens a moment before it serves: a session asked for in that moment is lost, and its client waits for 10 s.
     """
@@ -93,7 +93,7 @@ def registered_brokers(client: KazooClient) -> set[int]:
 
 
 def has_topics(client: KazooClient) -> bool:
-    """Whether there is any topic."""
+    """True if there is any topic."""
     return client.exists("/brokers/topics") is not None and bool(client.get_children("/brokers/topics"))
 
 
@@ -106,7 +106,7 @@ def read_assignment(client: KazooClient, topic: str) -> dict[int, list[int]]:
 
 
 def all_in_sync(client: KazooClient, topic: str, assignment: Mapping[int, Iterable[int]]) -> bool:
-    """Whether each partition's isr is its whole assignment."""
+    """True if each partition's isr is its whole assignment."""
     return all(_isr(client, topic, partition) == set(replicas) for partition, replicas in assignment.items())
 
 

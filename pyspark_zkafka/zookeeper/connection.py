@@ -177,6 +177,17 @@ class ZooKeeperConnection:
             self._round(requests[start : start + MAX_IN_FLIGHT], answers, watch)
         return answers
 
+    def acl(self, path: str) -> tuple[object, ...] | None:
+        """The entries of a znode's ACL, for `Create`; None if it does not exist. Blocks for one round trip."""
+        full = self._full(path)
+        try:
+            entries, _ = self._client().get_acls_async(full).get(timeout=self._timeout_s)
+        except errors.NO_NODE:
+            return None
+        except errors.KAZOO_ERRORS as error:
+            raise errors.translate(self._cause(error), f"Reading the ACL of {full}", self.config) from error
+        return tuple(entries)
+
     def transact(self, operations: Sequence[Operation]) -> Outcome:
         """Perform all operations, or none. Blocks for one round trip.
 

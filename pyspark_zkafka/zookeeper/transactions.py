@@ -35,11 +35,16 @@ _REQUEST_BYTES = 12 + 9  # its length, number and type, and the header that ends
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create a znode, open to everybody as Kafka's are; `data` None is null data, which is not empty data."""
+    """Create a znode; `data` None is null data, which is not empty data.
+
+    `acl` has the entries of a znode, as `ZooKeeperConnection.acl` returns them; by default it is open to everybody, as
+    Kafka's are.
+    """
 
     path: str
     data: bytes | None
     ephemeral: bool = False
+    acl: tuple[object, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +155,9 @@ def to_wire(operation: Operation, chroot: str) -> tuple[object, ...]:
     """The operation as kazoo sends it, under a chroot."""
     path = chroot + operation.path
     match operation:
-        case Create(data=data, ephemeral=ephemeral):
-            return wire.Create(path, data, OPEN_ACL_UNSAFE, int(ephemeral))  # type: ignore[no-any-return]
+        case Create(data=data, ephemeral=ephemeral, acl=acl):
+            entries = OPEN_ACL_UNSAFE if acl is None else list(acl)
+            return wire.Create(path, data, entries, int(ephemeral))  # type: ignore[no-any-return]
         case SetData(data=data, version=version):
             return wire.SetData(path, data, version)  # type: ignore[no-any-return]
         case Delete(version=version):
@@ -163,4 +169,5 @@ def to_wire(operation: Operation, chroot: str) -> tuple[object, ...]:
 def _operations_bytes(operations: Collection[Operation], chroot: str) -> int:
     paths = sum(len(chroot.encode() + operation.path.encode()) for operation in operations)
     data = sum(len(o.data or b"") for o in operations if isinstance(o, (Create, SetData)))
-    return _OPERATION_BYTES * len(operations) + paths + data
+    acls = sum(len(repr(o.acl).encode()) for o in operations if isinstance(o, Create) and o.acl is not None)
+    return _OPERATION_BYTES * len(operations) + paths + data + acls

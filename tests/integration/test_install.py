@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.source_tree import copy_source_tree
+
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 DRIVER = Path(__file__).parent / "drivers" / "round_trip.py"
-Build = Callable[[str], Path]
+Build = Callable[..., Path]
 
 
 def run(*command: str | Path, **environment: str) -> str:
@@ -44,16 +45,12 @@ def setuptools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory, setuptools: Path) -> Build:
-    """Builds a wheel of a clean copy of the tree with a C compiler."""
+    """Builds a wheel of a clean copy of the tree with a C compiler, and environment variables."""
 
-    def make(compiler: str) -> Path:
-        tree, out = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("wheel")
-        ignored = shutil.ignore_patterns("*.so", "__pycache__")
-        shutil.copytree(ROOT / "pyspark_zkafka", tree / "pyspark_zkafka", ignore=ignored)
-        for name in ("setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
-            shutil.copy(ROOT / name, tree)
+    def make(compiler: str, **environment: str) -> Path:
+        tree, out = copy_source_tree(tmp_path_factory.mktemp("tree")), tmp_path_factory.mktemp("wheel")
         pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
-        run(*pip, "--wheel-dir", out, tree, CC=compiler, PYTHONPATH=str(setuptools))
+        run(*pip, "--wheel-dir", out, tree, CC=compiler, PYTHONPATH=str(setuptools), **environment)
         [wheel] = out.glob("*.whl")
         return wheel
 
@@ -110,10 +107,27 @@ def files_of(wheel: Path) -> list[str]:
 
 
 def test_no_compiler_no_library(without_compiler: Path) -> None:
-    """Without a compiler the wheel is built all the same, with the Python code and without a library."""
+    """Without a compiler the wheel is one for every platform, with the Python code and without a library."""
+    assert without_compiler.name.endswith("-py3-none-any.whl")
     names = files_of(without_compiler)
     assert {"pyspark_zkafka/transport/native/library.py", "pyspark_zkafka/py.typed"} <= set(names)
     assert not [name for name in names if name.endswith(".so")]
+    with zipfile.ZipFile(without_compiler) as archive:
+        [about] = [archive.read(name).decode() for name in names if name.endswith(".dist-info/WHEEL")]
+    assert "Root-Is-Purelib: true\nTag: py3-none-any\n" in about
+
+
+def test_pure_by_choice(build: Build) -> None:
+    """ZKAFKA_NATIVE_PATH=off leaves the library out where there is a compiler."""
+    wheel = build("cc", ZKAFKA_NATIVE_PATH="off")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert not [name for name in files_of(wheel) if name.endswith(".so")]
+
+
+def test_no_pure_wheel_by_mistake(build: Build) -> None:
+    """ZKAFKA_NATIVE_PATH=on has the build fail without a compiler."""
+    with pytest.raises(AssertionError, match="/bin/false"):
+        build("/bin/false", ZKAFKA_NATIVE_PATH="on")
 
 
 def test_pure_python_is_said(pure: Path) -> None:

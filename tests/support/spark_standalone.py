@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,10 @@ class SparkStandalone:
 
 @contextmanager
 def spark_standalone(
-    workers: int = 2, worker_memory: str = "512m", startup_timeout_s: float = 60
+    workers: int = 2,
+    worker_memory: str = "512m",
+    startup_timeout_s: float = 180,
+    environ: Mapping[str, str] | None = None,
 ) -> Iterator[SparkStandalone]:
     """A master and workers with one core each; they end with the ``with`` block, or with this process, however it ends.
 
@@ -41,6 +44,8 @@ def spark_standalone(
         The memory of a worker for executors, as Spark writes sizes.
     startup_timeout_s : float
         Time limit of the workers' registration.
+    environ : Mapping of str to str, optional
+        Environment variables of master and workers beside those of this process.
 
     Raises
     ------
@@ -51,11 +56,11 @@ def spark_standalone(
 
     servers = ServerProcesses()
     home = Path(pyspark.__file__).parent
-    environ = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": LOOPBACK, "SPARK_DAEMON_MEMORY": "192m"}
+    spark = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": LOOPBACK, "SPARK_DAEMON_MEMORY": "192m", **(environ or {})}
 
     def start(name: str, main: str, *arguments: str) -> None:
         address = ["--host", LOOPBACK, "--port", str(servers.port(name)), "--webui-port", str(servers.port(name, "page"))]
-        servers.start(name, [str(home / "bin" / "spark-class"), f"{_PACKAGE}.{main}", *address, *arguments], environ)
+        servers.start(name, [str(home / "bin" / "spark-class"), f"{_PACKAGE}.{main}", *address, *arguments], spark)
 
     with closing(servers):
         servers.open()

@@ -52,8 +52,8 @@ def test_secrets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a=${env:MISSING}", "environment variable MISSING is not set"),
-        ("a=${file:/does/not/exist}", "No such file"),
+        ("a=${env:MISSING}", "environment variable MISSING, which is not set"),
+        ("a=${file:/does/not/exist}", "file /does/not/exist, which cannot be read"),
         ("a=\\u00zz", "cannot be read"),
     ],
 )

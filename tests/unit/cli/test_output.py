@@ -48,3 +48,20 @@ def test_narrow_terminal() -> None:
     console = Console(width=40, record=True, file=io.StringIO())
     console.print(table([{"topic": "t" * 60, "partition": 1}], COLUMNS[:2]))
     assert console.export_text().count("t") == 60
+
+
+def test_wide_table_on_a_terminal() -> None:
+    """Headings of a table that is too wide are broken after hyphens; one that fits stays as it is."""
+    output = Output()
+    shown = columns("topic current_offset log_end_offset")
+    rows = [{"topic": "t" * 30, "current_offset": 1, "log_end_offset": 2}]
+    output.console = Console(width=60, file=io.StringIO())
+    assert [column.header for column in output.fitted(rows, shown).columns] == [
+        "TOPIC",
+        "CURRENT-\nOFFSET",
+        "LOG-\nEND-\nOFFSET",
+    ]
+    assert output.is_narrow
+    output.console = Console(width=140, file=io.StringIO())
+    assert [column.header for column in output.fitted(rows, shown).columns] == ["TOPIC", "CURRENT-OFFSET", "LOG-END-OFFSET"]
+    assert not output.is_narrow

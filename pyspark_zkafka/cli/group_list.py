@@ -1,0 +1,71 @@
+"""``zkafka groups list``: the groups, as kafka-consumer-groups lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from pyspark_zkafka.cli.command import Target, reads_cluster
+from pyspark_zkafka.cli.group_describe import Storage, StorageOption
+from pyspark_zkafka.cli.group_stores import open_servers
+from pyspark_zkafka.cli.output import Row, columns
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.kafka.group_admin import GroupAdmin
+    from pyspark_zkafka.operations.group_state import GroupState
+
+__all__ = ["add_to"]
+
+_COLUMNS = columns("group members topics state store", right="members")
+_STATES = {"PREPARING_REBALANCING": "PreparingRebalance", "COMPLETING_REBALANCING": "CompletingRebalance"}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("list")(list_)
+
+
+@reads_cluster
+def list_(target: Target, storage: StorageOption = Storage.zookeeper) -> None:
+    """List the groups, with the number of their members, their topics, and where their offsets are.
+
+    With --offsets-storage kafka or both, groups that only the brokers have are listed, too.
+
+    Example: zkafka groups list --zookeeper zk1:2181/kafka
+    """
+    from pyspark_zkafka.operations.group_reads import read_groups
+
+    with open_servers(target) as servers:
+        states = read_groups(servers.ensemble)
+        in_kafka = [] if storage is Storage.zookeeper else servers.brokers.group_names()
+        rows = [_list_row(state, name in in_kafka) for name, state in states.items()]
+        rows += _kafka_groups(servers.brokers, [name for name in in_kafka if name not in states])
+    shown = [row for row in rows if storage is not Storage.kafka or row["store"] in ("kafka", "both")]
+    target.rows(sorted(shown, key=lambda row: str(row["group"])), _COLUMNS, "There is no group.")
+
+
+def _list_row(state: GroupState, is_in_kafka: bool) -> Row:
+    stores = [*(["zookeeper"] if state.offsets else []), *(["kafka"] if is_in_kafka else [])]
+    return {
+        "group": state.name,
+        "members": state.member_count,
+        "topics": sorted(state.topics),
+        "state": state.state,
+        "store": "both" if len(stores) > 1 else next(iter(stores), None),
+    }
+
+
+def _kafka_groups(brokers: GroupAdmin, names: Sequence[str]) -> list[Row]:
+    offsets = brokers.committed_many(names)
+    return [
+        {
+            "group": name,
+            "members": len(state.members),
+            "topics": sorted({tp.topic for tp in offsets[name]}),
+            "state": _STATES.get(state.name, state.name.capitalize()),
+            "store": "kafka",
+        }
+        for name, state in brokers.group_states(names).items()
+    ]

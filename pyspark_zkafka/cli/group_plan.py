@@ -1,0 +1,147 @@
+"""``zkafka groups plan``: assignments by each strategy, for the present members of a group or for others."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyspark_zkafka.cli.command import Target, reads_cluster
+from pyspark_zkafka.cli.output import Column, Row, columns
+from pyspark_zkafka.errors import GroupError, OptionError, UnknownTopic
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.operations.assignment_plans import Plan
+    from pyspark_zkafka.operations.group_state import GroupState
+    from pyspark_zkafka.protocol.model import TopicPartition
+    from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
+    from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+
+__all__ = ["add_to"]
+
+_STRATEGIES = ("range", "roundrobin", "sticky")
+_SUMMARY = columns("strategy moves partitions threads fewest most", right="moves partitions threads fewest most")
+
+_Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.", show_default=False)]
+_Members = Annotated[
+    str | None,
+    typer.Option(
+        "--members",
+        metavar="JSON|FILE",
+        help='Members instead of the present ones: threads by id, such as {"c1": 2}, or {"c1": {"orders": 2}}, or the '
+        "registrations of znodes; - is the standard input.",
+    ),
+]
+_Threads = Annotated[
+    list[int] | None,
+    typer.Option(min=1, metavar="N", help="A member with N threads, instead of the present ones; repeatable."),
+]
+_Topics = Annotated[
+    str | None, typer.Option(metavar="T[,T...]", help="The topics that --threads and --members subscribe to.")
+]
+_Strategy = Annotated[
+    list[str] | None, typer.Option("--strategy", help="A strategy; repeatable. range, roundrobin and sticky by default.")
+]
+_SummaryOnly = Annotated[bool, typer.Option("--summary", help="Only the moves and shares of each strategy.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("plan")(plan)
+
+
+@reads_cluster
+def plan(
+    target: Target,
+    group: _Group,
+    members: _Members = None,
+    threads: _Threads = None,
+    topics: _Topics = None,
+    strategy: _Strategy = None,
+    summary: _SummaryOnly = False,
+) -> None:
+    """Show the owner of each partition under each strategy, beside the present one, and how many partitions move.
+
+    Nothing is changed. A move is a partition that another thread owns now.
+
+    Examples: zkafka groups plan billing --zookeeper zk1:2181/kafka; zkafka groups plan billing --threads 4 --threads 4
+    """
+    from pyspark_zkafka.operations.assignment_plans import plan_assignments
+
+    if members is not None and threads:
+        raise OptionError("INVALID_OPTION", "--members and --threads contradict each other; use one of them")
+    with target.zookeeper() as client:
+        state = _state(client, group)
+        planned, partitions = _inputs(client, state, members, threads, None if topics is None else topics.split(","))
+    owners = {tp: owner.thread for tp, owner in state.owners.items()}
+    plans = plan_assignments(strategy or _STRATEGIES, planned, partitions, owners)
+    if not summary:
+        _show_partitions(target, group, plans, owners)
+        target.output.show("")
+    if summary or not target.output.as_json:
+        target.rows([_summary(found) for found in plans], _SUMMARY)
+
+
+def _state(client: ZooKeeperClient, name: str) -> GroupState:
+    from pyspark_zkafka.operations.group_reads import read_groups
+
+    return read_groups(client, [name])[name]
+
+
+def _inputs(
+    client: ZooKeeperClient, state: GroupState, members: str | None, threads: Sequence[int] | None, topics: list[str] | None
+) -> tuple[dict[str, ConsumerRegistration], dict[str, list[int]]]:
+    """The members to plan for, and the partitions of the topics that may be theirs."""
+    from pyspark_zkafka.operations.assignment_plans import numbered_members, parse_members
+    from pyspark_zkafka.protocol.assignors import topics_of
+
+    existing = client.topic_names()
+    names = sorted(state.all_topics(existing)) if topics is None else topics
+    if threads:
+        found = numbered_members(state.name, threads, names)
+    elif members is not None:
+        found = parse_members(state.name, _text(members), names)
+    else:
+        found = state.registrations
+        if not found:
+            raise GroupError(
+                "NO_MEMBERS", f"Group {state.name} has no members to plan for; give some with --threads or --members"
+            )
+    wanted = {topic for registration in found.values() for topic in topics_of(registration, existing)}
+    missing = set(topics or ()).difference(existing)
+    if missing:
+        raise UnknownTopic("UNKNOWN_TOPIC", f"Topics do not exist: {', '.join(sorted(missing))}; see zkafka topics list")
+    return found, {name: list(topic.partitions) for name, topic in client.topics(wanted).items()}
+
+
+def _text(members: str) -> str:
+    if members.lstrip().startswith("{"):
+        return members
+    return sys.stdin.read() if members == "-" else Path(members).read_text(encoding="utf-8", errors="replace")
+
+
+def _show_partitions(target: Target, group: str, plans: Iterable[Plan], owners: Mapping[TopicPartition, str]) -> None:
+    """Write a row for each partition; in the table without the prefix that all ids of a group's threads have."""
+    prefix = "" if target.output.as_json else f"{group}_"
+    found = list(plans)
+    rows: list[Row] = []
+    for tp in sorted({tp for one in found for tp in one.owners}):
+        threads = {"owner": owners.get(tp), **{one.strategy: one.owners.get(tp) for one in found}}
+        shown = {name: thread and thread.removeprefix(prefix) for name, thread in threads.items()}
+        rows.append({"topic": tp.topic, "partition": tp.partition, **shown})
+    strategies = [Column(one.strategy) for one in found]
+    target.rows(rows, [*columns("topic partition owner", right="partition"), *strategies], "No partition is subscribed to.")
+
+
+def _summary(found: Plan) -> Row:
+    return {
+        "strategy": found.strategy,
+        "moves": found.moves,
+        "partitions": len(found.owners),
+        "threads": found.threads,
+        "fewest": found.fewest,
+        "most": found.most,
+    }

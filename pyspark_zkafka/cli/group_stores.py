@@ -1,0 +1,86 @@
+"""Parameters and connections that the commands on groups' offsets share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import track
+
+from pyspark_zkafka.errors import OptionError
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.cli.command import Target
+    from pyspark_zkafka.kafka.group_admin import GroupAdmin
+    from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+
+__all__ = ["AllGroups", "Groups", "Servers", "open_servers", "read_text", "require_groups", "with_progress"]
+
+Groups = Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="The groups.", show_default=False)]
+AllGroups = Annotated[bool, typer.Option("--all-groups", help="All groups.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """Open clients of the servers that have offsets; `zookeeper` is None if only brokers were given."""
+
+    zookeeper: ZooKeeperClient | None
+    brokers: GroupAdmin
+
+    @property
+    def ensemble(self) -> ZooKeeperClient:
+        """ZooKeeper; OptionError if it was not given."""
+        if self.zookeeper is None:
+            raise OptionError(
+                "INVALID_OPTION", "This command works on ZooKeeper's data; use --zookeeper (or ZKAFKA_ZOOKEEPER)"
+            )
+        return self.zookeeper
+
+
+@contextmanager
+def open_servers(target: Target) -> Iterator[Servers]:
+    """Clients of ZooKeeper, where it is given, and of the brokers."""
+    from pyspark_zkafka.cluster import bootstrap_servers
+    from pyspark_zkafka.kafka.group_admin import GroupAdmin
+    from pyspark_zkafka.protocol.model import ClusterSnapshot
+
+    connection = target.connection
+    with ExitStack() as opened:
+        zookeeper = None if connection.zookeeper is None else opened.enter_context(target.zookeeper())
+        snapshot = ClusterSnapshot({}) if zookeeper is None else zookeeper.snapshot([])
+        brokers = GroupAdmin(bootstrap_servers(connection, snapshot), connection.kafka)
+        opened.enter_context(brokers)
+        yield Servers(zookeeper, brokers)
+
+
+def require_groups(groups: list[str] | None, all_groups: bool) -> list[str] | None:
+    """The named groups, each once; None for all.
+
+    Raises
+    ------
+    OptionError
+        Neither was given, or both.
+    """
+    if bool(groups) == all_groups:
+        raise OptionError("INVALID_OPTION", "Name one or more groups, or use --all-groups")
+    return None if all_groups else list(dict.fromkeys(groups or ()))
+
+
+def read_text(file: Path) -> str:
+    """The text of a file; ``-`` stands for the standard input."""
+    try:
+        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise OptionError("INVALID_OFFSETS_FILE", f"{file} is not text in UTF-8: {error.reason}") from error
+
+
+def with_progress(target: Target, names: Iterable[str], doing: str) -> Iterator[str]:
+    """The names, with a progress bar on standard error where that is a terminal and there are several."""
+    found = list(names)
+    errors = target.output.errors
+    return iter(track(found, doing, console=errors, transient=True, disable=len(found) < 2 or not errors.is_terminal))

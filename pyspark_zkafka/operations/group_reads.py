@@ -1,0 +1,133 @@
+"""Reads of groups' znodes, of their offsets in Kafka, and of the logs' bounds, for many groups at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from pyspark_zkafka.errors import GroupError, ZKafkaError, listing
+from pyspark_zkafka.operations.group_state import (
+    GroupState,
+    LogBounds,
+    PartitionDescription,
+    describe_groups,
+    group_states,
+)
+from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, Position
+from pyspark_zkafka.protocol.znodes import groups as group_znodes
+from pyspark_zkafka.zookeeper.groups import group_children
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.kafka.group_admin import GroupAdmin
+    from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+
+__all__ = ["Described", "Logs", "OffsetsStorage", "read_descriptions", "read_groups", "read_logs", "read_topics"]
+
+OffsetsStorage = Literal["zookeeper", "kafka", "both"]
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """The bounds of existing partitions, and the errors of leaders that did not return theirs."""
+
+    bounds: dict[TopicPartition, LogBounds] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """Descriptions by group, the states that they were made of, and the problems with brokers and znodes, as messages."""
+
+    groups: Mapping[str, tuple[PartitionDescription, ...]]
+    states: Mapping[str, GroupState] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+def read_groups(zookeeper: ZooKeeperClient, groups: Iterable[str] | None = None) -> dict[str, GroupState]:
+    """The states of groups by name, all of ZooKeeper's by default; blocks for three or four rounds of requests.
+
+    Raises
+    ------
+    GroupError
+        ``UNKNOWN_GROUP``: ZooKeeper has no group of a name.
+    """
+    names = zookeeper.groups() if groups is None else list(dict.fromkeys(groups))
+    children = group_children(zookeeper, names)
+    _require_existing(zookeeper, names if groups is not None else [], children)
+    parts = [path(name) for name in names for path in (group_znodes.owners_path, group_znodes.offsets_path)]
+    partitions = zookeeper.children_many(_below(children, parts))
+    ids = _below(children, map(group_znodes.ids_path, names))
+    return group_states(names, children, zookeeper.get_many([*ids, *_below(partitions, partitions)]))
+
+
+def _below(children: Mapping[str, list[str]], parents: Iterable[str]) -> list[str]:
+    return [f"{path}/{name}" for path in parents for name in children.get(path, ())]
+
+
+def _require_existing(zookeeper: ZooKeeperClient, names: Iterable[str], children: Collection[str]) -> None:
+    missing = [name for name in names if group_znodes.group_path(name) not in children]
+    if missing:
+        raise GroupError(
+            "UNKNOWN_GROUP",
+            f"Group {', '.join(missing)} does not exist under {zookeeper.config.chroot}{group_znodes.CONSUMERS}; "
+            "list the groups with `zkafka groups list`",
+        )
+
+
+def read_topics(zookeeper: ZooKeeperClient, groups: Iterable[GroupState]) -> ClusterSnapshot:
+    """The brokers, and the existing topics of the groups; blocks for two or three rounds of requests."""
+    found = list(groups)
+    names = zookeeper.topic_names() if any(group.has_filters for group in found) else []
+    return zookeeper.snapshot({topic for group in found for topic in group.all_topics(names)})
+
+
+def read_logs(brokers: GroupAdmin, snapshot: ClusterSnapshot) -> Logs:
+    """The bounds of all logs in a snapshot; those of a partition without a leader that answers are None.
+
+    Blocks for two requests to each leader.
+    """
+    partitions = [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)]
+    offline = snapshot.without_leader(partitions)
+    led = set(partitions).difference(offline)
+    starts, unstarted = _offsets(brokers, led, EARLIEST)
+    ends, unended = _offsets(brokers, led, LATEST)
+    states = snapshot.states
+    bounds = {tp: LogBounds(starts.get(tp), ends.get(tp), states[tp].czxid if tp in states else None) for tp in partitions}
+    without_leader = [f"No broker leads {listing(offline, _SHOWN)}"] if offline else []
+    failed = [f"No offsets of {tp}: {error.message}" for tp, error in {**unstarted, **unended}.items()]
+    more = [f"and {len(failed) - _SHOWN} more partitions without offsets"] if len(failed) > _SHOWN else []
+    return Logs(bounds, (*without_leader, *failed[:_SHOWN], *more))
+
+
+def _offsets(
+    brokers: GroupAdmin, partitions: Collection[TopicPartition], position: Position
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
+    return brokers.list_offsets_each(dict.fromkeys(sorted(partitions), position)) if partitions else ({}, {})
+
+
+def read_descriptions(
+    zookeeper: ZooKeeperClient,
+    brokers: GroupAdmin,
+    groups: Iterable[str] | None = None,
+    storage: OffsetsStorage = "zookeeper",
+) -> Described:
+    """The descriptions of groups, all of ZooKeeper's by default; see `describe_groups`.
+
+    Blocks for some rounds of requests to ZooKeeper, and two to each leader.
+    """
+    states = list(read_groups(zookeeper, groups).values())
+    in_kafka = {} if storage == "zookeeper" else brokers.committed_many(state.name for state in states)
+    snapshot = read_topics(zookeeper, [_with_topics(state, in_kafka.get(state.name, {})) for state in states])
+    logs = read_logs(brokers, snapshot)
+    shown = [replace(state, offsets={}) for state in states] if storage == "kafka" else states
+    unreadable = (error.message for state in shown for error in state.unreadable.values())
+    described = describe_groups(shown, logs.bounds, in_kafka)
+    return Described(described, {state.name: state for state in states}, (*logs.problems, *unreadable))
+
+
+def _with_topics(state: GroupState, more: Iterable[TopicPartition]) -> GroupState:
+    return replace(state, topics=state.topics.union(tp.topic for tp in more))

@@ -1,0 +1,293 @@
+"""Resets of a group's offsets: the scenarios of ``kafka-consumer-groups --reset-offsets``, resolved to new offsets.
+
+References
+----------
+org.apache.kafka.tools.consumer.group.ConsumerGroupCommand, org.apache.kafka.tools.OffsetsUtils (Kafka 3.9.1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import Protocol
+
+from pyspark_zkafka.errors import ClusterStateError, OptionError, UnknownTopic, listing
+from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
+
+__all__ = [
+    "FromFile",
+    "Logs",
+    "ResetPlan",
+    "Scenario",
+    "Scope",
+    "ShiftBy",
+    "ToCurrent",
+    "ToOffset",
+    "ToPosition",
+    "clamp",
+    "parse_datetime_ms",
+    "parse_iso_duration_ms",
+    "parse_scope",
+    "plan_reset",
+    "require_partitions",
+    "scope_partitions",
+]
+
+_SHOWN = 10
+_DURATION = re.compile(
+    r"(?P<sign>[-+]?)P(?:(?P<days>[-+]?[0-9]{1,12})D)?"
+    r"(?P<time>T(?:(?P<hours>[-+]?[0-9]{1,12})H)?(?:(?P<minutes>[-+]?[0-9]{1,12})M)?"
+    r"(?:(?P<seconds>[-+]?[0-9]{1,12}(?:[.,][0-9]{0,9})?)S)?)?",
+    re.IGNORECASE,
+)
+_DATETIME = re.compile(
+    r"(?P<day>\d{4}-\d{2}-\d{2})T(?P<time>\d{2}:\d{2}(?::\d{2})?)(?:\.(?P<fraction>\d{1,9}))?"
+    r"(?P<zone>Z|[-+]\d{2}(?::?\d{2})?)?"
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class Logs(Protocol):
+    """The facts about logs that a reset needs."""
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
+        """The offset of each position: `EARLIEST`, `LATEST` or `AtTimestamp` (-1 where no record is that late)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToPosition:
+    """To the earliest or the latest offset, or to the first record at a time."""
+
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class ToOffset:
+    """To one offset."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftBy:
+    """By a number of offsets, negative for back."""
+
+    by: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToCurrent:
+    """To the committed offset; to the latest where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class FromFile:
+    """To the offsets that a file lists."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+Scenario = ToPosition | ToOffset | ShiftBy | ToCurrent | FromFile
+
+
+@dataclass(frozen=True, slots=True)
+class ResetPlan:
+    """The new offset of each partition, and warnings where it is not the requested one."""
+
+    offsets: Mapping[TopicPartition, int]
+    warnings: tuple[str, ...] = ()
+
+
+def plan_reset(
+    scenario: Scenario, partitions: Collection[TopicPartition], current: Mapping[TopicPartition, int], logs: Logs
+) -> ResetPlan:
+    """The new offsets of the partitions, each between the ends of its log; those of a file for the partitions in it.
+
+    Parameters
+    ----------
+    current : mapping
+        The committed offsets; partitions without one are absent.
+
+    Raises
+    ------
+    ClusterStateError
+        A partition has no committed offset to shift.
+    """
+    match scenario:
+        case ToPosition(position=AtTimestamp() as time):
+            return _at_time(time, partitions, logs)
+        case ToPosition(position=position):
+            return ResetPlan(logs.list_offsets(dict.fromkeys(partitions, position)))
+        case ToOffset(offset=offset):
+            return clamp(dict.fromkeys(partitions, offset), logs)
+        case ShiftBy(by=by):
+            _require_current(partitions, current)
+            return clamp({tp: current[tp] + by for tp in partitions}, logs)
+        case FromFile(offsets=offsets):
+            return clamp(offsets, logs)
+        case ToCurrent():
+            return _to_current(partitions, current, logs)
+
+
+def clamp(wanted: Mapping[TopicPartition, int], logs: Logs) -> ResetPlan:
+    """The wanted offsets, each moved to the nearer end of its log where it lies outside, with Kafka's warning."""
+    earliest = logs.list_offsets(dict.fromkeys(wanted, EARLIEST))
+    latest = logs.list_offsets(dict.fromkeys(wanted, LATEST))
+    offsets = {tp: max(earliest[tp], min(offset, latest[tp])) for tp, offset in wanted.items()}
+    warnings = [_outside(tp, offset, offsets[tp]) for tp, offset in wanted.items() if offset != offsets[tp]]
+    return ResetPlan(offsets, tuple(warnings))
+
+
+def _outside(partition: TopicPartition, wanted: int, offset: int) -> str:
+    side = "higher than latest" if wanted > offset else "lower than earliest"
+    return f"New offset ({wanted}) is {side} offset for topic partition {partition}. Value will be set to {offset}"
+
+
+def _at_time(time: AtTimestamp, partitions: Collection[TopicPartition], logs: Logs) -> ResetPlan:
+    found = logs.list_offsets(dict.fromkeys(partitions, time))
+    late = [tp for tp in partitions if found[tp] < 0]
+    latest = logs.list_offsets(dict.fromkeys(late, LATEST)) if late else {}
+    warnings = [_late(tp) for tp in late]
+    return ResetPlan({tp: latest.get(tp, found[tp]) for tp in partitions}, tuple(warnings))
+
+
+def _late(partition: TopicPartition) -> str:
+    """Kafka's words, but for "is empty": such a partition may have records."""
+    place = f"Partition {partition.partition} from topic {partition.topic}"
+    return f"{place} has no record at or after that time. Falling back to latest known offset."
+
+
+def _to_current(partitions: Collection[TopicPartition], current: Mapping[TopicPartition, int], logs: Logs) -> ResetPlan:
+    missing = [tp for tp in partitions if tp not in current]
+    latest = logs.list_offsets(dict.fromkeys(missing, LATEST)) if missing else {}
+    return ResetPlan({tp: current[tp] if tp in current else latest[tp] for tp in partitions})
+
+
+def _require_current(partitions: Iterable[TopicPartition], current: Mapping[TopicPartition, int]) -> None:
+    missing = [tp for tp in partitions if tp not in current]
+    if missing:
+        raise ClusterStateError(
+            "NO_COMMITTED_OFFSET",
+            f"The offsets of {listing(missing, _SHOWN)} cannot be shifted, since there is no current committed offset; "
+            "leave these partitions out, or use --to-earliest, --to-latest or --to-offset for them",
+            partitions=missing,
+        )
+
+
+# --- the scope ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Topics of which all partitions are meant, and single partitions."""
+
+    topics: frozenset[str] = frozenset()
+    partitions: frozenset[TopicPartition] = field(default_factory=frozenset)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all topics, sorted."""
+        return sorted({*self.topics, *(tp.topic for tp in self.partitions)})
+
+
+def parse_scope(texts: Iterable[str]) -> Scope:
+    """Topics and partitions from ``T`` and ``T:P,P``.
+
+    >>> sorted(parse_scope(["orders", "clicks:0,2"]).partitions)
+    [TopicPartition(topic='clicks', partition=0), TopicPartition(topic='clicks', partition=2)]
+
+    Raises
+    ------
+    OptionError
+        A topic without a name, or a partition that is not a number.
+    """
+    topics: set[str] = set()
+    partitions: set[TopicPartition] = set()
+    for text in texts:
+        topic, colon, numbers = text.partition(":")
+        if not topic or (colon and not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", numbers)):
+            raise OptionError("INVALID_OPTION", f"--topic {text!r} is not valid; write TOPIC, or TOPIC:0,1 for partitions")
+        if colon:
+            partitions.update(TopicPartition(topic, int(number)) for number in numbers.split(","))
+        else:
+            topics.add(topic)
+    return Scope(frozenset(topics), frozenset(partitions))
+
+
+def scope_partitions(scope: Scope, snapshot: ClusterSnapshot) -> list[TopicPartition]:
+    """The partitions in a scope, sorted.
+
+    Raises
+    ------
+    UnknownTopic
+        A topic or partition does not exist.
+    """
+    whole = {tp for topic in scope.topics for tp in snapshot.partitions(topic)}
+    unknown = [topic for topic in sorted(scope.topics) if topic not in snapshot.topics]
+    require_partitions(scope.partitions, snapshot, unknown)
+    return sorted(whole | scope.partitions)
+
+
+def require_partitions(
+    partitions: Iterable[TopicPartition], snapshot: ClusterSnapshot, unknown_topics: Iterable[str] = ()
+) -> None:
+    """Raise UnknownTopic if some of the partitions, or any of the topics, do not exist."""
+    there = {topic: set(found.partitions) for topic, found in snapshot.topics.items()}
+    unknown = [*unknown_topics, *(str(tp) for tp in sorted(partitions) if tp.partition not in there.get(tp.topic, ()))]
+    if unknown:
+        raise UnknownTopic(
+            "UNKNOWN_TOPIC",
+            f"The cluster has no {listing(unknown, _SHOWN)}; nothing was changed; correct the names, or leave them out",
+        )
+
+
+# --- times -------------------------------------------------------------------------------------------------------------
+
+
+def parse_iso_duration_ms(text: str) -> int:
+    """A duration of ISO 8601, ``PnDTnHnMn.nS`` as Java's Duration reads it, in milliseconds.
+
+    >>> parse_iso_duration_ms("P1DT2H"), parse_iso_duration_ms("PT0.5S"), parse_iso_duration_ms("-PT1M")
+    (93600000, 500, -60000)
+    """
+    match = _DURATION.fullmatch(text.strip())
+    parts = {} if match is None else {name: match[name] for name in ("days", "hours", "minutes", "seconds") if match[name]}
+    if match is None or not parts or (match["time"] or "").upper() == "T":
+        raise OptionError(
+            "INVALID_OPTION", f"--by-duration {text!r} is not a duration; write PnDTnHnMnS, such as P7D or PT1H30M"
+        )
+    try:
+        length = timedelta(**{name: float(number.replace(",", ".")) for name, number in parts.items()})
+    except OverflowError as error:
+        raise OptionError("INVALID_OPTION", f"--by-duration {text!r} is too long") from error
+    return (length // timedelta(milliseconds=1)) * (-1 if match["sign"] == "-" else 1)
+
+
+def parse_datetime_ms(text: str) -> int:
+    """A time of ISO 8601 in milliseconds since the epoch, in UTC where it has no zone, as Kafka's tools read it.
+
+    >>> parse_datetime_ms("2026-11-22T14:00:00.000"), parse_datetime_ms("2026-11-22T15:00:00+01:00")
+    (1795356000000, 1795356000000)
+    """
+    match = _DATETIME.fullmatch(text.strip())
+    try:
+        if match is None:
+            raise ValueError(text)
+        time = match["time"] if len(match["time"]) > 5 else f"{match['time']}:00"
+        found = datetime.fromisoformat(f"{match['day']}T{time}{_zone(match['zone'])}")
+        ms = (found - _EPOCH) // timedelta(milliseconds=1)
+    except (ValueError, OverflowError) as error:
+        raise OptionError(
+            "INVALID_OPTION",
+            f"--to-datetime {text!r} is not a time; write YYYY-MM-DDTHH:mm:SS.sss, in UTC, or with a zone such as +01:00",
+        ) from error
+    return ms + int((match["fraction"] or "0").ljust(3, "0")[:3])
+
+
+def _zone(text: str | None) -> str:
+    digits = (text or "Z").replace("Z", "+").replace(":", "").ljust(5, "0")
+    return f"{digits[:3]}:{digits[3:]}"

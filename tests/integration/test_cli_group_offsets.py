@@ -1,0 +1,360 @@
+"""Resets, exports, imports and deletions of groups in ZooKeeper, beside Kafka's own tools."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import Result
+from confluent_kafka import Consumer
+from typer.testing import CliRunner
+
+from pyspark_zkafka.cli import app as zkafka
+from pyspark_zkafka.errors import GroupContended, GroupError
+from pyspark_zkafka.kafka.group_admin import GroupAdmin
+from pyspark_zkafka.operations.group_deletion import delete_group
+from pyspark_zkafka.operations.group_offsets import stored_offsets
+from pyspark_zkafka.operations.offset_writes import OffsetWriter
+from pyspark_zkafka.options.batch import parse_connection
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.testing import LocalCluster, OldConsumer
+from pyspark_zkafka.testing.kafka_tools import export_offsets, run_kafka_tool
+from pyspark_zkafka.testing.waiting import Deadline
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+
+if TYPE_CHECKING:
+    from conftest import Chroot
+
+Offsets = dict[TopicPartition, int]
+OLD, NEW = "1.1.1", "3.9.1"
+_numbers = count()
+
+
+def run(cluster: LocalCluster, *arguments: str, status: int = 0) -> Result:
+    """Run ``zkafka groups``; its exit status must be this one."""
+    result = CliRunner().invoke(zkafka, ["groups", *arguments, "--zookeeper", cluster.zookeeper_connect])
+    assert result.exit_code == status, result.output
+    return result
+
+
+@pytest.fixture
+def group() -> str:
+    """The name of a group that is not there."""
+    return f"offsets-{next(_numbers)}"
+
+
+@pytest.fixture
+def topic(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> str:
+    """A topic of three partitions: 20 records, one a second; 5 records; none."""
+    name = new_topic(partitions=3)
+    records = [{"value": b"v", "partition": 0, "timestamp": 1_795_000_000_000 + n * 1_000} for n in range(20)]
+    zkafka_cluster.produce(name, [*records, *({"value": b"v", "partition": 1} for _ in range(5))])
+    return name
+
+
+def store(cluster: LocalCluster, group: str, offsets: dict[TopicPartition, bytes]) -> None:
+    """Write offsets as a consumer would."""
+    with cluster.zookeeper() as znodes:
+        for tp, data in offsets.items():
+            path = f"/consumers/{group}/offsets/{tp.topic}/{tp.partition}"
+            znodes.ensure_path(path)
+            znodes.set(path, data)
+
+
+def stored(cluster: LocalCluster, group: str) -> Offsets:
+    """The offsets that `export` writes."""
+    rows = json.loads(run(cluster, "export", group, "--json").stdout)
+    return {TopicPartition(row["topic"], row["partition"]): row["offset"] for row in rows}
+
+
+# --- as Kafka's tools ------------------------------------------------------------------------------------------------
+
+
+SCENARIOS = [
+    ["--to-offset", "7"],
+    ["--shift-by", "-100"],
+    ["--to-datetime", "2026-11-18T12:06:47.500+01:00"],
+    ["--by-duration", "P10000D"],
+    ["--by-duration", "PT0S"],
+]
+
+
+def test_resets_are_those_of_kafka(zkafka_cluster: LocalCluster, topic: str, group: str, tmp_path: Path) -> None:
+    """Each scenario plans the same offsets as kafka-consumer-groups for the same offsets in Kafka, in one group each."""
+    committed = {TopicPartition(topic, p): offset for p, offset in enumerate([10, 2, 0])}
+    store(zkafka_cluster, group, {tp: str(offset).encode() for tp, offset in committed.items()})
+    run(zkafka_cluster, "migrate", group, "--yes")
+    for scenario in SCENARIOS:
+        ours = run(zkafka_cluster, "reset-offsets", group, "--topic", topic, *scenario, "--dry-run", "--json").stdout
+        planned = [[str(value) for value in row.values()] for row in json.loads(ours)]
+        assert planned == kafka_reset(zkafka_cluster, group, "--topic", topic, *scenario, "--dry-run"), scenario
+
+
+def test_resets_from_a_file_are_those_of_kafka(
+    zkafka_cluster: LocalCluster, topic: str, group: str, tmp_path: Path
+) -> None:
+    """A file that kafka-consumer-groups exports is read, and what ours exports is read by kafka-consumer-groups."""
+    store(zkafka_cluster, group, {TopicPartition(topic, 0): b"10", TopicPartition(topic, 1): b"2"})
+    run(zkafka_cluster, "migrate", group, "--yes")
+    theirs, ours = tmp_path / "theirs.csv", tmp_path / "ours.csv"
+    arguments = ["--topic", f"{topic}:0,1", "--shift-by", "1", "--dry-run", "--export"]
+    theirs.write_text(kafka_groups(zkafka_cluster, "--reset-offsets", "--group", group, *arguments))
+    ours.write_text(run(zkafka_cluster, "reset-offsets", group, *arguments).stdout)
+    assert lines(ours) == lines(theirs) == [[topic, "0", "11"], [topic, "1", "3"]]
+    run(zkafka_cluster, "reset-offsets", group, "--from-file", str(theirs), "--yes")
+    assert stored(zkafka_cluster, group) == {TopicPartition(topic, 0): 11, TopicPartition(topic, 1): 3}
+    assert kafka_reset(zkafka_cluster, group, "--from-file", str(ours), "--dry-run") == [
+        [group, topic, "0", "11"],
+        [group, topic, "1", "3"],
+    ]
+
+
+def lines(file: Path) -> list[list[str]]:
+    """The sorted lines of a CSV file; Kafka's ends with an empty one."""
+    return sorted(filter(None, csv.reader(file.read_text().splitlines())))
+
+
+def kafka_groups(cluster: LocalCluster, *arguments: str) -> str:
+    """The output of kafka-consumer-groups 3.9.1."""
+    where = ["--bootstrap-server", cluster.bootstrap_servers]
+    return run_kafka_tool(NEW, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", *where, *arguments)
+
+
+def kafka_reset(cluster: LocalCluster, group: str, *arguments: str) -> list[list[str]]:
+    """The sorted rows of a reset by kafka-consumer-groups, which 3.9.1 writes into one line, with the heading."""
+    output = kafka_groups(cluster, "--reset-offsets", "--group", group, *arguments)
+    heading, cells = output.split("NEW-OFFSET")
+    assert heading.split()[-3:] == ["GROUP", "TOPIC", "PARTITION"]
+    found = cells.split()
+    return sorted(found[start : start + 4] for start in range(0, len(found), 4))
+
+
+def test_export_and_import_are_those_of_kafka(zkafka_cluster: LocalCluster, topic: str, group: str, tmp_path: Path) -> None:
+    """The same lines as ExportZkOffsets, whose file ours imports; ImportZkOffsets reads ours."""
+    store(zkafka_cluster, group, {TopicPartition(topic, p): str(p).encode() for p in range(2)})
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    offsets = export_offsets(zkafka_cluster.zookeeper_connect, group, theirs)
+    ours.write_text(run(zkafka_cluster, "export", group).stdout)
+    assert sorted(ours.read_text().splitlines()) == sorted(theirs.read_text().splitlines())
+    run(zkafka_cluster, "delete", group, "--yes")
+    run(zkafka_cluster, "import", str(theirs), "--yes")
+    assert stored(zkafka_cluster, group) == offsets
+    run(zkafka_cluster, "delete", group, "--yes")
+    arguments = ["--zkconnect", zkafka_cluster.zookeeper_connect, "--input-file", str(ours)]
+    run_kafka_tool(OLD, "kafka.tools.ImportZkOffsets", *arguments)
+    assert stored(zkafka_cluster, group) == offsets
+
+
+def test_deletion_is_that_of_kafka(zkafka_cluster: LocalCluster, topic: str) -> None:
+    """Of two groups alike, one deleted by ConsumerGroupCommand, one by ours, the same is left, with the same message."""
+    other, left = f"{topic}-2", []
+    for name, tool in (("by-kafka", True), ("by-zkafka", False)):
+        for arguments in (["--topic", other], []):
+            store(zkafka_cluster, name, {TopicPartition(t, 0): b"1" for t in (topic, other)})
+            with zkafka_cluster.zookeeper() as znodes:
+                for path in ("ids", f"owners/{topic}", f"owners/{other}"):
+                    znodes.ensure_path(f"/consumers/{name}/{path}")
+                if tool:
+                    where = ["--zookeeper", zkafka_cluster.zookeeper_connect]
+                    delete = ["--delete", "--group", name, *arguments]
+                    told = run_kafka_tool(OLD, "kafka.admin.ConsumerGroupCommand", *where, *delete)
+                else:
+                    told = run(zkafka_cluster, "delete", name, *arguments, "--yes").stderr
+                left.append((told.strip().splitlines()[-1].replace(name, "G"), tree(znodes, f"/consumers/{name}")))
+    assert left[:2] == left[2:]
+
+
+def tree(znodes: Any, path: str) -> list[str]:
+    """The paths below a znode, relative to it; none if it does not exist."""
+    if not znodes.exists(path):
+        return []
+    below = [f"/{name}" for name in znodes.get_children(path)]
+    return sorted([*below, *(name + rest for name in below for rest in tree(znodes, path + name))])
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["ids/c1", "owners/{topic}/1"])
+def test_active_groups_are_refused(zkafka_cluster: LocalCluster, topic: str, group: str, path: str, tmp_path: Path) -> None:
+    """Neither reset, import, deletion nor cold migration touches a group that has a member or an owner."""
+    store(zkafka_cluster, group, {TopicPartition(topic, 0): b"3"})
+    file = tmp_path / "f"
+    file.write_text(f"/consumers/{group}/offsets/{topic}/0:1\n")
+    with zkafka_cluster.zookeeper() as znodes:
+        znodes.create(f"/consumers/{group}/{path.format(topic=topic)}", b"c1-0", ephemeral=True, makepath=True)
+        for arguments in (
+            ["reset-offsets", group, "--all-topics", "--to-earliest"],
+            ["import", str(file)],
+            ["delete", group],
+            ["migrate", group],
+        ):
+            result = run(zkafka_cluster, *arguments, "--yes", status=1)
+            assert "[GROUP_ACTIVE]" in result.stderr
+    assert stored(zkafka_cluster, group) == {TopicPartition(topic, 0): 3}
+
+
+def test_active_groups_in_kafka_are_refused(zkafka_cluster: LocalCluster, topic: str, group: str) -> None:
+    """A reset in Kafka, or in both stores, is refused while a consumer that Kafka coordinates is active."""
+    config: dict[str, Any] = {"bootstrap.servers": zkafka_cluster.bootstrap_servers, "group.id": group}
+    consumer = Consumer({**config, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    try:
+        assert consumer.consume(1, timeout=30)
+        for storage in ("kafka", "both"):
+            arguments = ["--topic", topic, "--to-latest", "--offsets-storage", storage, "--yes"]
+            result = run(zkafka_cluster, "reset-offsets", group, *arguments, status=1)
+            assert "can only be reset if the group" in result.stderr
+        with (
+            GroupAdmin(zkafka_cluster.bootstrap_servers, {}) as brokers,
+            pytest.raises(GroupError, match=r"GROUP_ACTIVE.*stop these"),
+        ):
+            brokers.alter_offsets(group, {TopicPartition(topic, 0): 1})
+    finally:
+        consumer.close()
+    assert "is STABLE" not in run(zkafka_cluster, "reset-offsets", group, *arguments).stderr
+    assert run(zkafka_cluster, "migrate", group, "--verify").exit_code == 0
+
+
+def test_nothing_is_written_unless_all_is_valid(
+    zkafka_cluster: LocalCluster, topic: str, group: str, tmp_path: Path
+) -> None:
+    """An import with an unknown partition in its last line writes nothing; a dry run shows from and to."""
+    store(zkafka_cluster, group, {TopicPartition(topic, 0): b"3"})
+    file = tmp_path / "f"
+    file.write_text(f"{group},{topic},0,1\n{group},{topic},1,99\n{group},{topic},9,1\n")
+    assert "[UNKNOWN_TOPIC]" in run(zkafka_cluster, "import", str(file), "--yes", status=1).stderr
+    file.write_text(f"{group},{topic},0,1\n{group},{topic},1,99\n{group},{topic},2,-1\n")
+    result = run(zkafka_cluster, "import", str(file), "--dry-run", "--json")
+    assert [(row["current_offset"], row["new_offset"]) for row in json.loads(result.stdout)] == [(3, 1), (None, 5)]
+    assert stored(zkafka_cluster, group) == {TopicPartition(topic, 0): 3}
+
+
+# --- races -----------------------------------------------------------------------------------------------------------
+
+
+class Racing(ZooKeeperClient):
+    """A client that something else gets ahead of, right before its first transaction."""
+
+    before: Callable[[], object] | None = None
+
+    def transact(self, operations: Any) -> Any:
+        if self.before is not None:
+            before, self.before = self.before, None
+            before()
+        return super().transact(operations)
+
+    def _require_kafka(self) -> None:
+        """A chroot without brokers will do."""
+
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_a_member_that_joins_between_check_and_write(chroot: Chroot, ids: bool) -> None:
+    """The transaction fails if a member has registered since the check, with or without ids; nothing is written."""
+    chroot.other.create("/consumers/g/offsets/t/0", b"5", makepath=True)
+    if ids:
+        chroot.other.ensure_path("/consumers/g/ids")
+    with Racing(chroot.config) as client:
+        read = stored_offsets(client, ["g"])["g"]
+        client.before = lambda: chroot.register("g", "c1", b"{}")
+        with pytest.raises(GroupError, match="GROUP_ACTIVE"):
+            OffsetWriter(client).write("g", {P0: 1, P1: 1}, read)
+        assert chroot.other.get("/consumers/g/offsets/t/0")[0] == b"5"
+        assert chroot.ids("g") == {"c1": b"{}"}
+
+
+def test_a_member_that_joins_while_its_group_is_deleted(chroot: Chroot) -> None:
+    """The group stays as it is, with the member."""
+    chroot.other.create("/consumers/g/offsets/t/0", b"5", makepath=True)
+    with Racing(chroot.config) as client:
+        client.before = lambda: chroot.register("g", "c1", b"{}")
+        with pytest.raises(GroupError, match="GROUP_ACTIVE"):
+            delete_group(client, "g")
+    assert chroot.other.get("/consumers/g/offsets/t/0")[0] == b"5"
+
+
+def test_a_commit_between_read_and_write(chroot: Chroot) -> None:
+    """An offset that was committed since it was read is not overwritten, nor are the others of the reset."""
+    for partition in (0, 1):
+        chroot.other.create(f"/consumers/g/offsets/t/{partition}", b"5", makepath=True)
+    with Racing(chroot.config) as client:
+        read = stored_offsets(client, ["g"])["g"]
+        client.before = lambda: chroot.other.set("/consumers/g/offsets/t/1", b"9")
+        with pytest.raises(GroupContended, match=r"OFFSETS_CHANGED.*/t/1.*nothing was written"):
+            OffsetWriter(client).write("g", {P0: 1, P1: 1}, read)
+        assert stored_offsets(client, ["g"])["g"].values == {P0: 5, P1: 9}
+
+
+def reset_until_refused(client: ZooKeeperClient, group: str, tp: TopicPartition) -> int:
+    """Reset an offset again and again until the group is active; the last one that was written."""
+    last = -1
+    for number in count():
+        try:
+            OffsetWriter(client).write(group, {tp: number % 19}, stored_offsets(client, [group])[group])
+        except GroupError as error:
+            if error.condition != "GROUP_ACTIVE":
+                raise
+            break
+        last = number % 19
+    return last
+
+
+def test_a_jvm_consumer_that_joins_during_resets(zkafka_cluster: LocalCluster, topic: str, group: str) -> None:
+    """Resets follow each other until the consumer has registered: it begins at the last one that was not refused."""
+    config = parse_connection({"zookeeper.connect": zkafka_cluster.zookeeper_connect}).zookeeper
+    assert config is not None
+    tp = TopicPartition(topic, 0)
+    consumer = OldConsumer(zkafka_cluster.zookeeper_connect, group, topics={topic: 1})
+    with ZooKeeperClient(config) as client:
+        try:
+            consumer.start(wait=False)
+            last = reset_until_refused(client, group, tp)
+            consumer.wait_ready()
+            assert Deadline(30).until(lambda: any(r.partition == 0 for r in consumer.records) or None)
+        finally:
+            consumer.kill()
+    assert min(r.offset for r in consumer.records if r.partition == 0) == last
+
+
+def test_the_ids_znode_stays_as_it_was(chroot: Chroot) -> None:
+    """After a reset, ids has its data and its ACL; where it was missing, it is missing; owners have not been touched."""
+    from kazoo.security import make_acl
+
+    acl = [make_acl("world", "anyone", all=True), make_acl("ip", "10.1.2.3", read=True)]
+    chroot.other.create("/consumers/g/ids", b"x", acl=acl, makepath=True)
+    owners = chroot.other.create("/consumers/g/owners/t", None, makepath=True, include_data=True)[1]
+    with Racing(chroot.config) as client:
+        for group in ("g", "h"):
+            OffsetWriter(client).write(group, {P0: 1}, stored_offsets(client, [group])[group])
+    assert chroot.other.get("/consumers/g/ids")[0] == b"x"
+    assert chroot.other.get_acls("/consumers/g/ids")[0] == acl
+    assert chroot.other.exists("/consumers/g/owners/t").czxid == owners.czxid
+    assert chroot.other.get_children("/consumers/h") == ["offsets"]
+
+
+def test_more_partitions_than_fit_into_a_transaction(chroot: Chroot) -> None:
+    """Five thousand offsets take two transactions; if a member joins between these, the error says how far it got."""
+    offsets = {TopicPartition(f"a-topic-of-some-length-{n % 10}", n // 10): n for n in range(5_000)}
+    with Racing(chroot.config) as client:
+        OffsetWriter(client).write("g", offsets, stored_offsets(client, ["g"])["g"])
+        read = stored_offsets(client, ["g"])["g"]
+        assert read.values == offsets
+
+        def join_later() -> None:
+            client.before = lambda: chroot.register("g", "c1", b"{}")
+
+        client.before = join_later
+        with pytest.raises(GroupError, match=r"GROUP_ACTIVE\] Refused, the first \d{4} of 5000 partitions, up to a-topic"):
+            OffsetWriter(client).write("g", dict.fromkeys(offsets, 7), read)
+        assert 0 < sum(offset == 7 for offset in stored_offsets(client, ["g"])["g"].values.values()) < 5_000
+        chroot.other.delete("/consumers/g/ids/c1")
+        delete_group(client, "g")
+    assert chroot.other.get_children("/consumers") == []

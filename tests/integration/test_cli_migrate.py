@@ -1,0 +1,192 @@
+"""Offsets of a group on their way from ZooKeeper to Kafka and back, with consumers of both kinds at work."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack
+from itertools import count
+from threading import Thread
+from typing import Any
+
+import pytest
+from click.testing import Result
+from confluent_kafka import Consumer
+from typer.testing import CliRunner
+
+from pyspark_zkafka.cli import app as zkafka
+from pyspark_zkafka.testing import LocalCluster, OldConsumer
+
+Place = tuple[int, int]
+"""Partition and offset."""
+
+PARTITIONS = 3
+PATIENCE_S = 60
+DUAL = {"offsets.storage": "kafka", "dual.commit.enabled": "true", "auto.commit.interval.ms": "300"}
+_numbers = count()
+
+
+class Group:
+    """A group with a topic of its own, and its readers."""
+
+    def __init__(self, cluster: LocalCluster, topic: str, opened: ExitStack) -> None:
+        self.cluster, self.topic, self.name = cluster, topic, f"migrated-{next(_numbers)}"
+        self._opened = opened
+
+    def write(self, records: int, partitions: Collection[int] = range(PARTITIONS)) -> set[Place]:
+        """Write so many records to each of the partitions; where they are."""
+        told = self.cluster.produce(
+            self.topic, [{"value": b"v", "partition": p} for p in partitions for _ in range(records)]
+        )
+        return {(p, offset) for p, offsets in told.items() for offset in offsets}
+
+    def jvm(self, **properties: str) -> OldConsumer:
+        """The JVM's consumer of Kafka 1.1.1, started."""
+        consumer = OldConsumer(self.cluster.zookeeper_connect, self.name, topics={self.topic: 1}, properties=properties)
+        self._opened.callback(consumer.kill)
+        return consumer.start()
+
+    def read_by_jvm(self, jvm: OldConsumer, records: int) -> list[Place]:
+        """The records that it has read, when there are as many."""
+        end = time.monotonic() + PATIENCE_S
+        while len(jvm.records) < records and time.monotonic() < end:
+            time.sleep(0.05)
+        return sorted((r.partition, r.offset) for r in jvm.records)
+
+    def kafka_consumer(self, reset: str = "error") -> Consumer:
+        """A consumer that Kafka coordinates, subscribed; by default it never starts without an offset."""
+        config: dict[str, Any] = {"bootstrap.servers": self.cluster.bootstrap_servers, "group.id": self.name}
+        consumer = Consumer({**config, "enable.auto.commit": False, "auto.offset.reset": reset})
+        self._opened.callback(consumer.close)
+        consumer.subscribe([self.topic])
+        return consumer
+
+    def read_by(self, consumer: Consumer, records: int) -> list[Place]:
+        """The next records that it reads, which it commits."""
+        found: list[Place] = []
+        end = time.monotonic() + PATIENCE_S
+        while len(found) < records and time.monotonic() < end:
+            for message in consumer.consume(1000, timeout=0.5):
+                assert message.error() is None, message.error()
+                found.append((message.partition(), message.offset()))
+        consumer.commit(asynchronous=False)
+        return sorted(found)
+
+    def run(self, *arguments: str) -> Result:
+        """Run ``zkafka groups migrate`` for this group."""
+        where = ["--zookeeper", self.cluster.zookeeper_connect, "--json"]
+        confirmed = [] if "--verify" in arguments else ["--yes"]
+        return CliRunner().invoke(zkafka, ["groups", "migrate", self.name, *arguments, *confirmed, *where])
+
+    def migrate(self, *arguments: str, status: int = 0) -> dict[int, str]:
+        """The state of each partition after a run, whose exit status must be this one."""
+        result = self.run(*arguments)
+        assert result.exit_code == status, result.stderr
+        return {row["partition"]: row["state"] for row in json.loads(result.stdout)}
+
+
+@pytest.fixture
+def group(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> Iterator[Group]:
+    """A group without members, and its topic."""
+    with ExitStack() as opened:
+        yield Group(zkafka_cluster, new_topic(partitions=PARTITIONS), opened)
+
+
+def test_from_zookeeper_to_kafka_and_back(group: Group) -> None:
+    """JVM consumer, the same with dual commits, Kafka's consumer, and back: each record is read once, by one of them."""
+    first = group.write(40)
+    jvm = group.jvm()
+    assert group.read_by_jvm(jvm, len(first)) == sorted(first)
+    jvm.stop()
+
+    dual = group.jvm(**DUAL)
+    second = group.write(30, [0, 1])
+    assert group.read_by_jvm(dual, len(second)) == sorted(second)
+    live = group.migrate("--live", "--interval", "0.3")
+    assert (live.keys(), set(live.values()) <= {"copied", "equal"}) == ({0, 1, 2}, True)
+    refused = group.run()
+    assert (refused.exit_code, "[GROUP_ACTIVE]" in refused.stderr) == (1, True)
+    third = group.write(20)
+    assert group.read_by_jvm(dual, len(second | third)) == sorted(second | third)
+    dual.stop()
+
+    group.migrate()
+    assert group.migrate("--verify") == dict.fromkeys(range(PARTITIONS), "equal")
+    fourth = group.write(10)
+    consumer = group.kafka_consumer()
+    assert group.read_by(consumer, len(fourth)) == sorted(fourth)
+    assert group.migrate("--verify", status=1) == dict.fromkeys(range(PARTITIONS), "ahead")
+    refused = group.run()
+    assert (refused.exit_code, refused.stderr.count("\n")) == (1, 2)
+    assert "while consumers that Kafka coordinates are active" in refused.stderr
+    consumer.close()
+
+    assert group.migrate("--to", "zookeeper") == dict.fromkeys(range(PARTITIONS), "copied")
+    fifth = group.write(10)
+    again = group.jvm()
+    assert group.read_by_jvm(again, len(fifth)) == sorted(fifth)
+
+
+def test_live_until_the_members_have_left(group: Group) -> None:
+    """A consumer that commits to ZooKeeper alone is followed; when it has left, Kafka has its last offsets."""
+    first = group.write(40)
+    jvm = group.jvm(**{"auto.commit.interval.ms": "100"})
+    group.read_by_jvm(jvm, len(first))
+    found: list[Result] = []
+    following = Thread(target=lambda: found.append(group.run("--live", "--interval", "0.2")))
+    writing = Thread(target=lambda: [group.write(5) for _ in range(20)])
+    for thread in (writing, following):
+        thread.start()
+    writing.join()
+    group.read_by_jvm(jvm, 40 * PARTITIONS + 100 * PARTITIONS)
+    jvm.stop()
+    following.join()
+    assert found[0].exit_code == 0, found[0].stderr
+    assert set(group.migrate().values()) <= {"copied", "equal"}
+    assert group.migrate("--verify") == dict.fromkeys(range(PARTITIONS), "equal")
+    last = group.write(10)
+    assert group.read_by(group.kafka_consumer(), len(last)) == sorted(last)
+
+
+def test_live_from_kafka(group: Group) -> None:
+    """Offsets of a running consumer that Kafka coordinates are copied to ZooKeeper until both stores agree."""
+    records = group.write(20)
+    consumer = group.kafka_consumer(reset="earliest")
+    group.read_by(consumer, len(records))
+    refused = group.run("--to", "zookeeper")
+    assert (refused.exit_code, "[GROUP_ACTIVE]" in refused.stderr) == (1, True)
+    states = group.migrate("--to", "zookeeper", "--live", "--interval", "0.2")
+    assert states == dict.fromkeys(range(PARTITIONS), "copied")
+
+
+def test_never_backwards(group: Group, zkafka_cluster: LocalCluster) -> None:
+    """A target that is further stays, and the exit status is 1; --force sets it back; -1 and garbage are not copied."""
+    with zkafka_cluster.zookeeper() as znodes:
+        path = f"/consumers/{group.name}/offsets/{group.topic}"
+        group.write(10)
+        for partition, data in enumerate([b"7", b"-1", b"7 "]):
+            znodes.create(f"{path}/{partition}", data, makepath=True)
+        assert group.migrate(status=1) == {0: "copied", 2: "failed"}
+        znodes.set(f"{path}/0", b"5")
+        znodes.set(f"{path}/2", b"5")
+        assert group.migrate(status=1) == {0: "ahead", 2: "copied"}
+        assert group.migrate("--verify", status=1) == {0: "ahead", 2: "equal"}
+        assert group.migrate("--force") == {0: "copied", 2: "equal"}
+        znodes.set(f"{path}/2", b"")
+        assert group.migrate("--to", "zookeeper", status=1) == {0: "equal", 2: "failed"}
+        assert group.migrate("--to", "zookeeper", "--force") == {0: "equal", 2: "copied"}
+        assert znodes.get(f"{path}/2")[0] == b"5"
+
+
+def test_a_topic_created_again(group: Group, zkafka_cluster: LocalCluster) -> None:
+    """An offset that is older than its topic is not copied without --force; that of a deleted topic is skipped."""
+    group.write(10)
+    with zkafka_cluster.zookeeper() as znodes:
+        for partition in range(PARTITIONS):
+            znodes.create(f"/consumers/{group.name}/offsets/{group.topic}/{partition}", b"7", makepath=True)
+        zkafka_cluster.delete_topic(group.topic)
+        assert group.migrate() == dict.fromkeys(range(PARTITIONS), "skipped")
+        zkafka_cluster.create_topic(group.topic, partitions=2)
+        assert group.migrate(status=1) == {0: "failed", 1: "failed", 2: "skipped"}
+        assert group.migrate("--force") == {0: "copied", 1: "copied", 2: "skipped"}

@@ -1,0 +1,31 @@
+"""Decoding of all that lies under a group's offsets."""
+
+from __future__ import annotations
+
+from pyspark_zkafka.operations.group_offsets import decode_stored
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.resumption import StoredOffset
+from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
+from pyspark_zkafka.zookeeper.connection import Znode, ZnodeStat
+
+
+def node(data: bytes | None, version: int = 3) -> Znode:
+    """A znode that transaction 77 wrote."""
+    return Znode(data, ZnodeStat(1, version, 0, 0, 0, mzxid=77))
+
+
+def test_each_kind_of_znode() -> None:
+    """Offsets, none, garbage, positions of Kafka 0.7 and foreign names are told apart; none is dropped."""
+    path = "/consumers/g/offsets/t/"
+    data = {"0": b"5", "1": b"-1", "2": b"7\n", "3": None, "1-4": b"99", "1-5": b"x", "no": b"1", "10": b"0"}
+    found = decode_stored({f"{path}{key}": node(value) for key, value in data.items()})["g"]
+    t0, t10 = TopicPartition("t", 0), TopicPartition("t", 10)
+    assert found.offsets == {t0: StoredOffset(5, 77), t10: StoredOffset(0, 77)}
+    assert found.values == {t0: 5, t10: 0}
+    assert found.unset == {TopicPartition("t", 1)}
+    assert found.unreadable.keys() == {TopicPartition("t", 2), TopicPartition("t", 3)}
+    assert found.legacy == {LegacyPartition("t", 1, 4): 99}
+    assert found.misnamed.keys() == {f"{path}1-5", f"{path}no"}
+    assert found.partitions == {TopicPartition("t", p) for p in (0, 1, 2, 3, 10)}
+    assert len(found.problems) == 4
+    assert set(found.versions.values()) == {3}

@@ -1,0 +1,116 @@
+"""Groups that were recorded from clusters of 3.9.1 and 1.1.1, beside Kafka's tools; see tests/vectors/cli/groups."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.cli.output import Output, columns
+from pyspark_zkafka.operations.group_state import (
+    GroupState,
+    LogBounds,
+    PartitionDescription,
+    describe_groups,
+    group_states,
+)
+from pyspark_zkafka.operations.verification import verify_group
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.zookeeper.connection import Znode, ZnodeStat
+
+FOLDER = Path(__file__).parents[2] / "vectors" / "cli" / "groups"
+VERSIONS = sorted(path.name for path in FOLDER.iterdir() if path.is_dir() and path.name[0].isdigit())
+FAILED, SUCCESSFUL = "Rebalance operation failed !", "Rebalance operation successful !"
+BEYOND_KAFKA = {"foreign", "garbage", "offsets", "shuffled"}
+"""Groups with problems that VerifyConsumerRebalance does not see."""
+
+
+class Recorded:
+    """The groups of a version."""
+
+    def __init__(self, version: str) -> None:
+        self.folder = FOLDER / version
+        facts = json.loads((self.folder / "znodes.json").read_text())
+        nodes = {
+            path: Znode(None if data is None else data.encode(), ZnodeStat(czxid, 0, modified, session, 0, mzxid))
+            for path, (data, session, czxid, mzxid, modified) in facts["nodes"].items()
+        }
+        self.groups: dict[str, GroupState] = group_states(facts["children"]["/consumers"], facts["children"], nodes)
+        self.logs = {place(name): LogBounds(*bounds) for name, bounds in facts["logs"].items()}
+        self.kafka = {g: {place(name): offset for name, offset in f.items()} for g, f in facts["kafka"].items()}
+
+    def descriptions(self) -> dict[str, tuple[PartitionDescription, ...]]:
+        """The descriptions by group, with the offsets in Kafka."""
+        return describe_groups(self.groups.values(), self.logs, self.kafka)
+
+    def lines(self, file: str) -> list[list[str]]:
+        """The words of a file's lines, without errors, headings and rules."""
+        words = [line.split() for line in (self.folder / file).read_text().splitlines()]
+        return [line for line in words if line and line[0] not in ("Error:", "TOPIC", "GROUP", '"') and "─" not in line[0]]
+
+
+def place(name: str) -> TopicPartition:
+    """The partition of a name such as ``orders-3``."""
+    topic, _, number = name.rpartition("-")
+    return TopicPartition(topic, int(number))
+
+
+@pytest.fixture(params=VERSIONS)
+def recorded(request: pytest.FixtureRequest) -> Recorded:
+    """The groups of each version."""
+    return Recorded(request.param)
+
+
+def words(*values: Any) -> list[str]:
+    """Values as Kafka's tools write them."""
+    return ["-" if value is None else str(value) for value in values]
+
+
+def test_descriptions_are_those_of_kafka(recorded: Recorded) -> None:
+    """Each row of kafka-consumer-groups is one of ours; ours has more only for partitions that do not exist."""
+    for group, rows in recorded.descriptions().items():
+        ours = [
+            words(row.topic, row.partition, row.current_offset, row.log_end_offset, row.lag, row.consumer_id)
+            for row in rows
+        ]
+        theirs = sorted(recorded.lines(f"describe-{group}.txt"))
+        if group == "garbage":
+            assert theirs == []  # the tool fails
+            continue
+        existing = [
+            words for words, row in zip(ours, rows, strict=True) if row.log_end_offset is not None or row.topic is None
+        ]
+        assert sorted(existing) == theirs
+        assert len(ours) - len(existing) == (2 if group == "offsets" else 0)
+
+
+def test_written_tables(recorded: Recorded) -> None:
+    """The recorded output of the command has these rows, too, with the offsets of both stores."""
+    rows = [row for rows in recorded.descriptions().values() for row in rows]
+    expected = [
+        words(r.group, r.topic, r.partition, r.current_offset, r.log_end_offset, r.lag, r.consumer_id, r.host)
+        + words(r.zookeeper_offset, r.kafka_offset)
+        for r in rows
+    ]
+    assert recorded.lines("zkafka-describe.txt") == expected
+    listed = [[name, str(g.member_count), ",".join(sorted(g.topics)), g.state] for name, g in recorded.groups.items()]
+    assert [line[:4] for line in recorded.lines("zkafka-list.txt")] == listed
+    assert sorted(recorded.lines("list.txt")) == [[name] for name, *_ in listed]
+
+
+def test_verdicts_are_those_of_kafka(recorded: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
+    """A group has problems where VerifyConsumerRebalance fails, and where it does not look; the output has them all."""
+    found = {name: verify_group(group, recorded.logs) for name, group in recorded.groups.items()}
+    for name, problems in found.items():
+        verdict = (recorded.folder / f"verify-{name}.txt").read_text().strip()
+        assert verdict == (FAILED if problems and name not in BEYOND_KAFKA else SUCCESSFUL)
+    assert {name for name, problems in found.items() if problems} == {*BEYOND_KAFKA, "thread", "unowned", "zombie"}
+    Output().rows(
+        [asdict(problem) for problems in found.values() for problem in problems],
+        columns("group topic partition problem found remedy", right="partition"),
+    )
+    written = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert written == [line.rstrip() for line in (recorded.folder / "zkafka-verify.txt").read_text().splitlines()]
