@@ -13,7 +13,7 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_CONF_DIR := $(abspath spark-conf)
 
-.PHONY: demo test matrix simulate bench check docs format dist clean
+.PHONY: demo test matrix simulate bench check docs notebooks format dist clean
 
 demo: $(READY)
 	$(BIN)/zkafka demo
@@ -42,6 +42,10 @@ check: $(READY)
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py
+
+# Executes the notebooks, and stores them with their outputs; NOTEBOOKS="batch.ipynb" for some.
+notebooks: $(READY)
+	$(BIN)/python -m tests.notebooks $(NOTEBOOKS)
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
