@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.ready-bench
+DOCS_READY := $(VENV)/.ready-docs
 RELEASE_READY := $(VENV)/.ready-release
 # Test files run in so many processes, each with a Spark and a cluster of its own: they mostly wait.
 TEST_PROCESSES ?= 2
@@ -13,7 +14,7 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_CONF_DIR := $(abspath spark-conf)
 
-.PHONY: demo test matrix simulate bench check docs notebooks format dist clean
+.PHONY: demo test matrix simulate bench check docs site notebooks format dist clean
 
 demo: $(READY)
 	$(BIN)/zkafka demo
@@ -47,6 +48,11 @@ docs: $(READY)
 notebooks: $(READY)
 	$(BIN)/python -m tests.notebooks $(NOTEBOOKS)
 
+# docs/ as HTML in site/, with warnings as errors; open site/index.html.
+site: $(DOCS_READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	$(BIN)/python docs/check_site.py site
+
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -57,7 +63,7 @@ dist: $(RELEASE_READY)
 	PYTHON=$(PYTHON) .ci/try_dist
 
 clean:
-	rm -rf $(VENV) .nox build dist *.egg-info spark-warehouse artifacts
+	rm -rf $(VENV) .nox build dist site *.egg-info spark-warehouse artifacts
 
 $(READY): setup.cfg pyproject.toml setup.py $(wildcard pyspark_zkafka/transport/native/*.[ch])
 	$(PYTHON) -m venv $(VENV)
@@ -68,6 +74,10 @@ $(READY): setup.cfg pyproject.toml setup.py $(wildcard pyspark_zkafka/transport/
 $(BENCH_READY): $(READY)
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	touch $(BENCH_READY)
+
+$(DOCS_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	touch $(DOCS_READY)
 
 $(RELEASE_READY): $(READY)
 	$(BIN)/python -m pip install --quiet --editable '.[release]'

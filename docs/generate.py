@@ -59,6 +59,7 @@ _CLIENTS = {"C": "read", "P": "write", "CP": "both"}
 
 def _option_row(option: Option) -> str:
     form = option.kind.form.replace("|", "\\|")
+    form = f"`{form}`" if "[" in form else form  # Markdown would read brackets as a link
     default = option.default.words if isinstance(option.default, Derived) else option.default or "-"
     doc = f"{option.doc} Secret." if option.secret else option.doc
     return f"| `{option.name}` | {form} | {default} | {', '.join(option.scopes)} | {doc} |\n"

@@ -38,8 +38,6 @@ _OF_OTHERS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestam
 class ConsumerGroup:
     """A member of a consumer group in ZooKeeper, for the duration of a ``with`` block in the user's own process.
 
-    ::
-
         with ConsumerGroup("zk1:2181/kafka", "billing", subscribe=["orders"]) as member:
             batch = member.plan(spark)
             transform(batch.load()).write.format("zkafka").option("topic", "invoices").options(

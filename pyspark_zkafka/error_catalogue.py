@@ -70,6 +70,14 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
             "Name exactly the partitions that are read, or their topics, or set `auto.offset.reset` for the other starts.",
         ),
         "START_AFTER_END": ("A partition's start is after its end.", "Choose a start that is not after the end."),
+        "INVALID_REASSIGNMENT": (
+            "Partitions cannot be reassigned as requested; the message lists all reasons.",
+            "Correct the replicas, or wait until the deletion or reassignment that is under way is done.",
+        ),
+        "INVALID_TOPIC_CONFIG": (
+            "The name or the value of a topic's setting is wrong.",
+            "Correct it; the message quotes the broker's reason or the expected form.",
+        ),
         "UNKNOWN_ASSIGNOR": ("No assignor has the given name.", "Choose one of the names in the message."),
         "UNKNOWN_PARTITIONER": ("No partitioner has the given name.", "Choose one of the names in the message."),
         "BAD_KEY_TYPE": ("The column `key` has a type that cannot be hashed.", "Cast the column to binary or string."),
@@ -146,6 +154,26 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
         "NO_KAFKA_CLUSTER": (
             "The chroot in `zookeeper.connect` has no `/brokers/ids`.",
             "Correct the chroot, or set `kafka.bootstrap.servers` for a cluster without ZooKeeper (KRaft).",
+        ),
+        "NO_ZOOKEEPER_CONTROLLER": (
+            "No controller acts on znodes of administration: there is none, or the cluster is migrated to KRaft.",
+            "Start a broker, or use Kafka's own tools with `--bootstrap-server`.",
+        ),
+        "ADMIN_UNDER_WAY": (
+            "Another reassignment, election or deletion of the kind is under way.",
+            "Wait until it is done; see `zkafka admin show`.",
+        ),
+        "ADMIN_CONFLICT": (
+            "Another client changed the znode of a request for administration meanwhile; nothing was changed.",
+            "Try again.",
+        ),
+        "ADMIN_UNFINISHED": (
+            "A reassignment, election or deletion was not done in the time that the command waits; it goes on.",
+            "See `zkafka admin show`, and check that all brokers of the partitions run.",
+        ),
+        "DELETION_DISABLED": (
+            "A topic is to be deleted, and `delete.topic.enable` is false at the controller.",
+            "Set it to true on all brokers, and restart them.",
         ),
         "NO_LISTENER": (
             "No broker has the requested listener; the message lists the registered ones.",

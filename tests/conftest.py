@@ -67,14 +67,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session with two cores, the settings of spark-conf/, and Spark's own connector beside ours."""
     from pyspark.sql import SparkSession
 
     from pyspark_zkafka.testing import fetch_jars
 
     jars = ",".join(map(str, fetch_jars(*KAFKA_CONNECTOR, transitive=False)))
-    session = SparkSession.builder.master("local[2]").appName("tests").config("spark.jars", jars).getOrCreate()
+    tables = str(tmp_path_factory.mktemp("tables"))
+    builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.jars", jars)
+    session = builder.config("spark.sql.warehouse.dir", tables).getOrCreate()
     yield session
     session.stop()
 

@@ -38,10 +38,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """A batch read's splits, in the order of Spark's tasks."""
+    """A batch read's splits, in the order of Spark's tasks, and the cluster snapshot that they were planned from."""
 
     splits: tuple[Split, ...]
     bootstrap_servers: str
+    snapshot: ClusterSnapshot
 
 
 def plan_batch(
@@ -62,14 +63,14 @@ def plan_batch(
         partitions = [tp for tp in subscribed if pushed is None or pushed.admits(tp)]
         servers = bootstrap_servers(options.connection, snapshot)
         if not partitions:
-            return BatchPlan((), servers)
+            return BatchPlan((), servers, snapshot)
         opened = nullcontext(cluster) if isinstance(cluster, KafkaAdmin) else KafkaAdmin.of(options.connection, servers)
         with opened as admin:
             bounds = _Bounds(options, admin, cluster, servers, snapshot)
             ranges = retry(lambda: _ranges(options, partitions, subscribed, bounds, pushed))
     pieces = split_ranges(ranges, options.min_partitions, options.max_records)
     splits = make_splits(pieces, snapshot, options.connection.client_rack, options.connection.listener)
-    return BatchPlan(tuple(spread_over_leaders(splits)), servers)
+    return BatchPlan(tuple(spread_over_leaders(splits)), servers, snapshot)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pyspark_zkafka.cli.output import columns, iso_time
 
 __all__ = ["add_to"]
 
-_BROKERS = columns("id host port rack endpoints version registered", right="id port version")
+_BROKERS = columns("id host port rack version registered endpoints", right="id port version")
 _CONTROLLER = columns("controller epoch elected cluster_id", right="controller epoch")
 
 

@@ -12,18 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # PySpark's own custom
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from pyspark_zkafka.batch.planner import BatchPlan, plan_batch
 from pyspark_zkafka.cli.demo_steps import log_ends, prove, step, table, zookeeper_client
 from pyspark_zkafka.cli.group_demo import GroupDemo
 from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.protocol.model import ClusterSnapshot
+from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import canonical_json
 from pyspark_zkafka.protocol.partitioners import Router
 from pyspark_zkafka.testing import LocalCluster
@@ -103,7 +101,7 @@ class _Demo:
         self.console.print(f"{self.rows / seconds:,.0f} rows/s, each acknowledged by all in-sync replicas")
 
     def _show_plan(self) -> None:
-        call = f'plan_batch(parse_read({{"zookeeper.connect": ..., "subscribe": "{TOPIC}"}}))'
+        call = f'spark.read.format("zkafka").option("view", "plan").option("subscribe", "{TOPIC}").load()'
         with step(self.console, "Plan a read from ZooKeeper's leaders and ISRs", call):
             plan = self._plan()
         self.console.print(_plan_table(plan))
@@ -117,7 +115,7 @@ class _Demo:
         self.console.print(f"{read / seconds:,.0f} rows/s, counted by key and partition")
 
     def _commit(self) -> None:
-        ends = canonical_json({split.partition: split.until for split in self._plan().splits})
+        ends = canonical_json({_place(row): row["until"] for row in self._plan()})
         call = f'totals.write.format("zkafka").options(**{{"group.id": "{GROUP}", "commitOffsets": ends}}) ...'
         with step(self.console, "Write totals, and commit the offsets that they cover", call):
             by_partition = self._load().groupBy(F.col("partition").cast("string").alias("key"))
@@ -138,11 +136,12 @@ class _Demo:
         with zookeeper_client(self.cluster) as client:
             return client.snapshot([TOPIC])
 
-    def _plan(self) -> BatchPlan:
-        return plan_batch(parse_read({**self._options, "subscribe": TOPIC}))
+    def _plan(self) -> list[Row]:
+        return self._load(view="plan").orderBy("spark_partition").collect()
 
-    def _load(self) -> DataFrame:
-        return self.spark.read.format("zkafka").options(**self._options).option("subscribe", TOPIC).load()
+    def _load(self, **options: str) -> DataFrame:
+        reader = self.spark.read.format("zkafka").options(**self._options, **options)
+        return reader.option("subscribe", TOPIC).load()
 
     def _count(self) -> tuple[int, int, float]:
         """Count of records, count of keys not in the partition that Kafka's default partitioner chooses, and seconds."""
@@ -189,11 +188,15 @@ def _brokers_table(snapshot: ClusterSnapshot) -> Table:
     return table("Brokers, from /brokers/ids", ("id", "endpoint", "controller"), rows)
 
 
-def _plan_table(plan: BatchPlan) -> Table:
+def _place(row: Row) -> TopicPartition:
+    return TopicPartition(row["topic"], row["partition"])
+
+
+def _plan_table(plan: list[Row]) -> Table:
     columns = ("Spark partition", "partition", "leader", "ISR", "range")
     rows = [
-        (number, split.partition, split.leader, ", ".join(map(str, split.isr)), f"[{split.start}, {split.until})")
-        for number, split in enumerate(plan.splits)
+        (r["spark_partition"], _place(r), r["leader"], ", ".join(map(str, r["isr"])), f"[{r['start']}, {r['until']})")
+        for r in plan
     ]
     return table("The plan: one Spark partition for each Kafka partition", columns, rows)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -13,9 +14,9 @@ from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
-from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, UnknownTopic, ZKafkaError
+from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, OptionError, UnknownTopic, ZKafkaError
 from pyspark_zkafka.kafka.batches import MAX_PER_REQUEST, batches
 from pyspark_zkafka.kafka.clients import INTRODUCTION_S, MessageClient, librdkafka_logger
 from pyspark_zkafka.kafka.consumer_properties import shared_properties
@@ -33,6 +34,7 @@ _log = logging.getLogger(__name__)
 
 _SILENT = "BROKERS_UNAVAILABLE"
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+_INVALID_CONFIG_CODES = frozenset({KafkaError.INVALID_CONFIG, KafkaError.INVALID_REQUEST, KafkaError.POLICY_VIOLATION})
 _LOOK_S = 0.1
 _PATIENCE_S = 5.0
 MANY = 1_000
@@ -108,6 +110,39 @@ class KafkaAdmin:
         """The ids of those of the topics that exist; None where the brokers are older than topic ids (2.8)."""
         self._begin_request()
         return {name: _topic_id(found) for name, found in self._describe(sorted(topics)).items()}
+
+    def check_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
+        """Have a broker validate the whole of a topic's configuration, and change nothing; needs Kafka 0.11 or later.
+
+        Raises
+        ------
+        OptionError
+            A name or a value is wrong.
+        ZKafkaError
+            No broker answers, or it does not know the request.
+        """
+        self._begin_request()
+        doing, resource = f"validating the configuration of {topic}", ConfigResource("topic", topic, dict(config))
+        with warnings.catch_warnings():
+            # Brokers before 2.3 do not know the request that replaces this one.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            futures = self._admin().alter_configs([resource], validate_only=True, request_timeout=self._timeout_s)
+        try:
+            self._result(doing, futures[resource])
+        except KafkaException as error:
+            if error.args[0].code() not in _INVALID_CONFIG_CODES:
+                raise self._error(error, doing) from error
+            text = f"The configuration of {topic} is not valid: {error.args[0].str()}"
+            raise OptionError("INVALID_TOPIC_CONFIG", f"{text}; correct the name or the value") from error
+
+    def broker_config(self, broker: int, name: str) -> str | None:
+        """The value of a broker's setting, None if the broker does not have it; needs Kafka 0.11 or later."""
+        self._begin_request()
+        resource = ConfigResource("broker", str(broker))
+        future = self._admin().describe_configs([resource], request_timeout=self._timeout_s)[resource]
+        doing = f"describing the configuration of broker {broker}"
+        found = self._call(doing, lambda _: self._result(doing, future)).get(name)
+        return None if found is None else found.value
 
     def list_offsets(
         self, positions: Mapping[TopicPartition, Position], timeout_s: float = math.inf

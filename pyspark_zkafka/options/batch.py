@@ -166,8 +166,9 @@ def _subscription(given: OptionParser, view: str | None) -> Subscription | None:
     named = [name for name in _SUBSCRIPTIONS if given.has(name)]
     given.refuse_if(len(named) > 1, f"{' and '.join(named)} contradict each other; set only one of them")
     given.refuse_if(
-        not named and view is None,
-        "set one of subscribe, subscribePattern, subscribeExceptPattern and assign (or view)",
+        not named and (view is None or VIEWS[view].of_read),
+        "set one of subscribe, subscribePattern, subscribeExceptPattern and assign"
+        + (" (or view)" if view is None else f": view={view} shows the plan of a read"),
     )
     if given.has("subscribe"):
         topics = tuple(t.strip() for t in given.text("subscribe").split(",") if t.strip())

@@ -189,9 +189,10 @@ PROPERTIES: tuple[ClientProperty, ...] = (
     *_rows("P", _unread, "sticky.partitioning.linger.ms", "batch.num.messages", "compression.level"),
     *_rows("P", _unread, "compression.type", alias="compression.codec"),
     ClientProperty("max.request.size", "P", _whole, "message.max.bytes"),
-    ClientProperty("compression.gzip.level", "P", _unread, "compression.level", ("compression.type", "gzip")),
-    ClientProperty("compression.lz4.level", "P", _unread, "compression.level", ("compression.type", "lz4")),
-    ClientProperty("compression.zstd.level", "P", _unread, "compression.level", ("compression.type", "zstd")),
+    # librdkafka's range is that of all codecs: it would use level 9 for gzip's 12, and its default for zstd's -1.
+    ClientProperty("compression.gzip.level", "P", _between(-1, 9), "compression.level", ("compression.type", "gzip")),
+    ClientProperty("compression.lz4.level", "P", _between(1, 12), "compression.level", ("compression.type", "lz4")),
+    ClientProperty("compression.zstd.level", "P", _between(1, 12), "compression.level", ("compression.type", "zstd")),
     # TLS
     *_rows("CP", _choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), "security.protocol"),
     *_rows("CP", _choice("https", "none", **{"": "none"}), "ssl.endpoint.identification.algorithm"),

@@ -104,8 +104,8 @@ TABLE: tuple[Option, ...] = (
         "view",
         choice(*VIEWS),
         _READ,
-        "Show the cluster's state instead of records; subscribe or subscribePattern then restrict the topics, "
-        "group.id the groups. See [Views](views.md).",
+        "Show the cluster's state, or the plan of the read, instead of records; subscribe or subscribePattern restrict the "
+        "topics, group.id the groups. See [Views](views.md).",
     ),
     # Where from and to
     Option(

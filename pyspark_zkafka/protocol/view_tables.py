@@ -23,12 +23,16 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A view: its columns as Spark's DDL, whether topics and groups can restrict it, and whether only ZooKeeper has it."""
+    """A view: its columns as Spark's DDL, whether topics and groups can restrict it, and whether only ZooKeeper has it.
+
+    `of_read` is the view of a batch read's plan, which allows all options of the read.
+    """
 
     ddl: str
     has_topics: bool = True
     has_groups: bool = False
     needs_zookeeper: bool = True
+    of_read: bool = False
 
     @property
     def columns(self) -> dict[str, str]:
@@ -71,6 +75,12 @@ VIEWS = {
     ),
     "admin": View("operation string, topic string, partition int, replicas array<int>"),
     "configs": View("topic string, name string, value string"),
+    "plan": View(
+        "topic string, partition int, leader int, isr array<int>, rack string, start bigint, until bigint, records bigint, "
+        "spark_partition int",
+        needs_zookeeper=False,
+        of_read=True,
+    ),
 }
 
 _ARROW_TYPES: dict[str, pa.DataType] = {
@@ -107,7 +117,7 @@ def view_problems(view: str, names: Iterable[str]) -> list[str]:
 
 
 def _objections(view: str, name: str) -> list[str]:
-    if name == "view" or name.startswith(_CONNECTION):
+    if name == "view" or name.startswith(_CONNECTION) or VIEWS[view].of_read:
         return []
     if name in ("subscribe", "subscribePattern", "subscribeExceptPattern"):
         return [] if VIEWS[view].has_topics else [f"view={view} cannot be restricted to topics; leave out {name}"]

@@ -73,8 +73,6 @@ class LocalCluster(ClusterSpec):
 
     Examples
     --------
-    ::
-
         with LocalCluster(brokers=2) as cluster:
             cluster.create_topic("orders", partitions=2, replication=2)
             cluster.produce("orders", [{"key": b"a", "value": b"1", "partition": 0}])  # {0: [0]}

@@ -27,7 +27,9 @@ class MessageSender(Sender):
     """The `Sender` in pure Python: rows as objects of Python, handed to confluent-kafka a few thousand at a time."""
 
     def __init__(self, properties: Mapping[str, Any], limits: QueueLimits, note: Callable[[KafkaError], None]) -> None:
-        super().__init__({**properties, "delivery.report.only.error": True}, limits, note)
+        self._properties = {**properties, "delivery.report.only.error": True}
+        self._limits = limits
+        self._note = note
         self._open: Producer | None = None
         self._slices: Iterator[_Slice] = iter(())
         self._next: _Slice | None = None

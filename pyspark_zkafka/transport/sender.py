@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -54,17 +53,8 @@ class Sender(Protocol):
     """Hands records to librdkafka, and counts their delivery reports. Not thread-safe, not pickle-safe.
 
     There are two: `MessageSender`, and the compiled path's `pyspark_zkafka.transport.native.producer.ArrowSender`. Each is
-    open for the time of its ``with`` block; `note` is called with errors of the client as a whole.
+    open for the time of its ``with`` block; its `note` is called with errors of the client as a whole.
     """
-
-    _properties: Mapping[str, Any]
-    _limits: QueueLimits
-    _note: Callable[[KafkaError], None]
-
-    def __init__(self, properties: Mapping[str, Any], limits: QueueLimits, note: Callable[[KafkaError], None]) -> None:
-        self._properties = properties
-        self._limits = limits
-        self._note = note
 
     def __enter__(self) -> Sender: ...
     def __exit__(self, *exc: object) -> None: ...

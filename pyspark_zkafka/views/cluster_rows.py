@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.protocol.view_tables import Row, timestamp_us
 from pyspark_zkafka.protocol.znodes.admin import AdminState
 from pyspark_zkafka.protocol.znodes.brokers import BrokerRegistration
@@ -16,6 +17,7 @@ __all__ = [
     "config_rows",
     "controller_rows",
     "partition_rows",
+    "plan_rows",
     "registered_broker_rows",
     "topic_rows",
 ]
@@ -118,3 +120,23 @@ def config_rows(configs: Mapping[str, Mapping[str, str]]) -> list[Row]:
         for topic, config in sorted(configs.items())
         for name, value in sorted(config.items())
     ]
+
+
+def plan_rows(tasks: Iterable[Collection[Split]], snapshot: ClusterSnapshot) -> list[Row]:
+    """One row for each range of a batch read, by topic, partition and start; `tasks` has the splits of each Spark task."""
+    rows = [_split_row(split, number, snapshot) for number, splits in enumerate(tasks) for split in splits]
+    return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["start"]))
+
+
+def _split_row(split: Split, task: int, snapshot: ClusterSnapshot) -> Row:
+    leader = snapshot.brokers.get(split.leader)
+    return {
+        **split.partition._asdict(),
+        "leader": split.leader,
+        "isr": list(split.isr),
+        "rack": None if leader is None else leader.rack,
+        "start": split.start,
+        "until": split.until,
+        "records": split.size,
+        "spark_partition": task,
+    }

@@ -7,13 +7,14 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
+from pyspark_zkafka.batch.planner import plan_batch
 from pyspark_zkafka.cluster import ClusterSource, bootstrap_servers
 from pyspark_zkafka.errors import OptionError, ZKafkaError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
-from pyspark_zkafka.protocol.planning import Subscribe
+from pyspark_zkafka.protocol.planning import Subscribe, coalesce
 from pyspark_zkafka.protocol.view_tables import Row, restrict
 from pyspark_zkafka.protocol.znodes import brokers as broker_znodes
 from pyspark_zkafka.protocol.znodes import topics as znodes
@@ -32,10 +33,12 @@ T = TypeVar("T")
 
 
 def plan_view(view: str, options: ReadOptions) -> list[Row]:
-    """The rows of a view, sorted. Blocks for a few round trips, and for `offsets` for one request to the brokers.
+    """The rows of a view, sorted. Blocks for a few round trips; `offsets` and `plan` also request offsets of the brokers.
 
     Raises ZKafkaError if the cluster cannot be reached, or one of its znodes is malformed; those of groups become rows.
     """
+    if view == "plan":
+        return _plan(options)
     connection = options.connection
     if connection.zookeeper is not None:
         with ZooKeeperClient(connection.zookeeper) as zookeeper:
@@ -104,6 +107,11 @@ def _controller_of_metadata(options: ReadOptions, admin: KafkaAdmin) -> list[Row
     snapshot = admin.snapshot([])
     controller = None if snapshot.controller is None else ControllerInfo(snapshot.controller)
     return cluster_rows.controller_rows(controller, None, snapshot.cluster_id)
+
+
+def _plan(options: ReadOptions) -> list[Row]:
+    plan = plan_batch(options)
+    return cluster_rows.plan_rows(coalesce(plan.splits, options.min_records, options.max_records), plan.snapshot)
 
 
 # --- groups ------------------------------------------------------------------------------------------------------------

@@ -96,15 +96,28 @@ class ZooKeeperClient(ZooKeeperConnection):
         return {_name(path): admin_znodes.decode_topic_config(path, node.data) for path, node in nodes.items()}
 
     def admin_state(self) -> AdminState:
-        """Reassignments, preferred replica elections and deletions that are under way; blocks for one round."""
+        """Reassignments, preferred replica elections and deletions that are under way; blocks for two rounds.
+
+        Reassignments that were requested of brokers, from 2.4 on, are only in the topics' znodes.
+        """
         paths = [admin_znodes.REASSIGN_PARTITIONS, admin_znodes.PREFERRED_REPLICA_ELECTION]
-        found = self.ask(get=paths, children=[admin_znodes.DELETE_TOPICS])
+        found = self.ask(get=paths, children=[admin_znodes.DELETE_TOPICS, znodes.TOPICS])
         moves, elections = (found.nodes.get(path) for path in paths)
+        requested = {} if moves is None else admin_znodes.decode_reassignment(paths[0], moves.data)
         return AdminState(
-            {} if moves is None else admin_znodes.decode_reassignment(paths[0], moves.data),
+            {**self._wanted_replicas(found.children.get(znodes.TOPICS, ())), **requested},
             () if elections is None else admin_znodes.decode_preferred_election(paths[1], elections.data),
             tuple(found.children.get(admin_znodes.DELETE_TOPICS, [])),
         )
+
+    def _wanted_replicas(self, topics: Collection[str]) -> dict[TopicPartition, tuple[int, ...]]:
+        nodes = self.get_many(znodes.topic_path(topic) for topic in topics if is_topic_name(topic))
+        return {
+            TopicPartition(_name(path), partition): replicas
+            for path, node in nodes.items()
+            if node.data
+            for partition, replicas in znodes.decode_wanted_replicas(path, node.data).items()
+        }
 
     def groups(self) -> list[str]:
         """The names of all current and former groups, sorted; blocks for one round of requests."""

@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 MAX_TRANSACTION_BYTES = 512 * 1024  # half of the servers' default limit: the transaction's record must fit, too
 _ANY_VERSION = -1
+_EPHEMERAL, _SEQUENTIAL = 1, 2
 _OPERATION_BYTES = 9 + 31 + 16  # the header, the ACL, and the other fields
 _REQUEST_BYTES = 12 + 9  # its length, number and type, and the header that ends a transaction
 
@@ -38,13 +39,14 @@ class Create:
     """Create a znode; `data` None is null data, which is not empty data.
 
     `acl` has the entries of a znode, as `ZooKeeperConnection.acl` returns them; by default it is open to everybody, as
-    Kafka's are.
+    Kafka's are. If it is `sequential`, ZooKeeper appends ten digits to the path, which ascend below the parent.
     """
 
     path: str
     data: bytes | None
     ephemeral: bool = False
     acl: tuple[object, ...] | None = None
+    sequential: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +157,10 @@ def to_wire(operation: Operation, chroot: str) -> tuple[object, ...]:
     """The operation as kazoo sends it, under a chroot."""
     path = chroot + operation.path
     match operation:
-        case Create(data=data, ephemeral=ephemeral, acl=acl):
+        case Create(data=data, ephemeral=ephemeral, acl=acl, sequential=sequential):
             entries = OPEN_ACL_UNSAFE if acl is None else list(acl)
-            return wire.Create(path, data, entries, int(ephemeral))  # type: ignore[no-any-return]
+            flags = _EPHEMERAL * ephemeral + _SEQUENTIAL * sequential
+            return wire.Create(path, data, entries, flags)  # type: ignore[no-any-return]
         case SetData(data=data, version=version):
             return wire.SetData(path, data, version)  # type: ignore[no-any-return]
         case Delete(version=version):

@@ -73,9 +73,9 @@ def client(zkafka_cluster: LocalCluster, group: str, two_topics: tuple[str, str]
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_schema(read: Read, name: str) -> None:
+def test_schema(read: Read, new_topic: NewTopic, name: str) -> None:
     """Each view has its own columns, and can be read and counted whatever is in the cluster."""
-    frame = read({"view": name})
+    frame = read({"view": name, **({"subscribe": new_topic()} if VIEWS[name].of_read else {})})
     assert dict(frame.dtypes) == VIEWS[name].columns
     assert frame.count() == len(frame.collect())
     assert frame.rdd.getNumPartitions() == 1
@@ -123,6 +123,26 @@ def test_controller(spark: SparkSession, connection: dict[str, str], zkafka_clus
     assert row.broker in zkafka_cluster.running_broker_ids
     assert len(row.cluster_id) == 22
     assert (row.epoch is None) == (row.timestamp is None) == ("zookeeper.connect" not in connection)
+
+
+def test_plan(spark: SparkSession, connection: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
+    """A plan has the ranges of a read with the same options, and the Spark task of each."""
+    topic = new_topic(partitions=2, replication=2)
+    zkafka_cluster.produce(topic, [{"value": str(n), "partition": n % 2} for n in range(20)])
+    options = {
+        **connection,
+        "subscribe": topic,
+        "startingOffsets": json.dumps({topic: {"0": 4, "1": 4}}),
+        "minPartitions": "4",
+    }
+    reader = spark.read.format("zkafka").options(**options)
+    rows = reader.option("view", "plan").load().collect()
+    assert [(row.partition, row.start, row.until, row.records) for row in rows] == [
+        (0, 4, 7, 3), (0, 7, 10, 3), (1, 4, 7, 3), (1, 7, 10, 3)
+    ]  # fmt: skip
+    assert sorted(row.spark_partition for row in rows) == [0, 1, 2, 3]
+    assert all(row.leader in row.isr and row.rack is None for row in rows)
+    assert spark.read.format("zkafka").options(**options).load().rdd.getNumPartitions() == 4
 
 
 def test_groups(view: View, client: KazooClient, group: str, two_topics: tuple[str, str]) -> None:

@@ -2,21 +2,66 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+from pyspark_zkafka.options.client_property_table import PROPERTIES
+from pyspark_zkafka.options.table import TABLE
+from pyspark_zkafka.protocol.znodes import admin, brokers, groups, topics
+from tests.support.commands import problem
+from tests.support.documentation import (
+    ROOT,
+    RUN,
+    SHELL,
+    Block,
+    blocks,
+    is_fragment,
+    pages,
+    program,
+    statements,
+    znode_examples,
+)
+
+DOCS = ROOT / "docs"
+PAGES = pages()
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+
+SPARK_OPTIONS = {
+    *("kafka.bootstrap.servers", "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets"),
+    *("startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp"),
+    *("startingOffsetsByTimestampStrategy", "failOnDataLoss", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries"),
+    *("fetchOffset.retryIntervalMs", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions"),
+    *("maxRecordsPerPartition", "groupIdPrefix", "kafka.group.id", "includeHeaders", "topic", "kafka.*"),
+}
+"""The options of KafkaSourceProvider and KafkaWriter (spark-sql-kafka-0-10, 4.2.0)."""
+
+ZNODES: dict[str, Callable[[str, bytes], Any]] = {
+    "/brokers/ids/<id>": brokers.decode_broker,
+    "/brokers/topics/<topic>": topics.decode_topic,
+    "/brokers/topics/<topic>/partitions/<partition>/state": topics.decode_partition_state,
+    "/controller": topics.decode_controller,
+    "/cluster/id": topics.decode_cluster_id,
+    "/config/topics/<topic>": admin.decode_topic_config,
+    "/admin/reassign_partitions": admin.decode_reassignment,
+    "/admin/preferred_replica_election": admin.decode_preferred_election,
+    "/consumers/<group>/ids/<consumer>": groups.decode_registration,
+    "/consumers/<group>/owners/<topic>/<partition>": groups.decode_owner,
+    "/consumers/<group>/offsets/<topic>/<partition>": groups.decode_offset,
+}
+"""The znodes that are read, with what decodes them."""
 
 
 @pytest.mark.parametrize("page", ["options.md", "kafka-properties.md", "errors.md"])
 def test_generated_pages(page: str) -> None:
     """The generated pages are as `make docs` would make them now."""
-    pages = runpy.run_path(str(ROOT / "docs" / "generate.py"))["pages"]()
-    assert (ROOT / "docs" / page).read_text() == pages[page]
+    generated = runpy.run_path(str(DOCS / "generate.py"))["pages"]()
+    assert (DOCS / page).read_text() == generated[page]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
@@ -25,3 +70,106 @@ def test_links(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_block_is_run_or_says_why_not(page: Path) -> None:
+    """Each fence is one of a block; each block is run, is output or a diagram, or gives its reason."""
+    found = blocks(page)
+    fences = re.findall(r"^ *(?:```|~~~)", page.read_text(), re.MULTILINE)
+    assert len(fences) == 2 * len(found)
+    assert [f"{block}: {block.language}" for block in found if not (block.reason or block.language in (*RUN, "text"))] == []
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "python"], ids=str)
+def test_python_compiles(block: Block) -> None:
+    """Python is well formed, also where it is not run."""
+    compile(f"(reader\n{block.text})" if is_fragment(block) else block.text, str(block), "exec")
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language in SHELL], ids=str)
+def test_commands_exist(block: Block) -> None:
+    """Commands of the package and targets of the Makefile exist, also where they are not run."""
+    words = [program(statement) for statement in statements(block)]
+    assert [problem(w) for w in words if w[0] in ("zkafka", "make") and problem(w)] == []
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "json"], ids=str)
+def test_json_parses(block: Block) -> None:
+    """JSON is well formed."""
+    json.loads(block.text)
+
+
+class TestZnodes:
+    """docs/zookeeper.md."""
+
+    @pytest.mark.parametrize("path", ZNODES)
+    def test_example_is_readable(self, path: str) -> None:
+        """The example of each znode is read by the code that reads the real one."""
+        real_path = re.sub(r"<id>|<partition>", "0", re.sub(r"<topic>", "orders", path))
+        ZNODES[path](
+            real_path.replace("<group>", "billing").replace("<consumer>", "billing_c1"), znode_examples()[path].encode()
+        )
+
+
+def table_rows(page: str, heading: str) -> list[list[str]]:
+    """The cells of the table below a heading, without its first two lines."""
+    section = (DOCS / page).read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    return [row.strip("|").split("|") for row in section.splitlines() if row.startswith("|")][2:]
+
+
+def codes(cell: str) -> list[str]:
+    """What a cell has in backticks."""
+    return re.findall(r"`([^`]+)`", cell)
+
+
+class TestMigration:
+    """The guides name what exists."""
+
+    @pytest.mark.parametrize(
+        ("page", "heading"),
+        [
+            ("migrate-from-spark-kafka.md", "Read options"),
+            ("migrate-from-spark-kafka.md", "Write options"),
+            ("migrate-from-streaming-0-8.md", "kafkaParams and Spark's settings"),
+        ],
+    )
+    def test_options_exist(self, page: str, heading: str) -> None:
+        """Every option that a guide offers is in the table of options, or is a client property."""
+        known = {row.name for row in TABLE} | {f"kafka.{row.name}" for row in PROPERTIES} | {"kafka.group.id"}
+        offered = {name for row in table_rows(page, heading) for name in codes(row[1])}
+        assert offered - known == set()
+
+    def test_every_spark_option_has_a_row(self) -> None:
+        """The guide from Spark's Kafka source leaves out none of its options."""
+        page = "migrate-from-spark-kafka.md"
+        rows = [*table_rows(page, "Read options"), *table_rows(page, "Write options")]
+        assert SPARK_OPTIONS - {name for row in rows for name in codes(row[0])} == set()
+
+
+def misread_lines(text: str) -> list[str]:
+    """The lines of lists that Python-Markdown, which the site is made with, reads otherwise than GitHub.
+
+    >>> misread_lines("Steps:\\n1. one\\n\\n   more\\n2. two\\n\\n- a\\n  b\\n- c")
+    ['1. one', '   more', '2. two']
+    """
+    found, in_list, in_first_paragraph, above = [], False, False, ""
+    for line in re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL).splitlines():
+        if re.match(r"(?:[-*]|\d+\.) ", line):
+            if above and not in_first_paragraph:
+                found.append(line)
+            in_list = in_first_paragraph = True
+        elif in_list and not above and re.match(r" {1,3}\S", line):
+            found.append(line)
+        elif line and not line.startswith(" ") and not above:
+            in_list = False
+        if not line:
+            in_first_paragraph = False
+        above = line
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_lists_are_read_alike(page: Path) -> None:
+    """A list follows a blank line, its further paragraphs are indented by four, and a blank line ends them."""
+    assert misread_lines(page.read_text()) == []

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from types import ModuleType
 
+import pytest
+
 import pyspark_zkafka
 
 _HEAVY = "kazoo", "confluent_kafka"
@@ -28,9 +30,9 @@ def run(code: str) -> str:
 
 
 def test_all_equals_the_public_names() -> None:
-    """Every public name that is not a module is in `__all__`, sorted, and nothing else is."""
+    """Every public name that is not a module, or is imported when it is used, is in `__all__`, sorted; nothing else is."""
     public = {n for n, v in vars(pyspark_zkafka).items() if not n.startswith("_") and not isinstance(v, ModuleType)}
-    assert pyspark_zkafka.__all__ == sorted(public | {"__version__"})
+    assert pyspark_zkafka.__all__ == sorted(public | {"LagListener", "__version__"})
 
 
 def test_import_brings_no_client() -> None:
@@ -53,6 +55,23 @@ def test_options_are_checked_without_clients() -> None:
         "except ZKafkaError as error:\n    print(error.condition)"
     )
     assert run(code) == "INVALID_OPTIONS"
+
+
+def test_the_listener_is_imported_when_it_is_used() -> None:
+    """The listener, and PySpark's streaming with it, is imported at its first use, without prometheus-client."""
+    module = "pyspark_zkafka.lag_listener"
+    code = (
+        f"import sys, pyspark_zkafka\nassert {module!r} not in sys.modules\n"
+        f"from pyspark_zkafka import LagListener\nprint(LagListener.__module__, 'prometheus_client' in sys.modules)"
+    )
+    assert run(code) == f"{module} False"
+
+
+def test_unknown_names_are_reported_as_such() -> None:
+    """A name that the package does not have is an AttributeError, as of any module."""
+    name = "LagListner"
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}'"):
+        getattr(pyspark_zkafka, name)
 
 
 def test_default_source_is_the_source() -> None:

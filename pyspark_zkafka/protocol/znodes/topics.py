@@ -8,6 +8,7 @@ znode                                 versions
 ``/controller``                       a bare broker id (0.8 betas); JSON 1 (0.8 on), 2 (3.4, with the KRaft epoch)
 ``/controller_epoch``                 a bare integer
 ``/cluster/id``                       JSON "1" (0.10.1 on; the version is text)
+``/migration``                        JSON (3.4 on); only where a migration to KRaft has begun
 ====================================  ==============================================================================
 
 Decoding is as lenient as Kafka where that is harmless (any order of keys, unknown keys, newer versions) and raises
@@ -26,6 +27,7 @@ __all__ = [
     "CLUSTER_ID",
     "CONTROLLER",
     "CONTROLLER_EPOCH",
+    "MIGRATION",
     "TOPICS",
     "ControllerInfo",
     "decode_cluster_id",
@@ -33,6 +35,7 @@ __all__ = [
     "decode_controller_epoch",
     "decode_partition_state",
     "decode_topic",
+    "decode_wanted_replicas",
     "partition_state_path",
     "topic_path",
 ]
@@ -41,6 +44,7 @@ TOPICS = "/brokers/topics"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 CLUSTER_ID = "/cluster/id"
+MIGRATION = "/migration"
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _PARTITION = re.compile(r"[0-9]{1,10}")
@@ -74,6 +78,28 @@ def decode_topic(path: str, data: bytes | None, czxid: int | None = None) -> Top
     return Topic(path.rpartition("/")[2], dict(sorted(partitions.items())), topic_id, czxid)
 
 
+def decode_wanted_replicas(path: str, data: bytes | None) -> dict[int, tuple[int, ...]]:
+    """The replicas that partitions shall have, of those that are being reassigned, as controllers from 2.4 on note it.
+
+    Replicas to remove come after those to keep or add.
+    """
+    found = ZnodeJson.parse(path, data, _TOPIC)
+    adding, removing = (_nonempty(found, key) for key in ("adding_replicas", "removing_replicas"))
+    current = found.nested("partitions")
+    names = sorted({*adding, *removing} & current.fields.keys(), key=lambda name: _partition(found, name))
+    return {
+        _partition(found, name): tuple(r for r in current.integers(name) if r not in removing.get(name, ()))
+        for name in names
+    }
+
+
+def _nonempty(found: ZnodeJson, key: str) -> dict[str, tuple[int, ...]]:
+    if key not in found.fields:
+        return {}
+    inner = found.nested(key)
+    return {name: ids for name in inner.fields if (ids := inner.integers(name))}
+
+
 def _partition(found: ZnodeJson, name: str) -> int:
     if not (_PARTITION.fullmatch(name) and is_int32(int(name))):
         found.fail("a partition is a whole number")
@@ -100,10 +126,14 @@ def decode_partition_state(path: str, data: bytes | None, czxid: int | None = No
 
 @dataclass(frozen=True, slots=True)
 class ControllerInfo:
-    """The broker that is the controller, and the time of its election in milliseconds, as text; None if unknown."""
+    """The broker that is the controller, and the time of its election in milliseconds, as text; None if unknown.
+
+    `kraft_epoch` is -1 unless the controller is one of KRaft, during or after a migration.
+    """
 
     broker: int
     timestamp: str | None = None
+    kraft_epoch: int = -1
 
 
 def decode_controller(path: str, data: bytes | None) -> ControllerInfo:
@@ -112,7 +142,7 @@ def decode_controller(path: str, data: bytes | None) -> ControllerInfo:
     if _INTEGER.fullmatch(text.strip()):
         return ControllerInfo(parse_integer(path, text.strip().encode(), _CONTROLLER))
     found = ZnodeJson.parse(path, data, _CONTROLLER)
-    return ControllerInfo(found.integer("brokerid"), found.timestamp())
+    return ControllerInfo(found.integer("brokerid"), found.timestamp(), found.integer("kraftControllerEpoch", -1))
 
 
 def decode_controller_epoch(path: str, data: bytes | None) -> int:

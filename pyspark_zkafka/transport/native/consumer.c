@@ -8,7 +8,7 @@
 /* Limits of the records consumed from librdkafka's queue at a time: consumed records no longer count towards its limit on
  * fetched bytes, so that it may fetch as many bytes again. */
 enum { MOST_PENDING = 2048, FIRST_PENDING = 256 };
-/* INTRODUCTION_S of kafka/warm_up.py. */
+/* INTRODUCTION_S of kafka/clients.py. */
 enum { INTRODUCTION_MS = 1000 };
 
 struct zkafka_consumer {
@@ -59,7 +59,7 @@ static bool fetch(zkafka_consumer *consumer, int64_t most_records, int64_t most_
     return came > 0;
 }
 
-/* Requests a topic's metadata: otherwise a new client may start a second late; see kafka/warm_up.py. */
+/* Requests a topic's metadata: otherwise a new client may start a second late; see kafka/clients.py. */
 static void introduce(zkafka_consumer *consumer, const char *topic) {
     const struct rk_metadata *metadata = NULL;
     rk_topic *handle = rk.topic_new(consumer->client.handle, topic, NULL);

@@ -31,7 +31,9 @@ class ArrowSender(Sender):
 
     def __init__(self, properties: Mapping[str, Any], limits: QueueLimits, note: Callable[[KafkaError], None]) -> None:
         # Reports of all records are needed: they are counted by partition.
-        super().__init__({**properties, "delivery.report.only.error": False}, limits, note)
+        self._properties = {**properties, "delivery.report.only.error": False}
+        self._limits = limits
+        self._note = note
         self._native = require()
         self._open: int | None = None
         self._partition_counts: dict[str, int] = {}

@@ -151,6 +151,9 @@ def test_translation(role: Role, given: dict[str, str], expected: dict[str, str]
             r"needs sasl\.mechanism=PLAIN or",
         ),
         ("producer", {"compression.gzip.level": "6"}, r"needs compression\.type=gzip"),
+        ("producer", {"compression.type": "gzip", "compression.gzip.level": "10"}, r"a whole number from -1 to 9"),
+        ("producer", {"compression.type": "lz4", "compression.lz4.level": "0"}, r"a whole number from 1 to 12"),
+        ("producer", {"compression.type": "zstd", "compression.zstd.level": "-1"}, r"a whole number from 1 to 12"),
         ("consumer", {"sasl.oauthbearer.token.endpoint.url": "u"}, r"needs sasl\.oauthbearer\.method=oidc"),
         (
             "consumer",

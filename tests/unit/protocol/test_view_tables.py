@@ -43,7 +43,9 @@ def arrow(ddl: str) -> pa.Schema:
 def test_docs_have_every_column() -> None:
     """docs/views.md lists the columns of each view, with their types, in order."""
     sections = re.split(r"^## ", DOCS.read_text(), flags=re.MULTILINE)[1:]
-    documented = {s.split("\n", 1)[0]: dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", s, re.MULTILINE)) for s in sections}
+    documented = {
+        s.split("\n", 1)[0]: dict(re.findall(r"^\| `(\w+)` \| `?([^|`]+)`? \|", s, re.MULTILINE)) for s in sections
+    }
     assert list(documented) == list(VIEWS)
     assert [list(columns.items()) for columns in documented.values()] == [list(v.columns.items()) for v in VIEWS.values()]
 
@@ -110,7 +112,7 @@ def test_restrict() -> None:
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_options_beside_a_view(view: str) -> None:
-    """Each view can be asked for alone, with a connection's options, and with what restricts it."""
+    """Each view can be read alone (but for a plan), with a connection's options, and with what restricts it."""
     fits = {} if view in ("brokers", "controller", "members") else {"subscribe": "a,b"}
     group = {"group.id": "g"} if view in ("groups", "members", "owners", "offsets") else {}
     connection = {"kafka.bootstrap.servers": "h:1", "listener.name": "INTERNAL", "zookeeper.session.timeout.ms": "9000"}
@@ -133,6 +135,14 @@ def test_options_that_contradict_a_view(view: str, options: dict[str, str], prob
     """What cannot have an effect on the view is refused, all of it at once."""
     with pytest.raises(OptionError, match=problem):
         parse_read({**ZOOKEEPER, **options, "view": view})
+
+
+def test_plan_of_a_read() -> None:
+    """The view of a plan allows the options of a batch read, and requires a subscription too."""
+    read = {"assign": '{"a": [0]}', "startingOffsets": "earliest", "minPartitions": "2"}
+    assert parse_read({**ZOOKEEPER, **read, "view": "plan"}).min_partitions == 2
+    with pytest.raises(OptionError, match=r"set one of subscribe, .* and assign: view=plan shows the plan of a read"):
+        parse_read({**ZOOKEEPER, "view": "plan"})
 
 
 @pytest.mark.parametrize("view", ["groups", "members", "owners", "offsets", "admin", "configs"])

@@ -42,6 +42,11 @@ def sender() -> Iterator[MessageSender]:
         opened.flush(1)
 
 
+def test_the_protocol_has_no_constructor() -> None:
+    """Senders cannot inherit it: Python 3.10 replaces a protocol's constructor by one that sets nothing."""
+    assert Sender.__init__.__module__ == "typing"
+
+
 def test_rows_wait_for_room(sender: MessageSender) -> None:
     """However often there is no room yet, the rows wait, and none is handed over."""
     add(sender, *[b"y" * 500_000] * 4)

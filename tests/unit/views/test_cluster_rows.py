@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.protocol.znodes.admin import AdminState
 from pyspark_zkafka.protocol.znodes.brokers import BrokerRegistration, decode_broker
 from pyspark_zkafka.protocol.znodes.topics import ControllerInfo
@@ -17,6 +18,7 @@ from pyspark_zkafka.views.cluster_rows import (
     config_rows,
     controller_rows,
     partition_rows,
+    plan_rows,
     registered_broker_rows,
     topic_rows,
 )
@@ -158,4 +160,16 @@ def test_configs() -> None:
     assert config_rows({"b": {"z": "1", "a": "2"}, "a": {}}) == [
         {"topic": "b", "name": "a", "value": "2"},
         {"topic": "b", "name": "z", "value": "1"},
+    ]
+
+
+def test_plan_rows() -> None:
+    """Each range of each Spark task is a row, with the rack of its leader if it has one."""
+    a, b = (Split(TopicPartition("t", n), 10, 15, n, 0, (n, 2), ()) for n in range(2))
+    snapshot = ClusterSnapshot({0: Broker(0, (), "r"), 1: Broker(1, ())})
+    common = {"topic": "t", "start": 10, "until": 15, "records": 5}
+    assert plan_rows([(b,), (a, a._replace(start=5, until=10))], snapshot) == [
+        {**common, "partition": 0, "leader": 0, "isr": [0, 2], "rack": "r", "start": 5, "until": 10, "spark_partition": 1},
+        {**common, "partition": 0, "leader": 0, "isr": [0, 2], "rack": "r", "spark_partition": 1},
+        {**common, "partition": 1, "leader": 1, "isr": [1, 2], "rack": None, "spark_partition": 0},
     ]

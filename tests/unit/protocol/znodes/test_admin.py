@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +50,32 @@ def test_malformed_data(decode: Decoder, data: bytes | None) -> None:
     """Each decoder names the znode and shows what it found."""
     with pytest.raises(CodecError, match=r"Znode /some/path cannot be read: found"):
         decode("/some/path", data)
+
+
+RECORDED = json.loads((Path(__file__).parents[3] / "vectors" / "cli" / "admin" / "admin.json").read_text())
+
+
+def written(path: str) -> list[bytes]:
+    """What Kafka's tools have written to a znode, or to those that begin with the path."""
+    znodes = [znode for call in RECORDED["calls"] for znode in call["znodes"].items()]
+    return [data.encode() for name, data in znodes if name.startswith(path) and data is not None]
+
+
+def test_bytes_of_kafkas_tools() -> None:
+    """Requests and configurations are encoded to the bytes that Kafka's tools write."""
+    (moves,), (elected,) = written(admin.REASSIGN_PARTITIONS), written(admin.PREFERRED_REPLICA_ELECTION)
+    assert admin.encode_reassignment(admin.decode_reassignment("/r", moves)) == moves
+    assert admin.encode_preferred_election(admin.decode_preferred_election("/e", elected)) == elected
+    configs = written(admin.topic_config_path("orders"))
+    assert len(configs) == 4
+    assert [admin.encode_topic_config(admin.decode_topic_config("/c", data)) for data in configs] == configs
+    assert set(written(admin.CONFIG_CHANGE)) == {admin.encode_config_change("orders", 4)}
+    paths = [path for call in RECORDED["calls"] for path in call["znodes"]]
+    assert admin.delete_topic_path("totals") in paths
+    assert admin.CONFIG_CHANGE + "0000000000" in paths
+
+
+def test_notices_for_old_brokers() -> None:
+    """Brokers of 0.8 read a topic's name, those of 0.9 to 0.10.1 the first version."""
+    assert admin.encode_config_change("t", 1) == b'"t"'
+    assert admin.encode_config_change("t", 3) == b'{"version":1,"entity_type":"topics","entity_name":"t"}'

@@ -126,3 +126,15 @@ def test_malformed_data(decode: Decoder, data: bytes | None) -> None:
     """Each decoder names the znode and shows what it found."""
     with pytest.raises(CodecError, match=r"Znode /some/path cannot be read: found"):
         decode("/some/path", data)
+
+
+def test_wanted_replicas() -> None:
+    """A partition that is reassigned shall have the replicas that are not to be removed; as Kafka 3.9.1 wrote it."""
+    data = (
+        b'{"partitions":{"0":[2,1,0],"1":[1,0,2],"2":[2,0],"3":[0,2]},"topic_id":"rzZHTTcTSKGL_v88cBTY-w",'
+        b'"adding_replicas":{"0":[2],"1":[0]},"removing_replicas":{"0":[0],"1":[2]},"version":3}'
+    )
+    assert znodes.decode_wanted_replicas("/t", data) == {0: (2, 1), 1: (1, 0)}
+    assert znodes.decode_wanted_replicas("/t", b'{"version":1,"partitions":{"0":[1]}}') == {}
+    idle = b'{"version":2,"partitions":{"0":[1]},"adding_replicas":{"0":[]},"removing_replicas":{}}'
+    assert znodes.decode_wanted_replicas("/t", idle) == {}

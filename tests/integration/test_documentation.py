@@ -1,0 +1,173 @@
+"""The code blocks of README and docs run, on one cluster and in one Spark session, in the order of each page.
+
+A block sees what the blocks above it on its page have made, and what `names` has. Its addresses and folders are
+replaced by real ones; its queries are run until they have read all that there is, and stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.commands import is_known, problem
+from tests.support.documentation import ROOT, SHELL, Block, blocks, is_fragment, pages, program, statements, znode_examples
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pyspark_zkafka.testing import LocalCluster
+
+pytestmark = pytest.mark.timeout(900)
+
+TOPICS = {"orders": 2, "invoices": 2, "totals": 1, "payments": 1, "events": 2}
+"""The topics that blocks use: the number of partitions of each."""
+
+COMMITTED = (("billing", "orders"), ("billing", "payments"), ("shipping", "orders"))
+"""The groups that blocks use, and the topics of which they have offsets."""
+
+KEYS, RECORDS = 4, 40
+_ZOOKEEPER = re.compile(r"zk1:218[12](?:,zk\d:218[12])*(?:/kafka)?")
+_BROKERS = re.compile(r"(?:broker|kafka)1:9092(?:,(?:broker|kafka)\d:9092)*")
+_FOLDERS = re.compile(r"(?<=\")/(?:checkpoints|data)(?=[/\"])")
+
+
+@pytest.fixture(scope="module")
+def cluster(zkafka_cluster: LocalCluster) -> LocalCluster:
+    """The cluster with the topics, and records in those that blocks read."""
+    for topic, partitions in TOPICS.items():
+        zkafka_cluster.create_topic(topic, partitions=partitions, replication=2)
+    for topic in ("orders", "payments", "events"):
+        zkafka_cluster.produce(topic, [_record(n, n % TOPICS[topic]) for n in range(RECORDS)])
+    return zkafka_cluster
+
+
+def _record(number: int, partition: int) -> dict[str, Any]:
+    value = json.dumps({"id": number, "amount": number % 10})
+    return {"key": f"customer-{number % KEYS}", "value": value, "partition": partition}
+
+
+@pytest.fixture
+def prepared(cluster: LocalCluster) -> LocalCluster:
+    """The cluster, whose groups have read some records, whatever the last page did with them."""
+    with cluster.zookeeper() as client:
+        for group, topic in COMMITTED:
+            for partition in range(TOPICS[topic]):
+                path = f"/consumers/{group}/offsets/{topic}/{partition}"
+                client.ensure_path(path)
+                client.set(path, b"1")
+    return cluster
+
+
+@pytest.fixture
+def real(prepared: LocalCluster, tmp_path: Path) -> Callable[[str], str]:
+    """Replaces the addresses and folders in a block by those of the test."""
+
+    def replace(text: str) -> str:
+        text = _ZOOKEEPER.sub(prepared.zookeeper_connect, text)
+        return _FOLDERS.sub(lambda found: f"{tmp_path}{found[0]}", _BROKERS.sub(prepared.bootstrap_servers, text))
+
+    return replace
+
+
+@pytest.fixture
+def names(spark: SparkSession, prepared: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """The names that blocks use without making them, and the variables of the environment that they read."""
+    for variable in ("KAFKA_PASSWORD", "ZOOKEEPER_PASSWORD"):
+        monkeypatch.setenv(variable, "secret")
+    kafka = {"zookeeper.connect": prepared.zookeeper_connect}
+    stream = spark.readStream.format("zkafka").options(**kafka, subscribe="orders", startingOffsets="earliest").load()
+    frame = spark.createDataFrame([("a", "1"), ("b", "2")], "key string, value string")
+    yield {
+        "spark": spark,
+        "cluster": prepared,
+        "kafka": kafka,
+        "frame": frame,
+        "invoices": frame,
+        "stream": stream.select("key", "value"),
+        "totals": stream.groupBy("key").count().selectExpr("key", "cast(count as string) as value"),
+        "transform": lambda frame: frame.select("key", "value"),
+        "secret": lambda name: f"secret of {name}",
+    }
+    _finish(spark)
+
+
+def _finish(spark: SparkSession) -> None:
+    for query in spark.streams.active:
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+
+
+def _run_python(block: Block, text: str, names: dict[str, Any]) -> None:
+    known, cluster = set(names), names["cluster"]
+    code = f"orders_read = (spark.read.format('zkafka').options(**kafka, subscribe='orders')\n{text}\n).load()"
+    exec(compile(code if is_fragment(block) else text, str(block), "exec"), names)
+    for name in sorted(name for name in set(names) - known if name.startswith("test_")):
+        names[name](cluster)
+    names["cluster"] = cluster
+    _finish(names["spark"])
+
+
+def _check_commands(block: Block) -> None:
+    for words in map(program, statements(block)):
+        if is_known(words[0]) or block.reason is None:
+            assert problem(words) is None, (str(block), problem(words))
+
+
+def _run_commands(block: Block, replace: Callable[[str], str], folder: Path) -> None:
+    run = [replace(statement) for statement in statements(block) if program(statement)[0] in ("zkafka", "export")]
+    script = "\n".join(["set -euo pipefail", *run])
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "ZKAFKA_ZOOKEEPER": replace("zk1:2181/kafka"),
+    }
+    terminal, stdin = os.openpty()  # commands ask for confirmation only at a terminal
+    try:
+        os.write(terminal, b"y\n" * len(run))
+        ended = subprocess.run(
+            ["bash", "-c", script], cwd=folder, env=environment, stdin=stdin, capture_output=True, text=True, timeout=300
+        )
+    finally:
+        os.close(stdin)
+        os.close(terminal)
+    assert ended.returncode == 0, f"{block}\n{script}\n{ended.stdout}{ended.stderr}"
+
+
+@pytest.mark.parametrize("page", [p for p in pages() if blocks(p)], ids=lambda page: page.name)
+def test_blocks(page: Path, names: dict[str, Any], real: Callable[[str], str], tmp_path: Path) -> None:
+    """Every block of the page that gives no reason against it runs without an error; commands have the options given."""
+    (tmp_path / "orders.csv").write_text("orders,0,5\norders,1,6\n")
+    for block in blocks(page):
+        if block.language in SHELL:
+            _check_commands(block)
+        if block.reason is not None:
+            continue
+        if block.language == "python":
+            _run_python(block, real(block.text), names)
+        elif block.language in SHELL:
+            _run_commands(block, real, tmp_path)
+
+
+def test_znodes(prepared: LocalCluster) -> None:
+    """The znodes of a real cluster have the keys of the examples in docs/zookeeper.md."""
+    from pyspark_zkafka import ConsumerGroup
+
+    lasting = {path: text for path, text in znode_examples().items() if text[0] == "{" and not path.startswith("/admin/")}
+    assert len(lasting) == 8
+    member = ConsumerGroup(prepared.zookeeper_connect, "billing", subscribe=["orders"], options={"consumer.id": "c1"})
+    with member, prepared.zookeeper() as client:
+        for path, example in lasting.items():
+            real_path = re.sub(r"<id>|<partition>", "0", path.replace("<topic>", "orders"))
+            data, _ = client.get(real_path.replace("<group>", "billing").replace("<consumer>", "billing_c1"))
+            assert json.loads(data).keys() == json.loads(example).keys(), path

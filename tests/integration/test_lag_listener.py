@@ -1,0 +1,85 @@
+"""The listener on real queries: its numbers beside those of Spark, ZooKeeper and the logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyspark_zkafka import LagListener
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.query_lag import QueryLag
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pyspark_zkafka.testing import LocalCluster
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture
+def lags(spark: SparkSession) -> Iterator[list[QueryLag]]:
+    """The lags that a listener has reported so far."""
+    found: list[QueryLag] = []
+    listener = LagListener(found.append)
+    spark.streams.addListener(listener)
+    yield found
+    spark.streams.removeListener(listener)
+
+
+def test_a_limited_query_of_a_group(
+    spark: SparkSession,
+    zookeeper: dict[str, str],
+    zkafka_cluster: LocalCluster,
+    new_topic: Callable[..., str],
+    lags: list[QueryLag],
+    tmp_path: Path,
+    eventually: Callable[..., Any],
+) -> None:
+    """A query that reads 10 of 40 records at a time falls less behind with each micro-batch, and commits each of them."""
+    topic = new_topic(partitions=2)
+    zkafka_cluster.produce(topic, [{"value": b"12345"}] * 40)
+    options = {"subscribe": topic, "group.id": topic, "auto.offset.reset": "earliest", "maxOffsetsPerTrigger": "10"}
+    frame = LagListener.observe_bytes(spark.readStream.format("zkafka").options(**zookeeper, **options).load())
+    writer = frame.writeStream.format("noop").queryName("limited").option("checkpointLocation", str(tmp_path))
+    assert writer.trigger(availableNow=True).start().awaitTermination(60)
+    eventually(lambda: len(lags) >= 4)
+    assert [lag.records for lag in lags] == [10, 10, 10, 10]
+    assert [lag.bytes for lag in lags] == [50, 50, 50, 50]
+    assert [lag.total_offsets_behind_latest for lag in lags] == [30, 20, 10, 0]
+    assert [lag.estimated_total_bytes_behind_latest for lag in lags] == [150.0, 100.0, 50.0, 0.0]
+    assert {(lag.query, lag.source, lag.owned_partitions, lag.uncommitted_offsets) for lag in lags} == {
+        ("limited", 0, 2, 0)
+    }
+    assert lags[-1].offsets_behind_latest == {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 0}
+    commits = [lag.commits for lag in lags]
+    assert commits == sorted(commits, key=lambda count: count or 0)
+    assert commits[-1]
+
+
+def test_a_query_without_a_group(
+    spark: SparkSession,
+    zookeeper: dict[str, str],
+    zkafka_cluster: LocalCluster,
+    new_topic: Callable[..., str],
+    lags: list[QueryLag],
+    tmp_path: Path,
+    eventually: Callable[..., Any],
+) -> None:
+    """A query without a group has a lag, but no commits; its bytes are unknown, as it does not observe them."""
+    topic = new_topic(partitions=1)
+    zkafka_cluster.produce(topic, [{"value": b"12345"}] * 4)
+    options = {"subscribe": topic, "startingOffsets": "earliest"}
+    frame = spark.readStream.format("zkafka").options(**zookeeper, **options).load()
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    assert writer.trigger(availableNow=True).start().awaitTermination(60)
+    eventually(lambda: lags)
+    assert lags[0].metrics == {
+        "minOffsetsBehindLatest": "0",
+        "maxOffsetsBehindLatest": "0",
+        "avgOffsetsBehindLatest": "0.0",
+    }
+    assert (lags[0].records, lags[0].bytes, lags[0].commits, lags[0].uncommitted_offsets) == (4, None, None, None)

@@ -1,0 +1,55 @@
+"""Parameters of the exporter."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from pyspark_zkafka.cli import app
+from pyspark_zkafka.cli.exporter import parse_address, parse_selection
+from pyspark_zkafka.errors import OptionError
+
+
+@pytest.mark.parametrize("text", ["9308x", ":", ":99999", "::1:9308", "host", ":-1"])
+def test_malformed_addresses(text: str) -> None:
+    """An address that is none is a wrong option, which the error quotes."""
+    with pytest.raises(OptionError, match=r"--listen-address is .*; use HOST:PORT"):
+        parse_address(text)
+
+
+def test_a_malformed_filter() -> None:
+    """A malformed regex is a wrong option, which the error names."""
+    with pytest.raises(OptionError, match=r"--group-filter is .*, which is no regular expression"):
+        parse_selection("orders", "(")
+
+
+def test_filters_find_a_part_of_the_name() -> None:
+    """As with kafka_exporter, a filter matches anywhere in the name, and everything by default."""
+    selection = parse_selection("", "^bill")
+    assert selection.topics.search("orders")
+    assert selection.groups.search("billing")
+    assert not selection.groups.search("rebilling")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--zookeeper", "z:1", "--listen-address", "x"], "--listen-address is x"),
+        (["--bootstrap-server", "k:1"], "The exporter reads ZooKeeper; use --zookeeper"),
+        ([], "No cluster is given"),
+    ],
+)
+def test_wrong_options(options: list[str], problem: str) -> None:
+    """Wrong options end the command at once, with exit status 2."""
+    result = CliRunner().invoke(app, ["exporter", *options])
+    assert (result.exit_code, problem in result.stderr) == (2, True), result.stderr
+
+
+def test_without_prometheus_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where prometheus-client is not installed, the error names the extra that has it."""
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    result = CliRunner().invoke(app, ["exporter", "--zookeeper", "z:1"])
+    assert result.exit_code == 2
+    assert "pip install pyspark-zkafka[metrics]" in result.stderr

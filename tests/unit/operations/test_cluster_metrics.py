@@ -1,0 +1,109 @@
+"""Metrics of a cluster and its groups, from values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark_zkafka.operations.cluster_metrics import (
+    Gauge,
+    cluster_metrics,
+    description_metrics,
+    group_metrics,
+    log_metrics,
+)
+from pyspark_zkafka.operations.group_state import (
+    Committed,
+    GroupState,
+    LogBounds,
+    Member,
+    Owner,
+    PartitionDescription,
+    describe_groups,
+)
+from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
+
+T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
+SNAPSHOT = ClusterSnapshot(
+    brokers={1: Broker(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "h", 9092),)), 2: Broker(2, ())},
+    topics={"t": Topic("t", {0: (1, 2), 1: (2, 1), 2: (3,)})},
+    states={T0: PartitionState(1, 0, (1, 2)), T1: PartitionState(1, 0, (1,)), T2: PartitionState(3, 0, (3,))},
+    controller=2,
+)
+CONSUMER = "g_vm-1-1795228857340-a1264592"
+GROUP = GroupState(
+    "g",
+    members={CONSUMER: Member(ConsumerRegistration({"t": 1})), "idle": Member(ConsumerRegistration({}))},
+    owners={T0: Owner(f"{CONSUMER}-0")},
+    offsets={T0: Committed(3, 5_000), T1: Committed(10, 7_500)},
+    topics=frozenset("t"),
+)
+
+
+def values(gauges: Iterable[Gauge]) -> dict[str, dict[tuple[str, ...], float]]:
+    return {gauge.name: dict(gauge.values) for gauge in gauges}
+
+
+def described(bounds: dict[TopicPartition, LogBounds]) -> tuple[PartitionDescription, ...]:
+    return describe_groups([GROUP], bounds)["g"]
+
+
+def test_brokers_and_controller() -> None:
+    """The number of live brokers, their addresses where they are registered, and the controller."""
+    found = values(cluster_metrics(SNAPSHOT, 7))
+    assert found["kafka_brokers"] == {(): 2}
+    assert found["kafka_broker_info"] == {("1", "h:9092"): 1}
+    assert (found["zkafka_active_controllers"], found["zkafka_controller_id"]) == ({(): 1}, {(): 2})
+    assert found["zkafka_controller_epoch"] == {(): 7}
+
+
+def test_without_a_controller() -> None:
+    """While no broker is the controller, its id is absent."""
+    found = values(cluster_metrics(ClusterSnapshot({}), None))
+    assert (found["zkafka_active_controllers"], found["zkafka_controller_id"]) == ({(): 0}, {})
+
+
+def test_partitions() -> None:
+    """Leader, preferred leader, replicas and ISR of each partition; one without a live leader has none, and is offline."""
+    found = values(cluster_metrics(SNAPSHOT, None))
+    assert found["kafka_topic_partitions"] == {("t",): 3}
+    assert found["kafka_topic_partition_leader"] == {("t", "0"): 1, ("t", "1"): 1}
+    assert list(found["kafka_topic_partition_leader_is_preferred"].values()) == [1, 0, 0]
+    assert list(found["kafka_topic_partition_replicas"].values()) == [2, 2, 1]
+    assert list(found["kafka_topic_partition_in_sync_replica"].values()) == [2, 1, 1]
+    assert list(found["kafka_topic_partition_under_replicated_partition"].values()) == [0, 1, 0]
+    assert list(found["zkafka_topic_partition_offline"].values()) == [0, 0, 1]
+
+
+def test_logs() -> None:
+    """The bounds of a log are absent where its leader did not answer."""
+    found = values(log_metrics({T0: LogBounds(2, 9), T1: LogBounds()}))
+    assert found["kafka_topic_partition_current_offset"] == {("t", "0"): 9}
+    assert found["kafka_topic_partition_oldest_offset"] == {("t", "0"): 2}
+
+
+def test_members() -> None:
+    """Each member's number of partitions, with its host where its id has one; members that own none have 0."""
+    found = values(group_metrics([GROUP]))
+    assert found["kafka_consumergroup_members"] == {("g",): 2}
+    assert found["zkafka_consumergroup_member_partitions"] == {("g", CONSUMER, "vm-1"): 1, ("g", "idle", ""): 0}
+
+
+def test_partitions_of_groups() -> None:
+    """Offset, lag, owner and last commit of each of a group's partitions, and the sums by topic."""
+    found = values(description_metrics(described({T0: LogBounds(0, 9), T1: LogBounds(0, 10), T2: LogBounds(0, 5)})))
+    lag = {("g", "t", "0"): 6, ("g", "t", "1"): 0}
+    assert found["kafka_consumergroup_current_offset"] == {("g", "t", "0"): 3, ("g", "t", "1"): 10}
+    assert found["kafka_consumergroup_lag"] == found["kafka_consumergroupzookeeper_lag_zookeeper"] == lag
+    assert found["kafka_consumergroup_lag_sum"] == {("g", "t"): 6}
+    assert found["kafka_consumergroup_current_offset_sum"] == {("g", "t"): 13}
+    assert list(found["zkafka_consumergroup_partition_owned"].values()) == [1, 0, 0]
+    assert found["zkafka_consumergroup_owner_info"] == {("g", "t", "0", CONSUMER, "vm-1"): 1}
+    assert list(found["zkafka_consumergroup_last_commit_timestamp_seconds"].values()) == [5.0, 7.5]
+
+
+def test_unknown_lags_are_absent() -> None:
+    """Where the end of a log is unknown, so is the lag, and its sum if all are."""
+    found = values(description_metrics(described({T0: LogBounds(), T1: LogBounds()})))
+    assert (found["kafka_consumergroup_lag"], found["kafka_consumergroup_lag_sum"]) == ({}, {})
+    assert found["kafka_consumergroup_current_offset"] == {("g", "t", "0"): 3, ("g", "t", "1"): 10}

@@ -1,0 +1,53 @@
+"""Partitions whose preferred replica is to be elected."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_zkafka.errors import OptionError, UnknownTopic
+from pyspark_zkafka.operations.election import candidates, chosen_partitions, parse_partitions
+from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.protocol.znodes.admin import AdminState
+
+SNAPSHOT = ClusterSnapshot(
+    brokers={n: Broker(n, ()) for n in (0, 1)},
+    topics={
+        "t": Topic("t", {0: (0, 1), 1: (1, 0), 2: (2, 0), 3: (0, 1), 4: (0, 1)}),
+        "gone": Topic("gone", {0: (0, 1)}),
+    },
+    states={
+        TopicPartition("t", 0): PartitionState(1, 5, (0, 1)),
+        TopicPartition("t", 1): PartitionState(1, 5, (0, 1)),
+        TopicPartition("t", 2): PartitionState(0, 5, (0,)),
+        TopicPartition("t", 3): PartitionState(1, 5, (1,)),
+        TopicPartition("gone", 0): PartitionState(1, 5, (0, 1)),
+    },
+)
+
+
+def test_candidates() -> None:
+    """An election is due where the preferred replica is in the ISR and does not lead; each other partition has a reason."""
+    partitions = [tp for topic in ("t", "gone") for tp in SNAPSHOT.partitions(topic)]
+    found = candidates(reversed(partitions), SNAPSHOT, AdminState(deletions=("gone",)))
+    assert [(str(c.partition), c.leader, c.preferred, c.obstacle) for c in found] == [
+        ("gone-0", 1, 0, "the topic is being deleted"),
+        ("t-0", 1, 0, None),
+        ("t-1", 1, 1, "the preferred replica leads already"),
+        ("t-2", 0, 2, "broker 2 is not live"),
+        ("t-3", 1, 0, "broker 0 is not in the ISR"),
+        ("t-4", -1, 0, "the partition is being created"),
+    ]
+
+
+def test_chosen_partitions() -> None:
+    """A topic without numbers is all of its partitions; missing topics and partitions are reported together."""
+    assert [str(tp) for tp in chosen_partitions({"t": [3, 1], "gone": []}, SNAPSHOT)] == ["t-1", "t-3", "gone-0"]
+    with pytest.raises(UnknownTopic, match="no topic or partition no, t-9;"):
+        chosen_partitions({"t": [9], "no": [0]}, SNAPSHOT)
+
+
+@pytest.mark.parametrize("text", ["", ":1", "t:", "t:x", "t:1,-2"])
+def test_malformed_partitions(text: str) -> None:
+    """A partition is a whole number after the topic's name."""
+    with pytest.raises(OptionError, match="expected a topic, or partitions of one"):
+        parse_partitions([text])

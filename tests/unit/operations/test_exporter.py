@@ -1,0 +1,132 @@
+"""The collector: bounded time, and what is left when servers fail."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError
+from pyspark_zkafka.operations.cluster_reads import Brokers, Ensemble
+from pyspark_zkafka.operations.exporter import ClusterCollector, SharedCall
+from pyspark_zkafka.operations.group_reads import Logs
+from pyspark_zkafka.operations.group_state import Committed, GroupState, LogBounds
+from pyspark_zkafka.protocol.model import ClusterSnapshot, PartitionState, Topic, TopicPartition
+
+T0, HIDDEN = TopicPartition("t", 0), TopicPartition("hidden", 0)
+ENSEMBLE = Ensemble(
+    ClusterSnapshot({}, {"t": Topic("t", {0: (1,)})}, {T0: PartitionState(1, 0, (1,))}),
+    groups={"g": GroupState("g", offsets={T0: Committed(3), HIDDEN: Committed(4)})},
+)
+LAG = {"consumergroup": "g", "topic": "t", "partition": "0"}
+
+
+def answer(ensemble: Ensemble) -> Brokers:
+    return Brokers(Logs({T0: LogBounds(0, 9)}))
+
+
+def fail(*arguments: object) -> Brokers:
+    raise BrokersUnavailable("BROKERS_UNAVAILABLE", "nobody is there")
+
+
+@pytest.fixture
+def scrape() -> Iterator[Callable[..., CollectorRegistry]]:
+    made: list[ClusterCollector] = []
+
+    def make(
+        read_ensemble: Callable[[], Ensemble], read_brokers: Callable[[Ensemble], Brokers], timeout_s: float = 30
+    ) -> CollectorRegistry:
+        made.append(ClusterCollector(read_ensemble, read_brokers, timeout_s))
+        registry = CollectorRegistry()
+        registry.register(made[-1])
+        return registry
+
+    yield make
+    for collector in made:
+        collector.close()
+
+
+def test_a_scrape(scrape: Callable[..., CollectorRegistry]) -> None:
+    """A scrape has the lag of the group, and says that it read everything; topics that are not shown are left out."""
+    registry = scrape(lambda: ENSEMBLE, answer)
+    assert registry.get_sample_value("kafka_consumergroup_lag", LAG) == 6
+    assert registry.get_sample_value("kafka_consumergroup_current_offset", {**LAG, "topic": "hidden"}) is None
+    assert registry.get_sample_value("zkafka_up") == registry.get_sample_value("zkafka_brokers_up") == 1
+
+
+def test_zookeeper_fails(scrape: Callable[..., CollectorRegistry], caplog: pytest.LogCaptureFixture) -> None:
+    """Without ZooKeeper a scrape has zkafka_up 0 alone, and the log says why; the next one works again."""
+    states = iter([None, ENSEMBLE])
+
+    def read() -> Ensemble:
+        found = next(states)
+        if found is None:
+            raise ClusterStateError("NO_KAFKA_CLUSTER", "there is none")
+        return found
+
+    registry = scrape(read, answer)
+    assert {sample.name for metric in registry.collect() for sample in metric.samples} == {
+        "zkafka_up",
+        "zkafka_brokers_up",
+        "zkafka_scrape_problems",
+        "zkafka_scrape_duration_seconds",
+    }
+    assert "ZooKeeper cannot be read: [NO_KAFKA_CLUSTER] there is none" in caplog.text
+    assert registry.get_sample_value("zkafka_up") == 1
+
+
+def test_brokers_fail(scrape: Callable[..., CollectorRegistry], caplog: pytest.LogCaptureFixture) -> None:
+    """Without brokers a scrape has what ZooKeeper has, but no lag."""
+    registry = scrape(lambda: ENSEMBLE, fail)
+    samples = {sample.name: sample.value for metric in registry.collect() for sample in metric.samples}
+    assert (samples["zkafka_up"], samples["zkafka_brokers_up"]) == (1, 0)
+    assert samples["kafka_consumergroup_current_offset"] == 3
+    assert "kafka_consumergroup_lag" not in samples
+    assert "nobody is there" in caplog.text
+
+
+def test_a_scrape_takes_bounded_time(scrape: Callable[..., CollectorRegistry]) -> None:
+    """Brokers that do not answer in time do not hold up what ZooKeeper has."""
+    stop = threading.Event()
+
+    def wait(ensemble: Ensemble) -> Brokers:
+        stop.wait(60)
+        return answer(ensemble)
+
+    registry = scrape(lambda: ENSEMBLE, wait, 0.2)
+    samples = {sample.name: sample.value for metric in registry.collect() for sample in metric.samples}
+    stop.set()
+    assert (samples["zkafka_up"], samples["zkafka_brokers_up"]) == (1, 0)
+
+
+def test_a_problem_is_logged_once(scrape: Callable[..., CollectorRegistry], caplog: pytest.LogCaptureFixture) -> None:
+    """A problem that lasts is logged by the first scrape that has it, and again when it comes back; each one counts it."""
+    problems = iter([("offline",), ("offline",), (), ("offline",)])
+    registry = scrape(lambda: ENSEMBLE, lambda ensemble: Brokers(Logs({}, next(problems))))
+    assert [registry.get_sample_value("zkafka_scrape_problems") for _ in range(4)] == [1, 1, 0, 1]
+    assert caplog.messages == ["offline", "offline"]
+
+
+def test_registering_reads_nothing(scrape: Callable[..., CollectorRegistry]) -> None:
+    """The cluster is read when it is scraped, and not before."""
+    read: list[int] = []
+    scrape(lambda: read.append(1) or ENSEMBLE, answer)
+    assert not read
+
+
+def test_a_call_is_shared_while_it_is_under_way() -> None:
+    """A caller that comes while a call is under way gets that call's result."""
+    release, calls = threading.Event(), iter(range(9))
+
+    def call() -> int:
+        release.wait(60)
+        return next(calls)
+
+    with closing(SharedCall[int]("test")) as shared:
+        assert shared.result(call, 0.05) is None
+        release.set()
+        assert shared.result(call, 30) in (0, 1)
+        assert shared.result(call, 30) in (1, 2)

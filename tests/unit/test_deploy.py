@@ -1,0 +1,54 @@
+"""The alert rules, the dashboard and the page of metrics, beside the metrics that there are."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from pyspark_zkafka.lag_metrics import LagMetrics
+from pyspark_zkafka.operations.cluster_reads import Brokers, Ensemble
+from pyspark_zkafka.operations.exporter import ClusterCollector
+from pyspark_zkafka.operations.group_reads import Logs
+from pyspark_zkafka.protocol.model import ClusterSnapshot
+
+ROOT = Path(__file__).parents[2]
+DASHBOARD = ROOT / "deploy/grafana/zkafka.json"
+USERS = [DASHBOARD, *sorted((ROOT / "deploy/prometheus").glob("*.yml"))]
+
+
+def exported() -> set[str]:
+    """The names of all metrics, as Prometheus stores them."""
+    collector = ClusterCollector(lambda: Ensemble(ClusterSnapshot({})), lambda ensemble: Brokers(Logs()), 30)
+    families = [*collector.collect(), *LagMetrics(CollectorRegistry()).collect()]
+    collector.close()
+    return {family.name + ("_total" if family.type == "counter" else "") for family in families}
+
+
+@pytest.mark.parametrize("file", USERS, ids=lambda file: file.name)
+def test_expressions_use_metrics_that_exist(file: Path) -> None:
+    """Rules and panels name no metric that is not exported."""
+    used = set(re.findall(r"\bz?kafka_[a-z_]+", file.read_text()))
+    assert used <= exported()
+
+
+def test_the_page_has_all_metrics() -> None:
+    """Each metric is in docs/metrics.md, and each that is there exists."""
+    documented = set(re.findall(r"`(z?kafka_[a-z_]+)`", (ROOT / "docs/metrics.md").read_text()))
+    assert documented == exported()
+
+
+def test_panels_are_distinct() -> None:
+    """The panels of the dashboard have ids of their own, and do not overlap."""
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert len({panel["id"] for panel in panels}) == len(panels)
