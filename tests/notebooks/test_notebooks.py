@@ -60,8 +60,6 @@ EXPECTED = {
 """The expected output of each notebook, in order."""
 
 PICTURES = {"batch.ipynb": 0, "cluster-health.ipynb": 3, "off-zookeeper.ipynb": 0, "shared-group.ipynb": 3}
-WITH_OUTPUTS = [path for path in NOTEBOOKS if path.name != "batch.ipynb"]
-"""The notebooks that are stored as they were executed, and that import public names alone."""
 
 
 @pytest.fixture
@@ -96,7 +94,7 @@ def test_runs(path: Path, tmp_path: Path) -> None:
     require_outputs(clean(execute(path, tmp_path)), path.name)
 
 
-@pytest.mark.parametrize("path", WITH_OUTPUTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_stored_outputs(path: Path) -> None:
     """It is stored as executed from top to bottom, with its outputs, and without what is of one machine alone."""
     notebook = nbformat.read(path, as_version=4)
@@ -114,7 +112,7 @@ def test_text(path: Path) -> None:
     assert sum(cell.cell_type == "markdown" for cell in cells) >= len(cells) // 2 - 1
 
 
-@pytest.mark.parametrize("path", WITH_OUTPUTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_imports(path: Path) -> None:
     """It imports public names alone."""
     cells = nbformat.read(path, as_version=4).cells
