@@ -14,7 +14,7 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_CONF_DIR := $(abspath spark-conf)
 
-.PHONY: demo test matrix simulate bench check docs site format dist clean
+.PHONY: demo test matrix simulate bench check docs site notebooks format dist clean
 
 demo: $(READY)
 	$(BIN)/zkafka demo
@@ -43,6 +43,10 @@ check: $(READY)
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py
+
+# Executes the notebooks, and stores them with their outputs; NOTEBOOKS="batch.ipynb" for some.
+notebooks: $(READY)
+	$(BIN)/python -m tests.notebooks $(NOTEBOOKS)
 
 # docs/ as HTML in site/, with warnings as errors; open site/index.html.
 site: $(DOCS_READY)

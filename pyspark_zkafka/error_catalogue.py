@@ -35,6 +35,10 @@ __all__ = ["CATALOGUE"]
 CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
     ZKafkaError: {
         "DEMO_FAILED": ("A check of `zkafka demo` failed.", "Report it with the output of the demo."),
+        "MATPLOTLIB_MISSING": (
+            "`pyspark_zkafka.plot` draws with matplotlib, which is not installed.",
+            "Run `pip install 'pyspark-zkafka[plot]'`.",
+        ),
     },
     OptionError: {
         "INVALID_OPTIONS": (

@@ -8,10 +8,8 @@ from typing import Any
 
 import nbformat
 import pytest
-from ipykernel.kernelspec import write_kernel_spec
-from nbclient import NotebookClient
 
-NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
+from tests.notebooks.execution import NOTEBOOKS, clean, execute, kernel_environment
 
 EXPECTED = {
     "batch.ipynb": [
@@ -25,48 +23,105 @@ EXPECTED = {
         r"5 new orders",
         r"stopped",
     ],
+    "cluster-health.ipynb": [
+        r"\| *2\| *5\| *(true|false)\|",
+        r"clicks\| *6\| *0\| *\d\| *\[2\]\|",
+        r"audit\| *clicks\| *6\| *0\|900\|",
+        r"billing\| *orders\| *8\| *8\|250\|",
+        r"billing_berlin\| *[01]\|",
+        r"\|broker down *\|broker 2 ",
+        r"\|under-replicated *\|orders ",
+        r"\|not the preferred leader\|",
+        r"left: lag without a consumer, audit: clicks, records: 900\n",
+        r"stopped",
+    ],
+    "off-zookeeper.ipynb": [
+        r"billing\|orders\| *3\| *100\| *0\|",
+        r"500 orders read",
+        r"orders +3 +100 +- +- +behind",
+        r"nothing was changed",
+        r"orders +3 +100 +- +100 +copied",
+        r"2 copied, 2 equal",
+        r"4 equal",
+        r"10 new orders, from the offsets \{0: 150, 3: 100\}",
+        r"0 orders left",
+        r"Deleted all consumer group information for group 'billing'",
+        r"stopped",
+    ],
+    "shared-group.ipynb": [
+        r"owners: query-a 6",
+        r"owners: query-a 3, query-b 3",
+        r"owners: jvm 2, query-a 2, query-b 2",
+        r"owners: jvm 3, query-b 3",
+        r"(\d+) records written, \1 read, [1-9]\d* of them by the JVM consumer",
+        r"stopped",
+    ],
 }
 """The expected output of each notebook, in order."""
 
+PICTURES = {"batch.ipynb": 0, "cluster-health.ipynb": 3, "off-zookeeper.ipynb": 0, "shared-group.ipynb": 3}
+
 
 @pytest.fixture
-def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of a kernel of this Python; the user's own kernels and settings play no part."""
-    write_kernel_spec(tmp_path / "kernels" / "python3")
-    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
-    for variable in ("JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
-        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
-    return "python3"
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment with a kernel of this Python."""
+    for variable, value in kernel_environment(tmp_path).items():
+        monkeypatch.setenv(variable, value)
 
 
-def printed(notebook: Any) -> str:
-    """The standard output of the cells, in order."""
-    outputs = (output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs)
-    return "".join(output.text for output in outputs if output.get("name") == "stdout")
+def code_outputs(notebook: Any) -> list[Any]:
+    """The outputs of all cells, in order."""
+    return [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
-def test_runs(path: Path, kernel: str, tmp_path: Path) -> None:
-    """It runs without an error, and prints what is expected, in order."""
-    notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, kernel_name=kernel, timeout=200, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    text = printed(notebook)
+def require_outputs(notebook: Any, name: str) -> None:
+    """Require the expected texts, in order, and the expected number of pictures."""
+    outputs = code_outputs(notebook)
+    text = "".join(output.text for output in outputs if output.output_type == "stream")
     position = 0
-    for pattern in EXPECTED[path.name]:
+    for pattern in EXPECTED[name]:
         found = re.compile(pattern).search(text, position)
         assert found, f"{pattern} is not in what follows:\n{text[position:]}"
         position = found.end()
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == PICTURES[name]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_runs(path: Path, tmp_path: Path) -> None:
+    """It runs without an error, and shows what is expected."""
+    require_outputs(clean(execute(path, tmp_path)), path.name)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
-def test_is_stored_clean(path: Path) -> None:
-    """It is stored without outputs, begins with a title, and explains each step before it is taken."""
+def test_stored_outputs(path: Path) -> None:
+    """It is stored as executed from top to bottom, with its outputs, and without what is of one machine alone."""
+    notebook = nbformat.read(path, as_version=4)
+    assert notebook == clean(nbformat.read(path, as_version=4))
+    counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
+    assert counts == list(range(1, len(counts) + 1))
+    require_outputs(notebook, path.name)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_text(path: Path) -> None:
+    """It begins with a title and explains each step before it is taken."""
     cells = nbformat.read(path, as_version=4).cells
     assert cells[0].source.startswith("# ")
-    assert all(cell.outputs == [] and cell.execution_count is None for cell in cells if cell.cell_type == "code")
     assert sum(cell.cell_type == "markdown" for cell in cells) >= len(cells) // 2 - 1
 
 
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_imports(path: Path) -> None:
+    """It imports public names alone."""
+    cells = nbformat.read(path, as_version=4).cells
+    imported = set(re.findall(r"^\s*from (pyspark_zkafka\S*) import", "\n".join(cell.source for cell in cells), re.MULTILINE))
+    assert imported <= {"pyspark_zkafka", "pyspark_zkafka.plot", "pyspark_zkafka.testing"}
+
+
 def test_all_are_known() -> None:
-    """For each notebook it is said here what it prints."""
-    assert {path.name for path in NOTEBOOKS} == set(EXPECTED)
+    """For each notebook it is said here what it shows."""
+    names = {path.name for path in NOTEBOOKS}
+    assert names == EXPECTED.keys()
+    assert names == PICTURES.keys()
