@@ -66,7 +66,8 @@ class ZKafkaDataSource(DataSource):
         # Spark does not pass spark.sql.python.filterPushdown.enabled to a reader, and refuses one with pushFilters where
         # that is off; but it creates the reader from a separate module where it is on. If that module is ever renamed,
         # plans are no longer narrowed, and nothing else changes.
-        reader_class = PushdownReader if is_called_by(_PUSHDOWN_WORKER) else ZKafkaReader
+        narrows = options.push_filters and is_called_by(_PUSHDOWN_WORKER)
+        reader_class = PushdownReader if narrows else ZKafkaReader
         return reader_class(options, projection)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

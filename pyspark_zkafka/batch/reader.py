@@ -99,7 +99,9 @@ class ZKafkaReader(DataSourceReader):
 class PushdownReader(ZKafkaReader):
     """A batch reader that accepts pushed filters.
 
-    A separate class, since Spark refuses a reader that has pushFilters while filter pushdown is off.
+    A separate class, since Spark refuses a reader that has pushFilters while filter pushdown is off. Spark (4.2 and 4.3)
+    keeps one plan for a frame, the last one that filters were pushed to, and uses it for other queries on the frame, too:
+    their rows would be missing. So it is only used if the option pushFilters says that there are no others.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:

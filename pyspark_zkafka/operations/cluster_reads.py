@@ -103,7 +103,7 @@ class BrokerReader:
         try:
             client = self._connect(bootstrap_servers(self._connection, ensemble.snapshot))
             in_kafka = {} if self._storage == "zookeeper" else client.committed_many(ensemble.groups)
-            return Brokers(read_logs(client, ensemble.snapshot), in_kafka)
+            return Brokers(read_logs(lambda: client, ensemble.snapshot), in_kafka)
         except ZKafkaError:
             self.close()
             raise

@@ -130,6 +130,7 @@ def read_options(
         max_records=given.value("maxRecordsPerPartition"),
         min_records=given.value("minRecordsPerPartition"),
         include_headers=given.value("includeHeaders"),
+        push_filters=given.value("pushFilters"),
         poll_timeout_ms=given.value("kafkaConsumer.pollTimeoutMs"),
         retries=given.value("fetchOffset.numRetries"),
         retry_interval_ms=given.value("fetchOffset.retryIntervalMs"),

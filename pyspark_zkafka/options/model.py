@@ -105,6 +105,7 @@ class ReadOptions:
     max_records: int | None
     min_records: int | None
     include_headers: bool
+    push_filters: bool
     poll_timeout_ms: int
     retries: int
     retry_interval_ms: int

@@ -149,6 +149,13 @@ TABLE: tuple[Option, ...] = (
         "minRecordsPerPartition", integer(1, "records"), _READS, "Minimum of offsets; small Kafka partitions share a task."
     ),
     Option(
+        "pushFilters",
+        BOOLEAN,
+        _READ,
+        "Narrow the plan by the query's filters; only for a frame that is used in one query, see docs/reading.md.",
+        "false",
+    ),
+    Option(
         "includeHeaders", BOOLEAN, _ALL, "Read: add the column headers. Write: no effect, it is always written.", "false"
     ),
     Option(

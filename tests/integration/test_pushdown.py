@@ -45,16 +45,23 @@ class TestPushdown:
     @pytest.mark.parametrize(("where", "partitions", "rows"), CASES)
     def test_narrowed(self, read: Read, topic: str, where: str, partitions: int, rows: int) -> None:
         """Where Spark pushes filters, the plan has only the partitions that can match, and the same rows come back."""
-        frame = read({"subscribe": topic}).where(where)
-        assert frame.count() == rows
-        assert frame.rdd.getNumPartitions() == max(partitions, 1)
+        options = {"subscribe": topic, "pushFilters": "true"}
+        assert read(options).where(where).count() == rows
+        assert read(options).where(where).rdd.getNumPartitions() == max(partitions, 1)
+
+    def test_several_queries(self, read: Read, topic: str) -> None:
+        """A frame that several queries use gives each of them its rows: filters do not narrow the plan by default."""
+        frame = read({"subscribe": topic})
+        assert frame.where("offset >= 90").count() == 30
+        assert frame.count() == 300
+        assert frame.where("partition = 0").union(frame.where("partition = 1")).count() == 200
 
     @pytest.mark.parametrize(("where", "partitions", "rows"), CASES)
     def test_off(self, spark: SparkSession, read: Read, topic: str, where: str, partitions: int, rows: int) -> None:
         """Where it does not (its default), the reader works unchanged."""
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
         try:
-            frame = read({"subscribe": topic}).where(where)
+            frame = read({"subscribe": topic, "pushFilters": "true"}).where(where)
             assert frame.count() == rows
             assert frame.rdd.getNumPartitions() == 3
         finally:

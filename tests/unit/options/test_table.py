@@ -48,6 +48,7 @@ EXAMPLES: dict[str, str] = {
     "maxRecordsPerPartition": "1000",
     "minRecordsPerPartition": "10",
     "includeHeaders": "true",
+    "pushFilters": "true",
     "kafkaConsumer.pollTimeoutMs": "30000",
     "fetchOffset.numRetries": "5",
     "fetchOffset.retryIntervalMs": "10",
