@@ -111,7 +111,8 @@ def _proceed(target: Target, looks: dict[str, Look], to: Store, *, live: bool, f
     from pyspark_zkafka.operations.migration import to_copy
 
     count = sum(len(to_copy(look.found, force=force)) for look in looks.values())
-    if target.dry_run:
+    asks = not (target.yes or target.output.as_json)
+    if target.dry_run or asks:
         _show(target, {name: unchanged(look) for name, look in looks.items()})
     place = "Kafka" if to is Store.kafka else "ZooKeeper"
     active = [name for name, look in looks.items() if look.is_active]
