@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
 from tests.support.commands import is_known, problem
 from tests.support.documentation import ROOT, SHELL, Block, blocks, is_fragment, pages, program, statements, znode_examples
@@ -63,7 +65,21 @@ def prepared(cluster: LocalCluster) -> LocalCluster:
                 path = f"/consumers/{group}/offsets/{topic}/{partition}"
                 client.ensure_path(path)
                 client.set(path, b"1")
+        in_kafka = client.exists("/brokers/topics/__consumer_offsets")
+    if in_kafka:
+        _forget_in_kafka(cluster, sorted({group for group, _ in COMMITTED}))
     return cluster
+
+
+def _forget_in_kafka(cluster: LocalCluster, groups: list[str]) -> None:
+    """Delete the offsets that the groups have in Kafka."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    for deleted in admin.delete_consumer_groups(groups).values():
+        try:
+            deleted.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                raise
 
 
 @pytest.fixture

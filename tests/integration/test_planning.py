@@ -229,7 +229,7 @@ def test_more_partitions_than_go_in_a_request(
     monkeypatch: pytest.MonkeyPatch, zkafka_cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
     """The offsets of many partitions come in several requests, all of them once, each position by its own."""
-    monkeypatch.setattr(admin, "_MAX_PER_REQUEST", 3)
+    monkeypatch.setattr(admin, "MAX_PER_REQUEST", 3)
     topic = new_topic(partitions=8)
     fill(zkafka_cluster, topic, 1, range(8))
     partitions = [TopicPartition(topic, p) for p in range(8)]
