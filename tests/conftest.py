@@ -20,6 +20,7 @@ from tests.support.chroot import Chroot
 from tests.support.stream import Stream
 
 if TYPE_CHECKING:
+    from kazoo.client import KazooClient
     from pyspark.sql import DataFrame, SparkSession
 
     from pyspark_zkafka.group.member import GroupMember
@@ -184,6 +185,18 @@ def chroot(zkafka_cluster: LocalCluster) -> Iterator[Chroot]:
         other.delete(path, recursive=True)
         other.stop()
         other.close()
+
+
+@pytest.fixture
+def third(chroot: Chroot) -> Iterator[KazooClient]:
+    """One more session, to end at will."""
+    from kazoo.client import KazooClient
+
+    client = KazooClient(chroot.config.connect)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
-from kazoo.client import KazooClient
 
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.stream.driver import StreamDriver
@@ -87,16 +86,6 @@ def wire(zkafka_cluster: LocalCluster) -> Iterator[Wire]:
     """A way to ZooKeeper that can be cut."""
     with Wire(zkafka_cluster.port("zookeeper")) as way:
         yield way
-
-
-@pytest.fixture
-def third(chroot: Chroot) -> Iterator[KazooClient]:
-    """One more session, to end at will."""
-    client = KazooClient(chroot.config.connect)
-    client.start()
-    yield client
-    client.stop()
-    client.close()
 
 
 @pytest.fixture
