@@ -58,8 +58,10 @@ def _record(number: int, partition: int) -> dict[str, Any]:
 
 @pytest.fixture
 def prepared(cluster: LocalCluster) -> LocalCluster:
-    """The cluster, whose groups have read some records, whatever the last page did with them."""
+    """The cluster, whose groups are those of the blocks alone and have read some records, whatever was before."""
     with cluster.zookeeper() as client:
+        for group in client.get_children("/consumers"):
+            client.delete(f"/consumers/{group}", recursive=True)
         for group, topic in COMMITTED:
             for partition in range(TOPICS[topic]):
                 path = f"/consumers/{group}/offsets/{topic}/{partition}"
