@@ -17,11 +17,13 @@ from pyspark_zkafka.errors import (
     GroupContended,
     GroupError,
     InvalidRow,
+    LedgerError,
     LocalClusterError,
     NoLeader,
     OptionError,
     PartitionLost,
     PartitionOwned,
+    TransactionFailed,
     UnknownTopic,
     UnreadableRecord,
     ZKafkaError,
@@ -363,6 +365,39 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
         "MALFORMED_ZNODE": (
             "A znode has data that Kafka does not write there; the message quotes its path and data.",
             "Correct or delete the znode, or find the client that wrote it.",
+        ),
+    },
+    TransactionFailed: {
+        "FENCED": (
+            "Another attempt of the same slot began a transaction, or the brokers ended this one after its timeout.",
+            "None for an attempt that Spark has replaced; otherwise raise `kafka.transaction.timeout.ms`, or give each query "
+            "its own checkpoint.",
+        ),
+        "TRANSACTION_FAILED": (
+            "The brokers refused a step of a transaction, or did not answer in time; the message quotes the cause.",
+            "Correct the cause; the micro-batch is written again when the query is restarted, and no row twice.",
+        ),
+    },
+    LedgerError: {
+        "ROWS_DIFFER": (
+            "A micro-batch is repeated, and a slot that was written before has other rows now.",
+            "Restart the query as it ran before, and let its plan repeat itself; see [Exactly once](exactly-once.md).",
+        ),
+        "LAYOUT_CHANGED": (
+            "A micro-batch is repeated, and slots that were written before are not repeated by any task.",
+            "Restart the query with the same number of cores and shuffle partitions; see [Exactly once](exactly-once.md).",
+        ),
+        "CHECKPOINT_ROLLED_BACK": (
+            "The ledger has rows of a later micro-batch than the one that the query writes.",
+            "Start the query with its latest checkpoint, or with a new one to write everything again.",
+        ),
+        "WRITTEN_TWICE": (
+            "Two writes in one `foreachBatch` have the same name.",
+            "Give each its own `writerName`.",
+        ),
+        "UNREADABLE_LEDGER": (
+            "An entry of the ledger was written by a later version of the package, or by another program.",
+            "Use that version, or delete the entry if it is foreign.",
         ),
     },
     LocalClusterError: {

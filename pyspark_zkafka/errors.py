@@ -22,6 +22,8 @@
     ├── UnreadableRecord         a record does not fit the column types
     ├── InvalidRow               a row cannot be written as it is
     ├── DeliveryFailed           rows were not acknowledged
+    ├── TransactionFailed        a transaction was fenced, timed out or refused
+    ├── LedgerError              an exactly-once write does not repeat what its ledger has
     ├── CodecError               a znode's bytes are not what Kafka writes
     └── LocalClusterError        the local test cluster cannot start or run
 
@@ -46,11 +48,13 @@ __all__ = [
     "GroupContended",
     "GroupError",
     "InvalidRow",
+    "LedgerError",
     "LocalClusterError",
     "NoLeader",
     "OptionError",
     "PartitionLost",
     "PartitionOwned",
+    "TransactionFailed",
     "UnknownTopic",
     "UnreadableRecord",
     "ZKafkaError",
@@ -170,6 +174,16 @@ class InvalidRow(ZKafkaError):
 
 class DeliveryFailed(ZKafkaError):
     """The brokers did not acknowledge all rows of a task."""
+
+
+class TransactionFailed(ZKafkaError):
+    """A transaction was fenced by a later attempt, timed out or was refused; none of its rows is visible to a reader of
+    committed records.
+    """
+
+
+class LedgerError(ZKafkaError):
+    """An exactly-once write does not fit what its ledger has of it; nothing was written a second time."""
 
 
 class LocalClusterError(ZKafkaError):

@@ -1,0 +1,243 @@
+"""The steps of a task that writes its rows once, whatever was tried before: pure, without a client and without a clock.
+
+`write_slot` is a generator of steps; who drives it takes each on a cluster (`pyspark_zkafka.write.exactly_once`), or on one
+of values (the simulation), and sends back what it found.
+
+A task of a replayed micro-batch finds its slot in one of two states. Recorded: the rows are in the log, so that it only
+compares them with what it would write, and records that this run has verified them. Not recorded: they are not, so that it
+writes them; but not before every slot that an earlier run recorded for this micro-batch has been verified by this run. If
+Spark distributes the rows in another way than before, one of these does not compare, and its task fails before any other
+has written a row a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from pyspark_zkafka.errors import LedgerError, listing
+from pyspark_zkafka.protocol.ledger import Entry
+
+__all__ = [
+    "Abort",
+    "Attempt",
+    "Await",
+    "Begin",
+    "Commit",
+    "Measure",
+    "ReadLedger",
+    "Result",
+    "RowSet",
+    "Send",
+    "Step",
+    "unverified",
+    "write_slot",
+]
+
+
+class RowSet(NamedTuple):
+    """The number of a slot's rows, and their hash regardless of their order (`Entry.digest`)."""
+
+    rows: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A task's attempt to write a slot.
+
+    Attributes
+    ----------
+    slot, batch : int
+        As in `Entry`.
+    run, write : str
+        As in `Entry`: the run of the query, and the call that writes.
+    may_be_replayed : bool
+        False for a batch job, which no other run repeats under the same identity.
+    is_named : bool
+        True if the user gave the write a name of its own: another call under it then is the same write, tried again.
+    """
+
+    slot: int
+    batch: int
+    run: str
+    write: str = ""
+    may_be_replayed: bool = True
+    is_named: bool = False
+
+    def has_recorded(self, entry: Entry) -> bool:
+        """True if the entry is of this run, and of this call where there may be several."""
+        return (entry.run, entry.write) == (self.run, self.write)
+
+
+# --- Steps -----------------------------------------------------------------------------------------------------------
+
+
+class Begin(NamedTuple):
+    """Fence earlier attempts of the slot, so that none of them can commit any more. Returns its Entry, or None."""
+
+
+class ReadLedger(NamedTuple):
+    """Read the entries of all slots of the query, with those of transactions that are being committed. Returns them."""
+
+
+class Measure(NamedTuple):
+    """Count and hash all rows, without sending any. Returns a RowSet."""
+
+
+class Send(NamedTuple):
+    """Begin a transaction, and send all rows. Returns a RowSet; nothing needs to be begun if there are no rows."""
+
+
+class Await(NamedTuple):
+    """Wait a moment for other tasks to verify the `slots`. Returns False if the transaction cannot wait any longer."""
+
+    slots: tuple[int, ...]
+
+
+class Commit(NamedTuple):
+    """Commit the entry, and what was sent, in one transaction."""
+
+    entry: Entry
+
+
+class Abort(NamedTuple):
+    """Abort the transaction."""
+
+
+Step = Begin | ReadLedger | Measure | Send | Await | Commit | Abort
+
+
+class Result(NamedTuple):
+    """What became of a slot's rows: written now, or found written already."""
+
+    rows: int
+    was_written: bool
+
+
+# --- Decisions -------------------------------------------------------------------------------------------------------
+
+
+def write_slot(attempt: Attempt) -> Generator[Step, Any, Result]:
+    """Write a slot's rows, unless they are in the log already.
+
+    Raises
+    ------
+    LedgerError
+        ROWS_DIFFER: the slot is recorded with other rows. LAYOUT_CHANGED: slots that are recorded were not verified in
+        time. CHECKPOINT_ROLLED_BACK: the ledger is ahead of the query. WRITTEN_TWICE: another write of the same
+        ``foreachBatch`` has recorded slots under the same name. Nothing of the attempt is committed then.
+    """
+    own: Entry | None = yield Begin()
+    _require_not_ahead(attempt, own)
+    if own is not None and own.batch == attempt.batch:
+        _require_same_write(attempt, [own])
+        return (yield from _verify(attempt, own))
+    awaited: Collection[int] = ()
+    if _may_follow_another_try(attempt, own):
+        entries = yield ReadLedger()
+        _require_consistent(attempt, entries)
+        awaited = unverified(attempt, entries)
+    sent: RowSet = yield Send()
+    while sent.rows and awaited:
+        if not (yield Await(tuple(awaited))):
+            yield Abort()
+            raise _layout_changed(attempt, awaited)
+        awaited = unverified(attempt, (yield ReadLedger()))
+    if sent.rows:
+        yield Commit(_entry(attempt, sent))
+    return Result(sent.rows, was_written=False)
+
+
+def _verify(attempt: Attempt, own: Entry) -> Generator[Step, Any, Result]:
+    found: RowSet = yield Measure()
+    if found != (own.rows, own.digest):
+        raise _rows_differ(attempt, own, found)
+    if not attempt.has_recorded(own):
+        yield Commit(replace(own, run=attempt.run, write=attempt.write))
+    return Result(found.rows, was_written=True)
+
+
+def _may_follow_another_try(attempt: Attempt, own: Entry | None) -> bool:
+    """False if no other run can have tried the micro-batch: this run has written the one before it, or nobody repeats it.
+
+    A run begins a micro-batch only after all earlier ones are complete, and every earlier run has ended then.
+    """
+    if not attempt.may_be_replayed:
+        return False
+    return bool(attempt.write) or own is None or own.run != attempt.run
+
+
+def unverified(attempt: Attempt, entries: Mapping[int, Entry]) -> tuple[int, ...]:
+    """The slots that another run recorded for this micro-batch, and that this run has not verified yet."""
+    found = (e for e in entries.values() if e.batch == attempt.batch and not attempt.has_recorded(e))
+    return tuple(sorted(entry.slot for entry in found))
+
+
+def _entry(attempt: Attempt, sent: RowSet) -> Entry:
+    return Entry(attempt.slot, attempt.batch, sent.rows, sent.digest, attempt.run, attempt.write)
+
+
+def _require_consistent(attempt: Attempt, entries: Mapping[int, Entry]) -> None:
+    for entry in entries.values():
+        _require_not_ahead(attempt, entry)
+    _require_same_write(attempt, entries.values())
+
+
+def _require_not_ahead(attempt: Attempt, entry: Entry | None) -> None:
+    if entry is None or entry.batch <= attempt.batch:
+        return
+    raise LedgerError(
+        "CHECKPOINT_ROLLED_BACK",
+        f"The query writes micro-batch {attempt.batch}, but its ledger has rows of micro-batch {entry.batch} for slot "
+        f"{entry.slot}: its checkpoint is older than what it wrote; start it with the latest checkpoint, or with a new one "
+        "to write everything again on purpose",
+        slot=entry.slot,
+        batch=attempt.batch,
+        recorded_batch=entry.batch,
+    )
+
+
+def _require_same_write(attempt: Attempt, entries: Iterable[Entry]) -> None:
+    """A later call of the same micro-batch in the same run is another write, or the same one, tried again by the user."""
+    if attempt.is_named or not attempt.write:
+        return
+    others = [e for e in entries if (e.batch, e.run) == (attempt.batch, attempt.run) and e.write != attempt.write]
+    if others:
+        raise LedgerError(
+            "WRITTEN_TWICE",
+            f"Micro-batch {attempt.batch} has been written already by another write of the same foreachBatch, under the same "
+            "name; give each write its own, with option writerName",
+            batch=attempt.batch,
+        )
+
+
+def _rows_differ(attempt: Attempt, own: Entry, found: RowSet) -> LedgerError:
+    return LedgerError(
+        "ROWS_DIFFER",
+        f"Slot {attempt.slot} of micro-batch {attempt.batch} was written before, with {own.rows} rows of hash {own.digest}; "
+        f"now it has {found.rows} rows of hash {found.digest}, and writing them could duplicate rows; {REMEDIES}",
+        slot=attempt.slot,
+        batch=attempt.batch,
+        recorded=(own.rows, own.digest),
+        found=tuple(found),
+    )
+
+
+def _layout_changed(attempt: Attempt, awaited: Collection[int]) -> LedgerError:
+    slots = listing(sorted(awaited))
+    return LedgerError(
+        "LAYOUT_CHANGED",
+        f"Slot {attempt.slot} of micro-batch {attempt.batch} was not written before, but slot(s) {slots} were, and no task "
+        f"has repeated them in time; writing could duplicate rows; {REMEDIES}",
+        slot=attempt.slot,
+        batch=attempt.batch,
+        unverified=tuple(sorted(awaited)),
+    )
+
+
+REMEDIES = (
+    "restart the query as it ran before: with the same number of cores and shuffle partitions; let the plan repeat itself: "
+    "repartition(n) before the sink, spark.sql.adaptive.enabled=false, no uuid() or rand() after the source"
+)

@@ -1,0 +1,178 @@
+"""The ledger of exactly-once writes: what each slot of a query wrote last, as metadata of a committed offset.
+
+A *slot* is a partition of the frame that is written, numbered as Spark numbers it: the task of slot 3 writes in the
+transactions of slot 3. Each transaction also commits an offset, whose key belongs to the slot alone and whose metadata is
+an `Entry`. The rows and the entry become visible together, or never.
+
+A key is a group, and a partition of the ledger's topic. A group has a key for each partition that the topic had when the
+query began, its *width*; further slots use further groups. The width is a part of the group's name, and the slot a part of
+the entry, so that partitions that are added later move nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pyspark_zkafka.errors import LedgerError
+
+__all__ = ["Entry", "LedgerGroup", "LedgerKey", "QueryName", "decode", "encode", "key_of", "newest"]
+
+_VERSION = 1
+_QUOTED = 200
+_SEPARATOR = ".slots-"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryName:
+    """The identity under which a query, or a batch job, writes: the base of its transactional ids and its groups.
+
+    `writer` distinguishes several writes of one query, as of one ``foreachBatch``; it is empty for a query's only write.
+    """
+
+    prefix: str
+    query: str
+    writer: str = ""
+
+    def __str__(self) -> str:
+        return "-".join(filter(None, (self.prefix, self.query, self.writer)))
+
+    def transactional_id(self, slot: int) -> str:
+        """The transactional.id of a slot.
+
+        >>> QueryName("zkafka", "8f1c", "orders").transactional_id(3)
+        'zkafka-8f1c-orders-3'
+        """
+        return f"{self}-{slot}"
+
+    def owns(self, group: str) -> bool:
+        """True for the name of a group of this query's ledger."""
+        found = LedgerGroup.parse(group)
+        return found is not None and found.base == str(self)
+
+
+class LedgerGroup(NamedTuple):
+    """A group of a ledger: its `number`-th, with a key for each of `width` partitions."""
+
+    base: str
+    width: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.base}{_SEPARATOR}{self.width}-{self.number}"
+
+    @classmethod
+    def parse(cls, name: str) -> LedgerGroup | None:
+        """The parts of a group's name; None for a group that is no ledger's.
+
+        >>> LedgerGroup.parse("zkafka-8f1c.slots-4-1")
+        LedgerGroup(base='zkafka-8f1c', width=4, number=1)
+        >>> LedgerGroup.parse("billing") is None
+        True
+        """
+        base, separator, numbers = name.rpartition(_SEPARATOR)
+        width, _, number = numbers.partition("-")
+        if not (separator and base and _is_number(width) and _is_number(number) and int(width) > 0):
+            return None
+        return cls(base, int(width), int(number))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+class LedgerKey(NamedTuple):
+    """Where an entry is stored: a group, and a partition of the ledger's topic."""
+
+    group: str
+    partition: int
+
+
+def key_of(name: QueryName, slot: int, width: int) -> LedgerKey:
+    """The key of a slot; no other slot of the query has it at the same width.
+
+    >>> key_of(QueryName("zkafka", "8f1c"), 5, width=4)
+    LedgerKey(group='zkafka-8f1c.slots-4-1', partition=1)
+    """
+    return LedgerKey(str(LedgerGroup(str(name), width, slot // width)), slot % width)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a slot wrote in its last transaction.
+
+    Attributes
+    ----------
+    slot, batch : int
+        The slot, and the micro-batch; 0 for a batch job.
+    rows : int
+        The number of rows.
+    digest : str
+        The hash of the rows, regardless of their order: 32 hexadecimal digits (`row_digest`).
+    run : str
+        The run of the query that wrote the rows, or found that they were written already.
+    write : str
+        The call that wrote them, where one micro-batch may have several (``foreachBatch``); otherwise empty.
+    at_ms : int
+        The time of the worker that wrote the entry, in milliseconds since 1970: for people only.
+    """
+
+    slot: int
+    batch: int
+    rows: int
+    digest: str
+    run: str
+    write: str = ""
+    at_ms: int = 0
+
+
+def encode(entry: Entry) -> str:
+    """An entry as the metadata of an offset: JSON of some 200 characters; brokers accept 4,096 by default."""
+    values = {
+        "v": _VERSION,
+        "slot": entry.slot,
+        "batch": entry.batch,
+        "rows": entry.rows,
+        "digest": entry.digest,
+        "run": entry.run,
+        "write": entry.write,
+        "at": entry.at_ms,
+    }
+    return json.dumps(values, separators=(",", ":"))
+
+
+def decode(metadata: str) -> Entry:
+    """The entry in the metadata of an offset.
+
+    Raises LedgerError (UNREADABLE_LEDGER) for anything else: to take it for no entry would be to write rows again.
+    """
+    try:
+        found: Any = json.loads(metadata)
+        version, numbers = found["v"], [found[name] for name in ("slot", "batch", "rows", "at")]
+        texts = [found[name] for name in ("digest", "run", "write")]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unreadable(metadata) from error
+    are_numbers = all(type(number) is int and number >= 0 for number in numbers)
+    if version != _VERSION or not are_numbers or not all(isinstance(text, str) for text in texts):
+        raise _unreadable(metadata)
+    slot, batch, rows, at_ms = numbers
+    return Entry(slot, batch, rows, *texts, at_ms)
+
+
+def _unreadable(metadata: str) -> LedgerError:
+    return LedgerError(
+        "UNREADABLE_LEDGER",
+        f"An entry of the ledger cannot be read: {metadata[:_QUOTED]!r}; it was written by a later version of this package, "
+        "or by another program: use that version, or look at it with zkafka ledger show, and delete it if it is foreign",
+    )
+
+
+def newest(entries: Iterable[Entry]) -> dict[int, Entry]:
+    """The last entry of each slot, which may have several keys if the topic grew before the query wrote anything."""
+    found: dict[int, Entry] = {}
+    for entry in entries:
+        if entry.slot not in found or entry.batch >= found[entry.slot].batch:
+            found[entry.slot] = entry
+    return found
