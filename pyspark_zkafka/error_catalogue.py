@@ -100,6 +100,10 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
             "A file named by `zookeeper.ssl.*` is missing, unreadable or not the expected PEM file.",
             "Place a PEM file at that path, on the driver and every executor.",
         ),
+        "TRANSACTION_TIMEOUT": (
+            "`kafka.transaction.timeout.ms` is greater than `transaction.max.timeout.ms` of the brokers.",
+            "Lower it, or raise the brokers' setting.",
+        ),
         "SASL_MISSING": (
             "`zookeeper.auth` requests SASL, but the package pure-sasl is not installed.",
             "Run `pip install 'pyspark-zkafka[sasl]'`.",
@@ -370,7 +374,8 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
     TransactionFailed: {
         "FENCED": (
             "Another attempt of the same slot began a transaction, or the brokers ended this one after its timeout.",
-            "None for an attempt that Spark has replaced; otherwise raise `kafka.transaction.timeout.ms`, or give each query "
+            "None for an attempt that Spark has replaced; otherwise raise `kafka.transaction.timeout.ms`, or give each "
+            "query "
             "its own checkpoint.",
         ),
         "TRANSACTION_FAILED": (

@@ -88,7 +88,7 @@ class ZKafkaDataSource(DataSource):
         """A batch writer; reads the partitions of the topics, once for all tasks."""
         with prepared_worker():
             from pyspark_zkafka.write.batch_writer import ZKafkaWriter
-            from pyspark_zkafka.write.task import plan_write
+            from pyspark_zkafka.write.plan import plan_write
 
             options = self._write_options(schema, overwrite=overwrite, is_stream=False)
         return ZKafkaWriter(options, plan_write(options))
@@ -100,11 +100,11 @@ class ZKafkaDataSource(DataSource):
         that module is ever renamed, the second one is planned, too, and nothing else changes.
         """
         with prepared_worker():
+            from pyspark_zkafka.write.plan import plan_write
             from pyspark_zkafka.write.stream_writer import ZKafkaStreamWriter
-            from pyspark_zkafka.write.task import plan_write
 
             options = self._write_options(schema, overwrite=overwrite, is_stream=True)
-        return ZKafkaStreamWriter(options, None if is_called_by(_COMMIT_WORKER) else plan_write(options))
+        return ZKafkaStreamWriter(options, None if is_called_by(_COMMIT_WORKER) else plan_write(options, is_stream=True))
 
     def _write_options(self, schema: StructType, *, overwrite: bool, is_stream: bool) -> WriteOptions:
         from pyspark.sql.pandas.types import to_arrow_schema

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import AbstractContextManager, ExitStack
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -26,6 +26,9 @@ from pyspark_zkafka.options.model import Connection
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, HIGH_WATERMARK, LATEST, AtTimestamp, Position
 from pyspark_zkafka.protocol.topic_names import is_topic_name
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["KafkaAdmin", "lease_admin"]
 
@@ -67,7 +70,7 @@ class KafkaAdmin:
         servers = bootstrap_servers or connection.bootstrap_servers or ""
         return cls(servers, connection.kafka, read_committed=connection.read_committed)
 
-    def __enter__(self) -> KafkaAdmin:
+    def __enter__(self) -> Self:
         self._is_warm = False
         try:
             client = AdminClient({**self._config, "error_cb": self._reports}, logger=librdkafka_logger())

@@ -57,12 +57,19 @@ class KafkaGroupOffsets:
 
         Blocks for a request: `timeout_s` at the most, some seconds if the brokers refuse the connection.
         """
+        return {tp: offset for tp, (offset, _) in self.committed_with_metadata(partitions).items()}
+
+    def committed_with_metadata(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
+        """The next offsets to read, each with the text that was committed with it; otherwise as `committed`.
+
+        An offset of a transaction that is being committed is waited for, by brokers from 2.5 on.
+        """
         if not partitions:
             return {}
         asked = [KafkaTopicPartition(*tp) for tp in partitions]
         found = self._call("reading", lambda consumer: self._ask(consumer, asked))
         self._require_success("reading", found)
-        return {TopicPartition(tp.topic, tp.partition): tp.offset for tp in found if tp.offset >= 0}
+        return {TopicPartition(tp.topic, tp.partition): (tp.offset, tp.metadata or "") for tp in found if tp.offset >= 0}
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Set the next offsets to read, whatever is stored.

@@ -16,6 +16,7 @@ from pyspark_zkafka.options.librdkafka import judge
 from pyspark_zkafka.options.model import (
     CommitPlan,
     Connection,
+    ExactlyOnce,
     OffsetStore,
     ReadOptions,
     WriteOptions,
@@ -245,9 +246,34 @@ def parse_write(raw: Mapping[str, str]) -> WriteOptions:
     given.value("includeHeaders")
     topic = given.value("topic")
     _check_names(given, "topic", () if topic is None else (topic,))
-    options = WriteOptions(connection, topic, given.value("partitioner"), _commit(given, connection))
+    commit, once = _commit(given, connection), _exactly_once(given, connection)
+    options = WriteOptions(connection, topic, given.value("partitioner"), commit, once)
     given.finish()
     return options
+
+
+_OF_EXACTLY_ONCE = ("transactionalIdPrefix", "ledgerTopic", "writerName", "kafka.transaction.timeout.ms")
+
+
+def _exactly_once(given: OptionParser, connection: Connection) -> ExactlyOnce | None:
+    prefix, ledger, writer = (given.value(name) for name in _OF_EXACTLY_ONCE[:3])
+    if given.value("deliveryGuarantee") != "exactly-once":
+        idle = [name for name in _OF_EXACTLY_ONCE if given.has(name)]
+        given.refuse_if(bool(idle), f"{' and '.join(idle)} need(s) deliveryGuarantee=exactly-once")
+        return None
+    _check_names(given, "ledgerTopic", () if ledger is None else (ledger,))
+    given.refuse_if(
+        ledger is None and not given.has("topic"),
+        "deliveryGuarantee=exactly-once keeps a ledger under a topic's partitions: set topic, or ledgerTopic where rows "
+        "have "
+        "topics of their own",
+    )
+    given.refuse_if(
+        connection.kafka.get("enable.idempotence") == "false",
+        "deliveryGuarantee=exactly-once needs kafka.enable.idempotence=true (and so kafka.acks=all, kafka.retries of 1 "
+        "or more)",
+    )
+    return ExactlyOnce(prefix, ledger, writer)
 
 
 def _commit(given: OptionParser, connection: Connection) -> CommitPlan | None:

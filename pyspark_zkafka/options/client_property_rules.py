@@ -11,12 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-__all__ = ["DELIVERY_TIMEOUT_MS", "broken_rules", "disables_idempotence"]
+__all__ = ["DELIVERY_TIMEOUT_MS", "TRANSACTION_TIMEOUT_MS", "broken_rules", "disables_idempotence"]
 
 Properties: TypeAlias = Mapping[str, str]
 
 DELIVERY_TIMEOUT_MS = 120_000
 """delivery.timeout.ms of a write that does not set it: Java's default; librdkafka's is 300,000."""
+
+TRANSACTION_TIMEOUT_MS = 300_000
+"""transaction.timeout.ms of an exactly-once write that does not set it: a task must be done by then.
+
+The brokers abort a transaction after it; so long at the most does one of a query that is gone hold up readers of committed
+records. Brokers allow 900,000 by default; librdkafka's own default is 60,000.
+"""
 
 _IDEMPOTENT_IN_FLIGHT = 5
 _PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -50,6 +57,9 @@ def _delivery(properties: Properties) -> Iterator[str]:
         yield "enable.gapless.guarantee=true needs enable.idempotence=true"
     if int(properties.get("queue.buffering.backpressure.threshold", "1")) > 1 and not off:
         yield "queue.buffering.backpressure.threshold above 1 needs enable.idempotence=false"
+    transaction_ms = properties.get("transaction.timeout.ms")
+    if transaction_ms is not None and int(properties.get("delivery.timeout.ms", "0")) > int(transaction_ms):
+        yield "delivery.timeout.ms must not be greater than transaction.timeout.ms"
     linger_ms, timeout_ms = properties.get("linger.ms"), properties.get("delivery.timeout.ms", DELIVERY_TIMEOUT_MS)
     if linger_ms is not None and float(linger_ms) >= int(timeout_ms):
         yield f"delivery.timeout.ms ({DELIVERY_TIMEOUT_MS} if not given) must be greater than linger.ms"

@@ -158,7 +158,7 @@ PROPERTIES: tuple[ClientProperty, ...] = (
     # Connections
     *_rows("CP", _text, "bootstrap.servers", alias="metadata.broker.list"),
     ClientProperty("request.timeout.ms", "C", _whole, "socket.timeout.ms"),
-    *_rows("P", _whole, "request.timeout.ms"),
+    *_rows("P", _whole, "request.timeout.ms", "transaction.timeout.ms"),
     ClientProperty("send.buffer.bytes", "CP", _negative_as_zero, "socket.send.buffer.bytes"),
     ClientProperty("receive.buffer.bytes", "CP", _negative_as_zero, "socket.receive.buffer.bytes"),
     *_rows("CP", _negative_as_zero, "connections.max.idle.ms"),

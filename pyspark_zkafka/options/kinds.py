@@ -22,6 +22,7 @@ __all__ = [
     "ENSEMBLE",
     "EXCEPT_PATTERN",
     "HOST_NAME_CHECK",
+    "ID_PART",
     "OFFSETS_TO_COMMIT",
     "PARTITIONS",
     "PATTERN",
@@ -116,6 +117,12 @@ def _regex(text: str) -> str:
     return text
 
 
+def _id_part(_: str, text: str) -> str:
+    if not re.fullmatch(r"[a-zA-Z0-9._-]{1,100}", text):
+        raise ValueError("1 to 100 letters, digits, '.', '_' and '-'")
+    return text
+
+
 def _at_timestamp(option: str, text: str) -> OffsetSpec:
     return OffsetSpec(option, everywhere=AtTimestamp(integer(0).read(option, text)))
 
@@ -125,6 +132,7 @@ DURATION = Kind("duration, e.g. 15m", lambda _, text: parse_duration_ms(text))
 ENSEMBLE = Kind("host:port[,host:port...][/chroot]", _split_connect)
 ZOOKEEPER_AUTH = Kind("digest:user:password or sasl:DIGEST-MD5:user:password", _split_auth)
 HOST_NAME_CHECK = choice(form="https, or none or empty to skip the check", https=True, none=False, **{"": False})
+ID_PART = Kind("letters, digits, '.', '_' and '-'", _id_part)
 PEM_FILE = text("PEM file")
 PATTERN = Kind("regular expression", lambda _, text: SubscribePattern(_regex(text)))
 EXCEPT_PATTERN = Kind("regular expression", lambda _, text: SubscribeExcept(_regex(text)))

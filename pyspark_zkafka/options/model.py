@@ -14,6 +14,7 @@ from pyspark_zkafka.protocol.planning import Listener, Subscription
 __all__ = [
     "CommitPlan",
     "Connection",
+    "ExactlyOnce",
     "GroupOptions",
     "OffsetStore",
     "ReadOptions",
@@ -152,10 +153,26 @@ class CommitPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ExactlyOnce:
+    """Options of an exactly-once write: the prefix of its transactional ids, its ledger's topic, and its own name."""
+
+    prefix: str
+    ledger_topic: str | None = None
+    writer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Options of a batch write."""
+    """Options of a write; `once` is None if it is at-least-once."""
 
     connection: Connection
     topic: str | None
     partitioner: str
     commit: CommitPlan | None = None
+    once: ExactlyOnce | None = None
+
+    @property
+    def ledger_topic(self) -> str:
+        """The topic under whose partitions an exactly-once write keeps its ledger."""
+        named = None if self.once is None else self.once.ledger_topic
+        return named or self.topic or ""

@@ -16,9 +16,6 @@ _MEMBERSHIP = f"configures group membership through the brokers, which reads do 
 _COMMITS = f"offsets are committed when Spark commits a micro-batch, or by commitOffsets; {_REMOVE}"
 _LEGACY = f"belongs to librdkafka's legacy consumer, which is not used; {_REMOVE}"
 _GONE = f"obsolete, without effect; {_REMOVE}"
-_TRANSACTIONS = (
-    f"writes are idempotent, not transactional: Spark's Python sinks cannot span a transaction over tasks; {_REMOVE}"
-)
 _RESERVED = f"set by the data source, which depends on its value; {_REMOVE}"
 _ENGINE = "OpenSSL engines load native code into every worker, and are deprecated; use ssl.providers"
 _STREAMS = f"Java-only: an internal property of Kafka Streams; {_REMOVE}"
@@ -59,7 +56,7 @@ REFUSED: dict[str, str] = {
     "share.acknowledgement.mode": f"belongs to share groups, which are not used; {_REMOVE}",
     **_all(_STREAMS, "internal.leave.group.on.close internal.throw.on.fetch.stable.offset.unsupported"),
     # Writing
-    **_all(_TRANSACTIONS, "transactional.id transaction.timeout.ms"),
+    "transactional.id": "each task of a write has its own; use deliveryGuarantee=exactly-once, and transactionalIdPrefix",
     "partitioner": "use the option partitioner without the prefix kafka.",
     "partitioner.class": "Java-only: a Java class; use the option partitioner",
     "partitioner.ignore.keys": "Java-only: use the option partitioner=roundrobin",

@@ -237,6 +237,35 @@ TABLE: tuple[Option, ...] = (
         "The committing member of the group, as in `commit_options` of `ConsumerGroup`. Without it, no "
         "partition that commitOffsets names may have an owner.",
     ),
+    Option(
+        "deliveryGuarantee",
+        choice("at-least-once", "exactly-once"),
+        _WRITE,
+        "exactly-once: a reader with isolation.level=read_committed sees each row once. See [Exactly "
+        "once](exactly-once.md).",
+        "at-least-once",
+    ),
+    Option(
+        "transactionalIdPrefix",
+        kinds.ID_PART,
+        _WRITE,
+        "Begin of the transactional ids of an exactly-once write, and of the groups of its ledger.",
+        "zkafka",
+    ),
+    Option(
+        "ledgerTopic",
+        text(),
+        _WRITE,
+        "Topic under whose partitions an exactly-once write records what it wrote; it holds no records of the ledger.",
+        Derived("the option topic"),
+    ),
+    Option(
+        "writerName",
+        kinds.ID_PART,
+        _WRITE,
+        "Name of an exactly-once write in foreachBatch, where two of them write to one topic.",
+        Derived("the option topic"),
+    ),
     # How much a micro-batch reads
     Option("maxOffsetsPerTrigger", integer(1, "records"), STREAM, "Approximate maximum of records in a micro-batch."),
     Option("maxBytesPerTrigger", integer(1, "bytes"), STREAM, "The same in bytes of keys, values and headers, estimated."),

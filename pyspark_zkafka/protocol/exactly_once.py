@@ -207,7 +207,8 @@ def _require_same_write(attempt: Attempt, entries: Iterable[Entry]) -> None:
     if others:
         raise LedgerError(
             "WRITTEN_TWICE",
-            f"Micro-batch {attempt.batch} has been written already by another write of the same foreachBatch, under the same "
+            f"Micro-batch {attempt.batch} has been written already by another write of the same foreachBatch, under the "
+            "same "
             "name; give each write its own, with option writerName",
             batch=attempt.batch,
         )
@@ -216,7 +217,8 @@ def _require_same_write(attempt: Attempt, entries: Iterable[Entry]) -> None:
 def _rows_differ(attempt: Attempt, own: Entry, found: RowSet) -> LedgerError:
     return LedgerError(
         "ROWS_DIFFER",
-        f"Slot {attempt.slot} of micro-batch {attempt.batch} was written before, with {own.rows} rows of hash {own.digest}; "
+        f"Slot {attempt.slot} of micro-batch {attempt.batch} was written before, with {own.rows} rows of hash "
+        f"{own.digest}; "
         f"now it has {found.rows} rows of hash {found.digest}, and writing them could duplicate rows; {REMEDIES}",
         slot=attempt.slot,
         batch=attempt.batch,

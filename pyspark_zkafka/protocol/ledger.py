@@ -164,7 +164,8 @@ def decode(metadata: str) -> Entry:
 def _unreadable(metadata: str) -> LedgerError:
     return LedgerError(
         "UNREADABLE_LEDGER",
-        f"An entry of the ledger cannot be read: {metadata[:_QUOTED]!r}; it was written by a later version of this package, "
+        f"An entry of the ledger cannot be read: {metadata[:_QUOTED]!r}; it was written by a later version of this "
+        "package, "
         "or by another program: use that version, or look at it with zkafka ledger show, and delete it if it is foreign",
     )
 

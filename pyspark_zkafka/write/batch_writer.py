@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class ZKafkaWriter(RowWriter, DataSourceArrowWriter):
-    """Writes a batch. At-least-once: a task that Spark runs again writes its rows again."""
+    """Writes a batch. At-least-once, unless the options say otherwise: a task that runs again writes its rows again."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit the offsets that the options name; called on the driver when every task has succeeded.

@@ -16,7 +16,7 @@ from pyspark_zkafka.errors import DeliveryFailed
 from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.model import WriteOptions
 from pyspark_zkafka.write.batch_writer import ZKafkaWriter
-from pyspark_zkafka.write.task import plan_write
+from pyspark_zkafka.write.plan import plan_write
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster

@@ -24,7 +24,7 @@ from pyspark_zkafka.protocol.rows import outgoing
 from pyspark_zkafka.transport import select as choice
 from pyspark_zkafka.transport.producer import producer_properties
 from pyspark_zkafka.write.batch_writer import ZKafkaWriter
-from pyspark_zkafka.write.task import plan_write
+from pyspark_zkafka.write.plan import plan_write
 from tests.support.librdkafka_log import ClientNames, librdkafka_log
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.options.model import WriteOptions
 from pyspark_zkafka.source import ZKafkaDataSource
 from pyspark_zkafka.write import task
+from pyspark_zkafka.write.plan import WritePlan, plan_write
 from pyspark_zkafka.write.stream_writer import ZKafkaStreamWriter
-from pyspark_zkafka.write.task import WritePlan, plan_write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

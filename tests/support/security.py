@@ -13,7 +13,7 @@ from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.write.batch_writer import ZKafkaWriter
-from pyspark_zkafka.write.task import plan_write
+from pyspark_zkafka.write.plan import plan_write
 
 SECRET = "open-sesame"
 WRONG = "wrong-sesame"

@@ -18,8 +18,8 @@ from pyspark_zkafka.protocol.partitioners import Router
 from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.stream.reader import ZKafkaStreamReader
 from pyspark_zkafka.write.batch_writer import ZKafkaWriter
+from pyspark_zkafka.write.plan import WritePlan
 from pyspark_zkafka.write.stream_writer import ZKafkaStreamWriter
-from pyspark_zkafka.write.task import WritePlan
 
 READ = {"zookeeper.connect": "localhost:2181", "subscribe": "t"}
 WRITE = parse_write({"zookeeper.connect": "localhost:2181", "topic": "t"})

@@ -13,7 +13,8 @@ from pyspark_zkafka.transport.native.producer import ArrowSender
 from pyspark_zkafka.transport.producer import CountingProducer, producer_properties
 from pyspark_zkafka.transport.python_sender import MessageSender
 from pyspark_zkafka.transport.select import open_producer
-from pyspark_zkafka.write.task import plan_write, write_rows
+from pyspark_zkafka.write.plan import plan_write
+from pyspark_zkafka.write.task import write_rows
 from tests.support.both_paths import connection, same
 from tests.support.both_paths_writes import frame
 from tests.support.topics import arrived

@@ -10,8 +10,10 @@ import pytest
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.protocol.partitioners import Router
 from pyspark_zkafka.write.batch_writer import ZKafkaWriter
+from pyspark_zkafka.write.plan import WritePlan
+from pyspark_zkafka.write.rows import Written
 from pyspark_zkafka.write.stream_writer import ZKafkaStreamWriter
-from pyspark_zkafka.write.task import RowWriter, WritePlan, Written, count_rows
+from pyspark_zkafka.write.task import RowWriter, count_rows
 
 NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
 

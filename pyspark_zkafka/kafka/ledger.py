@@ -1,0 +1,102 @@
+"""The ledger of an exactly-once write, as its groups' offsets in Kafka hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark_zkafka.errors import LedgerError
+from pyspark_zkafka.kafka.consumer_properties import lookup_properties
+from pyspark_zkafka.kafka.group_admin import GroupAdmin
+from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.kafka.pool import ClientPool, configuration
+from pyspark_zkafka.protocol.ledger import Entry, LedgerGroup, LedgerKey, QueryName, decode, key_of, newest
+from pyspark_zkafka.protocol.model import TopicPartition
+
+__all__ = ["Ledger"]
+
+_idle: ClientPool[KafkaGroupOffsets] = ClientPool()
+_idle_admins: ClientPool[GroupAdmin] = ClientPool()
+_widths: dict[tuple[str, str], tuple[int, ...]] = {}
+"""The widths of the ledgers that this process has seen, by bootstrap servers and query: one, as good as always."""
+
+
+class Ledger:
+    """The entries of a query, in the groups of its name, under the partitions of a topic.
+
+    Each call blocks for some requests, and raises ZKafkaError if the brokers do not answer. Entries of a transaction that
+    is being committed are waited for.
+
+    Parameters
+    ----------
+    topic, partitions : str, int
+        The ledger's topic, and the number of its partitions.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str, properties: Mapping[str, Any], name: QueryName, topic: str, partitions: int
+    ) -> None:
+        self._servers = bootstrap_servers
+        self._properties = properties
+        self._name = name
+        self._topic = topic
+        self._partitions = partitions
+
+    def key(self, slot: int) -> LedgerKey:
+        """The key under which a slot's next entry is stored."""
+        return key_of(self._name, slot, min(self._known_widths(), default=self._partitions))
+
+    def entry(self, slot: int) -> Entry | None:
+        """A slot's last entry."""
+        widths = self._known_widths() or self._find_widths()
+        keys = [key_of(self._name, slot, width) for width in widths]
+        return newest(entry for key in keys for entry in self._entries(key.group, [key.partition])).get(slot)
+
+    def entries(self) -> dict[int, Entry]:
+        """The last entry of each slot."""
+        groups = self._groups()
+        return newest(entry for group in groups for entry in self._entries(str(group), range(group.width)))
+
+    def _known_widths(self) -> tuple[int, ...]:
+        return _widths.get((self._servers, str(self._name)), ())
+
+    def _find_widths(self) -> tuple[int, ...]:
+        self._groups()
+        return self._known_widths()
+
+    def _groups(self) -> list[LedgerGroup]:
+        """The groups that hold entries of slots; those of more partitions than the topic has are of an earlier topic."""
+        with self._lease_admin() as admin:
+            named = map(LedgerGroup.parse, admin.group_names())
+        base = str(self._name)
+        found = [group for group in named if group is not None and group.base == base and group.width <= self._partitions]
+        if found:
+            _widths[self._servers, base] = tuple(sorted({group.width for group in found}))
+        return found
+
+    def _entries(self, group: str, partitions: Iterable[int]) -> Iterator[Entry]:
+        asked = [TopicPartition(self._topic, partition) for partition in partitions]
+        with self._lease_offsets(group) as offsets:
+            found = offsets.committed_with_metadata(asked)
+        for partition, (_, metadata) in found.items():
+            try:
+                yield decode(metadata)
+            except LedgerError as error:
+                raise LedgerError(
+                    error.condition, f"Group {group}, partition {partition}: {error.message}", **error.parameters
+                ) from None
+
+    @contextmanager
+    def _lease_offsets(self, group: str) -> Iterator[KafkaGroupOffsets]:
+        properties = {**lookup_properties(self._properties), "bootstrap.servers": self._servers, "group.id": group}
+        with _idle.lease(
+            configuration(properties), lambda: KafkaGroupOffsets(self._servers, self._properties, group)
+        ) as client:
+            yield client
+
+    @contextmanager
+    def _lease_admin(self) -> Iterator[GroupAdmin]:
+        properties = {**lookup_properties(self._properties), "bootstrap.servers": self._servers}
+        with _idle_admins.lease(configuration(properties), lambda: GroupAdmin(self._servers, self._properties)) as admin:
+            yield admin

@@ -1,0 +1,47 @@
+"""The brokers' limit for the timeout of a transaction, checked before any task begins one."""
+
+from __future__ import annotations
+
+import logging
+
+from pyspark_zkafka.errors import OptionError, ZKafkaError
+from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.options.client_property_rules import TRANSACTION_TIMEOUT_MS
+from pyspark_zkafka.options.model import Connection
+
+__all__ = ["require_transaction_timeout"]
+
+_log = logging.getLogger(__name__)
+_SETTING = "transaction.max.timeout.ms"
+_limits: dict[str, int | None] = {}
+"""What was found, by bootstrap servers."""
+
+
+def require_transaction_timeout(connection: Connection, bootstrap_servers: str) -> None:
+    """Raise OptionError if kafka.transaction.timeout.ms exceeds what the brokers allow.
+
+    Blocks for two requests, once in a process for each cluster. Where an ACL hides the brokers' settings, nothing is
+    checked: the first task's transaction is refused then.
+    """
+    asked = int(connection.kafka.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
+    if bootstrap_servers not in _limits:
+        _limits[bootstrap_servers] = _find(connection, bootstrap_servers)
+    allowed = _limits[bootstrap_servers]
+    if allowed is not None and asked > allowed:
+        raise OptionError(
+            "TRANSACTION_TIMEOUT",
+            f"kafka.transaction.timeout.ms is {asked}, and the brokers allow {allowed} at the most ({_SETTING}); lower "
+            "it, or "
+            f"raise {_SETTING} of the brokers",
+        )
+
+
+def _find(connection: Connection, bootstrap_servers: str) -> int | None:
+    try:
+        with KafkaAdmin.of(connection, bootstrap_servers) as admin:
+            broker = min(admin.snapshot([]).brokers)
+            value = admin.broker_config(broker, _SETTING)
+    except ZKafkaError as error:
+        _log.info("the brokers' %s is not known: %s", _SETTING, error)
+        return None
+    return None if value is None else int(value)

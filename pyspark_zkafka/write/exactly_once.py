@@ -1,0 +1,256 @@
+"""Tasks of an exactly-once write: the steps of `protocol.exactly_once`, taken with a producer and the ledger."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, Any
+
+from pyspark_zkafka.errors import TransactionFailed
+from pyspark_zkafka.kafka.ledger import Ledger
+from pyspark_zkafka.options.model import ExactlyOnce, WriteOptions
+from pyspark_zkafka.protocol.exactly_once import (
+    Abort,
+    Attempt,
+    Await,
+    Begin,
+    Commit,
+    Measure,
+    ReadLedger,
+    Result,
+    RowSet,
+    Send,
+    Step,
+    write_slot,
+)
+from pyspark_zkafka.protocol.ledger import Entry, QueryName, encode
+from pyspark_zkafka.protocol.row_digests import RowDigest
+from pyspark_zkafka.protocol.rows import outgoing
+from pyspark_zkafka.transport.select import hash_function, open_transactional, row_hash_function
+from pyspark_zkafka.transport.transactions import TransactionalProducer, transactional_properties
+from pyspark_zkafka.write.plan import LedgerPlan, WritePlan
+from pyspark_zkafka.write.rows import RowSender, Written, first_turn
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.taskcontext import TaskContext
+
+__all__ = ["Writing", "identify", "write_rows_once"]
+
+_log = logging.getLogger(__name__)
+
+_KEPT_BYTES = 8 * 1024 * 1024
+"""Rows of a task that are kept in memory, so that it can begin again with another producer."""
+
+_PAUSES_S = (0.05, 0.1, 0.2, 0.5)
+_COMMIT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """A task's attempt to write a slot, and the name under which it does."""
+
+    name: QueryName
+    attempt: Attempt
+
+
+def identify(context: TaskContext, once: ExactlyOnce, ledger: LedgerPlan, topic: str | None) -> Writing:
+    """The attempt that a task is: of a query's micro-batch, of a write in its foreachBatch, or of a batch job."""
+    query, batch = context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty("streaming.sql.batchId")
+    slot, call = context.partitionId(), ledger.call
+    if query is None or batch is None:
+        return Writing(QueryName(once.prefix, call), Attempt(slot, 0, call, may_be_replayed=False))
+    run = context.getLocalProperty("spark.jobGroup.id") or ""
+    if not call:
+        return Writing(QueryName(once.prefix, query, once.writer or ""), Attempt(slot, int(batch), run))
+    run = run if _is_uuid(run) else call  # a foreachBatch may have set a job group of its own
+    name = QueryName(once.prefix, query, once.writer or topic or "")
+    return Writing(name, Attempt(slot, int(batch), run, call, is_named=once.writer is not None))
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
+def write_rows_once(
+    options: WriteOptions, plan: WritePlan, batches: Iterator[pa.RecordBatch], context: TaskContext | None
+) -> Written:
+    """Write a task's rows, unless they are in the log already.
+
+    Raises
+    ------
+    LedgerError
+        The write does not repeat what the ledger has of it.
+    TransactionFailed
+        A later attempt of the slot has begun, or the transaction timed out or was refused.
+    DeliveryFailed
+        Rows were not acknowledged.
+    """
+    if options.once is None or plan.ledger is None or context is None:
+        raise RuntimeError("an exactly-once write has a plan of its own, and runs in a task of Spark")
+    writing = identify(context, options.once, plan.ledger, options.topic)
+    kept, rest = _keep(batches)
+    if not kept and not _may_be_recorded(writing):
+        return Written()
+    task = _SlotTask(options, plan, plan.ledger, writing, first_turn(context))
+    if rest is not None:
+        return task.write(chain(kept, rest), anew=True)
+    try:
+        return task.write(kept, anew=False)
+    except TransactionFailed as error:
+        if not task.is_kept:
+            raise
+        _log.info("slot %d: the producer of an earlier micro-batch is stale: %s", writing.attempt.slot, error)
+    return task.write(kept, anew=True)
+
+
+def _keep(batches: Iterator[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], Iterator[pa.RecordBatch] | None]:
+    """The first batches that have rows, and the rest; None if these are all."""
+    kept: list[pa.RecordBatch] = []
+    for batch in batches:
+        if batch.num_rows > 0:
+            kept.append(batch)
+        if sum(b.nbytes for b in kept) > _KEPT_BYTES:
+            return kept, batches
+    return kept, None
+
+
+_first_batches: dict[str, tuple[str, int]] = {}
+"""The first micro-batch that this process has seen of each query, and the run in which."""
+
+
+def _may_be_recorded(writing: Writing) -> bool:
+    """True for a slot without rows that another run may have recorded, with rows: in the first micro-batch of a run."""
+    attempt, name = writing.attempt, str(writing.name)
+    if not attempt.may_be_replayed:
+        return False
+    run, batch = _first_batches.get(name, ("", 0))
+    if run != attempt.run:
+        _first_batches[name] = attempt.run, attempt.batch
+    return run != attempt.run or batch == attempt.batch
+
+
+class _SlotTask:
+    """Takes the steps of a task, with one producer after another."""
+
+    def __init__(self, options: WriteOptions, plan: WritePlan, ledger: LedgerPlan, writing: Writing, turn: int) -> None:
+        self._options = options
+        self._plan = plan
+        self._attempt = writing.attempt
+        self._turn = turn
+        self._ledger_topic = ledger.topic
+        connection, servers, slot = options.connection, plan.bootstrap_servers, writing.attempt.slot
+        self._properties = transactional_properties(connection, servers, writing.name.transactional_id(slot))
+        self._ledger = Ledger(servers, connection.kafka, writing.name, ledger.topic, ledger.partitions)
+        self._pauses: Iterator[float] = iter(())
+        self.is_kept = False
+
+    def write(self, batches: Iterable[pa.RecordBatch], *, anew: bool) -> Written:
+        """Take all steps with one producer: a new one, or one that is kept from an earlier micro-batch."""
+        self._pauses = chain(_PAUSES_S, repeat(_PAUSES_S[-1]))
+        with open_transactional(self._options.connection, self._properties, anew=anew) as producer:
+            self.is_kept = producer.is_kept
+            rows = _Rows(self._options, self._plan, producer, self._turn, batches)
+            result = self._take_all(producer, rows)
+        return rows.written if result.was_written else Written(repeated=result.rows)
+
+    def _take_all(self, producer: TransactionalProducer, rows: _Rows) -> Result:
+        steps = write_slot(self._attempt)
+        step = next(steps)
+        while True:
+            answer = self._take(step, producer, rows)
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                result: Result = end.value
+                return result
+
+    def _take(self, step: Step, producer: TransactionalProducer, rows: _Rows) -> Any:
+        match step:
+            case Begin():
+                if not producer.is_kept:  # otherwise nobody has written the slot since, or this producer is fenced
+                    producer.last = self._ledger.entry(self._attempt.slot)
+                return producer.last
+            case ReadLedger():
+                return self._ledger.entries()
+            case Measure():
+                return rows.measure()
+            case Send():
+                return rows.send()
+            case Await(slots):
+                return self._await(producer, slots)
+            case Commit(entry):
+                self._commit(producer, entry)
+            case Abort():
+                producer.abort()
+        return None
+
+    def _await(self, producer: TransactionalProducer, slots: tuple[int, ...]) -> bool:
+        pause_s = next(self._pauses)
+        if producer.left_s < _COMMIT_S + pause_s:
+            return False
+        _log.info("slot %d waits for slots %s to be repeated", self._attempt.slot, slots)
+        time.sleep(pause_s)
+        return True
+
+    def _commit(self, producer: TransactionalProducer, entry: Entry) -> None:
+        entry = replace(entry, at_ms=int(time.time() * 1000))
+        key = self._ledger.key(entry.slot)
+        if not producer.is_open:
+            producer.begin()
+        producer.commit(key.group, self._ledger_topic, key.partition, entry.batch, encode(entry))
+        producer.last = entry
+
+
+class _Rows:
+    """The rows of a task: measured, or sent in a transaction that is begun with the first of them."""
+
+    def __init__(
+        self,
+        options: WriteOptions,
+        plan: WritePlan,
+        producer: TransactionalProducer,
+        turn: int,
+        batches: Iterable[pa.RecordBatch],
+    ) -> None:
+        self._options = options
+        self._plan = plan
+        self._producer = producer
+        self._turn = turn
+        self._batches = batches
+        self._digest = RowDigest(row_hash_function(options.connection))
+        self.written = Written()
+
+    def measure(self) -> RowSet:
+        """Count and hash all rows."""
+        for batch in self._batches:
+            for part in outgoing(batch, self._options.topic):
+                self._digest.add(part)
+        return self._digest.row_set()
+
+    def send(self) -> RowSet:
+        """Send all rows in a transaction, which is begun if there are any; returns when each is acknowledged."""
+        batches = iter(self._batches)
+        first = next(batches, None)
+        if first is not None:
+            self._producer.begin()
+            self._send(chain([first], batches))
+        return self._digest.row_set()
+
+    def _send(self, batches: Iterable[pa.RecordBatch]) -> None:
+        producer = self._producer.producer
+        with producer.counting():
+            hash_keys = hash_function(self._options.connection)
+            sender = RowSender(self._options, self._plan, producer, self._turn, hash_keys, self._digest.add)
+            for batch in batches:
+                sender.send(batch)
+            producer.flush()
+            self.written = sender.written()

@@ -1,0 +1,98 @@
+"""The plan of a write, made once on the driver and shared by its tasks."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from pyspark_zkafka.errors import UnknownTopic
+from pyspark_zkafka.options.model import WriteOptions
+from pyspark_zkafka.protocol.model import Topic
+from pyspark_zkafka.protocol.partitioners import Router
+
+__all__ = ["LedgerPlan", "WritePlan", "plan_write"]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPlan:
+    """Where an exactly-once write keeps its ledger, and which call it is.
+
+    `topic` has `partitions` partitions, each of which can hold the entry of a slot. `call` is unique to a call of
+    ``df.write``, and empty for a streaming writer, of which a query has only one.
+    """
+
+    topic: str
+    partitions: int
+    call: str
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """The plan of a write, shared by its tasks: a router for each topic, and the bootstrap servers.
+
+    `generation` distinguishes these topics from others of the same names; None where they have no identity. `ledger` is
+    None for a write that is at-least-once.
+    """
+
+    bootstrap_servers: str
+    routers: Mapping[str, Router]
+    generation: frozenset[tuple[str, str | int, int]] | None = None
+    ledger: LedgerPlan | None = None
+
+
+def plan_write(options: WriteOptions, *, is_stream: bool = False) -> WritePlan:
+    """Plan a write. Blocks for a few round trips; looks up only the option's topic if there is one.
+
+    Raises ZKafkaError if the cluster cannot be reached, a topic does not exist, or the brokers do not allow the
+    transaction's timeout.
+    """
+    from pyspark_zkafka.cluster import bootstrap_servers, open_cluster
+    from pyspark_zkafka.transport.select import uses_native
+
+    uses_native(options.connection)  # report a missing native path here, not in each task
+    with open_cluster(options.connection) as cluster:
+        snapshot = cluster.snapshot(_topics(options))
+    servers = bootstrap_servers(options.connection, snapshot)
+    routers = {
+        name: Router(name, len(topic.partitions), snapshot.led(name), options.partitioner)
+        for name, topic in snapshot.topics.items()
+    }
+    plan = WritePlan(servers, routers, _generation(snapshot.topics.values()))
+    if options.topic is not None and options.topic not in routers:
+        plan = replace(plan, routers={**routers, options.topic: _created(options, servers)}, generation=None)
+    return plan if options.once is None else replace(plan, ledger=_ledger(options, plan, is_stream=is_stream))
+
+
+def _topics(options: WriteOptions) -> list[str] | None:
+    if options.topic is None:
+        return None
+    ledger_topic = None if options.once is None else options.once.ledger_topic
+    return list(dict.fromkeys(filter(None, (options.topic, ledger_topic))))
+
+
+def _created(options: WriteOptions, servers: str) -> Router:
+    """The router of the option's topic, which the brokers may create when they are asked for it."""
+    from pyspark_zkafka.transport.producer import producer_properties
+    from pyspark_zkafka.transport.select import open_producer
+
+    topic = options.topic or ""
+    with open_producer(options.connection, producer_properties(options.connection, servers)) as producer:
+        return Router(topic, *producer.partitions_of(topic), options.partitioner)
+
+
+def _generation(topics: Iterable[Topic]) -> frozenset[tuple[str, str | int, int]] | None:
+    found = {(topic.name, topic.topic_id or topic.czxid, len(topic.partitions)) for topic in topics}
+    return None if any(identity is None for _, identity, _ in found) else frozenset(found)  # type: ignore[arg-type]
+
+
+def _ledger(options: WriteOptions, plan: WritePlan, *, is_stream: bool) -> LedgerPlan:
+    from pyspark_zkafka.kafka.transaction_limits import require_transaction_timeout
+
+    topic = options.ledger_topic
+    if topic not in plan.routers:
+        raise UnknownTopic(
+            "UNKNOWN_TOPIC", f"The cluster has no topic {topic}, which ledgerTopic names; create it, or correct the name"
+        )
+    require_transaction_timeout(options.connection, plan.bootstrap_servers)
+    return LedgerPlan(topic, plan.routers[topic].partitions, "" if is_stream else uuid.uuid4().hex)
