@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, ErrorReports
 from pyspark_zkafka.kafka.transaction_errors import Transaction, transaction_failed
+from pyspark_zkafka.options.client_property_rules import TRANSACTION_TIMEOUT_MS
 from pyspark_zkafka.options.model import Connection
 from pyspark_zkafka.protocol.ledger import Entry
 from pyspark_zkafka.transport.producer import CountingProducer, producer_properties
@@ -19,7 +20,6 @@ from pyspark_zkafka.transport.sender import Failure, GroupOffset, QueueLimits, S
 
 __all__ = ["TransactionalProducer", "transactional_properties"]
 
-_TRANSACTION_TIMEOUT_MS = 300_000
 # librdkafka's 100 ms is the pause before it asks again whether an earlier transaction is complete: it takes some ms.
 _RETRY_BACKOFF_MS = 10
 # The time for which a call of librdkafka may keep signals from being handled.
@@ -34,7 +34,7 @@ def transactional_properties(connection: Connection, bootstrap_servers: str, tra
     delivery.timeout.ms is at most transaction.timeout.ms, as librdkafka requires it.
     """
     properties = producer_properties(connection, bootstrap_servers)
-    timeout_ms = int(connection.kafka.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS))
+    timeout_ms = int(connection.kafka.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
     delivery_ms = int(properties["delivery.timeout.ms"]) or timeout_ms
     return {
         "retry.backoff.ms": _RETRY_BACKOFF_MS,

@@ -97,6 +97,10 @@ def with_required(option: str, parse: Callable[[dict[str, str]], object]) -> dic
         required["zookeeper.ssl.client.enable"] = "true"
     if option == "dual.commit.enabled":
         required["offsets.storage"] = "kafka"
+    if option in ("transactionalIdPrefix", "ledgerTopic", "writerName"):
+        required |= {"deliveryGuarantee": "exactly-once"}
+    if option == "deliveryGuarantee" or "deliveryGuarantee" in required:
+        required["ledgerTopic"] = "ledger"
     return {**required, option: EXAMPLES[option]}
 
 
