@@ -45,6 +45,8 @@ class Engine:
     makes_frames = True
     reads_topic = True
     """Whether what it reads is what the topic holds."""
+    is_transactional = False
+    """Whether each task's transaction adds a marker to each partition that it writes to."""
 
     def frame(self, bench: Bench, topic: Topic, *, value_only: bool = False) -> DataFrame:
         """All records of a topic."""
@@ -69,6 +71,7 @@ class SourceEngine(Engine):
     works: frozenset[str] = READS | WRITES | STREAMS
     read_options: Mapping[str, str] = field(default_factory=dict)
     write_options: Mapping[str, str] = field(default_factory=dict)
+    is_transactional: bool = False
     tasks: int | None = None
     """How many of them read a micro-batch, if not one for each partition."""
 
@@ -152,12 +155,14 @@ class LibrdkafkaEngine(Engine):
 
 def _all() -> tuple[Engine, ...]:
     no_crc, no_idempotence = {"kafka.check.crcs": "false"}, {"kafka.enable.idempotence": "false"}
+    once = {"deliveryGuarantee": "exactly-once"}
     return (
         SourceEngine("ours", "zkafka", "zkafka"),
         SourceEngine("python", "zkafka, pure Python", "zkafka", read_options=PURE_PYTHON, write_options=PURE_PYTHON),
         SourceEngine("ours-nocrc", "zkafka, check.crcs=false", "zkafka", READS | STREAMS, read_options=no_crc),
         SourceEngine("ours-joined", "zkafka, two tasks a micro-batch", "zkafka", STREAMS, tasks=2),
         SourceEngine("ours-noidem", "zkafka, enable.idempotence=false", "zkafka", WRITES, write_options=no_idempotence),
+        SourceEngine("ours-once", "zkafka, exactly-once", "zkafka", WRITES, write_options=once, is_transactional=True),
         SourceEngine("jvm", "JVM connector, defaults", "kafka"),
         SourceEngine("jvm-tuned", "JVM connector, tuned", "kafka", read_options=JVM_READ, write_options=JVM_WRITE),
         PlainEngine(),

@@ -1,4 +1,4 @@
-"""What is measured beside throughput: latency, memory, starts, planning, rebalances.
+"""What is measured beside throughput: latency, memory, starts, planning, rebalances, exactly-once writes.
 
 Run as a module, in a process of its own: ``python -m benchmarks.extras NAME SIZE UNIX_SOCKETS OUTPUT``.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cluster import BenchCluster, running
+from benchmarks.exactly_once import micro_batches
 from benchmarks.groups import rebalances
 from benchmarks.latency import latencies
 from benchmarks.matrix import Extras
@@ -20,8 +21,9 @@ from benchmarks.plan_times import plan_times
 from benchmarks.session import opened
 from benchmarks.starts import starts
 
-NAMES = ("latency", "memory", "starts", "planning", "rebalance")
+NAMES = ("latency", "memory", "starts", "planning", "rebalance", "exactly-once")
 _MASTER = "local[2]"
+_MASTERS = (_MASTER, "local[8]")
 _Rows = list[dict[str, Any]]
 
 
@@ -33,8 +35,15 @@ def measure(name: str, size: Extras, cluster: BenchCluster, *, unix_sockets: boo
         return task_memory(cluster, size.memory_scale, unix_sockets=unix_sockets)
     if name == "rebalance":
         return rebalances(cluster, size.group_sizes, size.group_rounds)
+    if name == "exactly-once":
+        return [row for master in _MASTERS for row in _micro_batches(master, size, cluster, unix_sockets=unix_sockets)]
     with opened(_MASTER, cluster, unix_sockets=unix_sockets) as bench:
         return latencies(bench, size.latency_s) if name == "latency" else starts(bench, size.start_rounds, size.idle_s)
+
+
+def _micro_batches(master: str, size: Extras, cluster: BenchCluster, *, unix_sockets: bool) -> _Rows:
+    with opened(master, cluster, unix_sockets=unix_sockets) as bench:
+        return micro_batches(bench, size.once_batches, size.once_rounds)
 
 
 def main(name: str, size: str, unix_sockets: str, output: str) -> None:

@@ -10,6 +10,7 @@ from benchmarks.shapes import POOL, SHAPES
 
 COMPARED = ["ours", "python", "jvm", "jvm-tuned"]
 EVERYTHING = ["ours", "python", "ours-nocrc", "ours-noidem", "jvm", "jvm-tuned", "mapinarrow", "librdkafka", "arrow"]
+WRITTEN = ["ours", "ours-once", *EVERYTHING[1:]]
 STREAMED = ["ours", "ours-joined", "python", "jvm", "jvm-tuned", "arrow"]
 MAIN = ["ours", "jvm", "jvm-tuned"]
 _TWO = ("small", "big")
@@ -27,10 +28,12 @@ class Extras:
     plan_rounds: int = 3
     group_sizes: tuple[int, ...] = (2, 5, 20)
     group_rounds: int = 3
+    once_batches: int = 50
+    once_rounds: int = 3
 
 
 FULL = Extras()
-QUICK = Extras(2.0, 0.05, 1, 2.0, (8, 1_000), 1, (2,), 1)
+QUICK = Extras(2.0, 0.05, 1, 2.0, (8, 1_000), 1, (2,), 1, 25, 1)
 
 
 def full(scale: float, rounds: int, *, unix_sockets: bool) -> list[Job]:
@@ -43,7 +46,7 @@ def full(scale: float, rounds: int, *, unix_sockets: bool) -> list[Job]:
     local += [Case(work, shape, scale, COMPARED, rounds) for work in ("value", "group") for shape in _TWO]
     local += [Case("stream20", shape, 2 * scale, STREAMED, rounds) for shape in _TWO]
     local += [tiny(200, ["ours", "ours-joined", "jvm", "jvm-tuned", "arrow"], min(rounds, 2))]
-    local += [Case("write", shape, scale, EVERYTHING, rounds) for shape in _TWO]
+    local += [Case("write", shape, scale, WRITTEN, rounds) for shape in _TWO]
     local += [Case("write-nokey", shape, scale, MAIN, rounds) for shape in _TWO]
     others = [Case(work, shape, scale / 2, MAIN, rounds) for work in ("read", "write") for shape in _TWO]
     masters = ("local[1]", "local[4]", STANDALONE)
@@ -56,7 +59,7 @@ def quick(scale: float, rounds: int, *, unix_sockets: bool) -> list[Job]:
     cases += [Case("read", shape, scale, ["ours", "python"], rounds) for shape in ("events-lz4", "events-zstd")]
     cases += [Case(work, "small", scale, ["ours", "jvm-tuned"], rounds) for work in ("value", "group", "stream20")]
     cases += [tiny(20, ["ours", "jvm"], rounds)]
-    cases += [Case("write", "small", scale, EVERYTHING, rounds), Case("write", "big", scale, MAIN, rounds)]
+    cases += [Case("write", "small", scale, WRITTEN, rounds), Case("write", "big", scale, MAIN, rounds)]
     cases += [Case("write-nokey", "small", scale, ["ours", "jvm"], rounds)]
     return [Job("local[2]", [replace(case, warm_up=0) for case in cases], unix_sockets)]
 

@@ -365,12 +365,6 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
             "Write again, and report it with librdkafka's log (`kafka.debug=msg`).",
         ),
     },
-    CodecError: {
-        "MALFORMED_ZNODE": (
-            "A znode has data that Kafka does not write there; the message quotes its path and data.",
-            "Correct or delete the znode, or find the client that wrote it.",
-        ),
-    },
     TransactionFailed: {
         "FENCED": (
             "Another attempt of the same slot began a transaction, or the brokers ended this one after its timeout.",
@@ -403,6 +397,12 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
         "UNREADABLE_LEDGER": (
             "An entry of the ledger was written by a later version of the package, or by another program.",
             "Use that version, or delete the entry if it is foreign.",
+        ),
+    },
+    CodecError: {
+        "MALFORMED_ZNODE": (
+            "A znode has data that Kafka does not write there; the message quotes its path and data.",
+            "Correct or delete the znode, or find the client that wrote it.",
         ),
     },
     LocalClusterError: {

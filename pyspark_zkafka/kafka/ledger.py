@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.kafka.consumer_properties import lookup_properties
 from pyspark_zkafka.kafka.group_admin import GroupAdmin
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
@@ -59,14 +58,15 @@ class Ledger:
         return newest(entry for group in groups for entry in self._entries(str(group), range(group.width)))
 
     def _known_widths(self) -> tuple[int, ...]:
-        return _widths.get((self._servers, str(self._name)), ())
+        known = _widths.get((self._servers, str(self._name)), ())
+        return tuple(width for width in known if width <= self._partitions)  # others are of an earlier topic
 
     def _find_widths(self) -> tuple[int, ...]:
         self._groups()
         return self._known_widths()
 
     def _groups(self) -> list[LedgerGroup]:
-        """The groups that hold entries of slots; those of more partitions than the topic has are of an earlier topic."""
+        """The groups that may hold entries of slots."""
         with self._lease_admin() as admin:
             named = map(LedgerGroup.parse, admin.group_names())
         base = str(self._name)
@@ -80,12 +80,7 @@ class Ledger:
         with self._lease_offsets(group) as offsets:
             found = offsets.committed_with_metadata(asked)
         for partition, (_, metadata) in found.items():
-            try:
-                yield decode(metadata)
-            except LedgerError as error:
-                raise LedgerError(
-                    error.condition, f"Group {group}, partition {partition}: {error.message}", **error.parameters
-                ) from None
+            yield decode(metadata, f"Group {group}, under {partition},")
 
     @contextmanager
     def _lease_offsets(self, group: str) -> Iterator[KafkaGroupOffsets]:

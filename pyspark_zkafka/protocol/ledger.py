@@ -143,8 +143,8 @@ def encode(entry: Entry) -> str:
     return json.dumps(values, separators=(",", ":"))
 
 
-def decode(metadata: str) -> Entry:
-    """The entry in the metadata of an offset.
+def decode(metadata: str, place: str = "The ledger") -> Entry:
+    """The entry in the metadata of an offset; `place` is the key's, for the error.
 
     Raises LedgerError (UNREADABLE_LEDGER) for anything else: to take it for no entry would be to write rows again.
     """
@@ -153,18 +153,18 @@ def decode(metadata: str) -> Entry:
         version, numbers = found["v"], [found[name] for name in ("slot", "batch", "rows", "at")]
         texts = [found[name] for name in ("digest", "run", "write")]
     except (ValueError, KeyError, TypeError) as error:
-        raise _unreadable(metadata) from error
+        raise _unreadable(metadata, place) from error
     are_numbers = all(type(number) is int and number >= 0 for number in numbers)
     if version != _VERSION or not are_numbers or not all(isinstance(text, str) for text in texts):
-        raise _unreadable(metadata)
+        raise _unreadable(metadata, place)
     slot, batch, rows, at_ms = numbers
     return Entry(slot, batch, rows, *texts, at_ms)
 
 
-def _unreadable(metadata: str) -> LedgerError:
+def _unreadable(metadata: str, place: str) -> LedgerError:
     return LedgerError(
         "UNREADABLE_LEDGER",
-        f"An entry of the ledger cannot be read: {metadata[:_QUOTED]!r}; it was written by a later version of this "
+        f"{place} has an entry that cannot be read: {metadata[:_QUOTED]!r}; it was written by a later version of this "
         "package, "
         "or by another program: use that version, or look at it with zkafka ledger show, and delete it if it is foreign",
     )

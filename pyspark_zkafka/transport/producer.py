@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from confluent_kafka import KafkaException
 
-from pyspark_zkafka.errors import DeliveryFailed, NoLeader, UnknownTopic
+from pyspark_zkafka.errors import DeliveryFailed, NoLeader, UnknownTopic, ZKafkaError
 from pyspark_zkafka.kafka.clients import CLIENT_DEFAULTS, INTRODUCTION_S
 from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, ErrorReports, from_exception
 from pyspark_zkafka.options.client_property_rules import DELIVERY_TIMEOUT_MS
@@ -57,6 +57,8 @@ class CountingProducer:
     Its own ``with`` block opens and closes it; within that, one `counting` block after another sends. `properties` are
     those of `producer_properties`; their queue limits become the sender's.
     """
+
+    _remedy = "correct the cause and write again: the acknowledged rows will be duplicated"
 
     def __init__(
         self,
@@ -235,17 +237,19 @@ class CountingProducer:
 
     def _raise_failure(self) -> None:
         failure = self._sender.failure or self._refusal()
-        if failure is None:
-            return
+        if failure is not None:
+            raise self._undelivered(failure)
+
+    def _undelivered(self, failure: Failure) -> ZKafkaError:
+        """The error for a failure, with the counts, after dropping what is queued."""
         self._drop_queued()
         counts = self._sender.counts
         failed = counts.handed_over - counts.acknowledged
-        raise DeliveryFailed(
+        return DeliveryFailed(
             "DELIVERY_FAILED",
             f"{failure.partition}: {failure.cause}; of {counts.handed_over} records handed over by this task "
             f"{counts.acknowledged} were acknowledged and {failed} were not (last error of the connection: "
-            f"{self._reports.last or 'none'}); correct the cause and write again: the acknowledged rows "
-            "will be duplicated",
+            f"{self._reports.last or 'none'}); {self._remedy}",
             acknowledged=counts.acknowledged,
             failed=failed,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, repeat
 from operator import length_hint
@@ -15,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from pyspark_zkafka.kafka.clients import librdkafka_logger
 from pyspark_zkafka.protocol.rows import OutgoingBatch, Rows, slices_by_size
+from pyspark_zkafka.transport.python_transactions import MessageTransactions, kafka_errors
 from pyspark_zkafka.transport.sender import Counts, Failure, QueueLimits, Sender
 
 __all__ = ["MessageSender"]
@@ -57,21 +59,23 @@ class MessageSender(Sender):
     def advance(self, timeout_s: float) -> bool:
         while (piece := self._peek()) is not None:
             if not self._fits(piece.count):
-                self._producer.poll(timeout_s)
+                self.poll(timeout_s)
                 if not self._fits(piece.count):
                     return False
             self._next = None
             self._send(piece)
-            self._producer.poll(0)
+            self.poll(0)
             if self._first_failure is not None:
                 return False
         return True
 
     def poll(self, timeout_s: float) -> None:
-        self._producer.poll(timeout_s)
+        with self._noting_fatal_errors():
+            self._producer.poll(timeout_s)
 
     def flush(self, timeout_s: float) -> None:
-        self._observe(self._producer.flush(timeout_s))
+        with self._noting_fatal_errors():
+            self._observe(self._producer.flush(timeout_s))
 
     def purge(self, *, in_flight: bool) -> None:
         self._producer.purge(in_queue=True, in_flight=in_flight, blocking=True)
@@ -101,6 +105,19 @@ class MessageSender(Sender):
     def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
         found = self._producer.list_topics(topic, timeout=timeout_s).topics[topic]
         return found.error, {partition.id: partition.leader for partition in found.partitions.values()}
+
+    @property
+    def transactions(self) -> MessageTransactions:
+        return MessageTransactions(self._producer)
+
+    @contextmanager
+    def _noting_fatal_errors(self) -> Iterator[None]:
+        """Report a fatal error as any other of the client; the records that it fails are reported by themselves."""
+        try:
+            with kafka_errors():
+                yield
+        except KafkaException as error:
+            self._note(error.args[0])
 
     @property
     def _producer(self) -> Producer:

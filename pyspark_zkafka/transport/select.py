@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from pyspark_zkafka.transport.consumer import PartitionConsumer
     from pyspark_zkafka.transport.producer import CountingProducer
     from pyspark_zkafka.transport.sender import Sender
+    from pyspark_zkafka.transport.transactions import TransactionalProducer
 
-__all__ = ["hash_function", "open_consumer", "open_producer", "uses_native"]
+__all__ = ["hash_function", "open_consumer", "open_producer", "open_transactional", "uses_native"]
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +41,8 @@ def _is_native(connection: Connection) -> bool:
 
 _idle_consumers: ClientPool[Any] = ClientPool()
 _idle_producers: ClientPool[CountingProducer] = ClientPool()
+# Kept for longer than others: the next micro-batch may begin a minute later, and a new one costs more.
+_idle_transactional: ClientPool[TransactionalProducer] = ClientPool(max_idle_s=90.0, most=16)
 
 
 @contextmanager
@@ -96,19 +99,43 @@ def open_producer(
     """
     from pyspark_zkafka.transport.producer import CountingProducer
 
-    make_sender: Callable[..., Sender]
-    if uses_native(connection):
-        from pyspark_zkafka.transport.native.producer import ArrowSender
-
-        make_sender = ArrowSender
-    else:
-        from pyspark_zkafka.transport.python_sender import MessageSender
-
-        make_sender = MessageSender
-
+    make_sender = _sender_class(connection)
     key = None if generation is None else (make_sender, generation, configuration(properties))
     with (
         _idle_producers.lease(key, lambda: CountingProducer(properties, make_sender)) as producer,
         producer.counting(),
     ):
         yield producer
+
+
+@contextmanager
+def open_transactional(
+    connection: Connection, properties: Mapping[str, Any], generation: Hashable = None, *, anew: bool = False
+) -> Iterator[TransactionalProducer]:
+    """A producer of transactions for a ``with`` block, at the normal end of which none may be open.
+
+    It may be one that was used before in this process, with the same properties, transactional id and generation of topics
+    (as of `open_producer`), which its `is_kept` says: another producer may have fenced it since, which its first request
+    finds out. With `anew`, it is a new one. After an error in the block it is closed.
+    """
+    from pyspark_zkafka.transport.transactions import TransactionalProducer
+
+    make_sender = _sender_class(connection)
+    key = make_sender, generation, configuration(properties)
+    if anew:
+        _idle_transactional.discard(key)
+    with _idle_transactional.lease(key, lambda: TransactionalProducer(properties, make_sender)) as producer:
+        yield producer
+        if producer.is_open:
+            raise RuntimeError("a transaction was neither committed nor aborted")
+        producer.is_kept = True
+
+
+def _sender_class(connection: Connection) -> Callable[..., Sender]:
+    if uses_native(connection):
+        from pyspark_zkafka.transport.native.producer import ArrowSender
+
+        return ArrowSender
+    from pyspark_zkafka.transport.python_sender import MessageSender
+
+    return MessageSender

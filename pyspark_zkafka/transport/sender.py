@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError
 
 from pyspark_zkafka.protocol.rows import OutgoingBatch
 
-__all__ = ["Counts", "Failure", "QueueLimits", "Sender"]
+__all__ = ["Counts", "Failure", "GroupOffset", "QueueLimits", "Sender", "Transactions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,41 @@ class Failure:
         """The failure by librdkafka's code alone, regardless of the call that reported it."""
         error = KafkaError(code)
         return cls(f"{topic}-{partition}", f"{error.name()}: {error.str()}")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """An offset to commit for a group: not negative, as librdkafka would ignore it, and metadata without a zero byte."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    metadata: str
+
+
+class Transactions(Protocol):
+    """The transactions of a sender's client, which needs a ``transactional.id``.
+
+    Each call raises KafkaException if it fails, with librdkafka's error: fatal; or retriable, so that the same call may be
+    made again and continues; or one after which the transaction must be aborted (``txn_requires_abort``). While a call
+    waits, no signal is handled.
+    """
+
+    def init(self, timeout_s: float) -> None:
+        """Register the id, and fence earlier producers of it; once. Waits until their transactions are complete."""
+
+    def begin(self) -> None:
+        """Begin a transaction; without a request."""
+
+    def commit_offset(self, offset: GroupOffset, timeout_s: float) -> None:
+        """Add the offset of a group to the transaction. After a time-out the transaction must be aborted."""
+
+    def commit(self, timeout_s: float) -> None:
+        """Commit the transaction; flush the sender before."""
+
+    def abort(self, timeout_s: float) -> None:
+        """Abort the transaction; drops queued records."""
 
 
 class Sender(Protocol):
@@ -104,3 +139,7 @@ class Sender(Protocol):
 
         Raises KafkaException if no broker can be reached.
         """
+
+    @property
+    def transactions(self) -> Transactions:
+        """The transactions of the client."""

@@ -156,7 +156,9 @@ class _SlotTask:
     def write(self, batches: Iterable[pa.RecordBatch], *, anew: bool) -> Written:
         """Take all steps with one producer: a new one, or one that is kept from an earlier micro-batch."""
         self._pauses = chain(_PAUSES_S, repeat(_PAUSES_S[-1]))
-        with open_transactional(self._options.connection, self._properties, anew=anew) as producer:
+        generation = self._plan.generation  # without one, a kept producer might know an earlier topic of the name
+        anew = anew or generation is None
+        with open_transactional(self._options.connection, self._properties, generation, anew=anew) as producer:
             self.is_kept = producer.is_kept
             rows = _Rows(self._options, self._plan, producer, self._turn, batches)
             result = self._take_all(producer, rows)

@@ -20,5 +20,7 @@ bool client_open(struct client *, int type, const char *const *settings, rk_on_d
                  size_t why_bytes);
 void client_note(struct client *, int kind, int code, bool fatal, int64_t offset, const char *text);
 bool client_next_report(struct client *, struct zkafka_report *);
+/* The client of a producer. */
+rk_handle *producer_handle(const zkafka_producer *);
 
 #endif

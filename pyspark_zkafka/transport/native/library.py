@@ -21,6 +21,7 @@ __all__ = [
     "Flaws",
     "PollResult",
     "Report",
+    "TransactionError",
     "built",
     "c_functions",
     "describe",
@@ -31,7 +32,7 @@ __all__ = [
     "topic_argument",
 ]
 
-INTERFACE = 2
+INTERFACE = 3
 """ZKAFKA_INTERFACE of `zkafka.h`, for which this module is written."""
 
 _OLDEST = (1, 6)
@@ -74,7 +75,17 @@ class Failure(Structure):
     _fields_ = (("code", c_int32), ("partition", c_int32), ("topic", c_char * 256))
 
 
+class TransactionError(Structure):
+    """`zkafka_error`: an error of librdkafka's transactional functions."""
+
+    _fields_ = (
+        *((name, c_int32) for name in ("code", "fatal", "retriable", "requires_abort")),
+        ("text", c_char * 512),
+    )
+
+
 _WHY = (POINTER(c_int), c_char_p, c_size_t)
+_ERROR = POINTER(TransactionError)
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "interface": (c_int, ()),
     "bind": (c_bool, (c_char_p, c_char_p, c_size_t)),
@@ -105,6 +116,14 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "producer_acknowledged": (c_int32, (c_void_p, c_char_p, POINTER(c_int64), c_int32)),
     "producer_leaders": (c_int32, (c_void_p, c_char_p, c_int, POINTER(c_int32), c_int32, POINTER(c_int))),
     "producer_report": (c_bool, (c_void_p, POINTER(Report))),
+    "transaction_init": (c_bool, (c_void_p, c_int, _ERROR)),
+    "transaction_begin": (c_bool, (c_void_p, _ERROR)),
+    "transaction_commit_offset": (
+        c_bool,
+        (c_void_p, c_char_p, c_char_p, c_int32, c_int64, c_char_p, c_int, _ERROR),
+    ),
+    "transaction_commit": (c_bool, (c_void_p, c_int, _ERROR)),
+    "transaction_abort": (c_bool, (c_void_p, c_int, _ERROR)),
     "hash": (c_bool, (c_int32, c_void_p, c_int32, c_void_p)),
 }
 

@@ -195,6 +195,8 @@ ZKAFKA_EXPORT zkafka_producer *zkafka_producer_new(const char *const *settings, 
     return producer;
 }
 
+rk_handle *producer_handle(const zkafka_producer *producer) { return producer->client.handle; }
+
 static void destroy_handles(const zkafka_producer *producer) {
     for (struct topic *topic = producer->topics; topic; topic = topic->next) rk.topic_destroy(topic->handle);
 }

@@ -18,6 +18,7 @@ from pyspark_zkafka.transport.native.library import Counts as CCounts
 from pyspark_zkafka.transport.native.library import Failure as CFailure
 from pyspark_zkafka.transport.native.library import require, topic_argument
 from pyspark_zkafka.transport.native.reports import events, open_client
+from pyspark_zkafka.transport.native.transactions import ArrowTransactions
 from pyspark_zkafka.transport.sender import Counts, Failure, QueueLimits, Sender
 
 __all__ = ["ArrowSender"]
@@ -127,6 +128,10 @@ class ArrowSender(Sender):
         if count < 0:
             raise KafkaException(KafkaError(code.value, f"Failed to get metadata: {KafkaError(code.value).str()}"))
         return error, dict(enumerate(leaders[:count]))
+
+    @property
+    def transactions(self) -> ArrowTransactions:
+        return ArrowTransactions(self._native, self._handle)
 
     @property
     def _handle(self) -> int:

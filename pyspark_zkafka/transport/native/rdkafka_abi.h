@@ -15,11 +15,13 @@ typedef struct rk_topic rk_topic;
 typedef struct rk_queue rk_queue;
 typedef struct rk_headers rk_headers;
 typedef struct rk_partition_list rk_partition_list;
+typedef struct rk_group_metadata rk_group_metadata;
+typedef struct rk_error rk_error;
 
 enum { RK_PRODUCER = 0, RK_CONSUMER = 1 };
 
 /* Error codes handled here; all others are passed to Python unchanged. */
-enum { RK_ERR_INVALID_ARG = -186, RK_ERR_FATAL = -150 };
+enum { RK_ERR_FAIL = -196, RK_ERR_INVALID_ARG = -186, RK_ERR_FATAL = -150 };
 
 /* Flags of the produce calls, of purge and of destroy. */
 enum { RK_MSG_BY_PARTITION = 0x8 };
@@ -39,6 +41,18 @@ struct rk_message {
     size_t key_bytes;
     int64_t offset;
     void *opaque;
+};
+
+/* rd_kafka_topic_partition_t; librdkafka frees the metadata with the list. */
+struct rk_topic_partition {
+    char *topic;
+    int32_t partition;
+    int64_t offset;
+    void *metadata;
+    size_t metadata_bytes;
+    void *opaque;
+    int err;
+    void *internal;
 };
 
 /* rd_kafka_metadata_t and its parts, read only. */
@@ -100,7 +114,7 @@ typedef void rk_on_delivery(rk_handle *, const struct rk_message *, void *opaque
     X(int, assign, (rk_handle *, const rk_partition_list *))                                                           \
     X(rk_partition_list *, topic_partition_list_new, (int))                                                            \
     X(void, topic_partition_list_destroy, (rk_partition_list *))                                                       \
-    X(void *, topic_partition_list_add, (rk_partition_list *, const char *, int32_t))                                  \
+    X(struct rk_topic_partition *, topic_partition_list_add, (rk_partition_list *, const char *, int32_t))             \
     X(int, topic_partition_list_set_offset, (rk_partition_list *, const char *, int32_t, int64_t))                     \
     X(int, query_watermark_offsets, (rk_handle *, const char *, int32_t, int64_t *, int64_t *, int))                   \
     X(void, message_destroy, (struct rk_message *))                                                                    \
@@ -120,7 +134,20 @@ typedef void rk_on_delivery(rk_handle *, const struct rk_message *, void *opaque
     X(int, flush, (rk_handle *, int))                                                                                  \
     X(int, purge, (rk_handle *, int))                                                                                  \
     X(int, metadata, (rk_handle *, int, rk_topic *, const struct rk_metadata **, int))                                 \
-    X(void, metadata_destroy, (const struct rk_metadata *))
+    X(void, metadata_destroy, (const struct rk_metadata *))                                                            \
+    X(rk_error *, init_transactions, (rk_handle *, int))                                                               \
+    X(rk_error *, begin_transaction, (rk_handle *))                                                                    \
+    X(rk_error *, send_offsets_to_transaction, (rk_handle *, const rk_partition_list *, const rk_group_metadata *, int))\
+    X(rk_error *, commit_transaction, (rk_handle *, int))                                                              \
+    X(rk_error *, abort_transaction, (rk_handle *, int))                                                               \
+    X(rk_group_metadata *, consumer_group_metadata_new, (const char *))                                                \
+    X(void, consumer_group_metadata_destroy, (rk_group_metadata *))                                                    \
+    X(int, error_code, (const rk_error *))                                                                             \
+    X(const char *, error_string, (const rk_error *))                                                                  \
+    X(int, error_is_fatal, (const rk_error *))                                                                         \
+    X(int, error_is_retriable, (const rk_error *))                                                                     \
+    X(int, error_txn_requires_abort, (const rk_error *))                                                               \
+    X(void, error_destroy, (rk_error *))
 
 struct rk_functions {
 #define RK_POINTER(result, name, arguments) result(*name) arguments;

@@ -9,7 +9,7 @@
 #include "arrow_abi.h"
 #include <stddef.h>
 
-#define ZKAFKA_INTERFACE 2
+#define ZKAFKA_INTERFACE 3
 #define ZKAFKA_EXPORT __attribute__((visibility("default")))
 
 /* Reports of librdkafka beside records: an event in place of a record, an error of the connection, a log line. */
@@ -129,6 +129,26 @@ ZKAFKA_EXPORT int32_t zkafka_producer_acknowledged(const zkafka_producer *, cons
 ZKAFKA_EXPORT int32_t zkafka_producer_leaders(zkafka_producer *, const char *topic, int timeout_ms, int32_t *leaders, int32_t room,
                                               int *code);
 ZKAFKA_EXPORT bool zkafka_producer_report(zkafka_producer *, struct zkafka_report *);
+
+/* --- Transactions -------------------------------------------------------------------------------------------------- */
+
+/* An error of librdkafka's transactional functions. */
+struct zkafka_error {
+    int32_t code;
+    int32_t fatal;
+    int32_t retriable; /* the same call may be made again, and continues */
+    int32_t requires_abort;
+    char text[512];
+};
+
+/* Of a producer with a transactional.id; each returns false, with the error, if it fails. All but begin wait for brokers. */
+ZKAFKA_EXPORT bool zkafka_transaction_init(zkafka_producer *, int timeout_ms, struct zkafka_error *);
+ZKAFKA_EXPORT bool zkafka_transaction_begin(zkafka_producer *, struct zkafka_error *);
+/* Adds an offset of a group, which need not have members, with its metadata. */
+ZKAFKA_EXPORT bool zkafka_transaction_commit_offset(zkafka_producer *, const char *group, const char *topic, int32_t partition,
+                                                    int64_t offset, const char *metadata, int timeout_ms, struct zkafka_error *);
+ZKAFKA_EXPORT bool zkafka_transaction_commit(zkafka_producer *, int timeout_ms, struct zkafka_error *);
+ZKAFKA_EXPORT bool zkafka_transaction_abort(zkafka_producer *, int timeout_ms, struct zkafka_error *);
 
 /* --- Routing ------------------------------------------------------------------------------------------------------- */
 

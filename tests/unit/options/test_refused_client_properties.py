@@ -25,7 +25,7 @@ from pyspark_zkafka.options.refused_client_properties import REFUSED
         ("consumer", "max.poll.records", "Java-only"),
         ("producer", "delivery.report.only.error", "remove it"),
         ("producer", "dr_msg_cb", "callback"),
-        ("producer", "transactional.id", "not transactional"),
+        ("producer", "transactional.id", "deliveryGuarantee"),
         ("producer", "partitioner.class", "use the option partitioner"),
         ("producer", "partitioner", "use the option partitioner"),
         ("producer", "plugin.library.paths", "native code"),

@@ -68,6 +68,10 @@ EXAMPLES: dict[str, str] = {
     "partitioner": "crc32",
     "commitOffsets": '{"t": {"0": 23}}',
     "commitOwner": "g_c1@0x1000a",
+    "deliveryGuarantee": "exactly-once",
+    "transactionalIdPrefix": "team-a.",
+    "ledgerTopic": "ledger",
+    "writerName": "audit",
     "maxOffsetsPerTrigger": "9",
     "maxBytesPerTrigger": "9",
     "minOffsetsPerTrigger": "9",
@@ -93,6 +97,10 @@ def with_required(option: str, parse: Callable[[dict[str, str]], object]) -> dic
         required["zookeeper.ssl.client.enable"] = "true"
     if option == "dual.commit.enabled":
         required["offsets.storage"] = "kafka"
+    if option in ("transactionalIdPrefix", "ledgerTopic", "writerName"):
+        required |= {"deliveryGuarantee": "exactly-once"}
+    if option == "deliveryGuarantee" or "deliveryGuarantee" in required:
+        required["ledgerTopic"] = "ledger"
     return {**required, option: EXAMPLES[option]}
 
 

@@ -1,0 +1,75 @@
+"""librdkafka's errors of transactions, mapped to ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError
+
+from pyspark_zkafka.errors import TransactionFailed
+
+__all__ = ["Transaction", "is_fencing", "transaction_failed"]
+
+_FENCING_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+_REMEDIES = {
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "ACLs must allow Write and Describe on the transactional id {id}",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "an ACL must allow Read on the group",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "ACLs must allow Write on the topics written to, and Read on the ledger's topic",
+    KafkaError.INVALID_PRODUCER_ID_MAPPING: (
+        "the brokers have forgotten the transactional id {id}, which nobody used for transactional.id.expiration.ms; "
+        "write again"
+    ),
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: (
+        "set kafka.transaction.timeout.ms (now {timeout_ms}) to at most the brokers' transaction.max.timeout.ms"
+    ),
+    KafkaError._UNSUPPORTED_FEATURE: "transactions need brokers of version 0.11 or later",
+    KafkaError.UNSUPPORTED_VERSION: "transactions need brokers of version 0.11 or later",
+    KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT: (
+        "transactions need topics of message format 0.11 or later (log.message.format.version)"
+    ),
+}
+_DEFAULT_REMEDY = "write again: the next attempt finds out by the ledger whether the rows were committed"
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A transaction for its errors: `elapsed_ms` since it was begun; None if it was not."""
+
+    transactional_id: str
+    timeout_ms: int
+    elapsed_ms: int | None = None
+
+    @property
+    def is_overdue(self) -> bool:
+        """True if it was begun so long ago that the brokers may have aborted it."""
+        return self.elapsed_ms is not None and self.elapsed_ms >= self.timeout_ms
+
+
+def is_fencing(error: KafkaError) -> bool:
+    """True if another producer of the id has begun, or the brokers have ended the transaction; both are reported alike."""
+    return error.code() in _FENCING_CODES
+
+
+def transaction_failed(error: KafkaError, doing: str, transaction: Transaction) -> TransactionFailed:
+    """Our error for one of librdkafka's, with the original name and text; `doing` describes the step."""
+    found = f"{doing}: {error.name()} ({error.str()})"
+    parameters = {"transactional_id": transaction.transactional_id, "code": error.name()}
+    if is_fencing(error):
+        overdue = transaction.is_overdue
+        return TransactionFailed("FENCED", f"{found}; {_of_fencing(transaction)}", overdue=overdue, **parameters)
+    remedy = _REMEDIES.get(error.code(), _DEFAULT_REMEDY)
+    remedy = remedy.format(id=transaction.transactional_id, timeout_ms=transaction.timeout_ms)
+    return TransactionFailed("TRANSACTION_FAILED", f"{found}; {remedy}", **parameters)
+
+
+def _of_fencing(transaction: Transaction) -> str:
+    if transaction.is_overdue:
+        return (
+            f"the transaction of {transaction.transactional_id} was begun {transaction.elapsed_ms} ms ago, and brokers "
+            f"abort one after {transaction.timeout_ms} ms; write less in each task, or raise kafka.transaction.timeout.ms"
+        )
+    return (
+        f"another producer has begun to write as {transaction.transactional_id}, so that nothing of this attempt becomes "
+        "visible: a later attempt of the same task; or another query, which then needs a checkpoint, a writerName or a "
+        "transactionalIdPrefix of its own"
+    )
