@@ -1,0 +1,203 @@
+"""Spark applications in processes of their own, which run queries one after the other and can be killed at any point."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support.eventually import eventually
+
+__all__ = ["Application", "Outcome", "Request", "Rule"]
+
+_ROOT = Path(__file__).resolve().parents[2]
+_DRIVERS = _ROOT / "tests" / "faults" / "drivers"
+_SMALL = {"spark.driver.memory": "640m", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+
+Rule = Mapping[str, Any]
+"""What happens at a point; see ``tests/faults/drivers/injection``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A query to run, as ``tests/faults/drivers/exactly_once_query.py`` describes it; `dataclasses.replace` varies it."""
+
+    checkpoint: str
+    source: Mapping[str, str]
+    writes: Sequence[Mapping[str, str]]
+    format: str = "zkafka"
+    where: str = ""
+    repartition: Sequence[int | str] = ()
+    select: Sequence[str] = ("key", "value")
+    foreach: bool = False
+    is_batch: bool = False
+    conf: Mapping[str, str] = field(default_factory=dict)
+    trigger: Mapping[str, Any] = field(default_factory=lambda: {"availableNow": True})
+    stop_at: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of a query: its error, if it failed, and the number and the rows of each micro-batch that it completed.
+
+    `killed` is True if the application ended before it could say.
+    """
+
+    killed: bool = False
+    error: str | None = None
+    batches: tuple[tuple[int, int], ...] = ()
+
+
+class Application:
+    """A Spark application, whose processes are a session; it is started with the first query, and again after its end.
+
+    Parameters
+    ----------
+    folder : Path
+        For its marks, its log and Spark's files.
+    cores, task_failures : int
+        As in ``local[cores, task_failures]``; a task is tried so many times.
+    master : str, optional
+        Another master.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        cores: int = 4,
+        task_failures: int = 1,
+        conf: Mapping[str, str] | None = None,
+        master: str | None = None,
+    ) -> None:
+        self._folder = folder
+        self._master = master or f"local[{cores},{task_failures}]"
+        self._conf = {**_SMALL, **(conf or {})}
+        self._process: subprocess.Popen[str] | None = None
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self.marks = folder / "marks"
+        self.log = folder / "log"
+
+    def run(self, request: Request, *rules: Rule, timeout_s: float = 150) -> Outcome:
+        """The outcome of a query, for which the rules are in force."""
+        self.start(request, *rules)
+        return self.wait(timeout_s)
+
+    def start(self, request: Request, *rules: Rule) -> None:
+        """Start a query; removes the marks of the last one."""
+        self.set_rules(*rules)
+        if self._process is None:
+            self._launch()
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(asdict(request)) + "\n")
+        self._process.stdin.flush()
+
+    def set_rules(self, *rules: Rule) -> None:
+        """Replace the rules, and remove all marks."""
+        shutil.rmtree(self.marks, ignore_errors=True)
+        self.marks.mkdir(parents=True)
+        (self.marks / "rules.json").write_text(json.dumps(rules))
+
+    def wait(self, timeout_s: float = 150) -> Outcome:
+        """The outcome of the query that was started last."""
+        while True:
+            try:
+                line = self._lines.get(timeout=timeout_s)
+            except queue.Empty:
+                raise AssertionError(f"no end after {timeout_s:g} s; {self._log_tail()}") from None
+            if line is None:
+                self._reap()
+                return Outcome(killed=True)
+            if line.startswith('{"outcome"'):
+                found = json.loads(line)["outcome"]
+                return Outcome(False, found["error"], tuple((batch, rows) for batch, rows in found["batches"]))
+
+    def mark(self, name: str, timeout_s: float = 60) -> int:
+        """The process that left a mark, as soon as there is one: ``mark("commit.before-1-3")``."""
+        path = self.marks / name
+        return int(
+            eventually(lambda: path.exists() and path.read_text(), timeout_s, lambda: f"no {name}; {self._log_tail()}")
+        )
+
+    def leave(self, name: str) -> None:
+        """Leave a mark, for which a rule waits."""
+        (self.marks / name).touch()
+
+    @property
+    def processes(self) -> dict[int, str]:
+        """The command line of each process of the application, by process id."""
+        found: dict[int, str] = {}
+        for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
+            with suppress(ProcessLookupError, FileNotFoundError):
+                if self._process is not None and os.getsid(pid) == self._process.pid:
+                    found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        return found
+
+    def kill(self) -> None:
+        """Kill all of its processes (SIGKILL), without their knowledge; the next query starts it again."""
+        while self.processes:  # a process may have forked another since
+            for pid in self.processes:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._reap()
+
+    def close(self) -> None:
+        """End it."""
+        if self._process is not None:
+            self.kill()
+
+    def _launch(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        paths = [_DRIVERS / "injection", _ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
+        environ = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(map(str, paths)),
+            "SPARK_LOCAL_DIRS": str(self._folder / "spark"),
+            "ZKAFKA_TEST_FAULTS": str(self.marks),
+        }
+        command = [sys.executable, str(_DRIVERS / "exactly_once_query.py"), self._master, json.dumps(self._conf)]
+        with self.log.open("a") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=self._folder,
+                env=environ,
+                start_new_session=True,
+            )
+        self._lines = queue.Queue()
+        threading.Thread(target=self._gather, args=(self._process, self._lines), daemon=True).start()
+
+    @staticmethod
+    def _gather(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
+        """Queue the lines that the driver prints, and None when all processes that could print have ended."""
+        assert process.stdout is not None
+        with process.stdout:
+            for line in process.stdout:
+                lines.put(line)
+        lines.put(None)
+
+    def _reap(self) -> None:
+        """Forget the driver, which has ended."""
+        if self._process is None:
+            return
+        self._process.wait(30)
+        if self._process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()
+        self._process = None
+
+    def _log_tail(self) -> str:
+        return self.log.read_text()[-6000:] if self.log.exists() else "no log"

@@ -1,0 +1,116 @@
+"""A query that copies numbered rows from one topic to another, exactly once, and the check that it did."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka.admin import AdminClient
+
+from pyspark_zkafka.protocol.ledger import LedgerGroup
+from tests.support.applications import Application, Outcome, Request, Rule
+from tests.support.numbered_rows import fill_numbered, numbers
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+
+__all__ = ["ROWS", "Copy"]
+
+ROWS = 1200
+_PER_BATCH = 400
+_TRANSACTION_MS = 60_000
+
+
+class Copy:
+    """A source topic with numbered rows, a sink topic, a checkpoint, and the query between them.
+
+    `request` is varied by the arguments of `run`, which are those of `Request`, and by assigning to it.
+    """
+
+    def __init__(
+        self, cluster: LocalCluster, application: Application, source: str, sink: str, checkpoint: Path, **options: str
+    ) -> None:
+        self.cluster = cluster
+        self.application = application
+        self.source, self.sink, self.checkpoint = source, sink, checkpoint
+        self.rows = 0
+        connection = {"kafka.bootstrap.servers": cluster.bootstrap_servers, **options}
+        reading = {
+            **connection,
+            "subscribe": source,
+            "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": str(_PER_BATCH),
+        }
+        self._connection = connection
+        self.request = Request(checkpoint=str(checkpoint), source=reading, writes=[self.sink_options()])
+        self.add_rows()
+
+    def sink_options(self, topic: str | None = None, **more: str) -> dict[str, str]:
+        """The options of an exactly-once write; to the sink, if no other topic is named."""
+        once = {"deliveryGuarantee": "exactly-once", "kafka.transaction.timeout.ms": str(_TRANSACTION_MS)}
+        return {**self._connection, "topic": topic or self.sink, **once, **more}
+
+    def at_least_once(self, topic: str | None = None) -> dict[str, str]:
+        """The options of a write without exactly-once."""
+        return {**self._connection, "topic": topic or self.sink}
+
+    def add_rows(self, count: int = ROWS) -> None:
+        """Append rows to the source, in turn to its partitions."""
+        partitions = len(self.cluster.assignment(self.source))
+        fill_numbered(self.cluster, self.source, range(self.rows, self.rows + count), partitions)
+        self.rows += count
+
+    def run(self, *rules: Rule, on: Application | None = None, **changes: Any) -> Outcome:
+        """The outcome of one run of the query, on the test's application or another."""
+        return (on or self.application).run(replace(self.request, **changes), *rules)
+
+    def complete(self, *, on: Application | None = None, **changes: Any) -> Outcome:
+        """The outcome of a run that ends without an error."""
+        outcome = self.run(on=on, **changes)
+        assert outcome.error is None, outcome.error
+        assert not outcome.killed
+        return outcome
+
+    def killed(self, *rules: Rule, on: Application | None = None, **changes: Any) -> None:
+        """Run until the rules kill the application."""
+        assert self.run(*rules, on=on, **changes).killed
+
+    def refused(self, condition: str, *rules: Rule, on: Application | None = None, **changes: Any) -> str:
+        """The text of the error of a run that ends with one of a condition."""
+        error = self.run(*rules, on=on, **changes).error
+        assert error is not None
+        assert f"[{condition}]" in error, error
+        return error
+
+    def counts(self, topic: str | None = None, *, committed: bool = True) -> Counter[int]:
+        """The number of times that a reader finds each number in the sink."""
+        return numbers(self.cluster.bootstrap_servers, topic or self.sink, committed=committed)
+
+    def expect_each_once(self, topic: str | None = None, *, rows: Sequence[int] | None = None) -> None:
+        """Fail unless a reader of committed records finds each number once."""
+        expected = Counter(range(self.rows) if rows is None else rows)
+        found = self.counts(topic)
+        lost, twice = expected - found, found - expected
+        assert not lost and not twice, f"{len(lost)} lost: {sorted(lost)[:10]}, {len(twice)} twice: {sorted(twice)[:10]}"  # noqa: PT018
+
+    def expect_none_twice(self, topic: str | None = None) -> None:
+        """Fail if a reader of committed records finds a number more than once."""
+        twice = {number for number, count in self.counts(topic).items() if count > 1}
+        assert not twice, f"{len(twice)} twice: {sorted(twice)[:10]}"
+
+    @property
+    def query_id(self) -> str:
+        """The query's id, which the checkpoint holds."""
+        return str(json.loads((self.checkpoint / "metadata").read_text())["id"])
+
+    @property
+    def ledger_groups(self) -> list[str]:
+        """The groups of the query's ledger, sorted."""
+        with AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers}) as admin:
+            listed = admin.list_consumer_groups(request_timeout=30).result(30).valid
+        named = filter(None, (LedgerGroup.parse(group.group_id) for group in listed))
+        return sorted(str(group) for group in named if self.query_id in group.base)
