@@ -48,7 +48,10 @@ class Ledger:
 
     def entry(self, slot: int) -> Entry | None:
         """A slot's last entry."""
-        widths = self._known_widths() or self._find_widths()
+        # A broker that takes over as coordinator may not list a group yet. The key under which entries are stored unless
+        # the topic grew is therefore looked up in any case; that also creates __consumer_offsets in a new cluster, whose
+        # absence librdkafka's producer does not survive.
+        widths = self._known_widths() or {*self._find_widths(), self._partitions}
         keys = [key_of(self._name, slot, width) for width in widths]
         return newest(entry for key in keys for entry in self._entries(key.group, [key.partition])).get(slot)
 
