@@ -10,14 +10,11 @@ import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError
-from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.write.plan import plan_write
@@ -25,7 +22,7 @@ from pyspark_zkafka.write.plan import plan_write
 if TYPE_CHECKING:
     from pyspark_zkafka.write.rows import Written
 
-__all__ = ["IN_TRANSACTION", "SlotContext", "SlotQuery", "TaskProcess", "numbers", "once", "rows"]
+__all__ = ["IN_TRANSACTION", "SlotContext", "SlotQuery", "TaskProcess", "once", "rows"]
 
 _PROGRAM = Path(__file__).resolve().parent.parent / "faults" / "drivers" / "exactly_once_task.py"
 
@@ -54,7 +51,7 @@ class SlotContext:
 
 def rows(found: Iterable[int], size_bytes: int = 1000) -> Iterator[pa.RecordBatch]:
     """Batches of 1,000 numbered values each."""
-    values = [b"%d " % number + b"." * size_bytes for number in found]
+    values = [b"%d:" % number + b"." * size_bytes for number in found]
     for begin in range(0, len(values), 1000):
         yield pa.record_batch([pa.array(values[begin : begin + 1000], pa.binary())], names=["value"])
 
@@ -133,37 +130,6 @@ class TaskProcess:
         self._process.stdin.flush()
 
 
-def numbers(servers: str, topic: str, *, committed: bool = True, timeout_s: float = 60) -> Counter[int]:
-    """How often each number is in a topic, for a reader of committed records, or one of all.
-
-    The end is the last stable offset, or the end of the log.
-    """
-    settings = {
-        "bootstrap.servers": servers,
-        "group.id": "numbers",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "fetch.wait.max.ms": 10,
-        "isolation.level": "read_committed" if committed else "read_uncommitted",
-    }
-    found: Counter[int] = Counter()
-    with closing(Consumer(settings)) as consumer:
-        partitions = consumer.list_topics(topic, timeout=timeout_s).topics[topic].partitions
-        consumer.assign([KafkaTopicPartition(topic, p, 0) for p in partitions])
-        ended: set[int] = set()
-        while len(ended) < len(partitions):
-            messages = consumer.consume(10_000, timeout_s)
-            assert messages, f"{topic} is not read to its end within {timeout_s:g} s"
-            for message in messages:
-                if message.error() is None:
-                    found[int(message.value().split()[0])] += 1
-                elif message.error().code() == KafkaError._PARTITION_EOF:
-                    ended.add(message.partition())
-                else:
-                    raise AssertionError(message.error().str())
-    return found
-
-
 def once(found: Iterable[int]) -> Counter[int]:
-    """Each number once, as `numbers` shows it."""
+    """Each number once, as `tests.support.numbered_rows.numbers` counts them."""
     return Counter(found)

@@ -1,7 +1,7 @@
 """A process that runs tasks of an exactly-once write; see `tests.support.slot_tasks.TaskProcess`.
 
-Its argument is JSON: the write's ``options`` and the ``query``. Each line of standard input is a task in JSON, answered by a
-line of JSON; an empty line ends a task's pause.
+Its argument is JSON: the write's ``options`` and the ``query``. Each line of standard input is a task in JSON, answered by
+a line of JSON; an empty line ends a task's pause.
 """
 
 from __future__ import annotations

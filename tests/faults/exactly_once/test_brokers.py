@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pytest
 
-from tests.support.slot_tasks import IN_TRANSACTION, SlotQuery, numbers, once, rows
+from tests.support.numbered_rows import numbers
+from tests.support.slot_tasks import IN_TRANSACTION, SlotQuery, once, rows
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster

@@ -13,7 +13,8 @@ from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
 from tests.support.eventually import eventually
-from tests.support.slot_tasks import IN_TRANSACTION, SlotQuery, TaskProcess, numbers, once, rows
+from tests.support.numbered_rows import numbers
+from tests.support.slot_tasks import IN_TRANSACTION, SlotQuery, TaskProcess, once, rows
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -66,6 +67,12 @@ def log_ends(cluster: LocalCluster, topic: str, *, read_committed: bool) -> int:
     asked = {TopicPartition(topic, partition): LATEST for partition in range(2)}
     with KafkaAdmin(cluster.bootstrap_servers, {}, read_committed=read_committed) as admin:
         return sum(admin.list_offsets(asked).values())
+
+
+def is_held_up(cluster: LocalCluster, options: dict[str, str]) -> bool:
+    """True if readers of committed records wait for a transaction to end."""
+    stable, every = (log_ends(cluster, options["topic"], read_committed=flag) for flag in (True, False))
+    return stable < every
 
 
 @pytest.mark.parametrize("pause_after", [IN_TRANSACTION, len(WHOLE) // 1000])
@@ -151,7 +158,9 @@ def test_readers_of_a_query_that_is_gone(
     topic = options["topic"]
     assert log_ends(zkafka_cluster, topic, read_committed=True) < log_ends(zkafka_cluster, topic, read_committed=False)
     eventually(
-        lambda: log_ends(zkafka_cluster, topic, read_committed=True) == log_ends(zkafka_cluster, topic, read_committed=False),
+        lambda: (
+            log_ends(zkafka_cluster, topic, read_committed=True) == log_ends(zkafka_cluster, topic, read_committed=False)
+        ),
         timeout_s + BROKERS_CHECK_S + 5,
     )
     assert time.monotonic() - begin < timeout_s + BROKERS_CHECK_S + 2

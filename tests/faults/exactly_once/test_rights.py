@@ -55,9 +55,7 @@ class Right(NamedTuple):
     @property
     def binding(self) -> AclBinding:
         """The ACL."""
-        return AclBinding(
-            self.kind, self.name, self.pattern, f"User:{USER}", "*", self.operation, AclPermissionType.ALLOW
-        )
+        return AclBinding(self.kind, self.name, self.pattern, f"User:{USER}", "*", self.operation, AclPermissionType.ALLOW)
 
 
 CONFIGS_OF_CLUSTER = Right(ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS)
@@ -128,9 +126,7 @@ def visible(cluster: LocalCluster, options: dict[str, str]) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("path", ["on", "off"])
-def test_documented_rights(
-    zkafka_cluster: LocalCluster, options: dict[str, str], rights: Rights, path: str
-) -> None:
+def test_documented_rights(zkafka_cluster: LocalCluster, options: dict[str, str], rights: Rights, path: str) -> None:
     """The documented rights suffice to write a micro-batch, to repeat it, and to write the next one."""
     rights.grant_all_but()
     query = SlotQuery({**options, "nativePath": path})
@@ -169,9 +165,7 @@ def test_missing_right(
 
 
 @pytest.mark.parametrize("withdrawn", MISSED)
-def test_withdrawn_right(
-    zkafka_cluster: LocalCluster, options: dict[str, str], rights: Rights, withdrawn: str
-) -> None:
+def test_withdrawn_right(zkafka_cluster: LocalCluster, options: dict[str, str], rights: Rights, withdrawn: str) -> None:
     """A right that is withdrawn hides no entry of the ledger: a repeated micro-batch fails, or finds its rows written."""
     rights.grant_all_but()
     query = SlotQuery(options)

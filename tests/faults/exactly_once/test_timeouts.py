@@ -13,7 +13,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from pyspark_zkafka.errors import TransactionFailed
 from pyspark_zkafka.testing import LocalCluster
-from tests.support.slot_tasks import IN_TRANSACTION, SlotQuery, numbers, once, rows
+from tests.support.numbered_rows import numbers
+from tests.support.slot_tasks import IN_TRANSACTION, SlotQuery, once, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +56,9 @@ def test_slow_task(zkafka_cluster: LocalCluster, options: dict[str, str]) -> Non
     """A task slower than the transaction's time-out fails, names the option, and leaves nothing; a restart goes on."""
     timeout = {"kafka.transaction.timeout.ms": "2000"}
     query, topic = SlotQuery({**options, **timeout}), options["topic"]
-    match = r"\[FENCED\] .*brokers abort one after 2000 ms; write less in each task, or raise kafka\.transaction\.timeout\.ms"
+    match = (
+        r"\[FENCED\] .*brokers abort one after 2000 ms; write less in each task, or raise kafka\.transaction\.timeout\.ms"
+    )
     with pytest.raises(TransactionFailed, match=match):
         query.write(0, slowly(rows(WHOLE), pause_s=4))
     assert not numbers(zkafka_cluster.bootstrap_servers, topic)
