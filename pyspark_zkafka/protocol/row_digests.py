@@ -13,7 +13,7 @@ MurmurHash3_x64_128 by Austin Appleby, as the package mmh3 has it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import mmh3
 import numpy as np
@@ -114,9 +114,10 @@ def _headers(column: pa.Array | None, rows: int) -> pa.Array | pa.Scalar:
     return pa.array([_encoded_headers(headers or []) for headers in column.to_pylist()], pa.large_binary())
 
 
-def _encoded_headers(headers: list[dict[str, object]]) -> bytes:
-    cells = [cell for header in headers for cell in (str(header["key"]).encode(), header["value"])]
-    return _number(len(headers)) + b"".join(
-        _number(_NULL_LENGTH) if cell is None else _number(len(cell)) + cell
-        for cell in cells  # type: ignore[arg-type, operator]
-    )
+def _encoded_headers(headers: list[dict[str, Any]]) -> bytes:
+    cells = [cell for header in headers for cell in (header["key"].encode(), header["value"])]
+    return _number(len(headers)) + b"".join(map(_encoded_cell, cells))
+
+
+def _encoded_cell(cell: bytes | None) -> bytes:
+    return _number(_NULL_LENGTH) if cell is None else _number(len(cell)) + cell
