@@ -81,9 +81,7 @@ class KafkaGroupOffsets:
         asked = [KafkaTopicPartition(*tp) for tp in partitions]
         found = self._call("reading", lambda consumer: self._ask(consumer, asked))
         self._require_success("reading", found)
-        return {
-            TopicPartition(tp.topic, tp.partition): (tp.offset, offset_metadata(tp)) for tp in found if tp.offset >= 0
-        }
+        return {TopicPartition(tp.topic, tp.partition): (tp.offset, offset_metadata(tp)) for tp in found if tp.offset >= 0}
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Set the next offsets to read, whatever is stored.

@@ -158,7 +158,8 @@ def decode(metadata: str, place: str = "The ledger") -> Entry:
     if version != _VERSION or not are_numbers or not all(isinstance(text, str) for text in texts):
         raise _unreadable(metadata, place)
     slot, batch, rows, at_ms = numbers
-    return Entry(slot, batch, rows, *texts, at_ms)
+    digest, run, write = texts
+    return Entry(slot, batch, rows, digest, run, write, at_ms)
 
 
 def _unreadable(metadata: str, place: str) -> LedgerError:

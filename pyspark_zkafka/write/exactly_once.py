@@ -30,7 +30,7 @@ from pyspark_zkafka.protocol.exactly_once import (
 from pyspark_zkafka.protocol.ledger import Entry, QueryName, encode
 from pyspark_zkafka.protocol.row_digests import RowDigest
 from pyspark_zkafka.protocol.rows import outgoing
-from pyspark_zkafka.transport.select import hash_function, open_transactional
+from pyspark_zkafka.transport.select import hash_function, open_transactional, row_hash_function
 from pyspark_zkafka.transport.transactions import TransactionalProducer, transactional_properties
 from pyspark_zkafka.write.plan import LedgerPlan, WritePlan
 from pyspark_zkafka.write.rows import RowSender, Written, first_turn
@@ -228,7 +228,7 @@ class _Rows:
         self._producer = producer
         self._turn = turn
         self._batches = batches
-        self._digest = RowDigest(None)
+        self._digest = RowDigest(row_hash_function(options.connection))
         self.written = Written()
 
     def measure(self) -> RowSet:
