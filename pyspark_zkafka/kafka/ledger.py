@@ -62,7 +62,7 @@ class Ledger:
 
     def entries(self) -> dict[int, Entry]:
         """The last entry of each slot."""
-        groups = self._groups()
+        groups = {*self._groups(), LedgerGroup(str(self._name), self._partitions, 0)}  # as in `entry`
         return newest(entry for group in groups for entry in self._entries(str(group), range(group.width)))
 
     def _known_widths(self) -> tuple[int, ...]:
