@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -52,10 +53,9 @@ class Right(NamedTuple):
     operation: AclOperation
     pattern: ResourcePatternType = ResourcePatternType.LITERAL
 
-    @property
-    def binding(self) -> AclBinding:
-        """The ACL."""
-        return AclBinding(self.kind, self.name, self.pattern, f"User:{USER}", "*", self.operation, AclPermissionType.ALLOW)
+    def acl(self, form: type[AclBinding]) -> AclBinding:
+        """The ACL, as a binding or as a filter for it."""
+        return form(self.kind, self.name, self.pattern, f"User:{USER}", "*", self.operation, AclPermissionType.ALLOW)
 
 
 CONFIGS_OF_CLUSTER = Right(ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS)
@@ -74,30 +74,31 @@ class Rights:
     def __init__(self, admin: AdminClient, topic: str, ledger: str) -> None:
         self._admin = admin
         self.prefix = f"of-{topic}"
-        beginning = ResourcePatternType.PREFIXED
+        named, beginning = f"{self.prefix}-", ResourcePatternType.PREFIXED
         self.documented = {
-            "transactional id": Right(ResourceType.TRANSACTIONAL_ID, self.prefix, AclOperation.WRITE, beginning),
+            "transactional id": Right(ResourceType.TRANSACTIONAL_ID, named, AclOperation.WRITE, beginning),
             "topic": Right(ResourceType.TOPIC, topic, AclOperation.WRITE),
-            "group": Right(ResourceType.GROUP, self.prefix, AclOperation.READ, beginning),
+            "group": Right(ResourceType.GROUP, named, AclOperation.READ, beginning),
             "ledger's topic": Right(ResourceType.TOPIC, ledger, AclOperation.READ),
         }
-        self._granted: list[AclBinding] = []
+        self._granted: set[Right] = set()
 
     def grant(self, *rights: Right) -> None:
         """Allow operations."""
-        for right in rights:
-            self._admin.create_acls([right.binding])[right.binding].result(30)
-            self._granted.append(right.binding)
+        self._granted.update(rights)
+        for future in self._admin.create_acls([right.acl(AclBinding) for right in rights]).values():
+            future.result(30)
 
     def grant_all_but(self, missing: str | None = None) -> None:
         """Allow what is documented, except for one."""
         self.grant(*(right for name, right in self.documented.items() if name != missing))
 
     def withdraw(self, *rights: Right) -> None:
-        """Allow them no longer."""
-        for binding in [right.binding for right in rights] or list(self._granted):
-            self._admin.delete_acls([binding])[binding].result(30)
-            self._granted.remove(binding)
+        """Allow them no longer; without arguments, nothing."""
+        given = rights or tuple(self._granted)
+        self._granted.difference_update(given)
+        for future in self._admin.delete_acls([right.acl(AclBindingFilter) for right in given]).values():
+            future.result(30)
 
 
 @pytest.fixture
