@@ -26,7 +26,7 @@ _TRANSACTION_TIMEOUT_MS = 300_000
 _RETRY_BACKOFF_MS = 10
 # While the group's coordinator is not known, librdkafka may ask for it again only when a connection opens or closes; so
 # connections that are idle for so long are closed.
-_MAX_IDLE_MS = 30_000
+_MAX_IDLE_MS = 10_000
 # The time for which a call of librdkafka may keep signals from being handled.
 _SLICE_S = 1.0
 _PAUSE_S = 0.05
@@ -157,7 +157,7 @@ class TransactionalProducer:
         # A time-out of this step fails the transaction: it cannot be taken in slices.
         self._complete(
             f"committing the offset of {topic}-{partition} of group {group}",
-            lambda timeout_s: self._bounded(lambda: transactions.commit_offset(entry, timeout_s), timeout_s + _OVERTIME_S),
+            lambda timeout_s: self._bounded(lambda: transactions.commit_offset(entry, timeout_s), timeout_s),
             slice_s=self._patience_s,
         )
         self._complete("committing a transaction", transactions.commit)
@@ -195,7 +195,7 @@ class TransactionalProducer:
     def _bounded(self, call: Callable[[], None], timeout_s: float) -> None:
         """Make a call that may never return: librdkafka 1.4 to 2.16 check its time-out only when they get an answer.
 
-        Raises KafkaException, _TIMED_OUT, if it has not returned by then; the client cannot be closed any more.
+        Raises KafkaException, _TIMED_OUT, if it has not returned some seconds later; the client cannot be closed any more.
 
         References
         ----------
@@ -203,7 +203,7 @@ class TransactionalProducer:
         """
         thread = _Call(call)
         thread.start()
-        thread.join(timeout_s)
+        thread.join(timeout_s + min(timeout_s, _OVERTIME_S))
         if thread.is_alive():
             self._is_stuck = True
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "No coordinator of the group was found in time"))

@@ -33,7 +33,8 @@ static rk_partition_list *list_of(const char *topic, int32_t partition, int64_t 
         rk.topic_partition_list_destroy(list);
         return NULL;
     }
-    only->metadata_bytes = strlen(metadata);
+    /* With its zero byte, as confluent-kafka commits it, and needs it to read it again. */
+    only->metadata_bytes = strlen(metadata) + 1;
     return list;
 }
 
