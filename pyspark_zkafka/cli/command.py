@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark_zkafka.cluster import ClusterSource
-    from pyspark_zkafka.kafka.admin import KafkaAdmin
+    from pyspark_zkafka.kafka.config_admin import ConfigAdmin
     from pyspark_zkafka.options.model import Connection
     from pyspark_zkafka.protocol.model import ClusterSnapshot
     from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
@@ -134,14 +134,14 @@ class Target:
             yield source
 
     @contextmanager
-    def brokers(self, snapshot: ClusterSnapshot) -> Iterator[KafkaAdmin]:
+    def brokers(self, snapshot: ClusterSnapshot) -> Iterator[ConfigAdmin]:
         """An admin client of the brokers: those that were given, else the live ones in the snapshot."""
         from pyspark_zkafka.cluster import bootstrap_servers
-        from pyspark_zkafka.kafka.admin import KafkaAdmin
+        from pyspark_zkafka.kafka.config_admin import ConfigAdmin
 
         connection = self.connection
         servers = bootstrap_servers(connection, snapshot)
-        with KafkaAdmin.of(connection, servers) as admin:
+        with ConfigAdmin.of(connection, servers) as admin:
             yield admin
 
     def proceed(self, question: str) -> bool:
