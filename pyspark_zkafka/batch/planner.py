@@ -54,7 +54,7 @@ def plan_batch(
     for name in options.ignored:
         _log.warning("%s is a streaming option; ignored by this batch read", name)
     retry = Retry(options.retries, options.retry_interval_ms / 1000, sleep)
-    subscription = _subscription(options)
+    subscription = options.require_subscription()
     with open_cluster(options.connection) as cluster:
         snapshot = retry(lambda: _snapshot(subscription, cluster))
         subscribed = readable_partitions(subscription, snapshot, skip_offline=options.skip_offline)
@@ -102,15 +102,6 @@ class _Bounds:
         if stale:
             report_outdated(stale, committed, self.options.fail_on_data_loss)
         return {tp: EARLIEST if tp in stale else stored.offset for tp, stored in committed.items()}
-
-
-def _subscription(options: ReadOptions) -> Subscription:
-    if options.subscription is None:
-        raise OptionError(
-            "INVALID_OPTION",
-            "No topics are given; give one of subscribe, subscribePattern, subscribeExceptPattern and assign",
-        )
-    return options.subscription
 
 
 def _snapshot(subscription: Subscription, cluster: ClusterSource) -> ClusterSnapshot:

@@ -115,7 +115,9 @@ class StreamSession:
         from pyspark_zkafka.group.offset_store import GroupOffsets
 
         servers = self.servers(self.snapshot())
-        offsets = GroupOffsets(self._read.connection, servers, self._group.name, self._read.stores, self._zookeeper)
+        offsets = GroupOffsets(
+            self._read.connection, servers, self._group.name, self._read.stores, self._zookeeper, self._sleep
+        )
         return self._opened.enter_context(offsets)
 
     def servers(self, snapshot: ClusterSnapshot) -> str:
@@ -267,9 +269,4 @@ class StreamSession:
 
     @property
     def _subscription(self) -> Subscription:
-        if self._read.subscription is None:
-            raise OptionError(
-                "INVALID_OPTION",
-                "No topics are given; give one of subscribe, subscribePattern, subscribeExceptPattern and assign",
-            )
-        return self._read.subscription
+        return self._read.require_subscription()

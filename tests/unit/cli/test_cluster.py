@@ -21,7 +21,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_properties(text: str) -> None:
     """A property of the brokers has a name and a value."""
     result = CliRunner().invoke(app, ["cluster", "up", "--config", text], env={"COLUMNS": "200"})
-    assert (result.exit_code, f"found '{text}'; write KEY=VALUE" in result.stderr) == (2, True), result.stderr
+    assert (result.exit_code, f"found '{text}'; write NAME=VALUE" in result.stderr) == (2, True), result.stderr
 
 
 def test_status() -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, CodecError, GroupError, NoLeader
 from pyspark_zkafka.kafka.group_admin import GroupState
+from pyspark_zkafka.operations.group_reads import OffsetsStorage
 from pyspark_zkafka.operations.offset_reset import FromFile, ShiftBy, ToPosition, parse_scope
-from pyspark_zkafka.operations.reset import LeaderLogs, OffsetResets, Storage
+from pyspark_zkafka.operations.reset import LeaderLogs, OffsetResets
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST
 from tests.support.ensemble_client import EnsembleClient
@@ -35,14 +36,14 @@ def brokers() -> GroupBrokers:
     return GroupBrokers({T0: (10, 100), T1: (0, 20)}, {"g": {T1: 5}})
 
 
-def resets(storage: Storage, client: EnsembleClient | None, brokers: Any) -> OffsetResets:
+def resets(storage: OffsetsStorage, client: EnsembleClient | None, brokers: Any) -> OffsetResets:
     """Resets in a store."""
     return OffsetResets(storage, client, brokers)
 
 
 @pytest.mark.parametrize(("storage", "offsets"), [("zookeeper", {T0: 10}), ("kafka", {T1: 0}), ("both", {T0: 10, T1: 0})])
 def test_partitions_of_the_stores(
-    client: EnsembleClient, brokers: GroupBrokers, storage: Storage, offsets: dict[TopicPartition, int]
+    client: EnsembleClient, brokers: GroupBrokers, storage: OffsetsStorage, offsets: dict[TopicPartition, int]
 ) -> None:
     """Without a scope, the partitions are those of which the store has an offset, or either of both."""
     assert resets(storage, client, brokers).plan("g", None, ToPosition(EARLIEST)).plan.offsets == offsets
@@ -103,7 +104,7 @@ def test_active_in_zookeeper(client: EnsembleClient, brokers: GroupBrokers) -> N
 
 
 @pytest.mark.parametrize(("storage", "is_refused"), [("zookeeper", False), ("kafka", True), ("both", True)])
-def test_active_in_kafka(client: EnsembleClient, brokers: GroupBrokers, storage: Storage, is_refused: bool) -> None:
+def test_active_in_kafka(client: EnsembleClient, brokers: GroupBrokers, storage: OffsetsStorage, is_refused: bool) -> None:
     """Members that Kafka coordinates prevent a reset of the offsets that they commit."""
     brokers.states["g"] = GroupState("STABLE", ("m1",))
     wanted = resets(storage, client, brokers)
@@ -140,7 +141,7 @@ class Unreachable(GroupBrokers):
     ("storage", "error", "text"),
     [("kafka", BrokersUnavailable, "no broker answered"), ("both", GroupError, "are reset in ZooKeeper, but not in Kafka")],
 )
-def test_unreachable_brokers(client: EnsembleClient, storage: Storage, error: type[Exception], text: str) -> None:
+def test_unreachable_brokers(client: EnsembleClient, storage: OffsetsStorage, error: type[Exception], text: str) -> None:
     """If only ZooKeeper was written, the error says so, and what must not be repeated."""
     wanted = resets(storage, client, Unreachable({T0: (10, 100)}, {"g": {T0: 50}}))
     with pytest.raises(error, match=text):
