@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark_zkafka.cluster import ClusterSource
-    from pyspark_zkafka.kafka.admin import KafkaAdmin
+    from pyspark_zkafka.kafka.config_admin import ConfigAdmin
     from pyspark_zkafka.options.model import Connection
     from pyspark_zkafka.protocol.model import ClusterSnapshot
     from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
-__all__ = ["Target", "changes_cluster", "exit_status", "reads_cluster"]
+__all__ = ["Target", "changes_cluster", "exit_status", "pairs", "reads_cluster"]
 
 FAILED, USAGE = 1, 2
 
@@ -134,14 +134,14 @@ class Target:
             yield source
 
     @contextmanager
-    def brokers(self, snapshot: ClusterSnapshot) -> Iterator[KafkaAdmin]:
+    def brokers(self, snapshot: ClusterSnapshot) -> Iterator[ConfigAdmin]:
         """An admin client of the brokers: those that were given, else the live ones in the snapshot."""
         from pyspark_zkafka.cluster import bootstrap_servers
-        from pyspark_zkafka.kafka.admin import KafkaAdmin
+        from pyspark_zkafka.kafka.config_admin import ConfigAdmin
 
         connection = self.connection
         servers = bootstrap_servers(connection, snapshot)
-        with KafkaAdmin.of(connection, servers) as admin:
+        with ConfigAdmin.of(connection, servers) as admin:
             yield admin
 
     def proceed(self, question: str) -> bool:
@@ -223,3 +223,20 @@ def _target(
 def _ask_secret(label: str) -> str:
     answer: str = typer.prompt(label, hide_input=True, err=True)
     return answer
+
+
+def pairs(texts: Iterable[str] | None, option: str) -> dict[str, str]:
+    """The values by name of an option that is given as NAME=VALUE, once or more, or not at all.
+
+    Raises
+    ------
+    BadParameter
+        A text is something else.
+    """
+    found = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"found {text!r}; write NAME=VALUE", param_hint=option)
+        found[name] = value
+    return found

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pyspark_zkafka.cli.command import Target, reads_cluster
-from pyspark_zkafka.cli.group_stores import AllGroups, Groups, open_servers, require_groups
+from pyspark_zkafka.cli.group_stores import AllGroups, Groups, Storage, open_servers, require_groups
 from pyspark_zkafka.cli.output import Column, Row, columns, iso_time
 
 if TYPE_CHECKING:
     from pyspark_zkafka.operations.group_reads import OffsetsStorage
     from pyspark_zkafka.operations.group_state import PartitionDescription
 
-__all__ = ["Storage", "StorageOption", "add_to", "description_row"]
-
-
-class Storage(str, Enum):
-    """Where offsets are read."""
-
-    zookeeper = "zookeeper"
-    kafka = "kafka"
-    both = "both"
+__all__ = ["StorageOption", "add_to", "description_row"]
 
 
 StorageOption = Annotated[

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from pyspark_zkafka.cli.command import Target, reads_cluster
-from pyspark_zkafka.cli.group_describe import Storage, StorageOption
-from pyspark_zkafka.cli.group_stores import open_servers
+from pyspark_zkafka.cli.group_describe import StorageOption
+from pyspark_zkafka.cli.group_stores import Storage, open_servers
 from pyspark_zkafka.cli.output import Row, columns
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import typer
 
 from pyspark_zkafka.cli.command import Target, reads_cluster
 from pyspark_zkafka.cli.output import Column, Row, columns
-from pyspark_zkafka.errors import GroupError, OptionError, UnknownTopic
+from pyspark_zkafka.errors import GroupError, OptionError
 
 if TYPE_CHECKING:
     from pyspark_zkafka.operations.assignment_plans import Plan
@@ -105,6 +105,7 @@ def _inputs(
 ) -> tuple[dict[str, ConsumerRegistration], dict[str, list[int]]]:
     """The members to plan for, and the partitions of the topics that may be theirs."""
     from pyspark_zkafka.operations.assignment_plans import numbered_members, parse_members
+    from pyspark_zkafka.operations.topics import require_topics
     from pyspark_zkafka.protocol.assignors import topics_of
 
     existing = client.topic_names()
@@ -120,9 +121,7 @@ def _inputs(
                 "NO_MEMBERS", f"Group {state.name} has no members to plan for; give some with --threads or --members"
             )
     wanted = {topic for registration in found.values() for topic in topics_of(registration, existing)}
-    missing = set(topics or ()).difference(existing)
-    if missing:
-        raise UnknownTopic("UNKNOWN_TOPIC", f"Topics do not exist: {', '.join(sorted(missing))}; see zkafka topics list")
+    require_topics(topics or (), existing)
     return found, {name: list(topic.partitions) for name, topic in client.topics(wanted).items()}
 
 

@@ -8,7 +8,6 @@ import typer
 
 from pyspark_zkafka.cli.command import Target, reads_cluster
 from pyspark_zkafka.cli.output import Row, columns
-from pyspark_zkafka.errors import UnknownTopic
 
 __all__ = ["app"]
 
@@ -69,10 +68,10 @@ def describe(
 
 
 def _topic_rows(target: Target, topics: list[str] | None, exclude_internal: bool) -> list[Row]:
+    from pyspark_zkafka.operations.topics import require_topics
+
     rows = target.view("topics", **_restriction(topics))
-    missing = set(topics or ()).difference(row["topic"] for row in rows)
-    if missing:
-        raise UnknownTopic("UNKNOWN_TOPIC", f"Topics do not exist: {', '.join(sorted(missing))}; see zkafka topics list")
+    require_topics(topics or (), [row["topic"] for row in rows])
     return [
         {
             **row,

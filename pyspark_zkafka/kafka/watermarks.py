@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.kafka.batches import MAX_PER_REQUEST, batches
+from pyspark_zkafka.kafka.batches import DEFAULT_SIZES, batches
 from pyspark_zkafka.kafka.clients import CLIENT_DEFAULTS, MessageClient
 from pyspark_zkafka.kafka.consumer_properties import lookup_properties
 from pyspark_zkafka.protocol.model import TopicPartition
@@ -51,6 +51,7 @@ def find_watermarks(
     positions: Mapping[TopicPartition, Position],
     timeout_s: float,
     epochs: dict[TopicPartition, int] | None = None,
+    request_size: int = DEFAULT_SIZES.request,
 ) -> dict[TopicPartition, int] | None:
     """The earliest or latest offsets of many partitions; None if a leader did not return one of them in time.
 
@@ -64,7 +65,7 @@ def find_watermarks(
     found: dict[TopicPartition, int] = {}
     client.warm_up(next(iter(positions)).topic)
     try:
-        for partitions in batches(list(positions), MAX_PER_REQUEST):
+        for partitions in batches(list(positions), request_size):
             requested = [KafkaTopicPartition(*tp, _TIMESTAMPS[positions[tp]]) for tp in partitions]
             answers = _request(client.consumer, requested, deadline)
             if [(answer.topic, answer.partition) for answer in answers] != partitions:

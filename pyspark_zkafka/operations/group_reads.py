@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from pyspark_zkafka.errors import GroupError, listing
+from pyspark_zkafka.errors import listing
 from pyspark_zkafka.operations.group_state import (
     GroupState,
     LogBounds,
     PartitionDescription,
     describe_groups,
     group_states,
+    unknown_groups,
 )
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST
@@ -57,7 +58,9 @@ def read_groups(zookeeper: ZooKeeperClient, groups: Iterable[str] | None = None)
     """
     names = zookeeper.groups() if groups is None else list(dict.fromkeys(groups))
     children = group_children(zookeeper, names)
-    _require_existing(zookeeper, names if groups is not None else [], children)
+    missing = [name for name in names if group_znodes.group_path(name) not in children]
+    if missing and groups is not None:
+        raise unknown_groups(missing, zookeeper.config.chroot)
     parts = [path(name) for name in names for path in (group_znodes.owners_path, group_znodes.offsets_path)]
     partitions = zookeeper.children_many(_below(children, parts))
     ids = _below(children, map(group_znodes.ids_path, names))
@@ -66,16 +69,6 @@ def read_groups(zookeeper: ZooKeeperClient, groups: Iterable[str] | None = None)
 
 def _below(children: Mapping[str, list[str]], parents: Iterable[str]) -> list[str]:
     return [f"{path}/{name}" for path in parents for name in children.get(path, ())]
-
-
-def _require_existing(zookeeper: ZooKeeperClient, names: Iterable[str], children: Collection[str]) -> None:
-    missing = [name for name in names if group_znodes.group_path(name) not in children]
-    if missing:
-        raise GroupError(
-            "UNKNOWN_GROUP",
-            f"Group {', '.join(missing)} does not exist under {zookeeper.config.chroot}{group_znodes.CONSUMERS}; "
-            "list the groups with `zkafka groups list`",
-        )
 
 
 def read_topics(zookeeper: ZooKeeperClient, groups: Iterable[GroupState]) -> ClusterSnapshot:
