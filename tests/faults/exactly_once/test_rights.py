@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from contextlib import closing
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka.admin import (
@@ -16,7 +17,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from pyspark_zkafka.errors import OptionError, ZKafkaError
+from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.numbered_rows import numbers
 from tests.support.security import MODULES
@@ -38,7 +39,7 @@ LOGIN = {
 }
 MISSED = {
     "transactional id": r"ACLs must allow Write and Describe on the transactional id {prefix}-\S+-0",
-    "topic": r"ACLs? must allow .*Write on the topic|an ACL must allow Read, Write or Describe on the topic",
+    "topic": r"an ACL must allow (Read, Write or Describe|Write) on the topic",
     "group": r"an ACL must allow Read on the group",
     "ledger's topic": r"an ACL must allow Read, Write or Describe on the topic|Read on the ledger's topic",
 }
@@ -126,6 +127,12 @@ def visible(cluster: LocalCluster, options: dict[str, str]) -> dict[int, int]:
     return numbers(cluster.bootstrap_servers, options["topic"])
 
 
+def in_another_process(options: dict[str, str], query: str = "query") -> dict[str, Any]:
+    """What becomes of a task in a process that knows neither the ledger nor the brokers' settings."""
+    with closing(TaskProcess(options, query)) as process:
+        return process.write(0, TEN, run="run-2")
+
+
 @pytest.mark.parametrize("path", ["on", "off"])
 def test_documented_rights(zkafka_cluster: LocalCluster, options: dict[str, str], rights: Rights, path: str) -> None:
     """The documented rights suffice to write a micro-batch, to repeat it, and to write the next one."""
@@ -172,11 +179,7 @@ def test_withdrawn_right(zkafka_cluster: LocalCluster, options: dict[str, str], 
     query = SlotQuery(options)
     query.write(0, rows(TEN))
     rights.withdraw(rights.documented[withdrawn])
-    again = TaskProcess(options, query.query)  # a process that has not seen the ledger
-    try:
-        answer = again.write(0, TEN, run="run-2")
-    finally:
-        again.close()
+    answer = in_another_process(options, query.query)
     assert "error" in answer or answer == {"rows": 0, "repeated": 10}
     assert visible(zkafka_cluster, options) == once(TEN)
 
@@ -185,13 +188,8 @@ def test_timeout_where_settings_are_hidden(options: dict[str, str], rights: Righ
     """Without DescribeConfigs the first task reports a time-out that is too long; with it, the plan does."""
     rights.grant_all_but()
     too_long = {**options, "kafka.transaction.timeout.ms": "900001"}
-    task = TaskProcess(too_long, "query")  # what a process has found of the brokers' settings, it remembers
-    try:
-        error = task.write(0, TEN)["error"]
-    finally:
-        task.close()
+    error = in_another_process(too_long)["error"]
     assert "[TRANSACTION_FAILED]" in error
     assert "set kafka.transaction.timeout.ms (now 900001) to at most the brokers' transaction.max.timeout.ms" in error
     rights.grant(CONFIGS_OF_CLUSTER)
-    with pytest.raises(OptionError, match="TRANSACTION_TIMEOUT"):
-        SlotQuery(too_long).write(0, rows(TEN))
+    assert "[TRANSACTION_TIMEOUT]" in in_another_process(too_long)["error"]
