@@ -91,7 +91,7 @@ def read_topics(zookeeper: ZooKeeperClient, groups: Iterable[GroupState]) -> Clu
 def read_logs(brokers: Callable[[], GroupAdmin], snapshot: ClusterSnapshot) -> Logs:
     """The bounds of all logs in a snapshot; those of a partition without a leader that answers are None.
 
-    Blocks for two requests to each leader, or some 10 s if one does not answer: it is not asked a second time. `brokers` is
+    Blocks for two requests to each leader, or some 15 s if one does not answer: it is not asked a second time. `brokers` is
     called if there is a leader.
     """
     partitions = [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)]
