@@ -51,14 +51,14 @@ def list_(target: Target, storage: StorageOption = Storage.zookeeper) -> None:
         target.rows(ordered, (*_COLUMNS, *_JSON_ONLY))
     else:
         target.rows(list(map(_marked, ordered)), _COLUMNS, "There is no group.")
-    unreadable = [f"{row['group']} ({row['unreadable_offsets']})" for row in ordered if row["unreadable_offsets"]]
+    unreadable = [f"{row['group']} ({row['unreadable_offsets']})" for row in ordered if row.get("unreadable_offsets")]
     if unreadable:
         target.output.note(f"* Offsets that cannot be read: {listing(unreadable)}; `zkafka groups describe` shows why.")
 
 
 def _marked(row: Row) -> Row:
     """The row with a mark at the store if offsets in ZooKeeper cannot be read."""
-    return {**row, "store": f"{row['store']}*"} if row["unreadable_offsets"] else row
+    return {**row, "store": f"{row['store']}*"} if row.get("unreadable_offsets") else row
 
 
 def _list_row(state: GroupState, is_in_kafka: bool) -> Row:
@@ -83,7 +83,6 @@ def _kafka_groups(brokers: GroupAdmin, names: Sequence[str]) -> list[Row]:
             "topics": sorted({tp.topic for tp in offsets[name]}),
             "state": _STATES.get(state.name, state.name.capitalize()),
             "store": "kafka",
-            "unreadable_offsets": 0,
         }
         for name, state in brokers.group_states(names).items()
     ]
