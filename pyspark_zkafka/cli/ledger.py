@@ -113,7 +113,7 @@ def delete(
         chosen = found if age_ms is None else _older(target, found, now_ms - age_ms)
         if not force:
             require_idle(chosen, now_ms)
-        _write(target, [_list_row(ledger) for ledger in chosen], _DELETE, _DELETE, "No ledger is that old.")
+        _write(target, [_list_row(ledger) for ledger in chosen], _DELETE, "No ledger is that old.", _DELETE)
         if chosen:
             target.output.note("A micro-batch that one of these queries replays afterwards is written again.")
         if chosen and target.proceed(f"Delete {_count(chosen)}?"):
