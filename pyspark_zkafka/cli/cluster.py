@@ -28,7 +28,7 @@ _CONNECT_TIMEOUT_S = 1.0
 
 @app.command()
 def up(
-    brokers: Annotated[int, typer.Option(min=1, help="How many brokers.")] = 3,
+    brokers: Annotated[int, typer.Option(min=1, help="Number of brokers.")] = 3,
     kafka_version: Annotated[str, typer.Option(help="Kafka's version, 0.8.2.2 to 3.9.x.")] = "3.9.1",
     broker_config: Annotated[
         list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A property of the brokers; repeatable.")
@@ -36,7 +36,10 @@ def up(
     name: _Name = "default",
     as_json: _Json = False,
 ) -> None:
-    """Start a cluster that runs until `down`; ready when this returns."""
+    """Start a cluster that runs until `down`; ready when this returns.
+
+    Example: zkafka cluster up --brokers 1 --kafka-version 1.1.1
+    """
     from pyspark_zkafka.testing.detached import bring_up
 
     config = pairs(broker_config, "--config")
@@ -46,7 +49,10 @@ def up(
 
 @app.command()
 def down(name: _Name = "default", as_json: _Json = False) -> None:
-    """Stop a cluster, and delete its data."""
+    """Stop a cluster, and delete its data.
+
+    Example: zkafka cluster down
+    """
     from pyspark_zkafka.testing.detached import bring_down
 
     bring_down(name)
@@ -58,7 +64,10 @@ def down(name: _Name = "default", as_json: _Json = False) -> None:
 
 @app.command()
 def status(as_json: _Json = False) -> None:
-    """Show the clusters that are up, and the servers that listen."""
+    """Show the clusters that are up, and the servers that listen.
+
+    Example: zkafka cluster status --json
+    """
     from pyspark_zkafka.testing.detached import running_clusters
 
     clusters = running_clusters()

@@ -164,9 +164,9 @@ class Target:
         typer.confirm(question, abort=True, err=True)
         return True
 
-    def rows(self, rows: Sequence[Row], shown: Sequence[Column], empty: str = "") -> None:
+    def rows(self, rows: Sequence[Row], shown: Sequence[Column], empty: str = "", *narrower: Sequence[Column]) -> None:
         """Write rows; see `Output.rows`."""
-        self.output.rows(rows, shown, empty)
+        self.output.rows(rows, shown, empty, *narrower)
 
 
 def reads_cluster(command: Callable[..., None]) -> Callable[..., None]:
@@ -195,9 +195,15 @@ def _with_target(command: Callable[..., None], added: dict[str, tuple[Any, Any]]
                 raise
             raise typer.Exit(exit_status(error)) from error
 
+    run.__doc__ = _unbroken(command.__doc__ or "")
     run.__signature__ = inspect.Signature([*(p.replace(kind=kind) for p in own), *extra])  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in (*own, *extra)}
     return run
+
+
+def _unbroken(text: str) -> str:
+    """Paragraphs without the line breaks of the source, which help would keep in all but the first."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def exit_status(error: ZKafkaError | OSError) -> int:

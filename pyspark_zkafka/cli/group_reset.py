@@ -57,7 +57,7 @@ def add_to(app: typer.Typer) -> None:
 @changes_cluster
 def reset_offsets(
     target: Target,
-    group: Annotated[str, typer.Argument(help="The group.", show_default=False)],
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group.", show_default=False)],
     topic: _Topic = None,
     all_topics: _AllTopics = False,
     to_earliest: _ToEarliest = False,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AllGroups", "Groups", "Servers", "Storage", "open_servers", "read_text", "require_groups", "with_progress"]
 
-Groups = Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="The groups.", show_default=False)]
+Groups = Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="The groups.", show_default=False)]
 AllGroups = Annotated[bool, typer.Option("--all-groups", help="All groups.")]
 
 

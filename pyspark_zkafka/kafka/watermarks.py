@@ -10,9 +10,11 @@ from typing import Any, Protocol
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
+from pyspark_zkafka.errors import NoLeader, UnknownTopic
 from pyspark_zkafka.kafka.batches import DEFAULT_SIZES, batches
 from pyspark_zkafka.kafka.clients import CLIENT_DEFAULTS, MessageClient
 from pyspark_zkafka.kafka.consumer_properties import lookup_properties
+from pyspark_zkafka.kafka.errors import from_exception
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, Position
 
@@ -83,6 +85,22 @@ def find_watermarks(
 
 
 def _request(consumer: Any, partitions: Sequence[Any], deadline: float) -> Sequence[Any]:
+    """The answers; repeated once, with new metadata, if librdkafka's has no leader for a partition.
+
+    If it has none for all of them, librdkafka returns `_UNKNOWN_PARTITION` at once, and does not update metadata that names
+    no leader: during an election, and after an answer of a broker that does not know a new topic yet.
+    """
+    try:
+        return _answers(consumer, partitions, deadline)
+    except KafkaException as error:
+        if not isinstance(from_exception(error, ""), (NoLeader, UnknownTopic)):
+            raise
+    topics = {partition.topic for partition in partitions}
+    consumer.list_topics(*(topics if len(topics) == 1 else ()), timeout=max(deadline - time.monotonic(), 0))
+    return _answers(consumer, partitions, deadline)
+
+
+def _answers(consumer: Any, partitions: Sequence[Any], deadline: float) -> Sequence[Any]:
     answers: Sequence[Any] = consumer.offsets_for_times(partitions, timeout=max(deadline - time.monotonic(), 0))
     for answer in answers:
         if answer.error is not None:

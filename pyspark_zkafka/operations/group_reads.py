@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from pyspark_zkafka.errors import listing
+from pyspark_zkafka.errors import BrokersUnavailable, ZKafkaError, listing
 from pyspark_zkafka.operations.group_state import (
     GroupState,
     LogBounds,
@@ -29,6 +30,8 @@ __all__ = ["Described", "Logs", "OffsetsStorage", "read_descriptions", "read_gro
 OffsetsStorage = Literal["zookeeper", "kafka", "both"]
 
 _SHOWN = 5
+_TIMEOUT_S = 10.0
+_LEAST_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +84,34 @@ def read_topics(zookeeper: ZooKeeperClient, groups: Iterable[GroupState]) -> Clu
 def read_logs(brokers: Callable[[], GroupAdmin], snapshot: ClusterSnapshot) -> Logs:
     """The bounds of all logs in a snapshot; those of a partition without a leader that answers are None.
 
-    Blocks for two requests to each leader. `brokers` is called if there is a leader.
+    Blocks for two requests to each leader, or some 15 s if one does not answer: it is not asked a second time. `brokers` is
+    called if there is a leader.
     """
     partitions = [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)]
     offline = snapshot.without_leader(partitions)
     led = set(partitions).difference(offline)
-    starts, unstarted = brokers().list_offsets_each(dict.fromkeys(sorted(led), EARLIEST)) if led else ({}, {})
-    ends, unended = brokers().list_offsets_each(dict.fromkeys(sorted(led), LATEST)) if led else ({}, {})
+    deadline = time.monotonic() + _TIMEOUT_S
+    starts, unstarted = brokers().list_offsets_each(dict.fromkeys(sorted(led), EARLIEST), _TIMEOUT_S) if led else ({}, {})
+    left_s = max(deadline - time.monotonic(), _LEAST_S)
+    ends, unended = brokers().list_offsets_each(dict.fromkeys(starts, LATEST), left_s) if starts else ({}, {})
     states = snapshot.states
     bounds = {tp: LogBounds(starts.get(tp), ends.get(tp), states[tp].czxid if tp in states else None) for tp in partitions}
     without_leader = [f"No broker leads {listing(offline, _SHOWN)}"] if offline else []
-    failed = [f"No offsets of {tp}: {error.message}" for tp, error in {**unstarted, **unended}.items()]
-    more = [f"and {len(failed) - _SHOWN} more partitions without offsets"] if len(failed) > _SHOWN else []
-    return Logs(bounds, (*without_leader, *failed[:_SHOWN], *more))
+    return Logs(bounds, (*without_leader, *_reasons({**unstarted, **unended})))
+
+
+def _reasons(failed: Mapping[TopicPartition, ZKafkaError]) -> list[str]:
+    """A line for each kind of error, with its partitions."""
+    found: dict[str, list[TopicPartition]] = {}
+    for tp, error in sorted(failed.items()):
+        found.setdefault(error.condition, []).append(tp)
+    return [f"No offsets of {listing(some, _SHOWN)}: {_reason(failed[some[0]])}" for some in found.values()]
+
+
+def _reason(error: ZKafkaError) -> str:
+    if isinstance(error, BrokersUnavailable):
+        return "no answer from the leaders; check that these brokers run and are reachable from here"
+    return error.message
 
 
 def read_descriptions(

@@ -117,9 +117,16 @@ class GroupState:
         return {*self.topics, *subscribed}
 
     @property
+    def unreadable_offsets(self) -> int:
+        """The number of znodes under ``offsets`` that cannot be decoded."""
+        return self._unreadable_below(group_znodes.offsets_path(self.name))
+
+    @property
     def _unreadable_ids(self) -> int:
-        ids = group_znodes.ids_path(self.name) + "/"
-        return sum(path.startswith(ids) for path in self.unreadable)
+        return self._unreadable_below(group_znodes.ids_path(self.name))
+
+    def _unreadable_below(self, parent: str) -> int:
+        return sum(path.startswith(f"{parent}/") for path in self.unreadable)
 
 
 def group_states(
