@@ -396,7 +396,17 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
         ),
         "UNREADABLE_LEDGER": (
             "An entry of the ledger was written by a later version of the package, or by another program.",
-            "Use that version, or delete the entry if it is foreign.",
+            "Use that version, or delete the ledger if it is foreign: `zkafka ledger delete QUERY --force`.",
+        ),
+        "UNKNOWN_LEDGER": (
+            "The brokers have no ledger of a query, or none any more: they forget it `offsets.retention.minutes` after its "
+            "last write.",
+            "List the ledgers with `zkafka ledger list`, and correct the name.",
+        ),
+        "LEDGER_IN_USE": (
+            "A ledger to be deleted has entries of the last minute or of unknown age, or has changed since it was shown: "
+            "its query may be running.",
+            "Stop the query, and delete its ledger a minute later; with `--force`, it is deleted at once.",
         ),
     },
     CodecError: {

@@ -23,7 +23,7 @@
     ├── InvalidRow               a row cannot be written as it is
     ├── DeliveryFailed           rows were not acknowledged
     ├── TransactionFailed        a transaction was fenced, timed out or refused
-    ├── LedgerError              an exactly-once write does not repeat what its ledger has
+    ├── LedgerError              the ledger of an exactly-once write does not allow the operation
     ├── CodecError               a znode's bytes are not what Kafka writes
     └── LocalClusterError        the local test cluster cannot start or run
 
@@ -183,7 +183,7 @@ class TransactionFailed(ZKafkaError):
 
 
 class LedgerError(ZKafkaError):
-    """An exactly-once write does not fit what its ledger has of it; nothing was written a second time."""
+    """The ledger of an exactly-once write does not allow the operation; nothing was written a second time, or deleted."""
 
 
 class LocalClusterError(ZKafkaError):

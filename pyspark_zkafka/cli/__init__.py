@@ -13,6 +13,7 @@ from pyspark_zkafka.cli.admin import app as admin_app
 from pyspark_zkafka.cli.cluster import app as cluster_app
 from pyspark_zkafka.cli.command import exit_status
 from pyspark_zkafka.cli.groups import app as groups_app
+from pyspark_zkafka.cli.ledger import app as ledger_app
 from pyspark_zkafka.cli.topics import app as topics_app
 from pyspark_zkafka.errors import ZKafkaError
 
@@ -24,6 +25,7 @@ plan.add_to(app)
 exporter.add_to(app)
 app.add_typer(topics_app, name="topics")
 app.add_typer(groups_app, name="groups")
+app.add_typer(ledger_app, name="ledger")
 app.add_typer(admin_app, name="admin")
 app.add_typer(cluster_app, name="cluster")
 

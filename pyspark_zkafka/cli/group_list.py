@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["add_to"]
 
 _COLUMNS = columns("group members topics state store", right="members")
+_IN_KAFKA = ("kafka", "both", "ledger")
 _STATES = {"PREPARING_REBALANCING": "PreparingRebalance", "COMPLETING_REBALANCING": "CompletingRebalance"}
 
 
@@ -31,7 +32,8 @@ def add_to(app: typer.Typer) -> None:
 def list_(target: Target, storage: StorageOption = Storage.zookeeper) -> None:
     """List the groups, with the number of their members, their topics, and where their offsets are.
 
-    With --offsets-storage kafka or both, groups that only the brokers have are listed, too.
+    With --offsets-storage kafka or both, groups that only the brokers have are listed, too; those with the store `ledger`
+    are no consumers', but what exactly-once queries have recorded (zkafka ledger).
 
     Example: zkafka groups list --zookeeper zk1:2181/kafka
     """
@@ -43,7 +45,7 @@ def list_(target: Target, storage: StorageOption = Storage.zookeeper) -> None:
         rows = [_list_row(state, name in in_kafka) for name, state in states.items()]
         only_in_kafka = [name for name in in_kafka if name not in states]
         rows += _kafka_groups(servers.brokers, only_in_kafka) if only_in_kafka else []
-    shown = [row for row in rows if storage is not Storage.kafka or row["store"] in ("kafka", "both")]
+    shown = [row for row in rows if storage is not Storage.kafka or row["store"] in _IN_KAFKA]
     target.rows(sorted(shown, key=lambda row: str(row["group"])), _COLUMNS, "There is no group.")
 
 
@@ -59,14 +61,16 @@ def _list_row(state: GroupState, is_in_kafka: bool) -> Row:
 
 
 def _kafka_groups(brokers: GroupAdmin, names: Sequence[str]) -> list[Row]:
-    offsets = brokers.committed_many(names)
+    from pyspark_zkafka.operations.ledger_state import without_ledgers
+
+    offsets, (_, ledgers) = brokers.committed_many(names), without_ledgers(names)
     return [
         {
             "group": name,
             "members": len(state.members),
             "topics": sorted({tp.topic for tp in offsets[name]}),
             "state": _STATES.get(state.name, state.name.capitalize()),
-            "store": "kafka",
+            "store": "ledger" if name in ledgers else "kafka",
         }
         for name, state in brokers.group_states(names).items()
     ]

@@ -97,10 +97,13 @@ def migrate(
 
 
 def _all_groups(target: Target, migration: Migration) -> list[str]:
-    """The groups that have offsets in the source, but for those whose names ZooKeeper does not allow."""
+    """The groups that have offsets in the source, but for ledgers, and those whose names ZooKeeper does not allow."""
+    from pyspark_zkafka.operations.ledger_state import without_ledgers
     from pyspark_zkafka.protocol.znodes.groups import is_znode_name
 
-    names = migration.groups()
+    names, ledgers = without_ledgers(migration.groups())
+    if ledgers:
+        target.output.note(f"Left out: {len(ledgers)} group(s) with the ledgers of exactly-once writes.")
     bad = [repr(name) for name in names if not is_znode_name(name)]
     if bad:
         target.output.note(f"Left out: ZooKeeper cannot have groups of the names {listing(bad, _SHOWN)}.")

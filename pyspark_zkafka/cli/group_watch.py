@@ -13,13 +13,13 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from pyspark_zkafka.cli.output import Column, Output, Row, columns
+from pyspark_zkafka.cli.output import Column, Output, Row, columns, duration_text
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.operations.catching_up import Observation, Progress, progress, total
 from pyspark_zkafka.operations.group_reads import Described
 from pyspark_zkafka.operations.group_state import PartitionDescription
 
-__all__ = ["duration_text", "watch_groups"]
+__all__ = ["watch_groups"]
 
 Read = Callable[[], Described]
 Draw = Callable[[Sequence[Row], Sequence[str]], None]
@@ -105,19 +105,3 @@ def _page(output: Output, rows: Sequence[Row], problems: Sequence[str]) -> Group
     readable = [{**row, "catch_up_s": duration_text(row["catch_up_s"])} for row in rows]
     found = [output.fitted(readable, shown)] if rows else []
     return Group(Text(time.strftime("%Y-%m-%d %H:%M:%S")), *found, *map(Text, problems), "")
-
-
-def duration_text(seconds: float | None) -> str | None:
-    """A duration in its two largest units.
-
-    >>> duration_text(4.2), duration_text(83), duration_text(7_260), duration_text(180_000)
-    ('4s', '1m 23s', '2h 1m', '2d 2h')
-    """
-    if seconds is None:
-        return None
-    minutes, s = divmod(round(seconds), 60)
-    hours, m = divmod(minutes, 60)
-    days, h = divmod(hours, 24)
-    units = [(days, "d"), (h, "h"), (m, "m"), (s, "s")]
-    first = next((n for n, (count, _) in enumerate(units) if count), 3)
-    return " ".join(f"{count}{unit}" for count, unit in units[first : first + 2])

@@ -14,7 +14,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Column", "Output", "columns", "iso_time", "table"]
+__all__ = ["Column", "Output", "columns", "duration_text", "iso_time", "table"]
 
 Row = Mapping[str, Any]
 """Values by column name; a missing column is null."""
@@ -131,3 +131,19 @@ def iso_time(timestamp_us: int | None) -> str | None:
         return None
     time = datetime.fromtimestamp(timestamp_us // 1000 / 1000, timezone.utc)
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def duration_text(seconds: float | None) -> str | None:
+    """A duration in its two largest units.
+
+    >>> duration_text(4.2), duration_text(83), duration_text(7_260), duration_text(180_000)
+    ('4s', '1m 23s', '2h 1m', '2d 2h')
+    """
+    if seconds is None:
+        return None
+    minutes, s = divmod(round(seconds), 60)
+    hours, m = divmod(minutes, 60)
+    days, h = divmod(hours, 24)
+    units = [(days, "d"), (h, "h"), (m, "m"), (s, "s")]
+    first = next((n for n, (count, _) in enumerate(units) if count), 3)
+    return " ".join(f"{count}{unit}" for count, unit in units[first : first + 2])

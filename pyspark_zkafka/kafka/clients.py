@@ -29,14 +29,15 @@ INTRODUCTION_S = 1.0
 
 
 def librdkafka_logger() -> logging.Logger:
-    """The logger of librdkafka's own messages, at level CRITICAL unless the application has set another.
+    """The logger of librdkafka's own messages, above level CRITICAL unless the application has set another.
 
     librdkafka repeats itself, hundreds of lines a minute while a broker is down, and recovers from most of the errors that
-    it logs. The others are raised as an error of ours, with its last one in the text.
+    it logs. The others are raised as an error of ours, with its last one in the text; so are those that it calls fatal, as
+    when a producer was replaced by the next one of its transactional id.
     """
     logger = logging.getLogger("pyspark_zkafka.librdkafka")
     if logger.level == logging.NOTSET:
-        logger.setLevel(logging.CRITICAL)
+        logger.setLevel(logging.CRITICAL + 1)
     return logger
 
 

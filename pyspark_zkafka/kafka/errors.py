@@ -59,7 +59,7 @@ _REFUSED_CODES = {
     KafkaError._SSL: "check kafka.ssl.*: the authorities, the client's certificate, and that the broker's names its host",
     KafkaError.SASL_AUTHENTICATION_FAILED: "check the user and password in kafka.sasl.*",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "an ACL must allow Read, Write or Describe on the topic",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "an ACL must allow Read on the group",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "an ACL must allow Read on the group, and Delete to delete it",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "an ACL must allow IdempotentWrite, or set kafka.enable.idempotence to false",
 }
 _UNREACHABLE = "no broker answered; check that the brokers run and that their listeners are reachable from here"

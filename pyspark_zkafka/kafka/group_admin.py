@@ -91,13 +91,25 @@ class GroupAdmin(KafkaAdmin):
 
     def committed_many(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, int]]:
         """The same for several groups, requested 50 at a time."""
+        found = self._committed(groups)
+        return {name: {_place(c): c.offset for c in commits} for name, commits in found.items()}
+
+    def committed_metadata(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, str]]:
+        """The metadata of all offsets that the groups have committed, empty where there is none; see `committed_many`.
+
+        Offsets of open transactions do not count.
+        """
+        found = self._committed(groups)
+        return {name: {_place(c): c.metadata or "" for c in commits} for name, commits in found.items()}
+
+    def _committed(self, groups: Iterable[str]) -> dict[str, list[KafkaTopicPartition]]:
         names = list(dict.fromkeys(groups))
         if not names:
             return {}
         self._begin_request()
         if not self._have_coordinators(names[0]):
-            return {name: {} for name in names}
-        rest, found = iter(names), dict[str, dict[TopicPartition, int]]()
+            return {name: [] for name in names}
+        rest, found = iter(names), dict[str, list[KafkaTopicPartition]]()
         while some := list(islice(rest, _IN_FLIGHT)):
             asked = {name: self._ask_offsets(name) for name in some}
             found.update((name, self._offsets(name, future)) for name, future in asked.items())
@@ -123,6 +135,29 @@ class GroupAdmin(KafkaAdmin):
         while some := list(islice(wanted, _MOST_PER_COMMIT)):
             failed |= self._patiently(lambda some=some: self._alter(group, some))  # type: ignore[misc]
         return failed
+
+    def delete_groups(self, groups: Iterable[str]) -> None:
+        """Delete groups with all their offsets; passes over those that do not exist.
+
+        Blocks for a request for each group. If one of them fails, those before it are deleted.
+
+        Raises
+        ------
+        GroupError
+            Consumers are in a group.
+        ClusterStateError
+            The brokers refuse it; they do not answer.
+        """
+        names = list(dict.fromkeys(groups))
+        self._begin_request()
+        if not names or not self._have_coordinators(names[0]):
+            return
+        for name in names:
+            self._patiently(lambda name=name: self._delete(name))  # type: ignore[misc]
+
+    def _delete(self, group: str) -> None:
+        (future,) = self._admin().delete_consumer_groups([group], request_timeout=self._timeout_s).values()
+        self._of_group(group, f"deleting group {group}", future, lambda: None)
 
     def _alter(self, group: str, offsets: list[KafkaTopicPartition]) -> dict[TopicPartition, ZKafkaError]:
         doing = f"committing offsets of group {group}"
@@ -181,17 +216,17 @@ class GroupAdmin(KafkaAdmin):
         (future,) = self._admin().list_consumer_group_offsets(request, request_timeout=self._timeout_s).values()
         return future  # type: ignore[no-any-return]
 
-    def _offsets(self, group: str, first: Future[Any]) -> dict[TopicPartition, int]:
+    def _offsets(self, group: str, first: Future[Any]) -> list[KafkaTopicPartition]:
         asked = [first]
         return self._patiently(lambda: self._answered(group, asked.pop() if asked else self._ask_offsets(group)))
 
-    def _answered(self, group: str, future: Future[Any]) -> dict[TopicPartition, int]:
+    def _answered(self, group: str, future: Future[Any]) -> list[KafkaTopicPartition]:
         doing = f"reading the offsets of group {group}"
         answers = self._of_group(group, doing, future, lambda: ConsumerGroupTopicPartitions(group, [])).topic_partitions
         for answer in answers:
             if answer.error is not None:
                 raise _error_of(answer.error, group, f"{doing} in {answer.topic}-{answer.partition}")
-        return {TopicPartition(a.topic, a.partition): a.offset for a in answers if a.offset >= 0}
+        return [answer for answer in answers if answer.offset >= 0]
 
     def _state(self, group: str, future: Future[Any]) -> GroupState:
         found = self._of_group(group, f"describing group {group}", future, lambda: None)
@@ -207,18 +242,22 @@ class GroupAdmin(KafkaAdmin):
             if unknown is not None and error.args[0].code() in _UNKNOWN_GROUP_CODES:
                 return unknown()
             if error.args[0].code() in _ACTIVE_CODES:
-                raise _active(group) from error
+                raise _active(group, doing) from error
             raise self._error(error, doing) from error
 
 
 def _error_of(error: KafkaError, group: str, doing: str) -> ZKafkaError:
-    return _active(group) if error.code() in _ACTIVE_CODES else from_kafka(error, doing)
+    return _active(group, doing) if error.code() in _ACTIVE_CODES else from_kafka(error, doing)
 
 
-def _active(group: str) -> GroupError:
+def _active(group: str, doing: str) -> GroupError:
     return GroupError(
         "GROUP_ACTIVE",
-        f"The brokers refuse offsets for group {group}, since consumers that Kafka coordinates are active in it; stop "
-        "these consumers, and run this again",
+        f"{doing[0].upper()}{doing[1:]} failed, since consumers that Kafka coordinates are active in the group; stop these "
+        "consumers, and run this again",
         group=group,
     )
+
+
+def _place(committed: KafkaTopicPartition) -> TopicPartition:
+    return TopicPartition(committed.topic, committed.partition)

@@ -13,7 +13,7 @@ from pyspark_zkafka.kafka.consumer_properties import lookup_properties
 from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, ErrorReports, from_kafka
 from pyspark_zkafka.protocol.model import TopicPartition
 
-__all__ = ["KafkaGroupOffsets"]
+__all__ = ["KafkaGroupOffsets", "offset_metadata"]
 
 T = TypeVar("T")
 
@@ -22,6 +22,18 @@ _TIMEOUT_S = 30.0
 # are no more requests than these, as the answer to one that has timed out is lost.
 _LOOK_AFTER_S = (1.0, 3.0)
 _UNANSWERED = (KafkaError._TIMED_OUT, KafkaError._WAIT_COORD)
+
+
+def offset_metadata(found: KafkaTopicPartition) -> str:
+    """The metadata of a committed offset, perhaps with other bytes behind it; empty without one.
+
+    librdkafka copies metadata without the zero byte that confluent-kafka then looks for, and reads on to the next one in
+    memory. A reader must know where its text ends.
+    """
+    try:
+        return found.metadata or ""
+    except UnicodeDecodeError as error:
+        return error.object.decode(errors="replace")
 
 
 class KafkaGroupOffsets:
@@ -60,7 +72,7 @@ class KafkaGroupOffsets:
         return {tp: offset for tp, (offset, _) in self.committed_with_metadata(partitions).items()}
 
     def committed_with_metadata(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
-        """The next offsets to read, each with the text that was committed with it; otherwise as `committed`.
+        """The next offsets to read, each with its metadata (see `offset_metadata`); otherwise as `committed`.
 
         An offset of a transaction that is being committed is waited for, by brokers from 2.5 on.
         """
@@ -69,7 +81,7 @@ class KafkaGroupOffsets:
         asked = [KafkaTopicPartition(*tp) for tp in partitions]
         found = self._call("reading", lambda consumer: self._ask(consumer, asked))
         self._require_success("reading", found)
-        return {TopicPartition(tp.topic, tp.partition): (tp.offset, tp.metadata or "") for tp in found if tp.offset >= 0}
+        return {TopicPartition(tp.topic, tp.partition): (tp.offset, offset_metadata(tp)) for tp in found if tp.offset >= 0}
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Set the next offsets to read, whatever is stored.

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyspark_zkafka.errors import LedgerError
 
@@ -144,12 +144,12 @@ def encode(entry: Entry) -> str:
 
 
 def decode(metadata: str, place: str = "The ledger") -> Entry:
-    """The entry in the metadata of an offset; `place` is the key's, for the error.
+    """The entry in the metadata of an offset, whatever follows it; `place` is the key's, for the error.
 
     Raises LedgerError (UNREADABLE_LEDGER) for anything else: to take it for no entry would be to write rows again.
     """
     try:
-        found: Any = json.loads(metadata)
+        found, _ = json.JSONDecoder().raw_decode(metadata)
         version, numbers = found["v"], [found[name] for name in ("slot", "batch", "rows", "at")]
         texts = [found[name] for name in ("digest", "run", "write")]
     except (ValueError, KeyError, TypeError) as error:
@@ -158,7 +158,8 @@ def decode(metadata: str, place: str = "The ledger") -> Entry:
     if version != _VERSION or not are_numbers or not all(isinstance(text, str) for text in texts):
         raise _unreadable(metadata, place)
     slot, batch, rows, at_ms = numbers
-    return Entry(slot, batch, rows, *texts, at_ms)
+    digest, run, write = texts
+    return Entry(slot, batch, rows, digest, run, write, at_ms)
 
 
 def _unreadable(metadata: str, place: str) -> LedgerError:

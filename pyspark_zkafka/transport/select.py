@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from pyspark_zkafka.protocol.key_hashes import HashKeys
     from pyspark_zkafka.protocol.model import TopicPartition
     from pyspark_zkafka.protocol.planning import Split
+    from pyspark_zkafka.protocol.row_digests import HashRows
     from pyspark_zkafka.transport.consumer import PartitionConsumer
     from pyspark_zkafka.transport.producer import CountingProducer
     from pyspark_zkafka.transport.sender import Sender
     from pyspark_zkafka.transport.transactions import TransactionalProducer
 
-__all__ = ["hash_function", "open_consumer", "open_producer", "open_transactional", "uses_native"]
+__all__ = ["hash_function", "open_consumer", "open_producer", "open_transactional", "row_hash_function", "uses_native"]
 
 _log = logging.getLogger(__name__)
 
@@ -85,6 +86,13 @@ def hash_function(connection: Connection) -> HashKeys:
     from pyspark_zkafka.protocol.key_hashes import hash_keys
 
     return hash_keys
+
+
+def row_hash_function(connection: Connection) -> HashRows:
+    """The hash function of rows for the digest of an exactly-once write."""
+    from pyspark_zkafka.protocol.row_digests import hash_rows
+
+    return hash_rows
 
 
 @contextmanager

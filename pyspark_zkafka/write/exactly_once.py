@@ -162,7 +162,7 @@ class _SlotTask:
             self.is_kept = producer.is_kept
             rows = _Rows(self._options, self._plan, producer, self._turn, batches)
             result = self._take_all(producer, rows)
-        return rows.written if result.was_written else Written(repeated=result.rows)
+        return Written(repeated=result.rows) if result.was_written else rows.written
 
     def _take_all(self, producer: TransactionalProducer, rows: _Rows) -> Result:
         steps = write_slot(self._attempt)

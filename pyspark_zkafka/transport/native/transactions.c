@@ -33,7 +33,9 @@ static rk_partition_list *list_of(const char *topic, int32_t partition, int64_t 
         rk.topic_partition_list_destroy(list);
         return NULL;
     }
-    only->metadata_bytes = strlen(metadata);
+    /* With its terminator, as confluent-kafka writes metadata: it reads them as C strings, which librdkafka's copies of a
+     * list do not terminate. */
+    only->metadata_bytes = strlen(metadata) + 1;
     return list;
 }
 

@@ -1,0 +1,255 @@
+"""``zkafka ledger`` on real brokers, old and new: what transactions have recorded, and its deletion."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import pytest
+from click.testing import Result
+from confluent_kafka import Consumer, Producer, TopicPartition
+from typer.testing import CliRunner
+
+from pyspark_zkafka.cli import app as zkafka
+from pyspark_zkafka.errors import LedgerError
+from pyspark_zkafka.kafka.group_admin import GroupAdmin
+from pyspark_zkafka.operations.ledger import delete_ledger, read_ledgers
+from pyspark_zkafka.protocol.ledger import Entry, QueryName, encode, key_of
+from pyspark_zkafka.testing import LocalCluster
+from pyspark_zkafka.testing.kafka_tools import run_kafka_tool
+from tests.support.eventually import eventually
+
+WIDTH = 2
+DIGEST = "0123456789abcdef0123456789abcdef"
+LATER = '{"v":2,"slot":1}'
+HOUR_MS = 3_600_000
+_numbers = count()
+
+
+def now_ms() -> int:
+    """The time as entries have it."""
+    return time.time_ns() // 1_000_000
+
+
+def an_hour_old(slot: int, batch: int = 7, rows: int = 10) -> Entry:
+    """The entry of a query that has ended."""
+    return Entry(slot, batch, rows, DIGEST, "run-1", at_ms=now_ms() - HOUR_MS)
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query with a ledger of its own in a topic of two partitions."""
+
+    cluster: LocalCluster
+    name: QueryName
+    topic: str
+
+    def record(self, *entries: Entry) -> None:
+        """Record entries, each in a transaction of its slot."""
+        for entry in entries:
+            self.commit(entry.slot, encode(entry))
+
+    def commit(self, slot: int, metadata: str) -> None:
+        """Commit metadata under the key of a slot; returns when it can be read, which is after the brokers' answer."""
+        self.begin(slot, metadata).commit_transaction(30)
+        key = key_of(self.name, slot, WIDTH)
+        place = TopicPartition(self.topic, key.partition)
+        with closing(Consumer({"bootstrap.servers": self.cluster.bootstrap_servers, "group.id": key.group})) as consumer:
+            assert eventually(lambda: consumer.committed([place], timeout=30)[0].metadata == metadata)
+
+    def begin(self, slot: int, metadata: str) -> Producer:
+        """The producer of a slot, in a transaction with this metadata that is still open."""
+        servers = {"bootstrap.servers": self.cluster.bootstrap_servers}
+        key = key_of(self.name, slot, WIDTH)
+        producer = Producer({**servers, "transactional.id": self.name.transactional_id(slot)})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        with closing(Consumer({**servers, "group.id": key.group})) as consumer:
+            member = consumer.consumer_group_metadata()
+            place = TopicPartition(self.topic, key.partition, slot, metadata)
+            producer.send_offsets_to_transaction([place], member, 30)
+        return producer
+
+    def run(self, *arguments: str, status: int = 0) -> Result:
+        """Run a command on the brokers; its exit status must be this one."""
+        result = CliRunner().invoke(zkafka, [*arguments, "--bootstrap-server", self.cluster.bootstrap_servers])
+        assert result.exit_code == status, result.output
+        return result
+
+    def shown(self, status: int = 0) -> list[dict[str, Any]]:
+        """The rows of ``zkafka ledger show``."""
+        return rows_of(self.run("ledger", "show", str(self.name), "--json", status=status))
+
+    def listed(self) -> list[dict[str, Any]]:
+        """The rows of ``zkafka ledger list`` of this query."""
+        return [row for row in rows_of(self.run("ledger", "list", "--json")) if row["query"] == str(self.name)]
+
+
+def rows_of(result: Result) -> list[dict[str, Any]]:
+    """The rows of an output in JSON."""
+    found: list[dict[str, Any]] = json.loads(result.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def old_cluster() -> Iterator[LocalCluster]:
+    """One broker 1.1.1."""
+    with LocalCluster(brokers=1, kafka_version="1.1.1") as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=["zkafka_cluster", "old_cluster"])
+def query(request: pytest.FixtureRequest) -> Query:
+    """A query on the brokers of the session, and on one of Kafka 1.1.1."""
+    return new_query(request.getfixturevalue(request.param))
+
+
+@pytest.fixture
+def new_kafka(zkafka_cluster: LocalCluster) -> Query:
+    """A query on the brokers of the session."""
+    return new_query(zkafka_cluster)
+
+
+def new_query(cluster: LocalCluster) -> Query:
+    number = next(_numbers)
+    cluster.create_topic(f"ledger-{number}", partitions=2)
+    return Query(cluster, QueryName("zkafka", f"q{number}"), f"ledger-{number}")
+
+
+def test_list_and_show(query: Query) -> None:
+    """A query has its slots, of whatever group, and the rows of its last micro-batch; ZooKeeper finds the brokers, too."""
+    query.record(an_hour_old(0, batch=6), an_hour_old(1), an_hour_old(2, rows=5))
+    (listed,) = query.listed()
+    assert {**listed, "age_s": 0, "written": ""} == {
+        "query": str(query.name),
+        "topics": [query.topic],
+        "slots": 3,
+        "batch": 7,
+        "rows": 15,
+        "age_s": 0,
+        "run": "run-1",
+        "written": "",
+    }
+    assert 3600 <= listed["age_s"] < 3700
+    shown = query.shown()
+    assert [(row["slot"], row["group"], row["partition"], row["batch"], row["digest"]) for row in shown] == [
+        (0, f"{query.name}.slots-2-0", 0, 6, DIGEST),
+        (1, f"{query.name}.slots-2-0", 1, 7, DIGEST),
+        (2, f"{query.name}.slots-2-1", 0, 7, DIGEST),
+    ]
+    arguments = ["ledger", "show", str(query.name), "--zookeeper", query.cluster.zookeeper_connect, "--json"]
+    assert [row["slot"] for row in rows_of(CliRunner().invoke(zkafka, arguments))] == [0, 1, 2]
+
+
+def test_unreadable_entry(query: Query) -> None:
+    """An entry of a later version is shown as it is, with exit status 1; its ledger goes by force alone."""
+    query.record(an_hour_old(0))
+    query.commit(1, LATER)
+    found = query.shown(status=1)
+    assert [(row["slot"], row["metadata"]) for row in found] == [(0, None), (None, LATER)]
+    result = query.run("ledger", "show", str(query.name), status=1)
+    assert f"Unreadable, group {query.name}.slots-2-0, {query.topic}-1: '{LATER}'" in result.stderr
+    assert f"Unreadable entries of {query.name}: 1" in query.run("ledger", "list").stderr
+    assert "it has unreadable entries" in query.run("ledger", "delete", str(query.name), "--yes", status=1).stderr
+    query.run("ledger", "delete", str(query.name), "--yes", "--force")
+    assert query.listed() == []
+
+
+def test_delete(query: Query) -> None:
+    """The groups of a query are deleted, after it was shown, and no others; Kafka's tool does not list them any more."""
+    other = new_query(query.cluster)
+    query.record(*map(an_hour_old, range(3)))
+    other.record(an_hour_old(0))
+    dry = query.run("ledger", "delete", str(query.name), "--dry-run")
+    assert ("Dry run: nothing was changed." in dry.stderr, len(query.listed())) == (True, 1)
+    done = query.run("ledger", "delete", str(query.name), "--yes")
+    assert "A micro-batch that one of these queries replays afterwards is written again." in done.stderr
+    assert f"Deleted the ledger of {query.name}." in done.stderr
+    known = kafka_groups(query.cluster)
+    assert [group for group in known if query.name.owns(group)] == []
+    assert [group for group in known if other.name.owns(group)] == [f"{other.name}.slots-2-0"]
+    assert "[UNKNOWN_LEDGER]" in query.run("ledger", "show", str(query.name), status=1).stderr
+
+
+def kafka_groups(cluster: LocalCluster) -> list[str]:
+    """The groups that kafka-consumer-groups lists."""
+    command = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+    return run_kafka_tool("3.9.1", command, "--list", "--bootstrap-server", cluster.bootstrap_servers).split()
+
+
+def test_ledger_in_use(new_kafka: Query) -> None:
+    """A ledger of the last minute is refused without --force, and nothing of the others named is deleted either."""
+    new_kafka.record(Entry(0, 7, 10, DIGEST, "run-1", at_ms=now_ms()))
+    idle = new_query(new_kafka.cluster)
+    idle.record(an_hour_old(0))
+    names = [str(idle.name), str(new_kafka.name)]
+    refused = new_kafka.run("ledger", "delete", *names, "--yes", status=1)
+    assert f"[LEDGER_IN_USE] No ledger was deleted, as these queries may be running: {new_kafka.name} (" in refused.stderr
+    assert (len(idle.listed()), len(new_kafka.listed())) == (1, 1)
+    new_kafka.run("ledger", "delete", *names, "--yes", "--force")
+    assert (idle.listed(), new_kafka.listed()) == ([], [])
+
+
+def test_ledger_that_has_changed(new_kafka: Query) -> None:
+    """A ledger that was written to between question and answer is kept."""
+    new_kafka.record(an_hour_old(0))
+    with GroupAdmin(new_kafka.cluster.bootstrap_servers, {}) as brokers:
+        ledger = read_ledgers(brokers, [str(new_kafka.name)])[str(new_kafka.name)]
+        new_kafka.record(an_hour_old(0, batch=8))
+        with pytest.raises(LedgerError, match="has changed since it was shown"):
+            delete_ledger(brokers, ledger)
+    assert [row["batch"] for row in new_kafka.shown()] == [8]
+
+
+def test_consumers_in_a_group(new_kafka: Query) -> None:
+    """A group of the name of a ledger's that has consumers is not deleted, not by force either."""
+    new_kafka.record(an_hour_old(0))
+    servers = {"bootstrap.servers": new_kafka.cluster.bootstrap_servers}
+    with closing(Consumer({**servers, "group.id": f"{new_kafka.name}.slots-2-0"})) as consumer:
+        consumer.subscribe([new_kafka.topic])
+        assert eventually(lambda: consumer.poll(0.2) or consumer.assignment())
+        refused = new_kafka.run("ledger", "delete", str(new_kafka.name), "--yes", "--force", status=1)
+    assert "[GROUP_ACTIVE] Deleting group" in refused.stderr
+
+
+def test_delete_old_ledgers(new_kafka: Query) -> None:
+    """Ledgers are deleted by the age of their newest entry; those of unknown age are left out, and named."""
+    young, unknown = new_query(new_kafka.cluster), new_query(new_kafka.cluster)
+    new_kafka.record(an_hour_old(0), an_hour_old(1))
+    young.record(an_hour_old(0), Entry(1, 8, 1, DIGEST, "run-1", at_ms=now_ms() - HOUR_MS // 3))
+    unknown.commit(0, LATER)
+    result = new_kafka.run("ledger", "delete", "--older-than", "30m", "--yes")
+    assert "Left out, as the age of some entries is unknown:" in result.stderr
+    assert (new_kafka.listed(), len(young.listed()), len(unknown.listed())) == ([], 1, 1)
+    unknown.run("ledger", "delete", str(unknown.name), "--yes", "--force")
+
+
+def test_open_transaction(new_kafka: Query) -> None:
+    """While an entry is being written, the last one that was committed is shown, without waiting for the transaction."""
+    new_kafka.record(an_hour_old(0))
+    producer = new_kafka.begin(0, encode(an_hour_old(0, batch=8)))
+    assert [row["batch"] for row in new_kafka.shown()] == [7]
+    producer.commit_transaction(30)
+    assert eventually(lambda: [row["batch"] for row in new_kafka.shown()] == [8])
+
+
+def test_among_groups(new_kafka: Query) -> None:
+    """Among all groups of the brokers, ledgers are marked; a migration of all leaves them out, and says so."""
+    new_kafka.record(an_hour_old(0))
+    group, zookeeper = f"{new_kafka.name}.slots-2-0", ["--zookeeper", new_kafka.cluster.zookeeper_connect]
+    listed = rows_of(new_kafka.run("groups", "list", "--offsets-storage", "both", "--json", *zookeeper))
+    assert [(row["store"], row["topics"]) for row in listed if row["group"] == group] == [("ledger", [new_kafka.topic])]
+    migrate = ["groups", "migrate", "--all-groups", "--to", "zookeeper", "--dry-run", "--json"]
+    planned = new_kafka.run(*migrate, *zookeeper)
+    assert group not in names_of(rows_of(planned))
+    assert "group(s) with the ledgers of exactly-once writes." in planned.stderr
+
+
+def names_of(rows: Iterable[dict[str, Any]]) -> set[str]:
+    """The groups of rows."""
+    return {row["group"] for row in rows}
