@@ -19,7 +19,7 @@ from tests.support.numbered_rows import fill_numbered, numbers
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
 
-__all__ = ["ROWS", "Copy", "kill"]
+__all__ = ["ROWS", "Copy", "fail", "kill"]
 
 ROWS = 1200
 _PER_BATCH = 400
@@ -29,6 +29,11 @@ _TRANSACTION_MS = 60_000
 def kill(point: str, slot: int = -1, *, batch: int = 1, after: Sequence[str] = (), seconds: float = 0.0) -> Rule:
     """The rule that kills the application at a point: of a slot, or on the driver."""
     return {"point": point, "batch": batch, "slot": slot, "after": after, "seconds": seconds, "action": "kill"}
+
+
+def fail(point: str, slot: int = -1, *, batch: int = 1, after: Sequence[str] = ()) -> Rule:
+    """The rule that raises an error at a point, of a slot or on the driver, by which the query fails."""
+    return {"point": point, "batch": batch, "slot": slot, "after": after, "action": "raise"}
 
 
 class Copy:
@@ -89,6 +94,12 @@ class Copy:
         """Run until the rules kill the application."""
         outcome = self.run(*rules, on=on, **changes)
         assert outcome.killed, outcome.error or "no rule has killed the application"
+
+    def failed(self, *rules: Rule, on: Application | None = None, **changes: Any) -> None:
+        """Run until the rules fail the query; the application goes on."""
+        error = self.run(*rules, on=on, **changes).error
+        assert error is not None
+        assert "injected at" in error, error
 
     def refused(self, condition: str, *rules: Rule, on: Application | None = None, **changes: Any) -> str:
         """The text of the error of a run that ends with one of a condition, or of several (a regular expression)."""

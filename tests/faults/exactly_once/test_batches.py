@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.applications import Application
-from tests.support.copied_rows import Copy, kill
+from tests.support.copied_rows import Copy, fail
 
 NewTopic = Callable[..., str]
 
@@ -21,17 +21,17 @@ def second(new_topic: NewTopic) -> str:
 
 def test_foreach_batch(copy: Copy) -> None:
     """A write in foreachBatch that is repeated by a restarted query finds its rows in the log."""
-    copy.killed(kill("foreach_batch.after"), foreach=True)
+    copy.failed(fail("foreach_batch.after"), foreach=True)
     copy.complete(foreach=True)
     copy.expect_each_once()
 
 
 def test_two_topics(copy: Copy, second: str) -> None:
-    """Two writes of one foreachBatch to two topics are each written once, wherever the query is killed."""
+    """Two writes of one foreachBatch to two topics are each written once, wherever the query fails."""
     writes = [copy.sink_options(), copy.sink_options(second)]
     of_the_first = {"point": "begin.after", "batch": 1, "slot": 2, "action": "wait"}
-    copy.killed(of_the_first, kill("begin.after", 2), foreach=True, writes=writes)
-    copy.killed(kill("foreach_batch.after"), foreach=True, writes=writes)
+    copy.failed(of_the_first, fail("begin.after", 2), foreach=True, writes=writes)
+    copy.failed(fail("foreach_batch.after"), foreach=True, writes=writes)
     copy.complete(foreach=True, writes=writes)
     copy.expect_each_once()
     copy.expect_each_once(second)
@@ -47,7 +47,7 @@ def test_one_topic_without_names(copy: Copy) -> None:
 def test_one_topic_with_names(copy: Copy) -> None:
     """Two writes of one foreachBatch to the same topic are each written once if they have names."""
     writes = [copy.sink_options(writerName=name) for name in ("first", "second")]
-    copy.killed(kill("foreach_batch.after"), foreach=True, writes=writes)
+    copy.failed(fail("foreach_batch.after"), foreach=True, writes=writes)
     copy.complete(foreach=True, writes=writes)
     assert copy.counts() == Counter(dict.fromkeys(range(copy.rows), 2))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 
 from tests.support.applications import Application
-from tests.support.copied_rows import Copy, kill
+from tests.support.copied_rows import Copy, fail
 
 WITH_UUID = ("key", "concat(cast(value AS string), ':', uuid()) AS value")
 
@@ -51,7 +51,7 @@ def test_stopped_task_goes_on(copy: Copy, new_application: Callable[..., Applica
 
 def test_rows_that_do_not_repeat(copy: Copy) -> None:
     """A plan with uuid() ends with an error that names the slot, both counts and both hashes; nothing is there twice."""
-    copy.killed(kill("driver_commit.before"), select=WITH_UUID)
+    copy.failed(fail("driver_commit.before"), select=WITH_UUID)
     error = copy.refused("ROWS_DIFFER", select=WITH_UUID)
     found = re.search(
         r"Slot \d of micro-batch 1 was written before, with 100 rows of hash ([0-9a-f]{32}); "
@@ -94,6 +94,6 @@ def test_forgotten_ledger(copy: Copy, application: Application) -> None:
     application.kill()
     forget(copy)
     copy.add_rows()
-    copy.killed(kill("driver_commit.before", batch=7))
+    copy.failed(fail("driver_commit.before", batch=7))
     copy.complete()
     copy.expect_each_once()
