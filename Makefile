@@ -27,7 +27,7 @@ test: $(READY)
 matrix: $(RELEASE_READY)
 	PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd:) $(BIN)/nox $(NOX_ARGS)
 
-# SCHEDULES random schedules of groups, by name and by pattern; a failing one is shown as short as it can be.
+# SCHEDULES random schedules of groups, by name and by pattern, and of writes; a failing one is shown as short as it can be.
 simulate: $(READY)
 	$(BIN)/python -m tests.simulation $(or $(SCHEDULES),10000)
 

@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, ZKafkaError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.kafka.errors import from_kafka
-from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets, offset_metadata
 from pyspark_zkafka.protocol.model import TopicPartition
 
 __all__ = ["GroupAdmin", "GroupState"]
@@ -100,7 +100,7 @@ class GroupAdmin(KafkaAdmin):
         Offsets of open transactions do not count.
         """
         found = self._committed(groups)
-        return {name: {_place(c): c.metadata or "" for c in commits} for name, commits in found.items()}
+        return {name: {_place(c): offset_metadata(c) for c in commits} for name, commits in found.items()}
 
     def _committed(self, groups: Iterable[str]) -> dict[str, list[KafkaTopicPartition]]:
         names = list(dict.fromkeys(groups))

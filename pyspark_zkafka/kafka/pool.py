@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-__all__ = ["ClientPool", "configuration"]
+__all__ = ["ClientPool", "configuration", "leave_open"]
 
 C = TypeVar("C")
 
@@ -108,7 +108,7 @@ class ClientPool(Generic[C]):
 
     def _give_back(self, opened: _Opened[C]) -> None:
         if opened.process != os.getpid():
-            _leave(opened)
+            leave_open(opened)
             return
         with self._lock:
             opened.idle_since = self._clock()
@@ -136,19 +136,19 @@ class ClientPool(Generic[C]):
             if opened.process == os.getpid():
                 opened.closing.close()
             else:
-                _leave(opened)
+                leave_open(opened)
 
     def _forget(self) -> None:
         """Reset in a forked child: drop the parent's clients, and its lock, which another thread may have locked."""
         for opened in self._idle:
-            _leave(opened)
+            leave_open(opened)
         self._lock, self._idle, self._is_due = threading.Lock(), [], False
 
 
-def _leave(opened: object) -> None:
-    """Keep a reference to a client of the parent process until this process has ended, beyond Python's finalization.
+def leave_open(opened: object) -> None:
+    """Keep a reference to a client until this process has ended, beyond Python's finalization: it cannot be closed.
 
-    Its threads do not exist here: closing it would wait for them forever.
+    A client of the parent process has no threads here: closing it would wait for them forever.
     """
     import ctypes
 

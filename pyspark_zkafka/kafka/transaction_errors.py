@@ -33,7 +33,7 @@ _DEFAULT_REMEDY = "write again: the next attempt finds out by the ledger whether
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A transaction for its errors: `elapsed_ms` since it was begun; None if it was not."""
+    """The transaction that an error is about: `elapsed_ms` since it was begun; None if it was not."""
 
     transactional_id: str
     timeout_ms: int

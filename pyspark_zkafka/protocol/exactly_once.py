@@ -136,18 +136,24 @@ def write_slot(attempt: Attempt) -> Generator[Step, Any, Result]:
         return (yield from _verify(attempt, own))
     awaited: Collection[int] = ()
     if _may_follow_another_try(attempt, own):
-        entries = yield ReadLedger()
-        _require_consistent(attempt, entries)
-        awaited = unverified(attempt, entries)
+        awaited = _awaited(attempt, (yield ReadLedger()))
     sent: RowSet = yield Send()
-    while sent.rows and awaited:
-        if not (yield Await(tuple(awaited))):
-            yield Abort()
-            raise _layout_changed(attempt, awaited)
-        awaited = unverified(attempt, (yield ReadLedger()))
     if sent.rows:
+        yield from _await(attempt, awaited)
         yield Commit(_entry(attempt, sent))
     return Result(sent.rows, was_written=False)
+
+
+def _await(attempt: Attempt, awaited: Collection[int]) -> Generator[Step, Any, None]:
+    """Hold the transaction until all slots that were recorded are verified; abort it if they are not."""
+    try:
+        while awaited:
+            if not (yield Await(tuple(awaited))):
+                raise _layout_changed(attempt, awaited)
+            awaited = _awaited(attempt, (yield ReadLedger()))
+    except LedgerError:
+        yield Abort()
+        raise
 
 
 def _verify(attempt: Attempt, own: Entry) -> Generator[Step, Any, Result]:
@@ -179,10 +185,16 @@ def _entry(attempt: Attempt, sent: RowSet) -> Entry:
     return Entry(attempt.slot, attempt.batch, sent.rows, sent.digest, attempt.run, attempt.write)
 
 
-def _require_consistent(attempt: Attempt, entries: Mapping[int, Entry]) -> None:
+def _awaited(attempt: Attempt, entries: Mapping[int, Entry]) -> tuple[int, ...]:
+    """The slots to wait for.
+
+    Each look checks that no entry is ahead: where one is, a later run has completed the micro-batch while this attempt
+    waited, and what was recorded of it is overwritten, not verified.
+    """
     for entry in entries.values():
         _require_not_ahead(attempt, entry)
     _require_same_write(attempt, entries.values())
+    return unverified(attempt, entries)
 
 
 def _require_not_ahead(attempt: Attempt, entry: Entry | None) -> None:
@@ -208,8 +220,7 @@ def _require_same_write(attempt: Attempt, entries: Iterable[Entry]) -> None:
         raise LedgerError(
             "WRITTEN_TWICE",
             f"Micro-batch {attempt.batch} has been written already by another write of the same foreachBatch, under the "
-            "same "
-            "name; give each write its own, with option writerName",
+            "same name; give each write its own, with option writerName",
             batch=attempt.batch,
         )
 
@@ -218,8 +229,8 @@ def _rows_differ(attempt: Attempt, own: Entry, found: RowSet) -> LedgerError:
     return LedgerError(
         "ROWS_DIFFER",
         f"Slot {attempt.slot} of micro-batch {attempt.batch} was written before, with {own.rows} rows of hash "
-        f"{own.digest}; "
-        f"now it has {found.rows} rows of hash {found.digest}, and writing them could duplicate rows; {REMEDIES}",
+        f"{own.digest}; now it has {found.rows} rows of hash {found.digest}, and writing them could duplicate rows; "
+        f"{REMEDIES}",
         slot=attempt.slot,
         batch=attempt.batch,
         recorded=(own.rows, own.digest),

@@ -12,6 +12,7 @@ the entry, so that partitions that are added later move nothing.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -22,7 +23,10 @@ __all__ = ["Entry", "LedgerGroup", "LedgerKey", "QueryName", "decode", "encode",
 
 _VERSION = 1
 _QUOTED = 200
+_LARGEST = 2**63 - 1
 _SEPARATOR = ".slots-"
+# As `str` writes it, and no other way: Kafka numbers partitions by int32, and a leading zero is another group's.
+_NAME = re.compile(r"(?P<base>.+)\.slots-(?P<width>[1-9][0-9]{0,9})-(?P<number>0|[1-9][0-9]{0,9})", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +76,8 @@ class LedgerGroup(NamedTuple):
         >>> LedgerGroup.parse("billing") is None
         True
         """
-        base, separator, numbers = name.rpartition(_SEPARATOR)
-        width, _, number = numbers.partition("-")
-        if not (separator and base and _is_number(width) and _is_number(number) and int(width) > 0):
-            return None
-        return cls(base, int(width), int(number))
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+        found = _NAME.fullmatch(name)
+        return None if found is None else cls(found["base"], int(found["width"]), int(found["number"]))
 
 
 class LedgerKey(NamedTuple):
@@ -152,9 +149,9 @@ def decode(metadata: str, place: str = "The ledger") -> Entry:
         found, _ = json.JSONDecoder().raw_decode(metadata)
         version, numbers = found["v"], [found[name] for name in ("slot", "batch", "rows", "at")]
         texts = [found[name] for name in ("digest", "run", "write")]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _unreadable(metadata, place) from error
-    are_numbers = all(type(number) is int and number >= 0 for number in numbers)
+    are_numbers = all(type(number) is int and 0 <= number <= _LARGEST for number in (version, *numbers))
     if version != _VERSION or not are_numbers or not all(isinstance(text, str) for text in texts):
         raise _unreadable(metadata, place)
     slot, batch, rows, at_ms = numbers
@@ -166,8 +163,8 @@ def _unreadable(metadata: str, place: str) -> LedgerError:
     return LedgerError(
         "UNREADABLE_LEDGER",
         f"{place} has an entry that cannot be read: {metadata[:_QUOTED]!r}; it was written by a later version of this "
-        "package, "
-        "or by another program: use that version, or look at it with zkafka ledger show, and delete it if it is foreign",
+        "package, or by another program: use that version, or look at it with zkafka ledger show, and delete it if it is "
+        "foreign",
     )
 
 
@@ -175,6 +172,11 @@ def newest(entries: Iterable[Entry]) -> dict[int, Entry]:
     """The last entry of each slot, which may have several keys if the topic grew before the query wrote anything."""
     found: dict[int, Entry] = {}
     for entry in entries:
-        if entry.slot not in found or entry.batch >= found[entry.slot].batch:
+        if entry.slot not in found or _age(entry) >= _age(found[entry.slot]):
             found[entry.slot] = entry
     return found
+
+
+def _age(entry: Entry) -> tuple[int, int]:
+    """Two entries of a micro-batch are of the same rows, of which the later one says who has verified them last."""
+    return entry.batch, entry.at_ms

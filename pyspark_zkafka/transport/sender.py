@@ -51,7 +51,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """An offset to commit for a group: not negative, as librdkafka would ignore it, and metadata without a zero byte."""
+    """An offset to commit for a group: not negative, as librdkafka would ignore it, and metadata without a zero byte.
+
+    A zero byte is stored behind the metadata, which counts for the brokers' limit of their length.
+    """
 
     group: str
     topic: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -11,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, ErrorReports
+from pyspark_zkafka.kafka.pool import leave_open
 from pyspark_zkafka.kafka.transaction_errors import Transaction, transaction_failed
 from pyspark_zkafka.options.client_property_rules import TRANSACTION_TIMEOUT_MS
 from pyspark_zkafka.options.model import Connection
@@ -22,10 +24,14 @@ __all__ = ["TransactionalProducer", "transactional_properties"]
 
 # librdkafka's 100 ms is the pause before it asks again whether an earlier transaction is complete: it takes some ms.
 _RETRY_BACKOFF_MS = 10
+# While the group's coordinator is not known, librdkafka may ask for it again only when a connection opens or closes; so
+# connections that are idle for so long are closed.
+_MAX_IDLE_MS = 10_000
 # The time for which a call of librdkafka may keep signals from being handled.
 _SLICE_S = 1.0
 _PAUSE_S = 0.05
 _CLOSING_S = 5.0
+_OVERTIME_S = 5.0
 
 
 def transactional_properties(connection: Connection, bootstrap_servers: str, transactional_id: str) -> dict[str, Any]:
@@ -35,11 +41,13 @@ def transactional_properties(connection: Connection, bootstrap_servers: str, tra
     """
     properties = producer_properties(connection, bootstrap_servers)
     timeout_ms = int(connection.kafka.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
-    delivery_ms = int(properties["delivery.timeout.ms"]) or timeout_ms
+    delivery_ms = min(int(properties["delivery.timeout.ms"]) or timeout_ms, timeout_ms)
     return {
         "retry.backoff.ms": _RETRY_BACKOFF_MS,
+        "connections.max.idle.ms": _MAX_IDLE_MS,
         **properties,
-        "delivery.timeout.ms": min(delivery_ms, timeout_ms),
+        "linger.ms": min(float(properties["linger.ms"]), delivery_ms / 2),
+        "delivery.timeout.ms": delivery_ms,
         "enable.idempotence": True,
         "transaction.timeout.ms": timeout_ms,
         "transactional.id": transactional_id,
@@ -84,6 +92,7 @@ class TransactionalProducer:
         self._patience_s = float(properties["delivery.timeout.ms"]) / 1000
         self._clock = clock
         self._began_at: float | None = None
+        self._is_stuck = False
         self._rows = _TransactionRows(self._failed, properties, make_sender, clock)
         self._closing = ExitStack()
 
@@ -96,6 +105,9 @@ class TransactionalProducer:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        if self._is_stuck:
+            leave_open(self)
+            return
         with self._closing:
             if self.is_open:
                 # If it fails, the brokers abort it: when the id is used again, or after transaction.timeout.ms.
@@ -145,7 +157,7 @@ class TransactionalProducer:
         # A time-out of this step fails the transaction: it cannot be taken in slices.
         self._complete(
             f"committing the offset of {topic}-{partition} of group {group}",
-            lambda timeout_s: transactions.commit_offset(entry, timeout_s),
+            lambda timeout_s: self._bounded(lambda: transactions.commit_offset(entry, timeout_s), timeout_s),
             slice_s=self._patience_s,
         )
         self._complete("committing a transaction", transactions.commit)
@@ -180,9 +192,46 @@ class TransactionalProducer:
                 if refusal is not None:
                     raise refusal from failed
 
+    def _bounded(self, call: Callable[[], None], timeout_s: float) -> None:
+        """Make a call that may never return: librdkafka 1.4 to 2.16 check its time-out only when they get an answer.
+
+        Raises KafkaException, _TIMED_OUT, if it has not returned some seconds later; the client cannot be closed any more.
+
+        References
+        ----------
+        https://github.com/confluentinc/librdkafka/issues/5456
+        """
+        thread = _Call(call)
+        thread.start()
+        thread.join(timeout_s + min(timeout_s, _OVERTIME_S))
+        if thread.is_alive():
+            self._is_stuck = True
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "No coordinator of the group was found in time"))
+        if thread.failure is not None:
+            raise thread.failure
+        if not thread.is_done:
+            raise RuntimeError("a call of librdkafka failed; its traceback is in standard error")
+
     def _failed(self, error: KafkaError, doing: str) -> ZKafkaError:
         elapsed_ms = None if self._began_at is None else int((self._clock() - self._began_at) * 1000)
         return transaction_failed(error, doing, Transaction(self._id, self.transaction_timeout_ms, elapsed_ms))
+
+
+class _Call(threading.Thread):
+    """A call of `Transactions` on a thread of its own, which does not keep the process alive."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        super().__init__(name="zkafka-transaction", daemon=True)
+        self._call = call
+        self.failure: KafkaException | None = None
+        self.is_done = False
+
+    def run(self) -> None:
+        try:
+            self._call()
+            self.is_done = True
+        except KafkaException as error:
+            self.failure = error
 
 
 class _TransactionRows(CountingProducer):

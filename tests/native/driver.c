@@ -307,6 +307,10 @@ static void add_rows(zkafka_producer *producer, int64_t rows, bool is_good) {
         zkafka_hash(below(4), &key, key_is_large, hashes);
         free(hashes);
     }
+    uint64_t sums[2] = {0};
+    bool is_hashed = zkafka_hash_rows("orders", &value, is_large, with_key ? &key : NULL, key_is_large, NULL, with_times ? &times : NULL,
+                                      with_headers ? &headers : NULL, sums);
+    if (!is_hashed || (rows && !sums[0])) fail("rows without a hash");
     bool added = zkafka_producer_add(producer, one_in(2) ? "orders" : "others", partitions, partition_count, &value, is_large,
                                      with_key ? &key : NULL, key_is_large, with_times ? &times : NULL, with_headers ? &headers : NULL);
     if (added != is_good) fail("rows taken or refused wrongly");
@@ -349,6 +353,32 @@ static bool begin_anew(zkafka_producer *producer) {
     return true;
 }
 
+/* Takes some step of a transaction, which may fail. */
+static void transact(zkafka_producer *producer) {
+    struct zkafka_error error = {0};
+    bool done = true;
+    char metadata[300] = "";
+    switch (below(5)) {
+    case 0:
+        done = zkafka_transaction_init(producer, 1, &error);
+        break;
+    case 1:
+        done = zkafka_transaction_begin(producer, &error);
+        break;
+    case 2:
+        memset(metadata, 'm', (size_t)below((int)sizeof metadata));
+        done = zkafka_transaction_commit_offset(producer, "group", "orders", 3, below(1000), metadata, 1, &error);
+        break;
+    case 3:
+        done = zkafka_transaction_commit(producer, 1, &error);
+        break;
+    default:
+        done = zkafka_transaction_abort(producer, 1, &error);
+    }
+    if (done != (error.code == 0)) fail("an error that is not one, or none that is");
+    look(error.text, strlen(error.text));
+}
+
 static int64_t write_some(int64_t most) {
     const char *settings[] = {"good", "1", NULL};
     char why[512];
@@ -368,6 +398,7 @@ static int64_t write_some(int64_t most) {
         for (int tries = below(4); tries > 0 && !zkafka_producer_send(producer, below(2)); tries--) zkafka_producer_poll(producer, 0);
         if (one_in(20)) zkafka_producer_purge(producer, one_in(2));
         if (one_in(10)) zkafka_producer_flush(producer, 1);
+        if (one_in(20)) transact(producer);
         look_at_counts(producer);
         zkafka_producer_failure(producer, &failure);
         zkafka_producer_counts(producer, &counts);

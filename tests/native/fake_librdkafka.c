@@ -57,7 +57,16 @@ struct rk_topic {
 };
 
 struct rk_partition_list {
-    int unused;
+    struct rk_topic_partition only;
+};
+
+struct rk_group_metadata {
+    char *group;
+};
+
+struct rk_error {
+    int code;
+    char *text;
 };
 
 struct rk_handle {
@@ -296,13 +305,15 @@ EXPORT rk_partition_list *rd_kafka_topic_partition_list_new(int size) {
 }
 
 EXPORT void rd_kafka_topic_partition_list_destroy(rk_partition_list *list) {
+    free(list->only.topic);
+    free(list->only.metadata);
     free(list);
     live--;
 }
 
-EXPORT void *rd_kafka_topic_partition_list_add(rk_partition_list *list, const char *topic, int32_t partition) {
-    (void)topic, (void)partition;
-    return list;
+EXPORT struct rk_topic_partition *rd_kafka_topic_partition_list_add(rk_partition_list *list, const char *topic, int32_t partition) {
+    list->only = (struct rk_topic_partition){.topic = strdup(topic), .partition = partition, .offset = -1001};
+    return &list->only;
 }
 
 EXPORT int rd_kafka_topic_partition_list_set_offset(rk_partition_list *list, const char *topic, int32_t partition, int64_t offset) {
@@ -479,5 +490,65 @@ EXPORT int rd_kafka_metadata(rk_handle *handle, int all, rk_topic *topic, const 
 
 EXPORT void rd_kafka_metadata_destroy(const struct rk_metadata *metadata) {
     (void)metadata;
+    live--;
+}
+
+/* --- Transactions -------------------------------------------------------------------------------------------------- */
+
+enum { ERROR_FENCED = -144 };
+
+/* Each third call fails, and what its error says is of just its size. */
+static rk_error *third_fails(const char *text) {
+    static int calls;
+    if (++calls % 3) return NULL;
+    rk_error *error = calloc(1, sizeof *error);
+    error->code = ERROR_FENCED;
+    error->text = strdup(text);
+    live++;
+    return error;
+}
+
+EXPORT rk_error *rd_kafka_init_transactions(rk_handle *handle, int timeout_ms) { return handle && timeout_ms ? third_fails("init") : NULL; }
+EXPORT rk_error *rd_kafka_begin_transaction(rk_handle *handle) { return handle ? third_fails("begin") : NULL; }
+EXPORT rk_error *rd_kafka_commit_transaction(rk_handle *handle, int timeout_ms) { return handle && timeout_ms ? third_fails("commit") : NULL; }
+
+EXPORT rk_error *rd_kafka_abort_transaction(rk_handle *handle, int timeout_ms) {
+    (void)timeout_ms;
+    rd_kafka_purge(handle, 0);
+    return third_fails("abort");
+}
+
+EXPORT rk_error *rd_kafka_send_offsets_to_transaction(rk_handle *handle, const rk_partition_list *list, const rk_group_metadata *metadata,
+                                                      int timeout_ms) {
+    (void)handle, (void)timeout_ms;
+    digest_bytes(metadata->group, strlen(metadata->group));
+    digest_bytes(list->only.topic, strlen(list->only.topic));
+    digest_bytes(&list->only.offset, sizeof list->only.offset);
+    digest_bytes(list->only.metadata, list->only.metadata_bytes);
+    return third_fails("send_offsets");
+}
+
+EXPORT rk_group_metadata *rd_kafka_consumer_group_metadata_new(const char *group) {
+    rk_group_metadata *metadata = calloc(1, sizeof *metadata);
+    metadata->group = strdup(group);
+    live++;
+    return metadata;
+}
+
+EXPORT void rd_kafka_consumer_group_metadata_destroy(rk_group_metadata *metadata) {
+    free(metadata->group);
+    free(metadata);
+    live--;
+}
+
+EXPORT int rd_kafka_error_code(const rk_error *error) { return error->code; }
+EXPORT const char *rd_kafka_error_string(const rk_error *error) { return error->text; }
+EXPORT int rd_kafka_error_is_fatal(const rk_error *error) { return error->code == ERROR_FENCED; }
+EXPORT int rd_kafka_error_is_retriable(const rk_error *error) { return error->code != ERROR_FENCED; }
+EXPORT int rd_kafka_error_txn_requires_abort(const rk_error *error) { return error->code != ERROR_FENCED; }
+
+EXPORT void rd_kafka_error_destroy(rk_error *error) {
+    free(error->text);
+    free(error);
     live--;
 }

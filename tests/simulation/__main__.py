@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+from collections.abc import Iterable, Iterator
 
-from tests.simulation.group import shortest, simulate
+from tests.simulation import group, writes
 
 
 def main() -> int:
@@ -17,13 +18,27 @@ def main() -> int:
     given = parser.parse_args()
     seeds = range(given.schedules) if given.seed is None else [given.seed]
     logging.basicConfig(level=logging.CRITICAL if given.seed is None else logging.INFO, stream=sys.stdout)
-    failures = [one for seed in seeds for pattern in (False, True) if (one := simulate(seed, by_pattern=pattern))]
-    for failure in failures[:10]:
-        found = shortest(failure)
-        by = "pattern" if found.by_pattern else "name"
-        sys.stdout.write(f"seed {found.seed}, by {by}: {found.error}\n  after {', '.join(found.events)}\n")
-    sys.stdout.write(f"{2 * len(seeds)} schedules, {len(failures)} failures\n")
+    failures = [*of_groups(seeds), *of_writes(seeds)]
+    sys.stdout.writelines(f"{failure}\n" for failure in failures)
+    sys.stdout.write(f"{3 * len(seeds)} schedules, {len(failures)} failures\n")
     return 1 if failures else 0
+
+
+def of_groups(seeds: Iterable[int]) -> Iterator[str]:
+    """The failures of groups of queries that read."""
+    for failure in (group.simulate(seed, by_pattern=pattern) for seed in seeds for pattern in (False, True)):
+        if failure is not None:
+            found = group.shortest(failure)
+            by = "pattern" if found.by_pattern else "name"
+            yield f"seed {found.seed}, by {by}: {found.error}\n  after {', '.join(found.events)}"
+
+
+def of_writes(seeds: Iterable[int]) -> Iterator[str]:
+    """The failures of a query that writes exactly once."""
+    for failure in map(writes.simulate, seeds):
+        if failure is not None:
+            found = writes.shortest(failure)
+            yield f"seed {found.seed}, writes: {found.error}\n  after {', '.join(found.events)}"
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 #define ZKAFKA_ARROW_ABI_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct ArrowArray {
@@ -23,6 +24,23 @@ static inline bool arrow_is_valid(const struct ArrowArray *array, int64_t i) {
     const uint8_t *bits = array->buffers[0];
     int64_t at = i + array->offset;
     return bits == 0 || (bits[at >> 3] >> (at & 7) & 1);
+}
+
+/* Row `i` of a binary array, with 64-bit offsets if it is large; null if it is null, or there is no array. */
+static inline const void *arrow_bytes(const struct ArrowArray *array, bool is_large, int64_t i, size_t *size) {
+    *size = 0;
+    if (!array->release || !arrow_is_valid(array, i)) return 0;
+    int64_t at = i + array->offset, begin, end;
+    if (is_large) {
+        const int64_t *offsets = array->buffers[1];
+        begin = offsets[at], end = offsets[at + 1];
+    } else {
+        const int32_t *offsets = array->buffers[1];
+        begin = offsets[at], end = offsets[at + 1];
+    }
+    *size = (size_t)(end - begin);
+    /* An empty value is not null, even if Arrow has no buffer for it. */
+    return array->buffers[2] ? (const char *)array->buffers[2] + begin : "";
 }
 
 static inline void arrow_release(struct ArrowArray *array) {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sysconfig
-from ctypes import POINTER, Structure, c_bool, c_char, c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_p
+from ctypes import POINTER, Structure, c_bool, c_char, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -125,6 +125,10 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "transaction_commit": (c_bool, (c_void_p, c_int, _ERROR)),
     "transaction_abort": (c_bool, (c_void_p, c_int, _ERROR)),
     "hash": (c_bool, (c_int32, c_void_p, c_int32, c_void_p)),
+    "hash_rows": (
+        c_bool,
+        (c_char_p, c_void_p, c_int32, c_void_p, c_int32, c_void_p, c_void_p, c_void_p, POINTER(c_uint64)),
+    ),
 }
 
 

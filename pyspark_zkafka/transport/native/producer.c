@@ -53,20 +53,7 @@ struct zkafka_producer {
 /* --- Arrow cells --------------------------------------------------------------------------------------------------- */
 
 static const void *cell(const struct cells *cells, int64_t row, size_t *size) {
-    const struct ArrowArray *array = &cells->array;
-    *size = 0;
-    if (!array->release || !arrow_is_valid(array, row)) return NULL;
-    int64_t at = row + array->offset, begin, end;
-    if (cells->is_large) {
-        const int64_t *offsets = array->buffers[1];
-        begin = offsets[at], end = offsets[at + 1];
-    } else {
-        const int32_t *offsets = array->buffers[1];
-        begin = offsets[at], end = offsets[at + 1];
-    }
-    *size = (size_t)(end - begin);
-    /* An empty value is not null, even if Arrow has no buffer for it. */
-    return array->buffers[2] ? (const char *)array->buffers[2] + begin : "";
+    return arrow_bytes(&cells->array, cells->is_large, row, size);
 }
 
 static int64_t timestamp_ms(const struct lot *lot, int64_t row) {

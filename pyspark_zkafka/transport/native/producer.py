@@ -21,10 +21,15 @@ from pyspark_zkafka.transport.native.reports import events, open_client
 from pyspark_zkafka.transport.native.transactions import ArrowTransactions
 from pyspark_zkafka.transport.sender import Counts, Failure, QueueLimits, Sender
 
-__all__ = ["ArrowSender"]
+__all__ = ["ArrowSender", "c_headers"]
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _MOST_PARTITIONS = 100_000
+
+
+def c_headers(rows: OutgoingBatch) -> pa.Array | None:
+    """The headers of rows in the type that C expects."""
+    return rows.headers if rows.headers is None or rows.headers.type == _HEADERS else rows.headers.cast(_HEADERS)
 
 
 class ArrowSender(Sender):
@@ -56,8 +61,7 @@ class ArrowSender(Sender):
         topic = topic_argument(rows.topic)
         self._partition_counts.setdefault(rows.topic, partition_count)
         routed = np.ascontiguousarray(partitions, dtype=np.int32)
-        headers = rows.headers if rows.headers is None or rows.headers.type == _HEADERS else rows.headers.cast(_HEADERS)
-        value, key, timestamps, heads = (CArray.of(a) for a in (rows.value, rows.key, rows.timestamp_ms, headers))
+        value, key, timestamps, heads = (CArray.of(a) for a in (rows.value, rows.key, rows.timestamp_ms, c_headers(rows)))
         added = self._native.producer_add(
             self._handle,
             topic,

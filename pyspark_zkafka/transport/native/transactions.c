@@ -33,8 +33,7 @@ static rk_partition_list *list_of(const char *topic, int32_t partition, int64_t 
         rk.topic_partition_list_destroy(list);
         return NULL;
     }
-    /* With its terminator, as confluent-kafka writes metadata: it reads them as C strings, which librdkafka's copies of a
-     * list do not terminate. */
+    /* With its zero byte, as confluent-kafka commits it, and needs it to read it again. */
     only->metadata_bytes = strlen(metadata) + 1;
     return list;
 }

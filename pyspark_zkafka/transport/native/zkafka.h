@@ -156,4 +156,12 @@ ZKAFKA_EXPORT bool zkafka_transaction_abort(zkafka_producer *, int timeout_ms, s
 enum { HASH_MURMUR2, HASH_MURMUR3, HASH_CRC32, HASH_FNV1A };
 ZKAFKA_EXPORT bool zkafka_hash(int32_t kind, const struct ArrowArray *keys, int32_t is_large, uint32_t *hashes);
 
+/* --- Digests ------------------------------------------------------------------------------------------------------- */
+
+/* Adds to each half of `sums` that half of MurmurHash3_x64_128 (seed 0) of each row's encoding, which row_digests.py
+ * describes. Arrays as of zkafka_producer_add, with `partitions` int32; they are only read. False: out of memory. */
+ZKAFKA_EXPORT bool zkafka_hash_rows(const char *topic, const struct ArrowArray *value, int32_t value_is_large, const struct ArrowArray *key,
+                                    int32_t key_is_large, const struct ArrowArray *partitions, const struct ArrowArray *timestamps,
+                                    const struct ArrowArray *headers, uint64_t *sums);
+
 #endif

@@ -1,0 +1,356 @@
+"""Producers of transactions, by both paths: what readers see, what is fenced, and what is kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from pyspark_zkafka.errors import DeliveryFailed, TransactionFailed
+from pyspark_zkafka.protocol.rows import OutgoingBatch
+from pyspark_zkafka.testing import LocalCluster
+from pyspark_zkafka.transport.select import open_transactional
+from pyspark_zkafka.transport.transactions import TransactionalProducer, transactional_properties
+from tests.support.both_paths import connection
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+TRANSACTIONS = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
+    "transactional.id.expiration.ms": "6000",
+}
+
+
+@pytest.fixture(scope="module", params=["3.9.1", "1.1.1"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    """One broker that soon aborts transactions that time out, and soon forgets ids."""
+    with LocalCluster(brokers=1, kafka_version=request.param, broker_config=TRANSACTIONS) as started:
+        yield started
+
+
+class Writer:
+    """Writes to partition 0 of a topic in transactions of an id, by one path."""
+
+    def __init__(self, cluster: LocalCluster, native: bool, topic: str) -> None:
+        self.topic = self.id = self.group = topic
+        self._servers = cluster.bootstrap_servers
+        self._native = native
+
+    def open(
+        self, *, anew: bool = False, generation: str = "", **kafka: str
+    ) -> AbstractContextManager[TransactionalProducer]:
+        reach = connection(self._servers, self._native, {name.replace("_", "."): value for name, value in kafka.items()})
+        return open_transactional(reach, transactional_properties(reach, self._servers, self.id), generation, anew=anew)
+
+    def send(self, producer: TransactionalProducer, *values: bytes) -> None:
+        """Send rows, and return when all are acknowledged."""
+        rows = OutgoingBatch(self.topic, pa.array(values, pa.binary()), None, None, None, None)
+        with producer.producer.counting():
+            producer.producer.send(rows, np.zeros(len(values), np.int32), 1)
+            producer.producer.flush()
+            assert producer.producer.acknowledged == len(values)
+
+    def commit(self, producer: TransactionalProducer, offset: int, metadata: str = "{}") -> None:
+        producer.commit(self.group, self.topic, 0, offset, metadata)
+
+    def write_once(self, offset: int, *values: bytes, **settings: Any) -> None:
+        """One whole transaction, by a producer that may be kept."""
+        with self.open(**settings) as producer:
+            self.write(producer, offset, *values)
+
+    def write(self, producer: TransactionalProducer, offset: int, *values: bytes) -> None:
+        """One whole transaction."""
+        producer.begin()
+        self.send(producer, *values)
+        self.commit(producer, offset, str(values))
+
+    def entry(self) -> tuple[int, str | None]:
+        """The group's offset and its metadata; -1001 without one."""
+        with closing(Consumer({"bootstrap.servers": self._servers, "group.id": self.group})) as consumer:
+            (found,) = consumer.committed([TopicPartition(self.topic, 0)], timeout=30)
+            return found.offset, found.metadata
+
+    def visible(self, isolation: str = "read_committed") -> list[bytes]:
+        """The values that readers see now."""
+        settings = {"group.id": "reader", "isolation.level": isolation, "enable.partition.eof": True}
+        with closing(Consumer({"bootstrap.servers": self._servers, **settings})) as consumer:
+            consumer.assign([TopicPartition(self.topic, 0, 0)])
+            return list(iter(lambda: value_of(consumer.poll(30)), END))
+
+    def end(self, isolation: str) -> int:
+        """The last stable offset, or the end of the log."""
+        settings = {"bootstrap.servers": self._servers, "group.id": "reader", "isolation.level": isolation}
+        with closing(Consumer(settings)) as consumer:
+            return int(consumer.get_watermark_offsets(TopicPartition(self.topic, 0), timeout=30)[1])
+
+    def shows(self, *values: bytes) -> bool:
+        """True once readers of committed records see these: brokers write the markers after they have answered."""
+        return bool(eventually(lambda: self.visible() == list(values)))
+
+
+END = object()
+
+
+def value_of(message: Message | None) -> Any:
+    """The value of a record, or `END`."""
+    assert message is not None
+    return END if message.error() else message.value()
+
+
+@pytest.fixture(params=[False, True], ids=["python", "compiled"])
+def writer(request: pytest.FixtureRequest, cluster: LocalCluster) -> Writer:
+    topic = f"t-{time.monotonic_ns()}"
+    cluster.create_topic(topic)
+    return Writer(cluster, request.param, topic)
+
+
+def test_visible_after_commit(writer: Writer) -> None:
+    """Rows and the group's offset with its metadata become visible together, by the commit."""
+    with writer.open() as producer:
+        producer.begin()
+        writer.send(producer, b"a", b"b")
+        assert (writer.visible(), writer.visible("read_uncommitted")) == ([], [b"a", b"b"])
+        assert writer.entry() == (-1001, None)
+        writer.commit(producer, 7, '{"rows": 2}')
+    assert writer.shows(b"a", b"b")
+    assert writer.entry() == (7, '{"rows": 2}')
+
+
+def test_aborted(writer: Writer) -> None:
+    """Rows and offset of an aborted transaction never become visible, and the producer writes on."""
+    with writer.open() as producer:
+        producer.begin()
+        writer.send(producer, b"a")
+        producer.abort()
+        assert not producer.is_open
+        writer.write(producer, 1, b"b")
+    assert writer.shows(b"b")
+
+
+def test_offset_alone(writer: Writer) -> None:
+    """A transaction may have no rows."""
+    with writer.open() as producer:
+        producer.begin()
+        writer.commit(producer, 3, "none")
+        assert not producer.is_open
+    assert writer.entry() == (3, "none")
+
+
+def fail(writer: Writer) -> None:
+    """A task that fails in its transaction."""
+    with writer.open() as producer:
+        producer.begin()
+        writer.send(producer, b"a")
+        raise ZeroDivisionError
+
+
+def test_aborted_by_an_error(writer: Writer) -> None:
+    """An error in the block aborts the transaction that is open, so that readers need not wait for its time-out."""
+    with pytest.raises(ZeroDivisionError):
+        fail(writer)
+    assert eventually(lambda: writer.end("read_committed") == writer.end("read_uncommitted"))
+    writer.write_once(1, b"b")
+    assert writer.shows(b"b")
+
+
+def leave_open(writer: Writer) -> None:
+    """A task that forgets to end its transaction."""
+    with writer.open() as producer:
+        producer.begin()
+
+
+def test_left_open(writer: Writer) -> None:
+    """A transaction that is neither committed nor aborted is an error of the program, and its producer is closed."""
+    with pytest.raises(RuntimeError, match="neither committed nor aborted"):
+        leave_open(writer)
+    with writer.open() as producer:
+        assert not producer.is_kept
+
+
+def test_kept(writer: Writer) -> None:
+    """The next user of the id gets the same producer, and with it what the last one has noted."""
+    with writer.open() as first:
+        assert not first.is_kept
+        writer.write(first, 1, b"a")
+    with writer.open() as second:
+        assert second is first
+        assert second.is_kept
+        writer.write(second, 2, b"b")
+    with writer.open(anew=True) as third:
+        assert third is not first
+        assert not third.is_kept
+        writer.write(third, 3, b"c")
+    with writer.open() as fourth:
+        assert fourth is third
+    assert writer.shows(b"a", b"b", b"c")
+    assert writer.entry()[0] == 3
+
+
+Step = Callable[[Writer, TransactionalProducer], None]
+
+
+def produce_more(writer: Writer, producer: TransactionalProducer) -> None:
+    writer.send(producer, b"late")
+
+
+def commit(writer: Writer, producer: TransactionalProducer) -> None:
+    writer.commit(producer, 9)
+
+
+def commit_rows_alone(writer: Writer, producer: TransactionalProducer) -> None:
+    """The last step of a commit, whose offset was added before the producer was fenced."""
+    producer._complete("committing a transaction", producer._rows.transactions.commit)
+
+
+def abort(writer: Writer, producer: TransactionalProducer) -> None:
+    producer.abort()
+
+
+def other_producer(writer: Writer) -> AbstractContextManager[TransactionalProducer]:
+    """A producer of the same id, but other settings, as in another process."""
+    return writer.open(client_id="other")
+
+
+def outlive(writer: Writer, step: Step) -> None:
+    """Take a step of a transaction after another producer of the id has committed one."""
+    with writer.open() as zombie:
+        zombie.begin()
+        writer.send(zombie, b"early")
+        with other_producer(writer) as producer:
+            writer.write(producer, 1, b"good")
+        step(writer, zombie)
+
+
+@pytest.mark.parametrize("step", [produce_more, commit, commit_rows_alone, abort])
+def test_fenced(writer: Writer, step: Step) -> None:
+    """After another producer of the id has begun, each step of the earlier one fails, and none of its rows is visible."""
+    with pytest.raises(TransactionFailed, match=rf"\[FENCED\] .*_FENCED.* begun to write as {writer.id}") as caught:
+        outlive(writer, step)
+    assert caught.value.parameters == {"transactional_id": writer.id, "code": "_FENCED", "overdue": False}
+    assert writer.shows(b"good")
+    assert writer.entry()[0] == 1
+
+
+def test_kept_producer_is_fenced(writer: Writer) -> None:
+    """A kept producer that another has fenced fails before a row of it is visible, and a new one replaces it."""
+    writer.write_once(1, b"a")
+    with other_producer(writer) as other:
+        writer.write(other, 2, b"b")
+    with pytest.raises(TransactionFailed, match="FENCED"):
+        writer.write_once(3, b"stale")
+    writer.write_once(3, b"c")
+    assert writer.shows(b"a", b"b", b"c")
+
+
+def overstay(writer: Writer, step: Step, timeout: str) -> None:
+    """Take a step of a transaction that the brokers have aborted, after its time-out."""
+    with writer.open(transaction_timeout_ms=timeout) as producer:
+        producer.begin()
+        assert 0 < producer.left_s <= 1
+        writer.send(producer, b"a")
+        assert eventually(lambda: producer.left_s < 0 and writer.end("read_committed") == writer.end("read_uncommitted"))
+        step(writer, producer)
+
+
+@pytest.mark.parametrize("step", [produce_more, commit])
+def test_timed_out(writer: Writer, step: Step) -> None:
+    """A transaction that lasts too long is aborted by the brokers, and the error says so."""
+    with pytest.raises(TransactionFailed, match=r"brokers abort one after 1000 ms; write less in each task") as caught:
+        overstay(writer, step, "1000")
+    assert (caught.value.condition, caught.value.parameters["overdue"]) == ("FENCED", True)
+    writer.write_once(1, b"b", transaction_timeout_ms="1000")
+    assert writer.shows(b"b")
+
+
+def test_row_that_is_too_large(writer: Writer) -> None:
+    """A row that cannot be written fails by its own cause, and its transaction with it."""
+    with pytest.raises(DeliveryFailed, match=r"MSG_SIZE_TOO_LARGE.*do not see any row"):
+        writer.write_once(1, b"a", bytes(2_000_000))
+    writer.write_once(1, b"b")
+    assert writer.shows(b"b")
+
+
+def test_row_that_brokers_refuse(cluster: LocalCluster, writer: Writer) -> None:
+    """A row that the brokers refuse fails by their cause, as the failure of its transaction."""
+    writer.topic = f"{writer.topic}-small"
+    cluster.create_topic(writer.topic, config={"max.message.bytes": "1000"})
+    with pytest.raises(TransactionFailed, match=r"TRANSACTION_FAILED\] writing to .*-0: MSG_SIZE_TOO_LARGE"):
+        writer.write_once(1, bytes(2_000))
+
+
+def test_time_out_above_the_brokers(writer: Writer) -> None:
+    """A time-out that the brokers do not allow is an error at once, which names their limit."""
+    limit = r"set kafka.transaction.timeout.ms \(now 900001\) .* transaction.max"
+    with pytest.raises(TransactionFailed, match=limit):
+        writer.write_once(1, b"a", transaction_timeout_ms="900001")
+
+
+def test_forgotten_id(writer: Writer) -> None:
+    """After the brokers have forgotten the id of a kept producer, its next transaction fails, and a new producer writes."""
+    writer.write_once(1, b"a")
+    time.sleep(8)  # transactional.id.expiration.ms, and the broker's check
+    with pytest.raises(TransactionFailed, match=r"INVALID_PRODUCER_ID_MAPPING.* have forgotten"):
+        writer.write_once(2, b"stale")
+    writer.write_once(2, b"b")
+    assert writer.shows(b"a", b"b")
+
+
+def test_topic_created_again(cluster: LocalCluster, writer: Writer) -> None:
+    """A topic that was deleted and created again, which its generation tells, is written to by a new producer."""
+    writer.write_once(1, b"a", generation="one")
+    cluster.delete_topic(writer.topic)
+    cluster.create_topic(writer.topic)
+    with writer.open(generation="two") as producer:
+        assert not producer.is_kept
+        writer.write(producer, 2, b"b")
+    assert writer.shows(b"b")
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["python", "compiled"])
+def test_partition_that_is_not_there(zkafka_cluster: LocalCluster, new_topic: Callable[..., str], native: bool) -> None:
+    """An offset of a partition that does not exist fails the transaction, and is named."""
+    writer = Writer(zkafka_cluster, native, new_topic())
+    assert writer.entry()[0] == -1001  # a group has a coordinator now
+
+    def commit_elsewhere() -> None:
+        with writer.open(delivery_timeout_ms="3000") as producer:
+            producer.begin()
+            producer.commit(writer.group, writer.topic, 5, 1, "{}")
+
+    with pytest.raises(TransactionFailed, match=r"committing the offset of .*-5 of group .*UNKNOWN_TOPIC_OR_PART"):
+        commit_elsewhere()
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["python", "compiled"])
+def test_no_broker(native: bool) -> None:
+    """Without a broker it is an error after delivery.timeout.ms."""
+    reach = connection("127.0.0.1:1", native, {"delivery.timeout.ms": "1500"})
+    begin = time.monotonic()
+    properties = transactional_properties(reach, "127.0.0.1:1", "nobody")
+    with (
+        pytest.raises(TransactionFailed, match=r"TRANSACTION_FAILED\] beginning to write: "),
+        open_transactional(reach, properties),
+    ):
+        pass
+    assert 1 < time.monotonic() - begin < 10
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["python", "compiled"])
+def test_first_offset_of_a_cluster(native: bool) -> None:
+    """A cluster without __consumer_offsets creates it for the first transaction, which waits for that."""
+    with LocalCluster(brokers=1) as fresh:
+        fresh.create_topic("first")
+        writer = Writer(fresh, native, "first")
+        begin = time.monotonic()
+        writer.write_once(1, b"a")
+        assert time.monotonic() - begin < 60
+        assert writer.entry()[0] == 1

@@ -1,0 +1,79 @@
+"""Names, keys and entries of the ledger of exactly-once writes."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_zkafka.errors import LedgerError
+from pyspark_zkafka.protocol.ledger import Entry, LedgerGroup, QueryName, decode, encode, key_of, newest
+
+BASES = st.text(min_size=1) | st.lists(st.sampled_from(["a", "-", ".slots-", "4", "4-1", "\n"]), min_size=1).map("".join)
+NUMBERS = st.integers(0, 2**31 - 1)
+LONGS = st.integers(0, 2**63 - 1)
+ENTRIES = st.builds(Entry, NUMBERS, LONGS, LONGS, st.text(), st.text(), st.text(), LONGS)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(st.sampled_from(["v", "slot", "batch", "rows", "digest", "run"]), inner)
+    ),
+)
+
+
+@given(BASES, st.integers(1, 2**31 - 1), NUMBERS)
+def test_group(base: str, width: int, number: int) -> None:
+    """The parts of a group come back from its name, whatever the name of the query is."""
+    group = LedgerGroup(base, width, number)
+    assert LedgerGroup.parse(str(group)) == group
+
+
+@given(st.text() | st.builds("{}.slots-{}-{}".format, BASES, st.text("0123456789-+ "), st.text("0123456789-+ ")))
+def test_group_of_any_name(name: str) -> None:
+    """A name is either no ledger's, or that of the group which is read from it."""
+    group = LedgerGroup.parse(name)
+    assert group is None or str(group) == name
+
+
+@given(BASES, st.integers(1, 50), st.sets(NUMBERS, min_size=2, max_size=2))
+def test_keys_are_distinct(query: str, width: int, slots: set[int]) -> None:
+    """No two slots have the same key, and each key is of a partition that there is, in a group of the query."""
+    name = QueryName("zkafka", query)
+    keys = [key_of(name, slot, width) for slot in slots]
+    assert len(set(keys)) == len(slots)
+    assert all(0 <= key.partition < width and name.owns(key.group) for key in keys)
+
+
+@given(st.integers(1, 20))
+def test_keys_are_filled(width: int) -> None:
+    """The first groups have all their keys used before another is begun."""
+    keys = {key_of(QueryName("z", "q"), slot, width) for slot in range(3 * width)}
+    assert keys == {(f"z-q.slots-{width}-{number}", partition) for number in range(3) for partition in range(width)}
+
+
+@given(ENTRIES)
+def test_entries(entry: Entry) -> None:
+    """An entry comes back from its metadata, which is ASCII."""
+    assert decode(encode(entry)) == entry
+    assert encode(entry).isascii()
+
+
+@given(st.text() | JSON.map(json.dumps))
+def test_hostile_metadata(metadata: str) -> None:
+    """Metadata is an entry, or a LedgerError."""
+    try:
+        found = decode(metadata)
+    except LedgerError:
+        return
+    assert decode(encode(found)) == found
+
+
+@given(st.lists(st.builds(Entry, st.integers(0, 3), st.integers(0, 5), LONGS, st.just("d"), st.just("r"))))
+def test_newest(entries: list[Entry]) -> None:
+    """Each slot has an entry of its latest micro-batch."""
+    found = newest(entries)
+    assert {slot: entry.batch for slot, entry in found.items()} == {
+        slot: max(e.batch for e in entries if e.slot == slot) for slot in {e.slot for e in entries}
+    }
+    assert all(entry in entries for entry in found.values())

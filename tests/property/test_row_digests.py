@@ -1,0 +1,78 @@
+"""Digests of random rows, by both implementations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_zkafka.protocol.exactly_once import RowSet
+from pyspark_zkafka.protocol.row_digests import HashRows, RowDigest
+from pyspark_zkafka.protocol.row_digests import hash_rows as python
+from pyspark_zkafka.protocol.rows import OutgoingBatch
+from pyspark_zkafka.transport.native.row_hashes import hash_rows as compiled
+
+BYTES = st.none() | st.binary(max_size=40) | st.binary(min_size=1, max_size=2).map(lambda b: b * 500)
+HEADER = st.fixed_dictionaries({"key": st.text(st.characters(exclude_characters="\0"), max_size=5), "value": BYTES})
+ROW = st.fixed_dictionaries(
+    {
+        "value": BYTES,
+        "key": BYTES,
+        "partition": st.none() | st.integers(-(2**31), 2**31 - 1),
+        "timestamp_ms": st.none() | st.integers(1, 2**63 - 1),
+        "headers": st.none() | st.lists(HEADER, max_size=3),
+    }
+)
+Row = dict[str, Any]
+
+
+def kinds(large: bool) -> dict[str, pa.DataType]:
+    binary, text = (pa.large_binary(), pa.large_string()) if large else (pa.binary(), pa.string())
+    entry = pa.struct([("key", text), ("value", binary)])
+    headers = pa.large_list(entry) if large else pa.list_(entry)
+    return {"value": binary, "key": binary, "partition": pa.int32(), "timestamp_ms": pa.int64(), "headers": headers}
+
+
+def batch(rows: list[Row], columns: frozenset[str], large: bool = False) -> OutgoingBatch:
+    """A batch of the rows, with some of the columns."""
+    arrays = {name: pa.array([row[name] for row in rows], kind) for name, kind in kinds(large).items()}
+    return OutgoingBatch("orders", **{n: a if n == "value" or n in columns else None for n, a in arrays.items()})
+
+
+def digest(hash_rows: HashRows, *batches: OutgoingBatch) -> RowSet:
+    found = RowDigest(hash_rows)
+    for each in batches:
+        found.add(each)
+    return found.row_set()
+
+
+COLUMNS = st.frozensets(st.sampled_from(["key", "partition", "timestamp_ms", "headers"]))
+
+
+@given(st.lists(ROW, max_size=12), COLUMNS, st.booleans())
+def test_both_are_equal(rows: list[Row], columns: frozenset[str], large: bool) -> None:
+    """Both implementations find the same of any rows, whatever columns there are and whatever their offsets' width is."""
+    found = digest(compiled, batch(rows, columns, large))
+    assert found == digest(python, batch(rows, columns, large)) == digest(python, batch(rows, columns))
+    assert found.rows == len(rows)
+
+
+@given(st.lists(ROW, max_size=12), COLUMNS, st.integers(0, 12), st.randoms(use_true_random=False))
+def test_neither_order_nor_batches_matter(rows: list[Row], columns: frozenset[str], cut: int, random: Any) -> None:
+    """The same rows in another order, and in other batches, have the same digest."""
+    others = random.sample(rows, len(rows))
+    parts = batch(others[:cut], columns), batch([], columns), batch(others[cut:], columns)
+    for hash_rows in (python, compiled):
+        assert digest(hash_rows, *parts) == digest(hash_rows, batch(rows, columns))
+
+
+@given(st.lists(ROW, min_size=1, max_size=8), COLUMNS, st.integers(0, 8), st.integers(0, 8))
+def test_slices(rows: list[Row], columns: frozenset[str], start: int, count: int) -> None:
+    """A slice of arrays has the digest of its own rows, be it a batch of them or a selection."""
+    whole = batch(rows, columns)
+    arrays = (whole.value, whole.key, whole.partition, whole.timestamp_ms, whole.headers)
+    sliced = OutgoingBatch("orders", *(None if a is None else a.slice(start, count) for a in arrays))
+    expected = digest(python, batch(rows[start : start + count], columns))
+    assert digest(python, sliced) == digest(compiled, sliced) == expected

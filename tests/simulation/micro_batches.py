@@ -1,0 +1,196 @@
+"""A streaming query that writes exactly once: its checkpoint, its runs, and what outlives them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from pyspark_zkafka.protocol.exactly_once import Attempt
+from pyspark_zkafka.protocol.ledger import QueryName
+from tests.simulation.jobs import Cluster, Job
+from tests.simulation.plans import Plan
+from tests.simulation.tasks import Executor, Task
+from tests.simulation.transactions import Broker, Row
+
+
+class Form(Enum):
+    """The way in which a query writes."""
+
+    SINK = "writeStream"
+    FOREACH = "foreachBatch with writes that have names of their own"
+    SAME_NAME = "foreachBatch with two writes under the same name"
+    BATCH_JOB = "batch jobs, one after the other"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A query as its user wrote it.
+
+    Attributes
+    ----------
+    writes : int
+        The number of writes of a micro-batch.
+    is_named : bool
+        True if the user gave each write a name.
+    tries : int
+        How often a foreachBatch function tries a write.
+    cores : tuple of int
+        Those of each executor.
+    max_failures : int
+        How often a task may fail: 4 by default, 1 in local mode.
+    """
+
+    form: Form
+    writes: int
+    is_named: bool
+    tries: int
+    cores: tuple[int, ...]
+    max_failures: int
+
+    @property
+    def is_foreach(self) -> bool:
+        return self.form in (Form.FOREACH, Form.SAME_NAME)
+
+
+class Run:
+    """A run of the query: a driver, its executors and the job of the moment.
+
+    `write` counts the writes of the micro-batch that are done, `tries` those of the next one that have failed.
+    """
+
+    def __init__(self, name: str, cores: Sequence[int]) -> None:
+        self.name = name
+        self.executors = [Executor(number) for number in cores]
+        self.job: Job | None = None
+        self.write = 0
+        self.tries = 0
+
+
+class Query:
+    """A checkpoint, and the runs on it, one after the other.
+
+    Attributes
+    ----------
+    completed : int
+        The number of completed micro-batches, which is the number of the next one.
+    layout : int
+        The layout of the run, or of the last one.
+    run : Run, optional
+        The run of the moment.
+    zombies : list of Task
+        Attempts that no run waits for any more.
+    layouts : dict
+        The layouts with which each micro-batch was tried, in order.
+    """
+
+    def __init__(self, broker: Broker, plan: Plan, settings: Settings, chance: random.Random) -> None:
+        self.broker = broker
+        self.plan = plan
+        self.settings = settings
+        self.completed = 0
+        self.layout = 0
+        self.run: Run | None = None
+        self.zombies: list[Task] = []
+        self.layouts: dict[int, list[int]] = {}
+        self.on_completed: Callable[[int], None] = lambda batch: None
+        self._chance = chance
+        self._names = 0
+
+    @property
+    def tasks(self) -> list[Task]:
+        """The attempts that the run waits for."""
+        return self.run.job.tasks if self.run is not None and self.run.job is not None else []
+
+    @property
+    def is_streaming(self) -> bool:
+        return self.settings.form is not Form.BATCH_JOB
+
+    def rows(self, batch: int) -> list[tuple[int, ...]]:
+        """The identities of all rows of a micro-batch."""
+        return [row for write in range(self.settings.writes) for row in self.plan.rows(batch, write)]
+
+    def start(self, layout: int, cores: Sequence[int]) -> None:
+        """Begin another run."""
+        self._change_layout(layout)
+        self.run = Run(self._unique("run"), cores)
+
+    def end(self) -> None:
+        """End the run: some of its tasks live on."""
+        if self.run is not None:
+            self._stop_job(self.run)
+        self.run = None
+        if not self.is_streaming:  # nothing repeats it
+            self.completed += 1
+
+    def advance(self) -> None:
+        """The driver's next move: begin a write, or the next one when all tasks are done, or complete the micro-batch."""
+        if self.run is None or (self.run.job is not None and not self.run.job.is_complete):
+            return
+        if self.run.job is not None:
+            self._stop_job(self.run)
+            self.run.write, self.run.tries = self.run.write + 1, 0
+        elif self.run.write < self.settings.writes:
+            self.run.job = self._job(self.run)
+        else:
+            self._complete(self.run)
+
+    def try_again(self) -> bool:
+        """True if the user's function tries the write that has failed again, perhaps in another layout."""
+        run = self.run
+        if run is None or not self.settings.is_foreach or run.tries + 1 >= self.settings.tries:
+            return False
+        self._stop_job(run)
+        run.tries += 1
+        if self.settings.writes == 1 and self._chance.random() < 0.5:
+            self._change_layout(self._chance.choice((0, 1)))
+        return True
+
+    def _change_layout(self, layout: int) -> None:
+        """Write in another layout from now on; what zombies of the one before could do then is in test_known_limits."""
+        if layout != self.layout:
+            self.zombies.clear()
+        self.layout = layout
+
+    def _leave(self, tasks: Sequence[Task]) -> None:
+        """Each of these dies with its process, or lives on."""
+        self.zombies += [task for task in tasks if self._chance.random() < 0.5]
+
+    def _complete(self, run: Run) -> None:
+        batch, self.completed, run.write = self.completed, self.completed + 1, 0
+        if not self.is_streaming:
+            run.name = self._unique("job")
+        self.on_completed(batch)
+
+    def _stop_job(self, run: Run) -> None:
+        if run.job is not None:
+            run.job.stop()
+        run.job = None
+
+    def _job(self, run: Run) -> Job:
+        batch, write, layout = self.completed, run.write, self.layout
+        self.layouts.setdefault(batch, []).append(layout)
+        slots = len(self.plan.slots(batch, write, layout))
+
+        def compute(slot: int) -> Sequence[Row]:
+            return self.plan.compute(batch, write, layout, slot, self._chance)
+
+        cluster = Cluster(self.broker, run.executors, self.settings.max_failures, self._leave)
+        return Job(cluster, self._writer(run), self._attempt(run), slots, compute)
+
+    def _writer(self, run: Run) -> QueryName:
+        if not self.is_streaming:
+            return QueryName("zkafka", run.name)
+        own = f"writer{run.write}" if self.settings.form is Form.FOREACH else "orders"
+        return QueryName("zkafka", "query", own if self.settings.is_foreach else "")
+
+    def _attempt(self, run: Run) -> Attempt:
+        if not self.is_streaming:
+            return Attempt(0, 0, run.name, may_be_replayed=False)
+        write = self._unique("write") if self.settings.is_foreach else ""
+        return Attempt(0, self.completed, run.name, write, is_named=self.settings.is_named)
+
+    def _unique(self, kind: str) -> str:
+        self._names += 1
+        return f"{kind}{self._names}"

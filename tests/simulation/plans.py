@@ -1,0 +1,65 @@
+"""What a query writes: the rows of its micro-batches, and their distribution over slots, which a restart may change."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from enum import Enum
+from functools import cache
+
+from tests.simulation.transactions import Row
+
+LAYOUTS = 3
+
+
+class Repeats(Enum):
+    """Which rows a second computation of a slot has."""
+
+    THE_SAME = "the same"
+    OTHER_VALUES = "as many, with other values: uuid()"
+    OTHER_ROWS = "others of the same: a filter by rand()"
+
+
+class Plan:
+    """The rows of a query's writes by micro-batch; all of it follows from the seed, except for what does not repeat itself.
+
+    Layout 0 is the first one; another has some rows in other slots, or all of them, or another number of slots.
+    """
+
+    def __init__(self, seed: int, repeats: Repeats) -> None:
+        self.repeats = repeats
+        self._seed = seed
+        self._computations = 0
+        self.slots = cache(self._slots)
+
+    def rows(self, batch: int, write: int) -> Sequence[tuple[int, ...]]:
+        """The identities of a write's rows; two writes of a micro-batch often have the same values."""
+        chance = self._chance("rows", batch)
+        size = chance.choice((0, 1, 3, 4, 5, 6))
+        return [(batch, write, n) for n in range(size if chance.random() < 0.7 else chance.randint(0, 3) + write)]
+
+    def _slots(self, batch: int, write: int, layout: int) -> Sequence[Sequence[tuple[int, ...]]]:
+        """The identities in each slot of a layout."""
+        rows = self.rows(batch, write)
+        numbers = [self._chance("slots", 0).randint(1, 5)] * (LAYOUTS - 1) + [self._chance("slots", LAYOUTS).randint(1, 5)]
+        chance = self._chance("layout", batch)
+        slot_of = [chance.randrange(numbers[0]) for _ in rows]
+        if layout:
+            other = self._chance(f"layout {layout}", batch)
+            few = layout == 1 and len(rows) > 0
+            for n in other.sample(range(len(rows)), 1) if few else range(len(rows)):
+                slot_of[n] = other.randrange(numbers[layout])
+        return [[row for row, slot in zip(rows, slot_of, strict=True) if slot == n] for n in range(numbers[layout])]
+
+    def compute(self, batch: int, write: int, layout: int, slot: int, chance: random.Random) -> Sequence[Row]:
+        """The rows of a slot as one attempt computes them, in any order."""
+        identities = list(self.slots(batch, write, layout)[slot])
+        chance.shuffle(identities)
+        if self.repeats is Repeats.OTHER_ROWS:
+            identities = [one for one in identities if chance.random() < 0.7]
+        self._computations += 1
+        suffix = f"#{self._computations}" if self.repeats is Repeats.OTHER_VALUES else ""
+        return [Row(one, f"{one[0]}.{one[2]}{suffix}") for one in identities]
+
+    def _chance(self, what: str, batch: int) -> random.Random:
+        return random.Random(f"{self._seed} {what} {batch}")

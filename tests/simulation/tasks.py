@@ -1,0 +1,185 @@
+"""A Spark task that writes a slot exactly once: the real steps, taken one request at a time on a broker of values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark_zkafka.protocol.exactly_once import (
+    Abort,
+    Attempt,
+    Await,
+    Begin,
+    Commit,
+    Measure,
+    ReadLedger,
+    Result,
+    RowSet,
+    Send,
+    Step,
+    write_slot,
+)
+from pyspark_zkafka.protocol.ledger import Entry, LedgerKey, QueryName, encode, key_of, newest
+from tests.simulation.transactions import Broker, Fenced, Producer, Row
+
+WIDTH = 2
+MAX_WAIT_MS = 200_000
+
+Requests = Generator[None, None, Any]
+
+
+@dataclass
+class Kept:
+    """A producer that its process keeps, and the entry that it committed last."""
+
+    producer: Producer
+    last: Entry | None
+
+
+@dataclass
+class Executor:
+    """A process with so many cores; its producers by transactional.id, while no task uses them."""
+
+    cores: int
+    pool: dict[str, Kept] = field(default_factory=dict)
+
+
+def row_set(rows: Sequence[Row]) -> RowSet:
+    """The count, and a digest that no other values have."""
+    return RowSet(len(rows), "+".join(sorted(row.value for row in rows)))
+
+
+class Task:
+    """An attempt of a slot; `step` goes on to its next request, between which all others may take theirs.
+
+    Attributes
+    ----------
+    executor : Executor
+        Where it runs.
+    slot : int
+        Which slot it writes.
+    """
+
+    def __init__(self, broker: Broker, executor: Executor, name: QueryName, attempt: Attempt, rows: Sequence[Row]) -> None:
+        self.executor = executor
+        self.slot = attempt.slot
+        self._broker = broker
+        self._name = name
+        self._attempt = attempt
+        self._rows = rows
+        self._transactional_id = name.transactional_id(attempt.slot)
+        self._producer: Producer | None = None
+        self._is_open = False
+        self._began_ms = 0
+        self._last: Entry | None = None
+        self._requests = self._run()
+
+    def step(self) -> bool:
+        """False once it has returned, or raises what it fails with."""
+        return next(self._requests, StopIteration) is not StopIteration
+
+    def _run(self) -> Requests:
+        kept = self.executor.pool.pop(self._transactional_id, None)
+        try:
+            yield from self._write(kept)
+        except Fenced:
+            if kept is None or self._is_open:
+                raise
+            yield from self._write(None)
+        assert self._producer is not None
+        self.executor.pool[self._transactional_id] = Kept(self._producer, self._last)
+        yield  # the result is on its way to the driver
+
+    def _write(self, kept: Kept | None) -> Generator[None, None, Result]:
+        steps = write_slot(self._attempt)
+        answer: Any = None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as finished:
+                result: Result = finished.value
+                return result
+            answer = yield from self._take(step, kept)
+
+    def _take(self, step: Step, kept: Kept | None) -> Requests:
+        if isinstance(step, Begin):
+            return (yield from (self._begin() if kept is None else self._resume(kept)))
+        if isinstance(step, ReadLedger):
+            return (yield from self._read_ledger())
+        if isinstance(step, Measure):
+            yield
+            return row_set(self._rows)
+        if isinstance(step, Send):
+            return (yield from self._send())
+        if isinstance(step, Await):
+            yield
+            return self._broker.now_ms - self._began_ms < MAX_WAIT_MS
+        if isinstance(step, Commit):
+            return (yield from self._commit(step.entry))
+        assert isinstance(step, Abort)
+        return self._abort()
+
+    def _begin(self) -> Requests:
+        yield from self._fence()
+        self._last = yield from self._own_entry()
+        return self._last
+
+    def _resume(self, kept: Kept) -> Requests:
+        """A producer that nobody has fenced wrote what the slot has; if it is fenced, its first request says so."""
+        yield
+        self._producer, self._last = kept.producer, kept.last
+        return self._last
+
+    def _fence(self) -> Requests:
+        yield
+        self._producer = self._broker.init(self._transactional_id)
+
+    def _own_entry(self) -> Requests:
+        found = yield from self._read([key_of(self._name, self.slot, WIDTH)])
+        return found[0] if found else None
+
+    def _read_ledger(self) -> Requests:
+        """One group after the other: no snapshot of all of them at once."""
+        yield
+        found: list[Entry] = []
+        for group in self._broker.groups(self._name):
+            found += yield from self._read(self._broker.keys(group))
+        return newest(found)
+
+    def _read(self, keys: Collection[LedgerKey]) -> Requests:
+        yield
+        while self._broker.is_pending(keys):
+            yield
+        return self._broker.entries(keys)
+
+    def _send(self) -> Requests:
+        for row in self._rows:
+            yield
+            self._open()
+            self._current.send(row)
+        yield
+        return row_set(self._rows)
+
+    def _commit(self, entry: Entry) -> Requests:
+        yield
+        self._open()
+        self._current.commit_offset(key_of(self._name, self.slot, WIDTH), encode(entry))
+        yield
+        self._current.commit()
+        self._last = entry
+        yield
+
+    def _abort(self) -> None:
+        if self._is_open:
+            self._current.abort()
+
+    def _open(self) -> None:
+        if not self._is_open:
+            self._current.begin()
+            self._is_open, self._began_ms = True, self._broker.now_ms
+
+    @property
+    def _current(self) -> Producer:
+        assert self._producer is not None
+        return self._producer

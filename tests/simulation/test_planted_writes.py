@@ -1,0 +1,232 @@
+"""Bugs that a writer of exactly-once rows could have, planted one by one: the simulation finds each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import LedgerError
+from pyspark_zkafka.protocol import exactly_once
+from pyspark_zkafka.protocol.exactly_once import Attempt, Measure, Result, RowSet
+from pyspark_zkafka.protocol.ledger import Entry, LedgerKey, QueryName, decode, encode, key_of
+from tests.simulation import tasks
+from tests.simulation.tasks import WIDTH, Requests, Task
+from tests.simulation.transactions import Broker, Row
+from tests.simulation.writes import simulate
+
+MOST_SCHEDULES = 2_000
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+# --- in the steps on the broker ----------------------------------------------------------------------------------------
+
+
+def look_before_fencing(patch: pytest.MonkeyPatch) -> None:
+    """The slot's entry is looked up before earlier attempts are fenced."""
+
+    def begin(self: Task) -> Requests:
+        self._last = yield from self._own_entry()
+        yield from self._fence()
+        return self._last
+
+    patch.setattr(Task, "_begin", begin)
+
+
+def fence_nobody(patch: pytest.MonkeyPatch) -> None:
+    """Each attempt has a transactional.id of its own."""
+    numbers = count()
+    patch.setattr(QueryName, "transactional_id", lambda self, slot: f"{self}-{slot}-{next(numbers)}")
+
+
+def remember_across_fencing(patch: pytest.MonkeyPatch) -> None:
+    """A process whose kept producer was fenced goes on with the entry that it remembers."""
+
+    def begin(self: Task) -> Requests:
+        yield from self._fence()
+        if self._last is None:
+            self._last = yield from self._own_entry()
+        return self._last
+
+    patch.setattr(Task, "_begin", begin)
+
+
+def commit_without_the_entry(patch: pytest.MonkeyPatch) -> None:
+    """The rows are committed, and no entry."""
+
+    def commit(self: Task, entry: Entry) -> Requests:
+        yield
+        self._open()
+        self._current.commit()
+        self._last = entry
+
+    patch.setattr(Task, "_commit", commit)
+
+
+def commit_the_entry_afterwards(patch: pytest.MonkeyPatch) -> None:
+    """The rows are committed first, and the entry in a transaction of its own."""
+    commit = Task._commit
+
+    def apart(self: Task, entry: Entry) -> Requests:
+        if self._is_open:
+            self._current.commit()
+            self._is_open = False
+        yield from commit(self, entry)
+
+    patch.setattr(Task, "_commit", apart)
+
+
+def commit_the_entry_before(patch: pytest.MonkeyPatch) -> None:
+    """The entry is committed first, and the rows in a transaction of their own."""
+
+    def apart(self: Task, entry: Entry) -> Requests:
+        self._current.begin()
+        self._current.commit_offset(key_of(self._name, self.slot, WIDTH), encode(entry))
+        self._current.commit()
+        self._last = entry
+        yield
+        self._current.begin()
+        for row in self._rows:
+            self._current.send(row)
+        self._current.commit()
+
+    patch.setattr(Task, "_commit", apart)
+
+
+def read_past_pending_entries(patch: pytest.MonkeyPatch) -> None:
+    """A read of the ledger does not wait for transactions that are being committed."""
+    patch.setattr(Broker, "is_pending", lambda self, keys: False)
+
+
+def take_an_unreadable_entry_for_none(patch: pytest.MonkeyPatch) -> None:
+    """Metadata that cannot be decoded is skipped."""
+
+    def entries(self: Broker, keys: Collection[LedgerKey]) -> list[Entry]:
+        found = []
+        for metadata in (self.offsets[key] for key in keys if key in self.offsets):
+            try:
+                found.append(decode(metadata))
+            except LedgerError:
+                continue
+        return found
+
+    patch.setattr(Broker, "entries", entries)
+
+
+def share_a_key(patch: pytest.MonkeyPatch) -> None:
+    """Slots that are as many apart as the ledger is wide have one key."""
+    patch.setattr(tasks, "key_of", lambda name, slot, width: key_of(name, slot % width, width))
+
+
+def compare_counts_alone(patch: pytest.MonkeyPatch) -> None:
+    """The same number of rows is taken for the same rows."""
+    patch.setattr(tasks, "row_set", lambda rows: RowSet(len(rows), ""))
+
+
+def hash_rows_in_order(patch: pytest.MonkeyPatch) -> None:
+    """The digest depends on the order of the rows."""
+
+    def in_order(rows: Sequence[Row]) -> RowSet:
+        return RowSet(len(rows), "+".join(row.value for row in rows))
+
+    patch.setattr(tasks, "row_set", in_order)
+
+
+# --- in the decisions ----------------------------------------------------------------------------------------------------
+
+
+def verify_nothing_first(patch: pytest.MonkeyPatch) -> None:
+    """A slot that is not recorded is written at once."""
+    patch.setattr(exactly_once, "unverified", lambda attempt, entries: ())
+
+
+def wait_for_lower_slots_alone(patch: pytest.MonkeyPatch) -> None:
+    """A slot waits until the recorded slots below it are verified."""
+    unverified = exactly_once.unverified
+    patch.setattr(exactly_once, "unverified", lambda a, entries: tuple(s for s in unverified(a, entries) if s < a.slot))
+
+
+def wait_by_batch_alone(patch: pytest.MonkeyPatch) -> None:
+    """A slot waits as long as others are recorded for the micro-batch, whoever recorded them."""
+
+    def recorded(attempt: Attempt, entries: Mapping[int, Entry]) -> tuple[int, ...]:
+        return tuple(entry.slot for entry in entries.values() if entry.batch == attempt.batch)
+
+    patch.setattr(exactly_once, "unverified", recorded)
+
+
+def take_another_try_for_this_one(patch: pytest.MonkeyPatch) -> None:
+    """A slot that an earlier try of the same run recorded counts as verified."""
+    patch.setattr(Attempt, "has_recorded", lambda self, entry: entry.run == self.run)
+
+
+def look_only_at_first(patch: pytest.MonkeyPatch) -> None:
+    """A slot that has written anything before does not look at the others."""
+    patch.setattr(exactly_once, "_may_follow_another_try", lambda attempt, own: own is None)
+
+
+def forget_to_mark(patch: pytest.MonkeyPatch) -> None:
+    """A slot that compares equal is not marked as verified."""
+
+    def verify(attempt: Attempt, own: Entry) -> Generator[Any, Any, Result]:
+        found: RowSet = yield Measure()
+        if found != (own.rows, own.digest):
+            raise exactly_once._rows_differ(attempt, own, found)
+        return Result(found.rows, was_written=True)
+
+    patch.setattr(exactly_once, "_verify", verify)
+
+
+def compare_nothing(patch: pytest.MonkeyPatch) -> None:
+    """A slot that is recorded is taken for repeated."""
+
+    def verify(attempt: Attempt, own: Entry) -> Generator[Any, Any, Result]:
+        yield exactly_once.Commit(exactly_once.replace(own, run=attempt.run, write=attempt.write))
+        return Result(own.rows, was_written=True)
+
+    patch.setattr(exactly_once, "_verify", verify)
+
+
+def ignore_a_later_micro_batch(patch: pytest.MonkeyPatch) -> None:
+    """Entries of later micro-batches are taken for those of earlier ones."""
+    patch.setattr(exactly_once, "_require_not_ahead", lambda attempt, entry: None)
+
+
+def ignore_another_write(patch: pytest.MonkeyPatch) -> None:
+    """The second write under a name is taken for the first one, tried again."""
+    patch.setattr(exactly_once, "_require_same_write", lambda attempt, entries: None)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        look_before_fencing,
+        fence_nobody,
+        remember_across_fencing,
+        commit_without_the_entry,
+        commit_the_entry_afterwards,
+        commit_the_entry_before,
+        read_past_pending_entries,
+        take_an_unreadable_entry_for_none,
+        share_a_key,
+        compare_counts_alone,
+        hash_rows_in_order,
+        verify_nothing_first,
+        wait_for_lower_slots_alone,
+        wait_by_batch_alone,
+        take_another_try_for_this_one,
+        look_only_at_first,
+        forget_to_mark,
+        compare_nothing,
+        ignore_a_later_micro_batch,
+        ignore_another_write,
+    ],
+    ids=lambda plant: plant.__name__,
+)
+def test_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some schedule breaks an invariant."""
+    plant(monkeypatch)
+    assert any(simulate(seed) for seed in range(MOST_SCHEDULES))

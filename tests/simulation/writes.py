@@ -1,0 +1,301 @@
+"""Exactly-once writes of a query under a random schedule, and what must hold after each of its events."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from pyspark_zkafka.errors import LedgerError
+from pyspark_zkafka.protocol.ledger import LedgerKey
+from tests.simulation.jobs import JobFailed
+from tests.simulation.micro_batches import Form, Query, Settings
+from tests.simulation.plans import LAYOUTS, Plan, Repeats
+from tests.simulation.tasks import MAX_WAIT_MS, Executor, Task
+from tests.simulation.transactions import TRANSACTION_TIMEOUT_MS, Broker, Fenced, Row
+
+STEPS = 250
+FOREIGN = "committed by hand"
+
+# Why a query may stop with a condition: what happened since its micro-batch was tried first, or how it is written.
+REASONS = {
+    "ROWS_DIFFER": {"layout", "plan", "same name"},
+    "LAYOUT_CHANGED": {"layout", "plan", "same name", "cores", "zombie", "stall"},
+    "CHECKPOINT_ROLLED_BACK": {"rollback"},
+    "WRITTEN_TWICE": {"same name", "second try"},
+    "UNREADABLE_LEDGER": {"unreadable"},
+}
+
+
+class TaskDied(Exception):
+    """A task died with its process."""
+
+
+class Writes:
+    """A query, and what it owes: each row of its completed micro-batches visible once."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.broker = Broker(self._note_visible)
+        self.events: list[str] = []
+        self._visible: Counter[tuple[int, ...]] = Counter()
+        self._reasons: set[str] = set()
+        self._latest: int | None = None
+        self._kept_since = 0
+        self._unreadable: dict[LedgerKey, str] = {}
+        self._is_calm = False
+        self._completing = self.chance.choice((0.3, 5))
+        self._changing = self.chance.choice((0.1, 0.5))
+        repeats = self.chance.choices(tuple(Repeats), (6, 1, 1))[0]
+        self.query = Query(self.broker, Plan(seed, repeats), self._settings(), self.chance)
+        self.query.on_completed = self._check_completed
+        self.query.start(0, self.query.settings.cores)
+
+    def _settings(self) -> Settings:
+        form = self.chance.choices(tuple(Form), (5, 4, 1, 1))[0]
+        writes = {Form.FOREACH: self.chance.randint(1, 2), Form.SAME_NAME: 2}.get(form, 1)
+        is_named = form is Form.FOREACH and self.chance.random() < 0.7
+        cores = tuple(self.chance.randint(1, 2) for _ in range(self.chance.randint(1, 2)))
+        return Settings(form, writes, is_named, self.chance.randint(1, 3), cores, self.chance.choice((1, 2, 4)))
+
+    # --- what happens --------------------------------------------------------------------------------------------------
+
+    def run(self, steps: int) -> None:
+        """A random schedule, then a time in which nothing fails."""
+        for _ in range(steps):
+            self.something()
+        self.come_to_rest()
+
+    def something(self) -> None:
+        """One event, which is noted."""
+        actions: Sequence[tuple[float, Callable[[], None]]] = (
+            (60, self._step),
+            (12, self._step_zombie),
+            (self._completing, self._complete),
+            (2, self._pass_time),
+            (0.6, self._stall),
+            (2, self._die),
+            (0.5, self._lose_executor),
+            (1, self._speculate),
+            (1.5, self._kill),
+            (0.5, self._bury),
+            (4, self._restart),
+            (2, self._roll_back),
+            (0.5, self._expire),
+            (0.2, self._overwrite),
+            (0.5, self._repair),
+        )
+        action = self.chance.choices([action for _, action in actions], [weight for weight, _ in actions])[0]
+        self.events.append(action.__name__.strip("_"))
+        action()
+
+    def _step(self) -> None:
+        if self.query.tasks:
+            self._step_task(self.chance.choice(self.query.tasks))
+        else:
+            self.query.advance()
+
+    def _step_task(self, task: Task) -> None:
+        assert self.query.run is not None
+        assert self.query.run.job is not None
+        try:
+            self.query.run.job.step(task)
+        except JobFailed as failed:
+            self._fail(failed)
+
+    def _step_zombie(self) -> None:
+        if self.query.zombies:
+            self._reasons.add("zombie")
+            task = self.chance.choice(self.query.zombies)
+            try:
+                lives = task.step()
+            except (Fenced, LedgerError):
+                lives = False
+            if not lives:
+                self.query.zombies.remove(task)
+
+    def _complete(self) -> None:
+        decided = self.broker.decided()
+        if decided:
+            self.broker.complete(self.chance.choice(decided))
+
+    def _pass_time(self) -> None:
+        self.broker.pass_time(self.chance.randint(100, 5_000))
+
+    def _stall(self) -> None:
+        """Nothing moves until all waits are over, or all transactions, too."""
+        self._reasons.add("stall")
+        self.broker.pass_time(self.chance.choice((MAX_WAIT_MS, TRANSACTION_TIMEOUT_MS)) + 1)
+
+    def _die(self) -> None:
+        if self.query.tasks:
+            self._let_fail(self.chance.choice(self.query.tasks))
+
+    def _let_fail(self, task: Task) -> None:
+        assert self.query.run is not None
+        assert self.query.run.job is not None
+        try:
+            self.query.run.job.fail(task, TaskDied())
+        except JobFailed as failed:
+            self._fail(failed)
+
+    def _lose_executor(self) -> None:
+        run = self.query.run
+        if run is None:
+            return
+        lost = self.chance.choice(run.executors)
+        replacement = [Executor(lost.cores)] if len(run.executors) == 1 or self.chance.random() < 0.7 else []
+        if not replacement:
+            self._reasons.add("cores")
+        run.executors = [*(one for one in run.executors if one is not lost), *replacement]
+        if run.job is not None:
+            run.job.lose(lost, replacement)
+
+    def _speculate(self) -> None:
+        if self.query.run is not None and self.query.run.job is not None:
+            self.query.run.job.speculate(self.chance)
+
+    def _kill(self) -> None:
+        self.query.end()
+
+    def _bury(self) -> None:
+        if self.query.zombies:
+            self.query.zombies.remove(self.chance.choice(self.query.zombies))
+
+    def _restart(self) -> None:
+        if self.query.run is not None:
+            return
+        layout = self.chance.randrange(LAYOUTS) if self.chance.random() < self._changing else self.query.layout
+        cores = self.query.settings.cores if self.chance.random() < 0.8 else (1,)
+        if cores != self.query.settings.cores:
+            self._reasons.add("cores")
+        self.query.start(layout, cores)
+
+    def _roll_back(self) -> None:
+        """The checkpoint is an older copy of itself, as long as the ledger has not forgotten what came after."""
+        query, batches = self.query, self.chance.randint(1, 2)
+        if (
+            query.run is None
+            and query.is_streaming
+            and self._latest is None
+            and query.completed - batches >= self._kept_since
+        ):
+            self._latest, query.completed = query.completed, query.completed - batches
+            self._reasons.add("rollback")
+
+    def _expire(self) -> None:
+        """Some of the ledger is deleted between two micro-batches, when no task of earlier ones is left."""
+        if self.query.completed in self.query.layouts:
+            return
+        self.query.zombies.clear()
+        self.broker.complete_all()
+        self._kept_since = self.query.completed
+        for key in [key for key in self.broker.offsets if self.chance.random() < 0.7]:
+            del self.broker.offsets[key]
+
+    def _overwrite(self) -> None:
+        """Another program commits an offset under a key of the ledger."""
+        readable = sorted(self.broker.offsets.keys() - self._unreadable.keys())
+        if readable:
+            key = self.chance.choice(readable)
+            self._unreadable[key], self.broker.offsets[key] = self.broker.offsets[key], FOREIGN
+            self._reasons.add("unreadable")
+
+    def _repair(self) -> None:
+        for key, metadata in self._unreadable.items():
+            if self.broker.offsets.get(key) == FOREIGN:
+                self.broker.offsets[key] = metadata
+        self._unreadable.clear()
+
+    def _fail(self, failed: JobFailed) -> None:
+        """A task has failed too often: the query stops, unless its own function tries again."""
+        if isinstance(failed.error, LedgerError):
+            reasons = self._all_reasons()
+            assert REASONS[failed.error.condition] & reasons, f"stopped, after {sorted(reasons)}: {failed}"
+        if not self._is_calm and self.query.try_again():
+            self._reasons |= {"second try", "zombie"}
+        else:
+            self.query.end()
+
+    # --- in the end ----------------------------------------------------------------------------------------------------
+
+    def come_to_rest(self) -> None:
+        """No more faults: zombies go on for a while, then are gone; the query goes on in one of the layouts that it had."""
+        self.query.end()
+        for _ in range(self.chance.choice((0, 200))):
+            self._step_zombie()
+        self.query.zombies.clear()
+        self._repair()
+        self.query.completed = self._latest or self.query.completed
+        self.broker.complete_all()
+        self.broker.pass_time(2 * TRANSACTION_TIMEOUT_MS)
+        self._reasons, self._is_calm = set(), True
+        layouts = self.query.layouts.get(self.query.completed, [self.query.layout])
+        goes_on = any(self._completes(layout) for layout in dict.fromkeys(reversed(layouts)))
+        assert goes_on or self._all_reasons() & {"plan", "same name"}, "the query completes its micro-batch in no layout"
+
+    def _completes(self, layout: int) -> bool:
+        """True if a run in a layout completes the micro-batch, and another one."""
+        until = self.query.completed + 2
+        self.query.start(layout, self.query.settings.cores)
+        for _ in range(2_000):
+            if self.query.run is None or self.query.completed >= until:
+                break
+            self.query.advance()
+            for task in list(self.query.tasks):
+                if task in self.query.tasks:
+                    self._step_task(task)
+            self.broker.complete_all()
+            self.broker.pass_time(1_000)
+        return self.query.completed >= until
+
+    # --- what must hold ------------------------------------------------------------------------------------------------
+
+    def _note_visible(self, row: Row) -> None:
+        self._visible[row.identity] += 1
+        assert self._visible[row.identity] == 1, f"row {row.identity} is visible twice"
+
+    def _check_completed(self, batch: int) -> None:
+        """The rows of a completed micro-batch are visible, or will be as soon as the coordinator comes to it."""
+        if self.query.plan.repeats is not Repeats.OTHER_ROWS:
+            decided = {row.identity for row in self.broker.decided_rows()}
+            lost = [row for row in self.query.rows(batch) if not self._visible[row] and row not in decided]
+            assert not lost, f"micro-batch {batch} is complete without {lost}"
+        self._reasons = {"unreadable"} if self._unreadable else set()
+        if self._latest is not None and self.query.completed < self._latest:
+            self._reasons.add("rollback")
+        else:
+            self._latest = None
+
+    def _all_reasons(self) -> set[str]:
+        lasting = {
+            "layout": len(set(self.query.layouts.get(self.query.completed, ()))) > 1,
+            "plan": self.query.plan.repeats is not Repeats.THE_SAME,
+            "same name": self.query.settings.form is Form.SAME_NAME,
+        }
+        return self._reasons | {reason for reason, holds in lasting.items() if holds}
+
+
+class Failure(NamedTuple):
+    """A schedule that breaks an invariant: how, and the events up to there."""
+
+    seed: int
+    error: str
+    events: Sequence[str]
+
+
+def simulate(seed: int, *, steps: int = STEPS) -> Failure | None:
+    """The failure of a schedule, if it fails."""
+    writes = Writes(seed)
+    try:
+        writes.run(steps)
+    except AssertionError as error:
+        return Failure(seed, str(error), writes.events)
+    return None
+
+
+def shortest(failure: Failure) -> Failure:
+    """The same failure after as few events as possible: of a seed, fewer steps are the beginning of more."""
+    found = (simulate(failure.seed, steps=steps) for steps in range(STEPS + 1))
+    return next(one for one in found if one is not None)
