@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,11 +19,21 @@ from tests.support.numbered_rows import fill_numbered, numbers
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
 
-__all__ = ["ROWS", "Copy"]
+__all__ = ["ROWS", "Copy", "fail", "kill"]
 
 ROWS = 1200
 _PER_BATCH = 400
 _TRANSACTION_MS = 60_000
+
+
+def kill(point: str, slot: int = -1, *, batch: int = 1, after: Sequence[str] = (), seconds: float = 0.0) -> Rule:
+    """The rule that kills the application at a point: of a slot, or on the driver."""
+    return {"point": point, "batch": batch, "slot": slot, "after": after, "seconds": seconds, "action": "kill"}
+
+
+def fail(point: str, slot: int = -1, *, batch: int = 1, after: Sequence[str] = ()) -> Rule:
+    """The rule that raises an error at a point, of a slot or on the driver, by which the query fails."""
+    return {"point": point, "batch": batch, "slot": slot, "after": after, "action": "raise"}
 
 
 class Copy:
@@ -58,6 +69,10 @@ class Copy:
         """The options of a write without exactly-once."""
         return {**self._connection, "topic": topic or self.sink}
 
+    def set_sink(self, **options: str) -> None:
+        """Add options to the write."""
+        self.request = replace(self.request, writes=[self.sink_options(**options)])
+
     def add_rows(self, count: int = ROWS) -> None:
         """Append rows to the source, in turn to its partitions."""
         partitions = len(self.cluster.assignment(self.source))
@@ -77,13 +92,20 @@ class Copy:
 
     def killed(self, *rules: Rule, on: Application | None = None, **changes: Any) -> None:
         """Run until the rules kill the application."""
-        assert self.run(*rules, on=on, **changes).killed
+        outcome = self.run(*rules, on=on, **changes)
+        assert outcome.killed, outcome.error or "no rule has killed the application"
 
-    def refused(self, condition: str, *rules: Rule, on: Application | None = None, **changes: Any) -> str:
-        """The text of the error of a run that ends with one of a condition."""
+    def failed(self, *rules: Rule, on: Application | None = None, **changes: Any) -> None:
+        """Run until the rules fail the query; the application goes on."""
         error = self.run(*rules, on=on, **changes).error
         assert error is not None
-        assert f"[{condition}]" in error, error
+        assert "injected at" in error, error
+
+    def refused(self, condition: str, *rules: Rule, on: Application | None = None, **changes: Any) -> str:
+        """The text of the error of a run that ends with one of a condition, or of several (a regular expression)."""
+        error = self.run(*rules, on=on, **changes).error
+        assert error is not None
+        assert re.search(rf"\[({condition})\]", error), error
         return error
 
     def counts(self, topic: str | None = None, *, committed: bool = True) -> Counter[int]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from pyspark_zkafka.testing import LocalCluster
 from tests.support.applications import Application
 from tests.support.copied_rows import Copy
-
-if TYPE_CHECKING:
-    from pyspark_zkafka.testing import LocalCluster
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +42,34 @@ def new_application(tmp_path: Path) -> Iterator[Callable[..., Application]]:
         yield make
 
 
+@pytest.fixture(scope="module")
+def retrying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    """An application that tries each task up to three times."""
+    application = Application(tmp_path_factory.mktemp("retrying"), task_failures=3)
+    yield application
+    application.close()
+
+
+@pytest.fixture(scope="session")
+def old_cluster() -> Iterator[LocalCluster]:
+    """One broker 1.1.1."""
+    with LocalCluster(brokers=1, kafka_version="1.1.1") as cluster:
+        yield cluster
+
+
 @pytest.fixture
 def copy(zkafka_cluster: LocalCluster, new_topic: Callable[..., str], application: Application, tmp_path: Path) -> Copy:
     """Four slots copy 1,200 rows in three micro-batches."""
     return Copy(zkafka_cluster, application, new_topic(partitions=4), new_topic(partitions=3), tmp_path / "checkpoint")
+
+
+@pytest.fixture(params=["compiled", "python", "old brokers"])
+def any_copy(request: pytest.FixtureRequest, application: Application, tmp_path: Path) -> Copy:
+    """The same by each path that records take, and with brokers 1.1.1."""
+    kind = str(request.param)
+    cluster: LocalCluster = request.getfixturevalue("old_cluster" if kind == "old brokers" else "zkafka_cluster")
+    name = f"{tmp_path.name}-{kind.split()[0]}"
+    cluster.create_topic(f"{name}-source", partitions=4)
+    cluster.create_topic(f"{name}-sink", partitions=3)
+    native = {} if kind == "old brokers" else {"nativePath": "on" if kind == "compiled" else "off"}
+    return Copy(cluster, application, f"{name}-source", f"{name}-sink", tmp_path / "checkpoint", **native)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.applications import Rule
-from tests.support.copied_rows import Copy
+from tests.support.applications import Application
+from tests.support.copied_rows import Copy, kill
 
-
-def kill(point: str, slot: int, *, batch: int = 1, after: tuple[str, ...] = (), seconds: float = 0.0) -> Rule:
-    return {"point": point, "batch": batch, "slot": slot, "after": after, "seconds": seconds, "action": "kill"}
+TWO_OF_FOUR = (
+    {"point": "commit_offset.before", "batch": 1, "slot": 2, "after": ["never"], "action": "wait"},
+    kill("commit_offset.before", 3, after=("commit.after-1-0", "commit.after-1-1")),
+)
+"""The kill when slots 0 and 1 of micro-batch 1 have committed, and slots 2 and 3 have sent their rows."""
 
 
 def test_undisturbed(copy: Copy) -> None:
@@ -18,10 +20,63 @@ def test_undisturbed(copy: Copy) -> None:
     copy.expect_each_once()
 
 
-@pytest.mark.parametrize("batch", [0, 1, 2])
-def test_all_slots_committed(copy: Copy, batch: int) -> None:
+def test_all_slots_committed(any_copy: Copy) -> None:
     """A query that is killed when all slots have committed, and the checkpoint has not, finds the rows in the log."""
-    copy.killed(kill("driver_commit.before", -1, batch=batch))
+    any_copy.killed(kill("driver_commit.before"))
+    any_copy.complete()
+    any_copy.expect_each_once()
+
+
+def test_some_slots_committed(any_copy: Copy, application: Application) -> None:
+    """A query that is killed when two of four slots have committed writes the rows of the others; the first try's rows of
+    these are in the log, for a reader of uncommitted records.
+    """
+    any_copy.killed(*TWO_OF_FOUR)
+    committed = {mark.name for mark in application.marks.glob("commit.after-1-*")}
+    assert committed == {"commit.after-1-0", "commit.after-1-1"}
+    any_copy.complete()
+    any_copy.expect_each_once()
+    assert any_copy.counts(committed=False).total() > any_copy.rows
+
+
+def test_entry_sent_and_not_committed(any_copy: Copy) -> None:
+    """A query that is killed when a transaction holds the rows and the entry, and is not committed, writes them again."""
+    any_copy.killed(kill("commit_offset.after", 1))
+    any_copy.complete()
+    any_copy.expect_each_once()
+
+
+def test_commit_under_way(copy: Copy) -> None:
+    """A query that is killed while a commit is under way writes each row once, whether the commit succeeded or not."""
+    for batch, slot, seconds in ((0, 0, 0.0), (1, 3, 0.001), (2, 2, 0.003)):
+        copy.killed(kill("commit.during", slot, batch=batch, seconds=seconds))
+    copy.complete()
+    copy.expect_each_once()
+
+
+def test_before_and_after(copy: Copy) -> None:
+    """A query that is killed before it sends a row, in its first micro-batch, and after a commit, in its last, goes on."""
+    copy.killed(kill("begin.before", 0, batch=0))
+    copy.killed(kill("begin.after", 3, batch=0))
+    copy.killed(kill("commit.after", 1, batch=2))
+    copy.complete()
+    copy.expect_each_once()
+
+
+def test_first_and_last_micro_batch(copy: Copy) -> None:
+    """The first micro-batch and the last one can be replayed."""
+    copy.killed(kill("driver_commit.before", batch=0))
+    copy.killed(kill("driver_commit.before", batch=2))
+    copy.complete()
+    copy.expect_each_once()
+
+
+def test_killed_in_the_replay(copy: Copy) -> None:
+    """A query that is killed again in the replay, when it has verified some slots, verifies all of them at last."""
+    copy.killed(*TWO_OF_FOUR)
+    copy.killed(kill("commit.after", 1))
+    copy.killed(kill("commit_offset.before", 3, after=("commit.after-1-2",)))
+    copy.killed(kill("driver_commit.before"))
     copy.complete()
     copy.expect_each_once()
 
@@ -29,7 +84,15 @@ def test_all_slots_committed(copy: Copy, batch: int) -> None:
 def test_at_least_once(copy: Copy) -> None:
     """The same kill repeats a micro-batch of a query that is not exactly-once: the check sees it."""
     writes = [copy.at_least_once()]
-    copy.killed(kill("driver_commit.before", -1), writes=writes)
+    copy.killed(kill("driver_commit.before"), writes=writes)
     copy.complete(writes=writes)
     found = copy.counts()
     assert (len(found), found.total()) == (1200, 1600)
+
+
+@pytest.mark.parametrize("columns", [(4,), (4, "key")])
+def test_shuffled_rows(copy: Copy, columns: tuple[int | str, ...]) -> None:
+    """Rows that are distributed anew, in turn or by a column, come into the same slots when the query is restarted."""
+    copy.killed(kill("driver_commit.before"), repartition=columns)
+    copy.complete(repartition=columns)
+    copy.expect_each_once()
