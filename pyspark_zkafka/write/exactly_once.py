@@ -73,7 +73,8 @@ def identify(context: TaskContext, once: ExactlyOnce, ledger: LedgerPlan, topic:
     if once.writer is None and not _is_uuid(run):
         raise OptionError(
             "INVALID_OPTION",
-            f"The function of foreachBatch sets a job group of its own ({run!r}), and so hides the run of the query, by which "
+            f"The function of foreachBatch sets a job group of its own ({run!r}), and so hides the run of the query, by "
+            "which "
             "two writes of a micro-batch are told from one that is repeated; set writerName, another one for each write",
         )
     name = QueryName(once.prefix, query, once.writer or topic or "")
