@@ -27,11 +27,11 @@ class Context:
     slot: int = 3
     properties: dict[str, str] = field(default_factory=dict)
 
-    def partitionId(self) -> int:
+    def partitionId(self) -> int:  # noqa: N802
         """The slot."""
         return self.slot
 
-    def getLocalProperty(self, name: str) -> str | None:
+    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802
         """A property of the job."""
         return self.properties.get(name)
 
