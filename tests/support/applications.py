@@ -200,4 +200,7 @@ class Application:
         self._process = None
 
     def _log_tail(self) -> str:
-        return self.log.read_text()[-6000:] if self.log.exists() else "no log"
+        """The last marks and the end of the log, for the message of a failure."""
+        marks = sorted(self.marks.iterdir(), key=lambda path: path.stat().st_mtime)[-12:]
+        log = self.log.read_text()[-6000:] if self.log.exists() else "none"
+        return f"last marks: {', '.join(mark.name for mark in marks)}; log: {log}"

@@ -53,7 +53,7 @@ def test_one_topic_with_names(copy: Copy) -> None:
 
 
 @pytest.mark.parametrize("action", ["raise", "kill_worker"])
-@pytest.mark.parametrize("point", ["commit_offset.after", "commit.after"])
+@pytest.mark.parametrize("point", ["commit.before", "commit.after"])
 def test_batch_job(copy: Copy, retrying: Application, point: str, action: str) -> None:
     """A task of a batch job that is tried again, before its commit or after it, writes its rows once."""
     fails = {"point": point, "slot": 2, "attempt": 0, "action": action}

@@ -22,7 +22,7 @@ def hasty(copy: Copy) -> Copy:
 def committed_alone(slot: int, slots: int) -> list[dict[str, object]]:
     """Rules for a failure when one slot has committed, and no other one."""
     others = [n for n in range(slots) if n != slot]
-    held = [{"point": "commit_offset.before", "batch": 1, "slot": n, "after": ["never"], "action": "wait"} for n in others]
+    held = [{"point": "commit.before", "batch": 1, "slot": n, "after": ["never"], "action": "wait"} for n in others]
     return [*held, dict(fail("commit.after", slot))]
 
 
@@ -49,7 +49,7 @@ def test_recorded_slot_is_gone(hasty: Copy) -> None:
     """Slots that were not written wait for the one that was, and write nothing if the new layout does not have it."""
     hasty.failed(*committed_alone(3, 4), repartition=(4,))
     error = hasty.refused("LAYOUT_CHANGED", repartition=(2,))
-    assert "slot(s) 3" in error
+    assert "slot(s) 3" in error, error
     hasty.complete(repartition=(4,))
     hasty.expect_each_once()
 
@@ -57,7 +57,7 @@ def test_recorded_slot_is_gone(hasty: Copy) -> None:
 def test_other_number_of_cores(copy: Copy, new_application: Callable[..., Application]) -> None:
     """A query may be restarted with fewer cores, and with more again."""
     one = new_application(cores=1)
-    copy.failed(fail("commit_offset.before", 3, after=("commit.after-1-0", "commit.after-1-1")))
+    copy.failed(fail("commit.before", 3, after=("commit.after-1-0", "commit.after-1-1")))
     copy.failed(fail("driver_commit.before"), on=one)
     copy.complete()
     copy.expect_each_once()
@@ -66,7 +66,7 @@ def test_other_number_of_cores(copy: Copy, new_application: Callable[..., Applic
 def test_one_core(copy: Copy, new_application: Callable[..., Application]) -> None:
     """On one core, where slots are written one after the other, a query is restarted as well."""
     one = new_application(cores=1)
-    copy.failed(fail("commit_offset.after", 2), on=one)
+    copy.failed(fail("commit.before", 2), on=one)
     copy.failed(fail("driver_commit.before"), on=one)
     copy.complete(on=one)
     copy.expect_each_once()
