@@ -24,6 +24,7 @@ from pyspark.sql.datasource import (
 from pyspark_zkafka.options.model import Connection, ReadOptions
 from pyspark_zkafka.protocol.planning import Split, coalesce
 from pyspark_zkafka.protocol.pushdown import Comparison, Operator, PushedFilters, pushed_filters
+from pyspark_zkafka.retries import Retry
 from pyspark_zkafka.worker import collector_paused, prepared_worker
 
 if TYPE_CHECKING:
@@ -152,25 +153,27 @@ def _high_watermark(split: Split, connection: Connection, servers: str) -> int:
 def topic_identity(split: Split, options: ReadOptions, servers: str) -> Identity:
     """Compare the topic with the planned one, by its id, or by its znode where the cluster has no ids.
 
-    A deletion is confirmed by several requests: a broker that has just started may know no topic yet.
+    A deletion is confirmed by several requests: a broker that has just started may know no topic yet. Requests that fail,
+    as while a broker is being replaced, are repeated by the read's own policy.
     """
+    retry = Retry(options.retries, options.retry_interval_ms / 1000, time.sleep)
     from pyspark_zkafka.kafka.admin import lease_admin
 
     topic, connection = split.partition.topic, options.connection
     if split.topic_id is not None:
         with lease_admin(servers, connection.kafka) as admin:
-            found = admin.topic_ids([topic])
+            found = retry(lambda: admin.topic_ids([topic]))
             for _ in range(options.retries):
                 if topic in found:
                     break
                 time.sleep(options.retry_interval_ms / 1000)
-                found = admin.topic_ids([topic])
+                found = retry(lambda: admin.topic_ids([topic]))
         return _compared(topic in found, found.get(topic) in (None, split.topic_id))
     if split.czxid is not None and connection.zookeeper is not None:
         from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
         with ZooKeeperClient(connection.zookeeper) as zookeeper:
-            czxid = zookeeper.czxid(topic)
+            czxid = retry(lambda: zookeeper.czxid(topic))
         return _compared(czxid is not None, czxid == split.czxid)
     return "same"
 

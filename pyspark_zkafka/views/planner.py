@@ -105,8 +105,23 @@ def _topics_of_metadata(options: ReadOptions, admin: KafkaAdmin) -> list[Row]:
 
 def _controller_of_metadata(options: ReadOptions, admin: KafkaAdmin) -> list[Row]:
     snapshot = admin.snapshot([])
-    controller = None if snapshot.controller is None else ControllerInfo(snapshot.controller)
+    named = snapshot.controller
+    controller = None if named is None or not _is_controller(named, admin) else ControllerInfo(named)
     return cluster_rows.controller_rows(controller, None, snapshot.cluster_id)
+
+
+def _is_controller(broker: int, admin: KafkaAdmin) -> bool:
+    """False for a broker of a cluster in KRaft mode, whose metadata names any broker instead of the controller."""
+    try:
+        if not admin.broker_config(broker, "process.roles"):
+            return True
+        _log.warning(
+            "view=controller has no broker: the metadata of a cluster in KRaft mode does not name the controller; "
+            "kafka-metadata-quorum --bootstrap-server ... describe --status does"
+        )
+    except ZKafkaError as error:
+        _log.warning("view=controller has no broker: whether the cluster is in KRaft mode is unknown: %s", error)
+    return False
 
 
 def _plan(options: ReadOptions) -> list[Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,15 @@ def test_commands_of_brokers(rows_of: Callable[..., Any], kraft_cluster: LocalCl
     assert topic in {row["topic"] for row in rows_of("topics", "list")}
     assert [row["partition"] for row in rows_of("topics", "describe", topic)] == [0, 1]
     assert [row["records"] for row in rows_of("plan", "--topic", topic)] == [10, 10]
+
+
+def test_controller(run_kraft: Callable[..., Result]) -> None:
+    """The controller, which brokers do not name in KRaft mode, is left out, with the tool that shows it."""
+    result = run_kraft("controller", "--json")
+    (row,) = json.loads(result.stdout)
+    assert row["controller"] is None
+    assert row["cluster_id"]
+    assert "kafka-metadata-quorum" in result.stderr
 
 
 @pytest.mark.parametrize(
