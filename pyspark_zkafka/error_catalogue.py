@@ -153,6 +153,11 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
         ),
     },
     ClusterStateError: {
+        "MIGRATED_TO_KRAFT": (
+            "The cluster was migrated to KRaft: no broker is registered in ZooKeeper any more, whose state is out of date.",
+            "Set `kafka.bootstrap.servers`; a stream with `group.id` continues with `groupMembership=none` and "
+            "`offsets.storage=kafka`, see migrate-to-kafka-4.md.",
+        ),
         "NO_BROKERS": (
             "No broker is registered under `/brokers/ids`.",
             "Start a broker, or correct the chroot in `zookeeper.connect`.",

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pyspark_zkafka.cluster import bootstrap_servers
-from pyspark_zkafka.errors import OptionError, ZKafkaError
+from pyspark_zkafka.cluster import bootstrap_servers, current_snapshot, describe_migration
+from pyspark_zkafka.errors import ClusterStateError, OptionError, ZKafkaError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.protocol.model import NO_LEADER, Claim, ClusterSnapshot, TopicPartition
@@ -67,6 +67,9 @@ class StreamSession:
         self._snapshot: ClusterSnapshot | None = None
         self._subscribed: tuple[ClusterSnapshot, Mapping[TopicPartition, Claim]] | None = None
         self._is_cut_off = False
+        self._is_polled = False
+        self._is_migration_reported = False
+        self._have_brokers_left = False
         self._deleted: set[str] = set()
         self._servers: str | None = None
         self._read_at = 0.0
@@ -153,7 +156,7 @@ class StreamSession:
 
     def is_still(self, snapshot: ClusterSnapshot) -> bool:
         """True if the topics are still those of a snapshot; brokers are queried, ZooKeeper's watches report changes."""
-        now = self.snapshot(anew=self._zookeeper is None).topics
+        now = self.snapshot(anew=self._is_polled).topics
         topics = snapshot.topics.items()
         return all(n in now and (now[n].topic_id, now[n].czxid) == (t.topic_id, t.czxid) for n, t in topics)
 
@@ -174,7 +177,8 @@ class StreamSession:
     def _refresh(self, before: ClusterSnapshot) -> ClusterSnapshot:
         """A new snapshot, or the same one if it cannot be read."""
         problem: object = "there is no connection to ZooKeeper"
-        if self._zookeeper is None or self._zookeeper.connected:
+        ensemble = self._ensemble
+        if ensemble is None or ensemble.connected:
             try:
                 found = self._snapshot = self._read_cluster()
             except ZKafkaError as error:
@@ -183,19 +187,19 @@ class StreamSession:
                 problem = error
             else:
                 self._is_cut_off = False
-                if self._zookeeper is not None and self._brokers is not None:
+                if ensemble is not None and self._brokers is not None:
                     self._brokers.refresh_metadata(_moved(before, found))
                 return found
         if not self._is_cut_off:
             _log.warning("using the last snapshot of the cluster: %s", problem)
         self._stale.clear()
-        self._is_cut_off, self._read_at = self._zookeeper is not None, self._clock()
+        self._is_cut_off, self._read_at = ensemble is not None, self._clock()
         return before
 
     def _confirm_deleted(self, missing: Collection[str], found: ClusterSnapshot) -> ClusterSnapshot:
         """Confirm that topics are deleted: ZooKeeper knows, but a broker that has just started may know none yet."""
-        for _ in range(1 if self._zookeeper is not None else self._read.retries):
-            if self._zookeeper is None:
+        for _ in range(self._read.retries if self._is_polled else 1):
+            if self._is_polled:
                 self._sleep(self._read.retry_interval_ms / 1000)
             found = self._refresh(found)
             if found.topics.keys() >= set(missing):
@@ -241,11 +245,42 @@ class StreamSession:
     def _read_cluster(self) -> ClusterSnapshot:
         self._stale.clear()
         self._read_at = self._clock()
-        snapshot = self._query_brokers() if self._zookeeper is None else self._read_znodes(self._zookeeper)
-        self._max_age_s = _WATCHED_AGE_S if self._zookeeper is not None else _POLLED_AGE_S
+        ensemble = self._ensemble
+        snapshot = self._query_brokers() if ensemble is None else self._read_znodes(ensemble)
+        self._is_polled = ensemble is None or snapshot.is_outdated
+        if snapshot.is_outdated:
+            snapshot = self._complete(snapshot)
+        self._max_age_s = _POLLED_AGE_S if self._is_polled else _WATCHED_AGE_S
         if any(snapshot.leader(tp) is None for topic in snapshot.topics for tp in snapshot.partitions(topic)):
             self._max_age_s = _LEADERLESS_AGE_S
         return snapshot
+
+    def _complete(self, outdated: ClusterSnapshot) -> ClusterSnapshot:
+        """The cluster whose brokers leave ZooKeeper for KRaft; ends a group's member once all have left.
+
+        No topic or partition that is created afterwards appears in ZooKeeper, where members divide them.
+        """
+        if self.member is not None and not outdated.brokers:
+            raise ClusterStateError(
+                "MIGRATED_TO_KRAFT",
+                f"All brokers have left ZooKeeper for KRaft; group {self.member.group} has its members there, who would "
+                "not see new partitions; start one query with kafka.bootstrap.servers, groupMembership=none and "
+                "offsets.storage=kafka, after copying the offsets with zkafka groups migrate",
+            )
+        if self._brokers is None:
+            self._brokers = self._opened.enter_context(KafkaAdmin.of(self._read.connection, self.servers(outdated)))
+        if not self._is_migration_reported:
+            self._is_migration_reported = True
+            _log.warning("%s", describe_migration(outdated))
+        if outdated.brokers:
+            return current_snapshot(outdated, self._brokers, self._read.connection, ())
+        self._have_brokers_left = True
+        return current_snapshot(outdated, self._brokers, self._read.connection, self._wanted_of(self._brokers))
+
+    @property
+    def _ensemble(self) -> ZooKeeperClient | None:
+        """ZooKeeper, if the cluster's state is there; None without it, and once all brokers have left it."""
+        return None if self._have_brokers_left else self._zookeeper
 
     def _read_znodes(self, zookeeper: ZooKeeperClient) -> ClusterSnapshot:
         by_name = isinstance(self._subscription, (Subscribe, Assign))
@@ -256,9 +291,11 @@ class StreamSession:
         return zookeeper.snapshot(topics)
 
     def _query_brokers(self) -> ClusterSnapshot:
+        return self.brokers.snapshot(self._wanted_of(self.brokers))
+
+    def _wanted_of(self, brokers: KafkaAdmin) -> Collection[str]:
         by_pattern = isinstance(self._subscription, (SubscribePattern, SubscribeExcept))
-        names = self.brokers.topic_names() if by_pattern else ()
-        return self.brokers.snapshot(wanted_topics(self._subscription, names))
+        return wanted_topics(self._subscription, brokers.topic_names() if by_pattern else ())
 
     def _on_event(self, event: object) -> None:
         """Mark the snapshot as stale; called on kazoo's thread."""

@@ -81,7 +81,8 @@ def server_command(spec: ClusterSpec, server: Server, java: Path, file: Path) ->
 
 def format_command(java: Path, cluster_id: str, file: Path) -> list[str]:
     """The command line of Kafka's tool that formats a node's storage for KRaft mode."""
-    return jvm_command(java, _FORMAT_HEAP_MB, (), _FORMAT_MAIN, ["format", "-t", cluster_id, "-c", str(file)])
+    arguments = ["format", f"--cluster-id={cluster_id}", "--config", str(file)]  # an id may begin with a dash
+    return jvm_command(java, _FORMAT_HEAP_MB, (), _FORMAT_MAIN, arguments)
 
 
 def zookeeper_properties(data: Path, port: int) -> dict[str, str]:

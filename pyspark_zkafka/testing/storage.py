@@ -18,8 +18,8 @@ _TIMEOUT_S = 120
 
 
 def new_cluster_id() -> str:
-    """A new cluster id: 16 bytes in URL-safe base64; it does not begin with a dash, which would be an option."""
-    return base64.urlsafe_b64encode(b"\x01" + secrets.token_bytes(15)).decode().rstrip("=")
+    """A new cluster id: 16 bytes in URL-safe base64."""
+    return base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
 
 
 def format_storage(java: Path, classpath: str, cluster_id: str, files: Iterable[Path]) -> None:

@@ -68,11 +68,14 @@ def _partitions(options: ReadOptions, cluster: ClusterSource) -> list[Row]:
 
 
 def _snapshot(options: ReadOptions, cluster: ClusterSource) -> ClusterSnapshot:
-    subscription = options.subscription
-    if subscription is None:
-        return cluster.snapshot()
-    names = subscription.topics if isinstance(subscription, Subscribe) else cluster.topic_names()
-    return cluster.snapshot(restrict(subscription, names))
+    subscription, wanted = options.subscription, None
+    if subscription is not None:
+        names = subscription.topics if isinstance(subscription, Subscribe) else cluster.topic_names()
+        wanted = restrict(subscription, names)
+    snapshot = cluster.snapshot(wanted)
+    if snapshot.is_outdated:
+        _log.warning("brokers have left ZooKeeper for KRaft, and this view shows what ZooKeeper has: use the brokers alone")
+    return snapshot
 
 
 def _controller(options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:
