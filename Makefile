@@ -14,7 +14,7 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_CONF_DIR := $(abspath spark-conf)
 
-.PHONY: demo test matrix simulate bench check docs site notebooks format dist clean
+.PHONY: demo test matrix simulate soak-exactly-once bench check docs site notebooks format dist clean
 
 demo: $(READY)
 	$(BIN)/zkafka demo
@@ -30,6 +30,10 @@ matrix: $(RELEASE_READY)
 # SCHEDULES random schedules of groups, by name and by pattern, and of writes; a failing one is shown as short as it can be.
 simulate: $(READY)
 	$(BIN)/python -m tests.simulation $(or $(SCHEDULES),10000)
+
+# Exactly-once writes for MINUTES, while applications, workers and brokers are killed at random; then each row is counted.
+soak-exactly-once: $(READY)
+	$(BIN)/python -m tests.faults.exactly_once.soak $(or $(MINUTES),20)
 
 # Some 45 minutes on an idle machine; BENCH_ARGS=--quick for a few. docs/benchmarks/ holds what it draws.
 bench: $(BENCH_READY)

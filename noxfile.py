@@ -9,6 +9,7 @@ import shutil
 import subprocess
 
 import nox
+from nox.logger import logger
 
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 PAIRS = [
@@ -27,9 +28,14 @@ def _is_here(python: str) -> bool:
     return command is not None and subprocess.run([command, "-c", ""], capture_output=True, check=False).returncode == 0
 
 
+HERE = tuple(filter(_is_here, PYTHONS))
+if HERE != PYTHONS:
+    logger.warning("Not on this machine, and skipped: Python %s", ", ".join(p for p in PYTHONS if p not in HERE))
+
+
 def _server_pairs() -> list[tuple[str, str]]:
     """The oldest pair, the newest one on this machine and the newest one."""
-    here = [pair for pair in PAIRS if _is_here(pair[0])]
+    here = [pair for pair in PAIRS if pair[0] in HERE]
     return list(dict.fromkeys([PAIRS[0], *here[-1:], PAIRS[-1]]))
 
 

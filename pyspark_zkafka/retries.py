@@ -9,10 +9,21 @@ from typing import TypeVar
 
 from pyspark_zkafka.errors import ZKafkaError
 
-__all__ = ["Retry"]
+__all__ = ["Retry", "backoff_s"]
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
+
+
+def backoff_s(attempt: int, jitter: float) -> float:
+    """The pause before an attempt, 1 for the second one, that others have got ahead of; `jitter` is in [0, 1).
+
+    >>> [backoff_s(attempt, jitter=0.5) for attempt in (1, 2, 9)]
+    [0.04, 0.08, 1.0]
+    """
+    return min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0**attempt) * (0.5 + jitter)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,23 +8,21 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 
+from pyspark_zkafka.batch.ranges import readable_partitions, resolve_ranges
 from pyspark_zkafka.cluster import ClusterSource, bootstrap_servers, open_cluster
-from pyspark_zkafka.data_loss import report_data_loss
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import ReadOptions
-from pyspark_zkafka.protocol.model import ClusterSnapshot, OffsetRange, TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, AtTimestamp, Position, resolve
+from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.protocol.offsets import EARLIEST, Position
 from pyspark_zkafka.protocol.planning import (
     Split,
     SubscribeExcept,
     SubscribePattern,
     Subscription,
-    describe_offline,
     make_splits,
     split_ranges,
     spread_over_leaders,
-    subscribed_partitions,
     wanted_topics,
 )
 from pyspark_zkafka.protocol.pushdown import PushedFilters
@@ -56,10 +54,10 @@ def plan_batch(
     for name in options.ignored:
         _log.warning("%s is a streaming option; ignored by this batch read", name)
     retry = Retry(options.retries, options.retry_interval_ms / 1000, sleep)
-    subscription = _subscription(options)
+    subscription = options.require_subscription()
     with open_cluster(options.connection) as cluster:
         snapshot = retry(lambda: _snapshot(subscription, cluster))
-        subscribed = _subscribed(options, subscription, snapshot)
+        subscribed = readable_partitions(subscription, snapshot, skip_offline=options.skip_offline)
         partitions = [tp for tp in subscribed if pushed is None or pushed.admits(tp)]
         servers = bootstrap_servers(options.connection, snapshot)
         if not partitions:
@@ -67,7 +65,7 @@ def plan_batch(
         opened = nullcontext(cluster) if isinstance(cluster, KafkaAdmin) else KafkaAdmin.of(options.connection, servers)
         with opened as admin:
             bounds = _Bounds(options, admin, cluster, servers, snapshot)
-            ranges = retry(lambda: _ranges(options, partitions, subscribed, bounds, pushed))
+            ranges = retry(lambda: resolve_ranges(options, partitions, subscribed, bounds, pushed))
     pieces = split_ranges(ranges, options.min_partitions, options.max_records)
     splits = make_splits(pieces, snapshot, options.connection.client_rack, options.connection.listener)
     return BatchPlan(tuple(spread_over_leaders(splits)), servers, snapshot)
@@ -106,56 +104,6 @@ class _Bounds:
         return {tp: EARLIEST if tp in stale else stored.offset for tp, stored in committed.items()}
 
 
-def _subscription(options: ReadOptions) -> Subscription:
-    if options.subscription is None:
-        raise OptionError(
-            "INVALID_OPTION",
-            "No topics are given; give one of subscribe, subscribePattern, subscribeExceptPattern and assign",
-        )
-    return options.subscription
-
-
 def _snapshot(subscription: Subscription, cluster: ClusterSource) -> ClusterSnapshot:
     by_pattern = isinstance(subscription, (SubscribePattern, SubscribeExcept))
     return cluster.snapshot(wanted_topics(subscription, cluster.topic_names() if by_pattern else ()))
-
-
-def _subscribed(options: ReadOptions, subscription: Subscription, snapshot: ClusterSnapshot) -> list[TopicPartition]:
-    partitions = subscribed_partitions(subscription, snapshot)
-    offline = snapshot.without_leader(partitions)
-    if not offline:
-        return partitions
-    error = describe_offline(offline, snapshot)
-    if not options.skip_offline:
-        raise error
-    _log.warning("skipped, as offlinePartitions is skip: %s", error)
-    left_out = set(offline)
-    return [tp for tp in partitions if tp not in left_out]
-
-
-def _ranges(
-    options: ReadOptions,
-    partitions: Collection[TopicPartition],
-    subscribed: Collection[TopicPartition],
-    bounds: _Bounds,
-    pushed: PushedFilters | None,
-) -> list[OffsetRange]:
-    resolution = resolve(
-        partitions,
-        options.start,
-        options.end,
-        bounds,
-        reset=options.reset,
-        no_match=options.no_match,
-        subscribed=subscribed,
-    )
-    if resolution.outside:
-        text = "; ".join(map(str, resolution.outside))
-        remedy = "correct the offsets, or set failOnDataLoss to false"
-        fail, otherwise = options.fail_on_data_loss, "reading what is there"
-        report_data_loss("OFFSET_OUT_OF_RANGE", text, fail=fail, remedy=remedy, otherwise=otherwise)
-    if pushed is None:
-        return list(resolution.ranges)
-    since = {} if pushed.since_ms is None else dict.fromkeys(partitions, AtTimestamp(pushed.since_ms))
-    first_since = bounds.list_offsets(since)
-    return [pushed.cut(r, first_since) for r in resolution.ranges]

@@ -10,13 +10,14 @@ from typing import Literal
 import pyarrow as pa
 
 from pyspark_zkafka.data_loss import report_data_loss
-from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, ZKafkaError
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeader, UnknownTopic, ZKafkaError
 from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.transport.consumer import PartitionConsumer, Poll
 
 __all__ = ["Identity", "ReadPolicy", "SplitReader"]
 
 _POLL_S = 0.05
+_PAUSE_S = 0.2
 _ANSWER_S = 5.0
 
 Identity = Literal["same", "deleted", "created again"]
@@ -60,6 +61,7 @@ class SplitReader:
         identity: Callable[[], Identity],
         clock: Callable[[], float] = time.monotonic,
         high_watermark: Callable[[], int] | None = None,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._split = split
         self._consumer = consumer
@@ -67,6 +69,7 @@ class SplitReader:
         self._identity = identity
         self._clock = clock
         self._high_watermark = high_watermark
+        self._sleep = sleep
         self._position = split.start
         self._until = split.until
         self._deadline = 0.0
@@ -138,7 +141,11 @@ class SplitReader:
             self._on_timeout(poll.error)
 
     def _on_out_of_range(self, truncation: str | None) -> None:
-        low, high = self._consumer.watermarks(self._policy.poll_timeout_ms / 1000)
+        watermarks = self._watermarks()
+        if watermarks is None:
+            self._position = self._until
+            return
+        low, high = watermarks
         if self._position > high and self._high_watermark is not None:
             high = self._high_watermark()
         identity = self._check_identity()
@@ -150,6 +157,23 @@ class SplitReader:
             self._report_truncation(truncation)
         if self._position < self._until:
             self._consumer.seek(self._position)
+
+    def _watermarks(self) -> tuple[int, int] | None:
+        """The log's earliest offset and its end; None if the topic was deleted.
+
+        Where librdkafka's metadata has no leader for the partition, it returns at once that the partition is unknown:
+        during an election, and after an answer of a broker that does not know a new topic yet. So this is requested again.
+        """
+        deadline = self._clock() + self._policy.poll_timeout_ms / 1000
+        while True:
+            try:
+                return self._consumer.watermarks(max(deadline - self._clock(), _POLL_S))
+            except (NoLeader, UnknownTopic):
+                if self._check_identity() == "deleted":
+                    return None
+                if self._clock() > deadline:
+                    raise
+            self._sleep(_PAUSE_S)
 
     def _report_truncation(self, report: str) -> None:
         """Fail, or warn and continue at the position; the records before it have been replaced."""

@@ -49,10 +49,13 @@ def _root(
 
 @app.command()
 def demo(
-    rows: Annotated[int, typer.Option(min=1, help="How many rows to write and read.")] = 1_000_000,
-    cores: Annotated[int, typer.Option(min=1, help="How many cores Spark may use.")] = 2,
+    rows: Annotated[int, typer.Option(min=1, help="Number of rows to write and read.")] = 1_000_000,
+    cores: Annotated[int, typer.Option(min=1, help="Number of cores that Spark may use.")] = 2,
 ) -> None:
-    """Write, read, commit and stop a broker on a real cluster that is started for it."""
+    """Write, read, commit and stop a broker on a real cluster that is started for it.
+
+    Example: zkafka demo --rows 100000
+    """
     from pyspark_zkafka.cli.demo import run
 
     run(rows, cores)

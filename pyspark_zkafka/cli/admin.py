@@ -32,8 +32,10 @@ _DELETION = columns("topic partition_count replication_factor", right="partition
 _Topics = Annotated[
     list[str] | None, typer.Option("--topic", metavar="T[:P,...]", help="A topic, or some of its partitions; repeatable.")
 ]
-_All = Annotated[bool, typer.Option("--all", "--all-topic-partitions", help="All partitions of all topics.")]
-_Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics.")]
+_All = Annotated[bool, typer.Option("--all", help="All partitions of all topics.")]
+# The name of Kafka's tool, apart: help would cut a second name off.
+_AllTopicPartitions = Annotated[bool, typer.Option("--all-topic-partitions", hidden=True)]
+_Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics.")]
 
 
 @app.command()
@@ -66,6 +68,7 @@ def elect(
     all_partitions: _All = False,
     no_wait: NoWait = False,
     timeout: Timeout = WAIT_S,
+    all_topic_partitions: _AllTopicPartitions = False,
 ) -> None:
     """Elect the preferred replicas as leaders, where they are in the ISR and do not lead already.
 
@@ -74,7 +77,7 @@ def elect(
     from pyspark_zkafka.operations.controller import require_controller
     from pyspark_zkafka.operations.election import LEADS_ALREADY, start
 
-    if bool(topic) == all_partitions:
+    if bool(topic) == (all_partitions or all_topic_partitions):
         raise OptionError("INVALID_OPTION", "Choose the partitions: either --topic or --all")
     with target.zookeeper() as client:
         require_controller(client)

@@ -10,6 +10,7 @@ from pyspark_zkafka.cli.output import columns, iso_time
 __all__ = ["add_to"]
 
 _BROKERS = columns("id host port rack version registered endpoints", right="id port version")
+_NARROW = columns("id rack version registered endpoints", right="id version")
 _CONTROLLER = columns("controller epoch elected cluster_id", right="controller epoch")
 
 
@@ -26,7 +27,7 @@ def brokers(target: Target) -> None:
     Example: zkafka brokers --zookeeper zk1:2181/kafka
     """
     rows = [{**row, "registered": iso_time(row.get("timestamp"))} for row in target.view("brokers")]
-    target.rows(rows, _BROKERS, "No broker is registered.")
+    target.rows(rows, _BROKERS, "No broker is registered.", _NARROW)
 
 
 @reads_cluster

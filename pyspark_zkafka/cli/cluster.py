@@ -12,6 +12,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from pyspark_zkafka.cli.command import pairs
+
 if TYPE_CHECKING:
     from pyspark_zkafka.testing.detached import DetachedCluster
 
@@ -26,25 +28,31 @@ _CONNECT_TIMEOUT_S = 1.0
 
 @app.command()
 def up(
-    brokers: Annotated[int, typer.Option(min=1, help="How many brokers.")] = 3,
+    brokers: Annotated[int, typer.Option(min=1, help="Number of brokers.")] = 3,
     kafka_version: Annotated[str, typer.Option(help="Kafka's version, 0.8.2.2 to 3.9.x.")] = "3.9.1",
     broker_config: Annotated[
-        list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="A property of the brokers; repeatable.")
+        list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A property of the brokers; repeatable.")
     ] = None,
     name: _Name = "default",
     as_json: _Json = False,
 ) -> None:
-    """Start a cluster that runs until `down`; ready when this returns."""
+    """Start a cluster that runs until `down`; ready when this returns.
+
+    Example: zkafka cluster up --brokers 1 --kafka-version 1.1.1
+    """
     from pyspark_zkafka.testing.detached import bring_up
 
-    config = dict(_pair(text) for text in broker_config or [])
+    config = pairs(broker_config, "--config")
     options = {"brokers": brokers, "kafka_version": kafka_version, "broker_config": config}
     _show([bring_up(name, options)], as_json)
 
 
 @app.command()
 def down(name: _Name = "default", as_json: _Json = False) -> None:
-    """Stop a cluster, and delete its data."""
+    """Stop a cluster, and delete its data.
+
+    Example: zkafka cluster down
+    """
     from pyspark_zkafka.testing.detached import bring_down
 
     bring_down(name)
@@ -56,7 +64,10 @@ def down(name: _Name = "default", as_json: _Json = False) -> None:
 
 @app.command()
 def status(as_json: _Json = False) -> None:
-    """Show the clusters that are up, and the servers that listen."""
+    """Show the clusters that are up, and the servers that listen.
+
+    Example: zkafka cluster status --json
+    """
     from pyspark_zkafka.testing.detached import running_clusters
 
     clusters = running_clusters()
@@ -64,13 +75,6 @@ def status(as_json: _Json = False) -> None:
         Console().print("No local cluster is up; `zkafka cluster up` starts one.")
         return
     _show(clusters, as_json)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise typer.BadParameter(f"found {text!r}; write KEY=VALUE", param_hint="--config")
-    return key, value
 
 
 def _show(clusters: Iterable[DetachedCluster], as_json: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark_zkafka.cluster import ClusterSource
-    from pyspark_zkafka.kafka.admin import KafkaAdmin
+    from pyspark_zkafka.kafka.config_admin import ConfigAdmin
     from pyspark_zkafka.options.model import Connection
     from pyspark_zkafka.protocol.model import ClusterSnapshot
     from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
-__all__ = ["Target", "changes_cluster", "exit_status", "reads_cluster"]
+__all__ = ["Target", "changes_cluster", "exit_status", "pairs", "reads_cluster"]
 
 FAILED, USAGE = 1, 2
 
@@ -134,14 +134,14 @@ class Target:
             yield source
 
     @contextmanager
-    def brokers(self, snapshot: ClusterSnapshot) -> Iterator[KafkaAdmin]:
+    def brokers(self, snapshot: ClusterSnapshot) -> Iterator[ConfigAdmin]:
         """An admin client of the brokers: those that were given, else the live ones in the snapshot."""
         from pyspark_zkafka.cluster import bootstrap_servers
-        from pyspark_zkafka.kafka.admin import KafkaAdmin
+        from pyspark_zkafka.kafka.config_admin import ConfigAdmin
 
         connection = self.connection
         servers = bootstrap_servers(connection, snapshot)
-        with KafkaAdmin.of(connection, servers) as admin:
+        with ConfigAdmin.of(connection, servers) as admin:
             yield admin
 
     def proceed(self, question: str) -> bool:
@@ -164,9 +164,9 @@ class Target:
         typer.confirm(question, abort=True, err=True)
         return True
 
-    def rows(self, rows: Sequence[Row], shown: Sequence[Column], empty: str = "") -> None:
+    def rows(self, rows: Sequence[Row], shown: Sequence[Column], empty: str = "", *narrower: Sequence[Column]) -> None:
         """Write rows; see `Output.rows`."""
-        self.output.rows(rows, shown, empty)
+        self.output.rows(rows, shown, empty, *narrower)
 
 
 def reads_cluster(command: Callable[..., None]) -> Callable[..., None]:
@@ -195,9 +195,15 @@ def _with_target(command: Callable[..., None], added: dict[str, tuple[Any, Any]]
                 raise
             raise typer.Exit(exit_status(error)) from error
 
+    run.__doc__ = _unbroken(command.__doc__ or "")
     run.__signature__ = inspect.Signature([*(p.replace(kind=kind) for p in own), *extra])  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in (*own, *extra)}
     return run
+
+
+def _unbroken(text: str) -> str:
+    """Paragraphs without the line breaks of the source, which help would keep in all but the first."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def exit_status(error: ZKafkaError | OSError) -> int:
@@ -223,3 +229,20 @@ def _target(
 def _ask_secret(label: str) -> str:
     answer: str = typer.prompt(label, hide_input=True, err=True)
     return answer
+
+
+def pairs(texts: Iterable[str] | None, option: str) -> dict[str, str]:
+    """The values by name of an option that is given as NAME=VALUE, once or more, or not at all.
+
+    Raises
+    ------
+    BadParameter
+        A text is something else.
+    """
+    found = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"found {text!r}; write NAME=VALUE", param_hint=option)
+        found[name] = value
+    return found

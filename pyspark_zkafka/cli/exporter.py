@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyspark_zkafka.cli.command import Target, reads_cluster
-from pyspark_zkafka.cli.group_describe import Storage, StorageOption
+from pyspark_zkafka.cli.group_describe import StorageOption
+from pyspark_zkafka.cli.group_stores import Storage
 from pyspark_zkafka.errors import OptionError
 
 if TYPE_CHECKING:

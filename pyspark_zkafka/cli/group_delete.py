@@ -24,7 +24,7 @@ def add_to(app: typer.Typer) -> None:
 @changes_cluster
 def delete(
     target: Target,
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="The groups.", show_default=False)],
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP", help="The groups.", show_default=False)],
     topic: Annotated[
         str | None, typer.Option("--topic", metavar="T", help="Delete the groups' owners and offsets of one topic alone.")
     ] = None,

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from pyspark_zkafka.cli.command import Target, reads_cluster
-from pyspark_zkafka.cli.group_stores import AllGroups, Groups, open_servers, require_groups
+from pyspark_zkafka.cli.group_stores import AllGroups, Groups, Storage, open_servers, require_groups
 from pyspark_zkafka.cli.output import Column, Row, columns, iso_time
 
 if TYPE_CHECKING:
     from pyspark_zkafka.operations.group_reads import OffsetsStorage
     from pyspark_zkafka.operations.group_state import PartitionDescription
 
-__all__ = ["Storage", "StorageOption", "add_to", "description_row"]
-
-
-class Storage(str, Enum):
-    """Where offsets are read."""
-
-    zookeeper = "zookeeper"
-    kafka = "kafka"
-    both = "both"
+__all__ = ["StorageOption", "add_to", "description_row"]
 
 
 StorageOption = Annotated[
@@ -78,7 +72,7 @@ def describe(
         if not state.member_count:
             target.output.note(f"Consumer group '{group}' has no active members.")
     rows = [description_row(row) for found in described.groups.values() for row in found]
-    target.rows(rows, _shown(target, rows, storage), "There is no offset and no owner.")
+    _show(target, rows, _STORES if storage is Storage.both else ())
 
 
 def description_row(row: PartitionDescription) -> Row:
@@ -101,12 +95,25 @@ def description_row(row: PartitionDescription) -> Row:
     }
 
 
-def _shown(target: Target, rows: Sequence[Row], storage: Storage) -> list[Column]:
-    """The columns: of JSON all; in a table without hosts if there are none, on a narrow terminal without a sole group."""
-    stores = _STORES if storage is Storage.both else ()
+def _show(target: Target, rows: Sequence[Row], stores: Sequence[Column]) -> None:
+    """Write the rows; where a table of several groups is too wide, as a table for each, with less columns if needed."""
+    empty = "There is no offset and no owner."
     if target.output.as_json:
-        return [*_DESCRIBE, *_JSON_ONLY, *stores]
-    if target.output.is_narrow:
-        is_one = len({row["group"] for row in rows}) < 2
-        return [*(_DESCRIBE[1:] if is_one else _DESCRIBE), *stores]
-    return [*_DESCRIBE, *(_HOST if any(row["host"] for row in rows) else ()), *stores]
+        target.rows(rows, [*_DESCRIBE, *_JSON_ONLY, *stores])
+        return
+    hosts = _HOST if any(row["host"] for row in rows) else ()
+    layouts = [[*_DESCRIBE, *hosts, *stores], [*_DESCRIBE, *stores]]
+    names = {row["group"] for row in rows}
+    if len(names) < 2 or any(target.output.fits(rows, shown) for shown in layouts):
+        target.rows(rows, layouts[0], empty, layouts[1], *_of_one_group(stores))
+        return
+    for name, of_group in groupby(rows, key=itemgetter("group")):
+        target.output.show(Text(f"\nGROUP {name}"))
+        first, *narrower = _of_one_group(stores)
+        target.rows(list(of_group), first, empty, *narrower)
+
+
+def _of_one_group(stores: Sequence[Column]) -> list[list[Column]]:
+    """The columns without the group; with those of two stores, also without the consumer."""
+    without_group = [[*_DESCRIBE[1:], *stores]]
+    return [*without_group, [*_DESCRIBE[1:-1], *stores]] if stores else without_group

@@ -32,8 +32,8 @@ _Format = Annotated[
     Format,
     typer.Option(
         "--format",
-        help="zk: /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, as ExportZkOffsets writes; csv: TOPIC,PARTITION,OFFSET, "
-        "and GROUP first for several groups, as kafka-consumer-groups --export writes.",
+        help="zk: lines of znodes and offsets, as ExportZkOffsets writes; csv: lines TOPIC,PARTITION,OFFSET, with GROUP "
+        "first for several groups, as kafka-consumer-groups --export writes.",
     ),
 ]
 _EXPORTED = columns("group topic partition offset", right="partition offset")
@@ -101,7 +101,7 @@ def _write(target: Target, offsets: Sequence[GroupOffset], format: Format, *, wi
 @changes_cluster
 def import_offsets(
     target: Target,
-    file: Annotated[Path, typer.Argument(help="The file; - for the standard input.", show_default=False)],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file; - for the standard input.", show_default=False)],
     group: Annotated[
         str | None, typer.Option("--group", metavar="GROUP", help="The group of lines TOPIC,PARTITION,OFFSET.")
     ] = None,

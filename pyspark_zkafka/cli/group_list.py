@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from pyspark_zkafka.cli.command import Target, reads_cluster
-from pyspark_zkafka.cli.group_describe import Storage, StorageOption
-from pyspark_zkafka.cli.group_stores import open_servers
+from pyspark_zkafka.cli.group_describe import StorageOption
+from pyspark_zkafka.cli.group_stores import Storage, open_servers
 from pyspark_zkafka.cli.output import Row, columns
+from pyspark_zkafka.errors import listing
 
 if TYPE_CHECKING:
     from pyspark_zkafka.kafka.group_admin import GroupAdmin
@@ -20,6 +21,7 @@ __all__ = ["add_to"]
 
 _COLUMNS = columns("group members topics state store", right="members")
 _IN_KAFKA = ("kafka", "both", "ledger")
+_JSON_ONLY = columns("unreadable_offsets")
 _STATES = {"PREPARING_REBALANCING": "PreparingRebalance", "COMPLETING_REBALANCING": "CompletingRebalance"}
 
 
@@ -46,17 +48,31 @@ def list_(target: Target, storage: StorageOption = Storage.zookeeper) -> None:
         only_in_kafka = [name for name in in_kafka if name not in states]
         rows += _kafka_groups(servers.brokers, only_in_kafka) if only_in_kafka else []
     shown = [row for row in rows if storage is not Storage.kafka or row["store"] in _IN_KAFKA]
-    target.rows(sorted(shown, key=lambda row: str(row["group"])), _COLUMNS, "There is no group.")
+    ordered = sorted(shown, key=lambda row: str(row["group"]))
+    if target.output.as_json:
+        target.rows(ordered, (*_COLUMNS, *_JSON_ONLY))
+    else:
+        target.rows(list(map(_marked, ordered)), _COLUMNS, "There is no group.")
+    unreadable = [f"{row['group']} ({row['unreadable_offsets']})" for row in ordered if row.get("unreadable_offsets")]
+    if unreadable:
+        target.output.note(f"* Offsets that cannot be read: {listing(unreadable)}; `zkafka groups describe` shows why.")
+
+
+def _marked(row: Row) -> Row:
+    """The row with a mark at the store if offsets in ZooKeeper cannot be read."""
+    return {**row, "store": f"{row['store']}*"} if row.get("unreadable_offsets") else row
 
 
 def _list_row(state: GroupState, is_in_kafka: bool) -> Row:
-    stores = [*(["zookeeper"] if state.offsets else []), *(["kafka"] if is_in_kafka else [])]
+    is_in_zookeeper = bool(state.offsets or state.unreadable_offsets)
+    stores = [*(["zookeeper"] if is_in_zookeeper else []), *(["kafka"] if is_in_kafka else [])]
     return {
         "group": state.name,
         "members": state.member_count,
         "topics": sorted(state.topics),
         "state": state.state,
         "store": "both" if len(stores) > 1 else next(iter(stores), None),
+        "unreadable_offsets": state.unreadable_offsets,
     }
 
 

@@ -45,9 +45,8 @@ def members(target: Target, groups: Groups = None, all_groups: AllGroups = False
     rows = [row for state in states.values() for row in _rows(state)]
     if not target.output.as_json:
         rows = [{**row, "assignment": _assignment_text(row.get("assignment", {}))} for row in rows]
-    shown = _NARROW if target.output.is_narrow and not target.output.as_json else _COLUMNS
     error = columns("error") if any("error" in row for row in rows) else ()
-    target.rows(rows, [*shown, *error], "There is no member.")
+    target.rows(rows, [*_COLUMNS, *error], "There is no member.", [*_NARROW, *error])
 
 
 def _rows(state: GroupState) -> list[Row]:

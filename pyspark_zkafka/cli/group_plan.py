@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +11,8 @@ import typer
 
 from pyspark_zkafka.cli.command import Target, reads_cluster
 from pyspark_zkafka.cli.output import Column, Row, columns
-from pyspark_zkafka.errors import GroupError, OptionError, UnknownTopic
+from pyspark_zkafka.errors import GroupError, OptionError
+from pyspark_zkafka.protocol.znodes.groups import consumer_of_thread
 
 if TYPE_CHECKING:
     from pyspark_zkafka.operations.assignment_plans import Plan
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["add_to"]
 
 _STRATEGIES = ("range", "roundrobin", "sticky")
+_MEMBERS = columns("member consumer_id")
 _SUMMARY = columns("strategy moves partitions threads fewest most", right="moves partitions threads fewest most")
 
 _Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.", show_default=False)]
@@ -105,6 +107,7 @@ def _inputs(
 ) -> tuple[dict[str, ConsumerRegistration], dict[str, list[int]]]:
     """The members to plan for, and the partitions of the topics that may be theirs."""
     from pyspark_zkafka.operations.assignment_plans import numbered_members, parse_members
+    from pyspark_zkafka.operations.topics import require_topics
     from pyspark_zkafka.protocol.assignors import topics_of
 
     existing = client.topic_names()
@@ -120,9 +123,7 @@ def _inputs(
                 "NO_MEMBERS", f"Group {state.name} has no members to plan for; give some with --threads or --members"
             )
     wanted = {topic for registration in found.values() for topic in topics_of(registration, existing)}
-    missing = set(topics or ()).difference(existing)
-    if missing:
-        raise UnknownTopic("UNKNOWN_TOPIC", f"Topics do not exist: {', '.join(sorted(missing))}; see zkafka topics list")
+    require_topics(topics or (), existing)
     return found, {name: list(topic.partitions) for name, topic in client.topics(wanted).items()}
 
 
@@ -133,16 +134,49 @@ def _text(members: str) -> str:
 
 
 def _show_partitions(target: Target, group: str, plans: Iterable[Plan], owners: Mapping[TopicPartition, str]) -> None:
-    """Write a row for each partition; in the table without the prefix that all ids of a group's threads have."""
-    prefix = "" if target.output.as_json else f"{group}_"
-    found = list(plans)
+    """Write a row for each partition; in the table without the prefix that all ids of a group's threads have.
+
+    Where that is too wide for the terminal, the members have numbers, and another table has their ids.
+    """
+    found, prefix = list(plans), f"{group}_"
+    shown = [*columns("topic partition owner", right="partition"), *(Column(one.strategy) for one in found)]
+    empty = "No partition is subscribed to."
+    if target.output.as_json:
+        target.rows(_rows(found, owners, str), shown, empty)
+        return
+    rows = _rows(found, owners, lambda thread: thread.removeprefix(prefix))
+    if target.output.fits(rows, shown):
+        target.rows(rows, shown, empty)
+        return
+    numbers = _numbers([*owners.values(), *(thread for one in found for thread in one.owners.values())])
+    target.rows(_rows(found, owners, lambda thread: _abbreviated(thread, numbers)), shown, empty)
+    target.output.show("")
+    target.rows([{"member": n, "consumer_id": consumer} for consumer, n in numbers.items()], _MEMBERS)
+
+
+def _rows(plans: Sequence[Plan], owners: Mapping[TopicPartition, str], name: Callable[[str], str]) -> list[Row]:
+    """A row for each partition, with what `name` returns for each thread."""
     rows: list[Row] = []
-    for tp in sorted({tp for one in found for tp in one.owners}):
-        threads = {"owner": owners.get(tp), **{one.strategy: one.owners.get(tp) for one in found}}
-        shown = {name: thread and thread.removeprefix(prefix) for name, thread in threads.items()}
-        rows.append({"topic": tp.topic, "partition": tp.partition, **shown})
-    strategies = [Column(one.strategy) for one in found]
-    target.rows(rows, [*columns("topic partition owner", right="partition"), *strategies], "No partition is subscribed to.")
+    for tp in sorted({tp for one in plans for tp in one.owners}):
+        threads = {"owner": owners.get(tp), **{one.strategy: one.owners.get(tp) for one in plans}}
+        named = {column: None if thread is None else name(thread) for column, thread in threads.items()}
+        rows.append({"topic": tp.topic, "partition": tp.partition, **named})
+    return rows
+
+
+def _numbers(threads: Iterable[str]) -> dict[str, str]:
+    """A number for each consumer, ascending."""
+    return {consumer: f"#{n}" for n, consumer in enumerate(sorted(set(map(consumer_of_thread, threads))), 1)}
+
+
+def _abbreviated(thread: str, numbers: Mapping[str, str]) -> str:
+    """The thread with its consumer's number.
+
+    >>> _abbreviated("g_c1-0", {"g_c1": "#1"})
+    '#1-0'
+    """
+    consumer = consumer_of_thread(thread)
+    return numbers[consumer] + thread.removeprefix(consumer)
 
 
 def _summary(found: Plan) -> Row:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pyspark_zkafka.cli.command import Target, changes_cluster
-from pyspark_zkafka.cli.group_stores import open_servers, read_text
+from pyspark_zkafka.cli.group_stores import Storage, open_servers, read_text
 from pyspark_zkafka.cli.output import columns
 from pyspark_zkafka.errors import OptionError
 
@@ -23,14 +22,6 @@ __all__ = ["add_to"]
 
 _COLUMNS = columns("group topic partition new_offset", right="partition new_offset")
 _PLACES = {"zookeeper": "ZooKeeper", "kafka": "Kafka", "both": "ZooKeeper and Kafka"}
-
-
-class Storage(str, Enum):
-    """The stores to reset offsets in."""
-
-    zookeeper = "zookeeper"
-    kafka = "kafka"
-    both = "both"
 
 
 _Topic = Annotated[
@@ -66,7 +57,7 @@ def add_to(app: typer.Typer) -> None:
 @changes_cluster
 def reset_offsets(
     target: Target,
-    group: Annotated[str, typer.Argument(help="The group.", show_default=False)],
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group.", show_default=False)],
     topic: _Topic = None,
     all_topics: _AllTopics = False,
     to_earliest: _ToEarliest = False,

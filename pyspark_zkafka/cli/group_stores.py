@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,10 +21,18 @@ if TYPE_CHECKING:
     from pyspark_zkafka.kafka.group_admin import GroupAdmin
     from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
-__all__ = ["AllGroups", "Groups", "Servers", "open_servers", "read_text", "require_groups", "with_progress"]
+__all__ = ["AllGroups", "Groups", "Servers", "Storage", "open_servers", "read_text", "require_groups", "with_progress"]
 
-Groups = Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="The groups.", show_default=False)]
+Groups = Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="The groups.", show_default=False)]
 AllGroups = Annotated[bool, typer.Option("--all-groups", help="All groups.")]
+
+
+class Storage(str, Enum):
+    """The stores of offsets that a command reads or writes."""
+
+    zookeeper = "zookeeper"
+    kafka = "kafka"
+    both = "both"
 
 
 @dataclass(frozen=True)

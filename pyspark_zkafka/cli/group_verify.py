@@ -10,7 +10,7 @@ import typer
 
 from pyspark_zkafka.cli.command import FAILED, Target, reads_cluster
 from pyspark_zkafka.cli.group_stores import AllGroups, Groups, Servers, open_servers, require_groups
-from pyspark_zkafka.cli.output import Column, Row, columns
+from pyspark_zkafka.cli.output import columns
 from pyspark_zkafka.protocol.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["add_to"]
 
 _COLUMNS = columns("group topic partition problem found remedy", right="partition")
-_NARROW = (Column("place", "GROUP"), Column("problem"), Column("found", "FOUND, REMEDY"))
 _PAUSE_S = 1.0
 
 _Timeout = Annotated[
@@ -49,21 +48,20 @@ def verify(target: Target, groups: Groups = None, all_groups: AllGroups = False,
             problems, notes = _verify(servers, names)
     for note in notes:
         target.output.note(note)
-    is_narrow = target.output.is_narrow and not target.output.as_json
-    rows = [_narrow(problem) if is_narrow else asdict(problem) for problem in problems]
-    target.rows(rows, _NARROW if is_narrow else _COLUMNS, "No problem was found.")
+    rows = list(map(asdict, problems))
+    if target.output.as_json or target.output.fits(rows, _COLUMNS):
+        target.rows(rows, _COLUMNS, "No problem was found.")
+    else:
+        for problem in problems:
+            target.output.lines(_paragraph(problem))
     if problems:
         raise typer.Exit(FAILED)
 
 
-def _narrow(problem: Problem) -> Row:
-    """The row of a problem in three columns: where it is, its kind, and below each other what was found and the remedy."""
-    place = "" if problem.topic is None else f"\n{TopicPartition(problem.topic, problem.partition or 0)}"
-    return {
-        "place": f"{problem.group}{place}",
-        "problem": problem.problem,
-        "found": f"{problem.found}\n-> {problem.remedy}",
-    }
+def _paragraph(problem: Problem) -> str:
+    """A problem as a paragraph, for a terminal on which the table is too wide: the remedy may be a command to copy."""
+    place = "" if problem.topic is None else f" {TopicPartition(problem.topic, problem.partition or 0)}"
+    return f"{problem.group}{place}: {problem.problem}\n  {problem.found}\n  -> {problem.remedy}"
 
 
 def _verify(servers: Servers, names: list[str] | None) -> tuple[list[Problem], tuple[str, ...]]:

@@ -101,7 +101,6 @@ def _write_json(output: Output, rows: Sequence[Row], problems: Sequence[str]) ->
 
 
 def _page(output: Output, rows: Sequence[Row], problems: Sequence[str]) -> Group:
-    shown = _NARROW if output.is_narrow else _COLUMNS
     readable = [{**row, "catch_up_s": duration_text(row["catch_up_s"])} for row in rows]
-    found = [output.fitted(readable, shown)] if rows else []
+    found = [output.fitted(readable, _COLUMNS, _NARROW)] if rows else []
     return Group(Text(time.strftime("%Y-%m-%d %H:%M:%S")), *found, *map(Text, problems), "")

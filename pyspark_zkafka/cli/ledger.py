@@ -52,8 +52,7 @@ def list_(target: Target) -> None:
     with open_servers(target) as servers:
         ledgers = read_ledgers(servers.brokers)
     rows = [_list_row(ledger) for ledger in ledgers.values()]
-    shown = _LIST_NARROW if target.output.is_narrow else _LIST
-    _write(target, rows, shown, (*_LIST, _WRITTEN), "There is no ledger.")
+    _write(target, rows, (*_LIST, _WRITTEN), "There is no ledger.", _LIST, _LIST_NARROW)
     for ledger in ledgers.values():
         if ledger.unreadable:
             count = len(ledger.unreadable)
@@ -75,8 +74,8 @@ def show(
         ledger = read_ledgers(servers.brokers, [query])[query]
     rows = [_show_row(record, ledger.query, short=not target.output.as_json) for record in ledger.records]
     writes = [_WRITE] if any(row.get("write") for row in rows) else []
-    shown = [*(_SHOW_NARROW if target.output.is_narrow else _SHOW), *writes]
-    _write(target, rows, shown, (*_SHOW, _WRITE, _WRITTEN, _METADATA), "The ledger has no entry.")
+    layouts = ([*layout, *writes] for layout in (_SHOW, _SHOW_NARROW))
+    _write(target, rows, (*_SHOW, _WRITE, _WRITTEN, _METADATA), "The ledger has no entry.", *layouts)
     for record in ledger.unreadable:
         target.output.note(f"Unreadable, group {record.group}, {record.partition}: {record.metadata[:_QUOTED]!r}")
     if ledger.unreadable:
@@ -114,7 +113,7 @@ def delete(
         chosen = found if age_ms is None else _older(target, found, now_ms - age_ms)
         if not force:
             require_idle(chosen, now_ms)
-        _write(target, [_list_row(ledger) for ledger in chosen], _DELETE, _DELETE, "No ledger is that old.")
+        _write(target, [_list_row(ledger) for ledger in chosen], _DELETE, "No ledger is that old.", _DELETE)
         if chosen:
             target.output.note("A micro-batch that one of these queries replays afterwards is written again.")
         if chosen and target.proceed(f"Delete {_count(chosen)}?"):
@@ -198,9 +197,9 @@ def _times(written_ms: int | None) -> Row:
     return {"age_s": max(0, _now_ms() - written_ms) // 1000, "written": iso_time(written_ms * 1000)}
 
 
-def _write(target: Target, rows: Sequence[Row], shown: Sequence[Column], in_json: Sequence[Column], empty: str) -> None:
-    """Write rows; ages are seconds in JSON, durations in tables."""
+def _write(target: Target, rows: Sequence[Row], in_json: Sequence[Column], empty: str, *layouts: Sequence[Column]) -> None:
+    """Write rows; ages are seconds in JSON, durations in tables, whose `layouts` are from wide to narrow."""
     if target.output.as_json:
         target.rows(rows, in_json)
     else:
-        target.rows([{**row, "age_s": duration_text(row.get("age_s"))} for row in rows], shown, empty)
+        target.rows([{**row, "age_s": duration_text(row.get("age_s"))} for row in rows], layouts[0], empty, *layouts[1:])

@@ -20,7 +20,7 @@ Row = Mapping[str, Any]
 """Values by column name; a missing column is null."""
 
 _PIPED_WIDTH = 10_000
-_WIDE = 120
+_SHORT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,8 @@ def columns(names: str, right: str = "") -> tuple[Column, ...]:
 class Output:
     """Output of a command: rows as a table, or, with ``--json``, as one JSON list of objects; notes on standard error.
 
-    A table on a terminal folds cells that are too wide; into a pipe or a file each row is one line.
+    A table that is too wide for the terminal has fewer columns, if a command says which, and else folds its cells; into a
+    pipe or a file each row is one line.
     """
 
     def __init__(self, as_json: bool = False) -> None:
@@ -64,29 +65,33 @@ class Output:
         self.console = Console(width=width, soft_wrap=False, highlight=False)
         self.errors = Console(stderr=True, highlight=False)
 
-    def rows(self, rows: Iterable[Row], shown: Sequence[Column], empty: str = "") -> None:
-        """Write rows; `empty` is the note for a table without any."""
+    def rows(self, rows: Iterable[Row], shown: Sequence[Column], empty: str = "", *narrower: Sequence[Column]) -> None:
+        """Write rows; `empty` is the note for a table without any, `narrower` see `fitted`."""
         found = list(rows)
         if self.as_json:
             self.console.out(json.dumps([{c.name: row.get(c.name) for c in shown} for row in found]), highlight=False)
         elif found:
-            self.console.print(self.fitted(found, shown))
+            self.console.print(self.fitted(found, shown, *narrower))
         elif empty:
             self.note(empty)
 
-    @property
-    def is_narrow(self) -> bool:
-        """True on a terminal of less than 120 columns, for which a table leaves out what is not essential."""
-        return self.console.width < _WIDE
-
-    def fitted(self, rows: Sequence[Row], shown: Sequence[Column]) -> Table:
-        """A table of rows; if it is too wide for the terminal, with headings that are broken after hyphens."""
-        made = table(rows, shown)
+    def fits(self, rows: Sequence[Row], shown: Sequence[Column]) -> bool:
+        """True if each row of the table fits on one line, as always in a pipe or a file."""
+        if self.console.width >= _PIPED_WIDTH:
+            return True
         unlimited = self.console.options.update_width(_PIPED_WIDTH)
-        if self.console.measure(made, options=unlimited).maximum > self.console.width:
-            for column, heading in zip(made.columns, shown, strict=True):
-                column.header = heading.title.replace("-", "-\n")
-        return made
+        return self.console.measure(table(rows, shown), options=unlimited).maximum <= self.console.width
+
+    def fitted(self, rows: Sequence[Row], *layouts: Sequence[Column]) -> Table:
+        """A table with the first columns of `layouts` that fit; else with the last, compact and folded."""
+        for shown in layouts:
+            if self.fits(rows, shown):
+                return table(rows, shown)
+        return _compact(rows, layouts[-1])
+
+    def lines(self, text: str) -> None:
+        """Write text whose lines are not broken."""
+        self.console.print(Text(text), soft_wrap=True)
 
     def note(self, text: str) -> None:
         """Write a line for people to standard error, also with ``--json``."""
@@ -107,6 +112,23 @@ def table(rows: Iterable[Row], shown: Sequence[Column], title: str | None = None
     for row in rows:
         made.add_row(*(Text(_cell(row.get(column.name))) for column in shown))
     return made
+
+
+def _compact(rows: Sequence[Row], shown: Sequence[Column]) -> Table:
+    """A table of less width: smaller gaps, headings broken after hyphens, lists folded between items, numbers whole."""
+    made = table([{name: _foldable(value) for name, value in row.items()} for row in rows], shown)
+    made.padding = (0, 1, 0, 0)
+    for column, heading in zip(made.columns, shown, strict=True):
+        column.no_wrap = heading.right
+        longest = max((len(str(cell)) for cell in column.cells), default=0)
+        if heading.right or longest < len(heading.title):
+            column.header = heading.title.replace("-", "-\n")
+    return made
+
+
+def _foldable(value: Any) -> Any:
+    text = _cell(value)
+    return text.replace(",", ", ") if isinstance(value, (list, tuple, dict)) and len(text) > _SHORT else value
 
 
 def _cell(value: Any) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pyspark_zkafka.cli.command import Target, reads_cluster
+from pyspark_zkafka.cli.command import Target, pairs, reads_cluster
 from pyspark_zkafka.cli.output import Column, columns
 
 __all__ = ["add_to"]
@@ -38,7 +38,7 @@ def plan(target: Target, topic: _Topics = None, pattern: _Pattern = None, option
 
     Example: zkafka plan --topic orders --option minPartitions=16 --zookeeper zk1:2181/kafka
     """
-    options = dict(_pair(text) for text in option or ())
+    options = pairs(option, "--option")
     if topic:
         options["subscribe"] = ",".join(topic)
     if pattern is not None:
@@ -48,10 +48,3 @@ def plan(target: Target, topic: _Topics = None, pattern: _Pattern = None, option
     if rows and not target.output.as_json:
         tasks = len({row["spark_partition"] for row in rows})
         target.output.note(f"{sum(row['records'] for row in rows):,} records in {len(rows)} ranges, {tasks} Spark tasks")
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise typer.BadParameter(f"found {text!r}; write NAME=VALUE", param_hint="--option")
-    return name, value

@@ -24,8 +24,8 @@ _CHANGES = columns("topic name value new_value")
 
 _Topics = Annotated[list[str] | None, typer.Option("--topic", help="A topic; repeatable; all by default.")]
 _Topic = Annotated[str, typer.Option("--topic", help="The topic.")]
-_Settings = Annotated[list[str], typer.Argument(metavar="NAME=VALUE...", help="The settings.")]
-_Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="The settings' names.")]
+_Settings = Annotated[list[str], typer.Argument(metavar="NAME=VALUE", help="The settings.")]
+_Names = Annotated[list[str], typer.Argument(metavar="NAME", help="The settings' names.")]
 
 
 @app.command()

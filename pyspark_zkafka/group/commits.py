@@ -11,14 +11,13 @@ from pyspark_zkafka.errors import GroupContended, OptionError, ZooKeeperError
 from pyspark_zkafka.group.ownership import NoJvmOwner, NoOwner, OwnedBy, OwnerProof
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
+from pyspark_zkafka.retries import backoff_s
 from pyspark_zkafka.zookeeper.connection import Results, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import MAX_TRANSACTION_BYTES, Conflict, Create, Operation, SetData, pieces
 
 __all__ = ["CommitResult", "commit_offsets", "commit_starts", "find_lost"]
 
 _ATTEMPTS = 10
-_FIRST_PAUSE_S = 0.02
-_LONGEST_PAUSE_S = 1.0
 _MAX_UNANSWERED = 3
 
 
@@ -86,7 +85,12 @@ def commit_offsets(
     return _Commit(client, group, offsets, proof, frozenset(resets), attempts, sleep, jitter).run(max_transaction_bytes)
 
 
-def commit_starts(client: ZooKeeperConnection, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+def commit_starts(
+    client: ZooKeeperConnection,
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
     """Commit a group's start in partitions of which it has no offset, whichever of its members owns them.
 
     Members that start at the same time find different ends of a log: the first to commit decides for all of them, so a
@@ -94,7 +98,7 @@ def commit_starts(client: ZooKeeperConnection, group: str, offsets: Mapping[Topi
     offset cannot be known yet, -1, which all consumers treat as none, records the time. Raises as `commit_offsets`.
     """
     _require_offsets({tp: max(0, offset) for tp, offset in offsets.items()})
-    _Commit(client, group, offsets, NoJvmOwner(group), only_missing=True).run()
+    _Commit(client, group, offsets, NoJvmOwner(group), sleep=sleep, only_missing=True).run()
 
 
 def find_lost(client: ZooKeeperConnection, proof: OwnerProof, partitions: Sequence[TopicPartition]) -> set[TopicPartition]:
@@ -136,7 +140,7 @@ class _Commit:
         conflict: Conflict | None = None
         for attempt in range(self.attempts):
             if attempt:
-                self.sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**attempt) * (0.5 + self.jitter()))
+                self.sleep(backoff_s(attempt, self.jitter()))
             try:
                 conflict = self._attempt(partitions)
             except ZooKeeperError as error:

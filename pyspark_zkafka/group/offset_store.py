@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -39,8 +40,10 @@ class GroupOffsets:
         group: str,
         stores: tuple[OffsetStore, ...],
         zookeeper: ZooKeeperClient | None,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._group = group
+        self._sleep = sleep
         self._stores = stores
         self._zookeeper = zookeeper
         if "zookeeper" in stores:
@@ -104,7 +107,7 @@ class GroupOffsets:
         `waiting`, which have no leader, ZooKeeper records the time: see `begun_at`.
         """
         if "zookeeper" in self._stores:
-            commit_starts(self._client(), self._group, {**starts, **dict.fromkeys(waiting, -1)})
+            commit_starts(self._client(), self._group, {**starts, **dict.fromkeys(waiting, -1)}, self._sleep)
         elif starts:
             there = self._kafka.committed(starts)
             self._kafka.commit({tp: offset for tp, offset in starts.items() if tp not in there})
@@ -136,7 +139,7 @@ class GroupOffsets:
     def _commit_to_zookeeper(
         self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner | None, resets: Collection[TopicPartition]
     ) -> CommitResult:
-        done = commit_offsets(self._client(), self._group, offsets, owner=owner, resets=resets)
+        done = commit_offsets(self._client(), self._group, offsets, owner=owner, resets=resets, sleep=self._sleep)
         return replace(done, marks=self._marks(done) if self._are_marked else {})
 
     def _commit_to_kafka(

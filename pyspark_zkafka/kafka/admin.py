@@ -5,26 +5,26 @@ from __future__ import annotations
 import logging
 import math
 import time
-import warnings
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
+from confluent_kafka.admin import AdminClient
 
-from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, OptionError, UnknownTopic, ZKafkaError
-from pyspark_zkafka.kafka.batches import MAX_PER_REQUEST, batches
+from pyspark_zkafka.errors import NoLeader, UnknownTopic, ZKafkaError
+from pyspark_zkafka.kafka.batches import DEFAULT_SIZES, LookupSizes, offset_requests
 from pyspark_zkafka.kafka.clients import INTRODUCTION_S, MessageClient, librdkafka_logger
 from pyspark_zkafka.kafka.consumer_properties import shared_properties
-from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, ErrorReports, from_exception
+from pyspark_zkafka.kafka.descriptions import described_snapshot, topic_id
+from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, ErrorReports, from_exception, silent_leaders
 from pyspark_zkafka.kafka.pool import ClientPool, configuration
 from pyspark_zkafka.options.model import Connection
-from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, HIGH_WATERMARK, LATEST, AtTimestamp, Position
+from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.protocol.offsets import EARLIEST, HIGH_WATERMARK, LATEST, Position
 from pyspark_zkafka.protocol.topic_names import is_topic_name
 
 if TYPE_CHECKING:
@@ -36,12 +36,8 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _SILENT = "BROKERS_UNAVAILABLE"
-_NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-_INVALID_CONFIG_CODES = frozenset({KafkaError.INVALID_CONFIG, KafkaError.INVALID_REQUEST, KafkaError.POLICY_VIOLATION})
 _LOOK_S = 0.1
 _PATIENCE_S = 5.0
-MANY = 1_000
-"""The number of partitions from which a second connection to the brokers pays."""
 
 
 class KafkaAdmin:
@@ -51,12 +47,20 @@ class KafkaAdmin:
     is the timeout of one request. With `read_committed` the latest offset is the last stable one.
     """
 
-    def __init__(self, bootstrap_servers: str, properties: Mapping[str, Any], *, read_committed: bool = False) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        properties: Mapping[str, Any],
+        *,
+        read_committed: bool = False,
+        sizes: LookupSizes = DEFAULT_SIZES,
+    ) -> None:
         shared = {**shared_properties(properties), "allow.auto.create.topics": False}  # a lookup creates no topic
         self._config = {**shared, "bootstrap.servers": bootstrap_servers}
         self._servers = bootstrap_servers
         self._timeout_s = int(properties.get("socket.timeout.ms", 30_000)) / 1000
         self._read_committed = read_committed
+        self._sizes = sizes
         self._opened = ExitStack()
         self._client: AdminClient | None = None
         self._lookup: MessageClient | None = None
@@ -65,7 +69,7 @@ class KafkaAdmin:
         self._reports = ErrorReports()
 
     @classmethod
-    def of(cls, connection: Connection, bootstrap_servers: str | None = None) -> KafkaAdmin:
+    def of(cls, connection: Connection, bootstrap_servers: str | None = None) -> Self:
         """The client for a connection, and for the cluster's bootstrap servers if the connection has none."""
         servers = bootstrap_servers or connection.bootstrap_servers or ""
         return cls(servers, connection.kafka, read_committed=connection.read_committed)
@@ -100,52 +104,13 @@ class KafkaAdmin:
         self._begin_request()
         names = self.topic_names() if topics is None else sorted(topics)
         cluster = self._cluster()
-        described = self._describe(names)
-        return ClusterSnapshot(
-            brokers={n.id: self._broker(n) for n in sorted(cluster.nodes, key=lambda n: n.id)},
-            topics={name: _topic(found) for name, found in described.items()},
-            states={TopicPartition(name, p.id): _state(p) for name, found in described.items() for p in found.partitions},
-            controller=cluster.controller.id if cluster.controller is not None else None,
-            cluster_id=cluster.cluster_id,
-        )
+        protocol = str(self._config.get("security.protocol", "PLAINTEXT")).upper()
+        return described_snapshot(cluster, self._describe(names), protocol)
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str | None]:
         """The ids of those of the topics that exist; None where the brokers are older than topic ids (2.8)."""
         self._begin_request()
-        return {name: _topic_id(found) for name, found in self._describe(sorted(topics)).items()}
-
-    def check_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
-        """Have a broker validate the whole of a topic's configuration, and change nothing; needs Kafka 0.11 or later.
-
-        Raises
-        ------
-        OptionError
-            A name or a value is wrong.
-        ZKafkaError
-            No broker answers, or it does not know the request.
-        """
-        self._begin_request()
-        doing, resource = f"validating the configuration of {topic}", ConfigResource("topic", topic, dict(config))
-        with warnings.catch_warnings():
-            # Brokers before 2.3 do not know the request that replaces this one.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            futures = self._admin().alter_configs([resource], validate_only=True, request_timeout=self._timeout_s)
-        try:
-            self._result(doing, futures[resource])
-        except KafkaException as error:
-            if error.args[0].code() not in _INVALID_CONFIG_CODES:
-                raise self._error(error, doing) from error
-            text = f"The configuration of {topic} is not valid: {error.args[0].str()}"
-            raise OptionError("INVALID_TOPIC_CONFIG", f"{text}; correct the name or the value") from error
-
-    def broker_config(self, broker: int, name: str) -> str | None:
-        """The value of a broker's setting, None if the broker does not have it; needs Kafka 0.11 or later."""
-        self._begin_request()
-        resource = ConfigResource("broker", str(broker))
-        future = self._admin().describe_configs([resource], request_timeout=self._timeout_s)[resource]
-        doing = f"describing the configuration of broker {broker}"
-        found = self._call(doing, lambda _: self._result(doing, future)).get(name)
-        return None if found is None else found.value
+        return {name: topic_id(found) for name, found in self._describe(sorted(topics)).items()}
 
     def list_offsets(
         self, positions: Mapping[TopicPartition, Position], timeout_s: float = math.inf
@@ -156,9 +121,9 @@ class KafkaAdmin:
         the timeout of a request.
         """
         found, failed = self.list_offsets_each(positions, timeout_s)
-        silent = [str(tp) for tp, error in failed.items() if error.condition == _SILENT]
+        silent = [tp for tp, error in failed.items() if error.condition == _SILENT]
         for error in failed.values():
-            raise error if error.condition != _SILENT else self._silent(", ".join(silent), min(timeout_s, self._timeout_s))
+            raise error if error.condition != _SILENT else silent_leaders(silent, min(timeout_s, self._timeout_s))
         return found
 
     def high_watermarks(
@@ -193,13 +158,17 @@ class KafkaAdmin:
         self, positions: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int] | None:
         """The ends of thousands of logs in a third of the time; None if a leader does not answer, or did not last time."""
-        if not self._all_answered or len(positions) < MANY or not {EARLIEST, LATEST}.issuperset(positions.values()):
+        if (
+            not self._all_answered
+            or len(positions) < self._sizes.bulk
+            or not {EARLIEST, LATEST}.issuperset(positions.values())
+        ):
             return None
         from pyspark_zkafka.kafka.watermarks import find_watermarks, lookup_client
 
         if self._lookup is None:
             self._lookup = self._opened.enter_context(lookup_client(self._config, read_committed=self._read_committed))
-        return find_watermarks(self._lookup, positions, timeout_s, epochs)
+        return find_watermarks(self._lookup, positions, timeout_s, epochs, self._sizes.request)
 
     def _find_each(
         self, positions: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
@@ -260,24 +229,14 @@ class KafkaAdmin:
     def _list_offsets(
         self, positions: Mapping[TopicPartition, Position], timeout_s: float
     ) -> dict[TopicPartition, Future[Any]]:
-        """Request all offsets at the same time, in requests of one isolation level each."""
+        """Request all offsets at the same time."""
         asked: dict[TopicPartition, Future[Any]] = {}
-        specs = {position: _offset_spec(position) for position in set(positions.values())}
-        for committed in (True, False):
-            level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-            partitions = [tp for tp, position in positions.items() if committed == self._reads_committed(position)]
-            for batch in batches(partitions, MAX_PER_REQUEST):
-                places = {KafkaTopicPartition(*tp): tp for tp in batch}
-                futures = self._admin().list_offsets(
-                    {place: specs[positions[tp]] for place, tp in places.items()},
-                    isolation_level=level,
-                    request_timeout=timeout_s,
-                )
-                asked.update((places[place], future) for place, future in futures.items())
+        for level, specs in offset_requests(positions, self._sizes.request, read_committed=self._read_committed):
+            places = {KafkaTopicPartition(*tp): tp for tp in specs}
+            request = {place: specs[tp] for place, tp in places.items()}
+            futures = self._admin().list_offsets(request, isolation_level=level, request_timeout=timeout_s)
+            asked.update((places[place], future) for place, future in futures.items())
         return asked
-
-    def _reads_committed(self, position: Position) -> bool:
-        return self._read_committed and position != HIGH_WATERMARK
 
     def _info(self, partition: TopicPartition, future: Future[Any], timeout_s: float) -> Any:
         doing = f"listing the offsets of {partition}"
@@ -288,15 +247,8 @@ class KafkaAdmin:
         # For a leader that did not answer while others did, librdkafka returns no error, but an offset of -1001.
         if info.offset < -1:
             self._admin().poll(0)
-            raise self._reports.refusal(f"{doing} at {self._servers}") or self._silent(str(partition), timeout_s)
+            raise self._reports.refusal(f"{doing} at {self._servers}") or silent_leaders([partition], timeout_s)
         return info
-
-    def _silent(self, partitions: str, timeout_s: float) -> BrokersUnavailable:
-        return BrokersUnavailable(
-            _SILENT,
-            f"The leaders of {partitions} did not answer a request for offsets within {timeout_s:g} s; "
-            "check that these brokers run and are reachable from here, or raise kafka.request.timeout.ms",
-        )
 
     def _admin(self) -> AdminClient:
         if self._client is None:
@@ -384,10 +336,6 @@ class KafkaAdmin:
                     raise self._error(error, f"describing topic {name}") from error
         return found
 
-    def _broker(self, node: Any) -> Broker:
-        protocol = str(self._config.get("security.protocol", "PLAINTEXT")).upper()
-        return Broker(node.id, (Endpoint(protocol, protocol, node.host, node.port),), node.rack)
-
 
 _idle: ClientPool[KafkaAdmin] = ClientPool()
 
@@ -399,25 +347,3 @@ def lease_admin(bootstrap_servers: str, properties: Mapping[str, Any]) -> Abstra
     """
     key = configuration({**shared_properties(properties), "bootstrap.servers": bootstrap_servers})
     return _idle.lease(key, lambda: KafkaAdmin(bootstrap_servers, properties))
-
-
-def _offset_spec(position: Position) -> OffsetSpec:
-    if isinstance(position, AtTimestamp):
-        return OffsetSpec.for_timestamp(position.timestamp_ms)
-    return OffsetSpec.earliest() if position == EARLIEST else OffsetSpec.latest()
-
-
-def _topic(found: Any) -> Topic:
-    partitions = {p.id: tuple(n.id for n in p.replicas) for p in sorted(found.partitions, key=lambda p: p.id)}
-    return Topic(found.name, partitions, _topic_id(found), None)
-
-
-def _topic_id(found: Any) -> str | None:
-    # confluent-kafka writes base64 with padding and the plain alphabet; Kafka writes it URL-safe without padding.
-    text = str(found.topic_id).rstrip("=").replace("+", "-").replace("/", "_")
-    return None if text == _NO_TOPIC_ID else text
-
-
-def _state(partition: Any) -> PartitionState:
-    leader = -1 if partition.leader is None else partition.leader.id
-    return PartitionState(leader, -1, tuple(n.id for n in partition.isr))

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeader, OptionError, UnknownTopic, ZKafkaError
+from pyspark_zkafka.protocol.model import TopicPartition
 
-__all__ = ["REFUSED_FOR_S", "UNKNOWN_TOPIC_CODES", "ErrorReports", "from_exception", "from_kafka", "truncation"]
+__all__ = [
+    "REFUSED_FOR_S",
+    "UNKNOWN_TOPIC_CODES",
+    "ErrorReports",
+    "from_exception",
+    "from_kafka",
+    "silent_leaders",
+    "truncation",
+]
 
 REFUSED_FOR_S = 2.0
 """The wait for an answer after a refusal: librdkafka retries, and another broker may accept the connection."""
@@ -147,6 +156,15 @@ class ErrorReports:
 def _is_refusal(error: KafkaError) -> bool:
     refused = error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)
     return refused and not any(cause in error.str() for cause in _PASSING_CAUSES)
+
+
+def silent_leaders(partitions: Iterable[TopicPartition], timeout_s: float) -> BrokersUnavailable:
+    """The error for partitions whose leaders did not answer a request for offsets."""
+    return BrokersUnavailable(
+        "BROKERS_UNAVAILABLE",
+        f"The leaders of {', '.join(map(str, partitions))} did not answer a request for offsets within {timeout_s:g} s; "
+        "check that these brokers run and are reachable from here, or raise kafka.request.timeout.ms",
+    )
 
 
 def truncation(error: KafkaError) -> str | None:

@@ -105,7 +105,7 @@ class KafkaGroupOffsets:
             try:
                 return list(consumer.committed(asked, timeout=look_s))
             except KafkaException as error:
-                consumer.poll(0)
+                _raise_denial(consumer)
                 if error.args[0].code() not in _UNANSWERED or self._reports.refusal("", REFUSED_FOR_S) is not None:
                     raise
             left_s -= look_s
@@ -129,3 +129,11 @@ class KafkaGroupOffsets:
             if answer.error is not None:
                 place = f"{answer.topic}-{answer.partition}"
                 raise from_kafka(answer.error, f"{doing} the offset of group {self._group} in {place}")
+
+
+def _raise_denial(consumer: Consumer) -> None:
+    """Handle reports; raise the coordinator's refusal of the group, which librdkafka reports like a record, and asks on."""
+    while (reported := consumer.poll(0)) is not None:
+        error = reported.error()
+        if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            raise KafkaException(error)

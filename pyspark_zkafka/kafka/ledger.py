@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -12,11 +13,15 @@ from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.kafka.pool import ClientPool, configuration
 from pyspark_zkafka.protocol.ledger import Entry, LedgerGroup, LedgerKey, QueryName, decode, key_of, newest
 from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.retries import Retry
 
 __all__ = ["Ledger"]
 
 _idle: ClientPool[KafkaGroupOffsets] = ClientPool()
 _idle_admins: ClientPool[GroupAdmin] = ClientPool()
+# Groups are listed by every broker: one that has just died fails the listing, until the others drop it from their metadata.
+_LISTING_MS = 10_000
+_retry = Retry(12, 0.5, time.sleep)
 _widths: dict[tuple[str, str], tuple[int, ...]] = {}
 """The widths of the ledgers that this process has seen, by bootstrap servers and query: one, as good as always."""
 
@@ -48,13 +53,16 @@ class Ledger:
 
     def entry(self, slot: int) -> Entry | None:
         """A slot's last entry."""
-        widths = self._known_widths() or self._find_widths()
+        # A broker that takes over as coordinator may not list a group yet. The key under which entries are stored unless
+        # the topic grew is therefore looked up in any case; that also creates __consumer_offsets in a new cluster, whose
+        # absence librdkafka's producer does not survive.
+        widths = self._known_widths() or {*self._find_widths(), self._partitions}
         keys = [key_of(self._name, slot, width) for width in widths]
         return newest(entry for key in keys for entry in self._entries(key.group, [key.partition])).get(slot)
 
     def entries(self) -> dict[int, Entry]:
         """The last entry of each slot."""
-        groups = self._groups()
+        groups = {*self._groups(), LedgerGroup(str(self._name), self._partitions, 0)}  # as in `entry`
         return newest(entry for group in groups for entry in self._entries(str(group), range(group.width)))
 
     def _known_widths(self) -> tuple[int, ...]:
@@ -67,13 +75,16 @@ class Ledger:
 
     def _groups(self) -> list[LedgerGroup]:
         """The groups that may hold entries of slots."""
-        with self._lease_admin() as admin:
-            named = map(LedgerGroup.parse, admin.group_names())
+        named = map(LedgerGroup.parse, _retry(self._group_names))
         base = str(self._name)
         found = [group for group in named if group is not None and group.base == base and group.width <= self._partitions]
         if found:
             _widths[self._servers, base] = tuple(sorted({group.width for group in found}))
         return found
+
+    def _group_names(self) -> list[str]:
+        with self._lease_admin() as admin:
+            return admin.group_names()
 
     def _entries(self, group: str, partitions: Iterable[int]) -> Iterator[Entry]:
         asked = [TopicPartition(self._topic, partition) for partition in partitions]
@@ -92,6 +103,8 @@ class Ledger:
 
     @contextmanager
     def _lease_admin(self) -> Iterator[GroupAdmin]:
-        properties = {**lookup_properties(self._properties), "bootstrap.servers": self._servers}
-        with _idle_admins.lease(configuration(properties), lambda: GroupAdmin(self._servers, self._properties)) as admin:
+        given = self._properties
+        properties = {**given, "socket.timeout.ms": min(_LISTING_MS, int(given.get("socket.timeout.ms", _LISTING_MS)))}
+        key = {**lookup_properties(properties), "bootstrap.servers": self._servers}
+        with _idle_admins.lease(configuration(key), lambda: GroupAdmin(self._servers, properties)) as admin:
             yield admin

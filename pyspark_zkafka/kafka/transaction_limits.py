@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from pyspark_zkafka.errors import OptionError, ZKafkaError
-from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.kafka.config_admin import ConfigAdmin
 from pyspark_zkafka.options.client_property_rules import TRANSACTION_TIMEOUT_MS
 from pyspark_zkafka.options.model import Connection
 
@@ -38,7 +38,7 @@ def require_transaction_timeout(connection: Connection, bootstrap_servers: str) 
 
 def _find(connection: Connection, bootstrap_servers: str) -> int | None:
     try:
-        with KafkaAdmin.of(connection, bootstrap_servers) as admin:
+        with ConfigAdmin.of(connection, bootstrap_servers) as admin:
             broker = min(admin.snapshot([]).brokers)
             value = admin.broker_config(broker, _SETTING)
     except ZKafkaError as error:

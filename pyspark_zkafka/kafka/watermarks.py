@@ -10,9 +10,11 @@ from typing import Any, Protocol
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.kafka.batches import MAX_PER_REQUEST, batches
+from pyspark_zkafka.errors import NoLeader, UnknownTopic
+from pyspark_zkafka.kafka.batches import DEFAULT_SIZES, batches
 from pyspark_zkafka.kafka.clients import CLIENT_DEFAULTS, MessageClient
 from pyspark_zkafka.kafka.consumer_properties import lookup_properties
+from pyspark_zkafka.kafka.errors import from_exception
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, Position
 
@@ -51,6 +53,7 @@ def find_watermarks(
     positions: Mapping[TopicPartition, Position],
     timeout_s: float,
     epochs: dict[TopicPartition, int] | None = None,
+    request_size: int = DEFAULT_SIZES.request,
 ) -> dict[TopicPartition, int] | None:
     """The earliest or latest offsets of many partitions; None if a leader did not return one of them in time.
 
@@ -64,7 +67,7 @@ def find_watermarks(
     found: dict[TopicPartition, int] = {}
     client.warm_up(next(iter(positions)).topic)
     try:
-        for partitions in batches(list(positions), MAX_PER_REQUEST):
+        for partitions in batches(list(positions), request_size):
             requested = [KafkaTopicPartition(*tp, _TIMESTAMPS[positions[tp]]) for tp in partitions]
             answers = _request(client.consumer, requested, deadline)
             if [(answer.topic, answer.partition) for answer in answers] != partitions:
@@ -82,6 +85,22 @@ def find_watermarks(
 
 
 def _request(consumer: Any, partitions: Sequence[Any], deadline: float) -> Sequence[Any]:
+    """The answers; repeated once, with new metadata, if librdkafka's has no leader for a partition.
+
+    If it has none for all of them, librdkafka returns `_UNKNOWN_PARTITION` at once, and does not update metadata that names
+    no leader: during an election, and after an answer of a broker that does not know a new topic yet.
+    """
+    try:
+        return _answers(consumer, partitions, deadline)
+    except KafkaException as error:
+        if not isinstance(from_exception(error, ""), (NoLeader, UnknownTopic)):
+            raise
+    topics = {partition.topic for partition in partitions}
+    consumer.list_topics(*(topics if len(topics) == 1 else ()), timeout=max(deadline - time.monotonic(), 0))
+    return _answers(consumer, partitions, deadline)
+
+
+def _answers(consumer: Any, partitions: Sequence[Any], deadline: float) -> Sequence[Any]:
     answers: Sequence[Any] = consumer.offsets_for_times(partitions, timeout=max(deadline - time.monotonic(), 0))
     for answer in answers:
         if answer.error is not None:

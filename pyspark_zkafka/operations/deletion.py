@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pyspark_zkafka.errors import ClusterStateError, OptionError, UnknownTopic
+from pyspark_zkafka.errors import ClusterStateError, OptionError
 from pyspark_zkafka.operations.controller import submit
+from pyspark_zkafka.operations.topics import require_topics
 from pyspark_zkafka.protocol.model import ClusterSnapshot
 from pyspark_zkafka.protocol.planning import INTERNAL_TOPICS
 from pyspark_zkafka.protocol.znodes.admin import delete_topic_path
@@ -20,9 +21,7 @@ DELETE_TOPIC_ENABLE = "delete.topic.enable"
 
 def require_deletable(topics: Collection[str], snapshot: ClusterSnapshot) -> None:
     """Raise UnknownTopic if a topic does not exist, OptionError if one is Kafka's own."""
-    missing = sorted(set(topics).difference(snapshot.topics))
-    if missing:
-        raise UnknownTopic("UNKNOWN_TOPIC", f"Topics do not exist: {', '.join(missing)}; see zkafka topics list")
+    require_topics(topics, snapshot.topics)
     internal = sorted(INTERNAL_TOPICS.intersection(topics))
     if internal:
         raise OptionError(

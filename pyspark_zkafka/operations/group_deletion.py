@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyspark_zkafka.errors import GroupContended, GroupError
+from pyspark_zkafka.errors import GroupContended
 from pyspark_zkafka.operations.group_activity import NoMembers, group_activity, require_inactive
+from pyspark_zkafka.operations.group_state import unknown_groups
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import MAX_TRANSACTION_BYTES, Conflict, Delete, Reason, pieces
@@ -26,11 +27,7 @@ def require_groups(client: ZooKeeperConnection, groups: Iterable[str]) -> None:
     existing = client.exists_many(paths)
     missing = [group for path, group in paths.items() if path not in existing]
     if missing:
-        raise GroupError(
-            "UNKNOWN_GROUP",
-            f"There is no group {', '.join(missing)} in ZooKeeper, under {client.config.chroot}{group_znodes.CONSUMERS}; "
-            "list the groups with `zkafka groups list`",
-        )
+        raise unknown_groups(missing, client.config.chroot)
 
 
 def group_znodes_of(client: ZooKeeperConnection, group: str, topic: str | None = None) -> list[str]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from pyspark_zkafka.errors import GroupError, listing
+from pyspark_zkafka.errors import BrokersUnavailable, ZKafkaError, listing
 from pyspark_zkafka.operations.group_state import (
     GroupState,
     LogBounds,
     PartitionDescription,
     describe_groups,
     group_states,
+    unknown_groups,
 )
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST
@@ -28,6 +30,8 @@ __all__ = ["Described", "Logs", "OffsetsStorage", "read_descriptions", "read_gro
 OffsetsStorage = Literal["zookeeper", "kafka", "both"]
 
 _SHOWN = 5
+_TIMEOUT_S = 10.0
+_LEAST_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,9 @@ def read_groups(zookeeper: ZooKeeperClient, groups: Iterable[str] | None = None)
     """
     names = zookeeper.groups() if groups is None else list(dict.fromkeys(groups))
     children = group_children(zookeeper, names)
-    _require_existing(zookeeper, names if groups is not None else [], children)
+    missing = [name for name in names if group_znodes.group_path(name) not in children]
+    if missing and groups is not None:
+        raise unknown_groups(missing, zookeeper.config.chroot)
     parts = [path(name) for name in names for path in (group_znodes.owners_path, group_znodes.offsets_path)]
     partitions = zookeeper.children_many(_below(children, parts))
     ids = _below(children, map(group_znodes.ids_path, names))
@@ -66,16 +72,6 @@ def read_groups(zookeeper: ZooKeeperClient, groups: Iterable[str] | None = None)
 
 def _below(children: Mapping[str, list[str]], parents: Iterable[str]) -> list[str]:
     return [f"{path}/{name}" for path in parents for name in children.get(path, ())]
-
-
-def _require_existing(zookeeper: ZooKeeperClient, names: Iterable[str], children: Collection[str]) -> None:
-    missing = [name for name in names if group_znodes.group_path(name) not in children]
-    if missing:
-        raise GroupError(
-            "UNKNOWN_GROUP",
-            f"Group {', '.join(missing)} does not exist under {zookeeper.config.chroot}{group_znodes.CONSUMERS}; "
-            "list the groups with `zkafka groups list`",
-        )
 
 
 def read_topics(zookeeper: ZooKeeperClient, groups: Iterable[GroupState]) -> ClusterSnapshot:
@@ -88,19 +84,34 @@ def read_topics(zookeeper: ZooKeeperClient, groups: Iterable[GroupState]) -> Clu
 def read_logs(brokers: Callable[[], GroupAdmin], snapshot: ClusterSnapshot) -> Logs:
     """The bounds of all logs in a snapshot; those of a partition without a leader that answers are None.
 
-    Blocks for two requests to each leader. `brokers` is called if there is a leader.
+    Blocks for two requests to each leader, or some 15 s if one does not answer: it is not asked a second time. `brokers` is
+    called if there is a leader.
     """
     partitions = [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)]
     offline = snapshot.without_leader(partitions)
     led = set(partitions).difference(offline)
-    starts, unstarted = brokers().list_offsets_each(dict.fromkeys(sorted(led), EARLIEST)) if led else ({}, {})
-    ends, unended = brokers().list_offsets_each(dict.fromkeys(sorted(led), LATEST)) if led else ({}, {})
+    deadline = time.monotonic() + _TIMEOUT_S
+    starts, unstarted = brokers().list_offsets_each(dict.fromkeys(sorted(led), EARLIEST), _TIMEOUT_S) if led else ({}, {})
+    left_s = max(deadline - time.monotonic(), _LEAST_S)
+    ends, unended = brokers().list_offsets_each(dict.fromkeys(starts, LATEST), left_s) if starts else ({}, {})
     states = snapshot.states
     bounds = {tp: LogBounds(starts.get(tp), ends.get(tp), states[tp].czxid if tp in states else None) for tp in partitions}
     without_leader = [f"No broker leads {listing(offline, _SHOWN)}"] if offline else []
-    failed = [f"No offsets of {tp}: {error.message}" for tp, error in {**unstarted, **unended}.items()]
-    more = [f"and {len(failed) - _SHOWN} more partitions without offsets"] if len(failed) > _SHOWN else []
-    return Logs(bounds, (*without_leader, *failed[:_SHOWN], *more))
+    return Logs(bounds, (*without_leader, *_reasons({**unstarted, **unended})))
+
+
+def _reasons(failed: Mapping[TopicPartition, ZKafkaError]) -> list[str]:
+    """A line for each kind of error, with its partitions."""
+    found: dict[str, list[TopicPartition]] = {}
+    for tp, error in sorted(failed.items()):
+        found.setdefault(error.condition, []).append(tp)
+    return [f"No offsets of {listing(some, _SHOWN)}: {_reason(failed[some[0]])}" for some in found.values()]
+
+
+def _reason(error: ZKafkaError) -> str:
+    if isinstance(error, BrokersUnavailable):
+        return "no answer from the leaders; check that these brokers run and are reachable from here"
+    return error.message
 
 
 def read_descriptions(

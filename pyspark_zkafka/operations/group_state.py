@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from pyspark_zkafka.errors import CodecError
+from pyspark_zkafka.errors import CodecError, GroupError, listing
 from pyspark_zkafka.protocol.assignors import topics_of
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
@@ -30,6 +30,7 @@ __all__ = [
     "describe_groups",
     "group_states",
     "logs_by_topic",
+    "unknown_groups",
 ]
 
 T = TypeVar("T")
@@ -116,9 +117,16 @@ class GroupState:
         return {*self.topics, *subscribed}
 
     @property
+    def unreadable_offsets(self) -> int:
+        """The number of znodes under ``offsets`` that cannot be decoded."""
+        return self._unreadable_below(group_znodes.offsets_path(self.name))
+
+    @property
     def _unreadable_ids(self) -> int:
-        ids = group_znodes.ids_path(self.name) + "/"
-        return sum(path.startswith(ids) for path in self.unreadable)
+        return self._unreadable_below(group_znodes.ids_path(self.name))
+
+    def _unreadable_below(self, parent: str) -> int:
+        return sum(path.startswith(f"{parent}/") for path in self.unreadable)
 
 
 def group_states(
@@ -311,3 +319,18 @@ def consumer_host(group: str, consumer: str) -> str | None:
     """
     match = _GENERATED.fullmatch(consumer.removeprefix(f"{group}_"))
     return match["host"] if match else None
+
+
+def unknown_groups(names: Iterable[str], chroot: str) -> GroupError:
+    """The error for groups that have no znode under ``/consumers``.
+
+    >>> unknown_groups(["a", "b"], "/kafka").message
+    'Groups a, b do not exist under /kafka/consumers; list the groups with `zkafka groups list`'
+    """
+    missing = list(names)
+    clause = f"Group {missing[0]} does not exist" if len(missing) == 1 else f"Groups {listing(missing)} do not exist"
+    return GroupError(
+        "UNKNOWN_GROUP",
+        f"{clause} under {chroot}{group_znodes.CONSUMERS}; list the groups with `zkafka groups list`",
+        groups=missing,
+    )

@@ -134,11 +134,12 @@ def _without_header(lines: Sequence[tuple[int, str]]) -> Sequence[tuple[int, str
 
 
 def _cells(line: str) -> list[str]:
+    """The cells; only group names keep their blanks, as in Kafka's tool."""
     try:
-        (row,) = csv.reader([line], skipinitialspace=True)
+        (row,) = csv.reader([line])
     except csv.Error as error:
         raise ValueError(f"it is not CSV: {error}") from error
-    return [cell.strip() for cell in row]
+    return [*row[:-3], *(cell.strip() for cell in row[-3:])]
 
 
 def _zk_line(line: str, expected: str | None) -> GroupOffset:

@@ -13,6 +13,7 @@ from pyspark_zkafka.operations.group_offsets import Partition, StoredOffsets, of
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
+from pyspark_zkafka.retries import backoff_s
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import MAX_TRANSACTION_BYTES, Conflict, Create, Operation, SetData, pieces
 
@@ -20,7 +21,6 @@ __all__ = ["OffsetWriter"]
 
 _ATTEMPTS = 10
 _MAX_LOST = 3
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 _NOTHING = "nothing was written"
 
 
@@ -79,7 +79,7 @@ class OffsetWriter:
         lost = 0
         for attempt in range(_ATTEMPTS):
             if attempt:
-                self.sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**attempt) * (0.5 + self.jitter()))
+                self.sleep(backoff_s(attempt, self.jitter()))
             try:
                 if lost and self._are_applied(writes):
                     return

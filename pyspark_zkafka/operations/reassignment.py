@@ -8,9 +8,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from pyspark_zkafka.errors import CodecError, OptionError, UnknownTopic
+from pyspark_zkafka.errors import CodecError, OptionError
 from pyspark_zkafka.operations.controller import submit
 from pyspark_zkafka.operations.placement import place_replicas
+from pyspark_zkafka.operations.topics import require_topics
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.znodes.admin import REASSIGN_PARTITIONS, AdminState, encode_reassignment, reassigned_partitions
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
@@ -132,9 +133,7 @@ def propose(
     ----------
     kafka.admin.ReassignPartitionsCommand.generateAssignment, Kafka 1.1.1.
     """
-    missing = sorted(set(topics).difference(snapshot.topics))
-    if missing:
-        raise UnknownTopic("UNKNOWN_TOPIC", f"Topics do not exist: {', '.join(missing)}; see zkafka topics list")
+    require_topics(topics, snapshot.topics)
     absent = sorted(set(brokers).difference(snapshot.brokers))
     if absent or not brokers:
         what = f"no live broker {', '.join(map(str, absent))}" if absent else "no broker"

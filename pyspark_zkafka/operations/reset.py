@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from pyspark_zkafka.cluster import ClusterSource
 from pyspark_zkafka.errors import GroupError, NoLeader, ZKafkaError, listing
 from pyspark_zkafka.kafka.group_admin import GroupAdmin
 from pyspark_zkafka.operations.group_activity import group_activity, require_inactive
 from pyspark_zkafka.operations.group_offsets import StoredOffsets, stored_offsets
+from pyspark_zkafka.operations.group_reads import OffsetsStorage
 from pyspark_zkafka.operations.offset_reset import (
     FromFile,
     ResetPlan,
@@ -27,9 +27,7 @@ from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, Position
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
-__all__ = ["KnownLogs", "LeaderLogs", "OffsetResets", "PlannedReset", "Storage"]
-
-Storage = Literal["zookeeper", "kafka", "both"]
+__all__ = ["KnownLogs", "LeaderLogs", "OffsetResets", "PlannedReset"]
 
 _SHOWN = 10
 _NEW_GROUP = "The group has no offsets yet."
@@ -109,7 +107,7 @@ class OffsetResets:
         Open.
     """
 
-    storage: Storage
+    storage: OffsetsStorage
     zookeeper: ZooKeeperClient | None
     brokers: GroupAdmin
 

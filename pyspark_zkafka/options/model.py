@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.protocol.limits import TriggerLimits
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.offsets import OffsetSpec, ResetPolicy
@@ -114,6 +115,15 @@ class ReadOptions:
     client_group: str
     stores: tuple[OffsetStore, ...]
     ignored: tuple[str, ...] = ()
+
+    def require_subscription(self) -> Subscription:
+        """The topics to read; raises OptionError if none are given, as a view may do."""
+        if self.subscription is None:
+            raise OptionError(
+                "INVALID_OPTION",
+                "No topics are given; give one of subscribe, subscribePattern, subscribeExceptPattern and assign",
+            )
+        return self.subscription
 
 
 @dataclass(frozen=True, slots=True)

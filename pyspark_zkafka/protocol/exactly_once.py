@@ -157,10 +157,18 @@ def _await(attempt: Attempt, awaited: Collection[int]) -> Generator[Step, Any, N
 
 
 def _verify(attempt: Attempt, own: Entry) -> Generator[Step, Any, Result]:
+    """Compare a slot that is recorded, and mark it as verified by this run.
+
+    The other entries are looked at here, too: marked, the slot does not look at them in the next micro-batch, which an
+    earlier run may have begun if the checkpoint was rolled back by one.
+    """
+    is_marked = attempt.has_recorded(own)
+    if not is_marked:
+        _awaited(attempt, (yield ReadLedger()))
     found: RowSet = yield Measure()
     if found != (own.rows, own.digest):
         raise _rows_differ(attempt, own, found)
-    if not attempt.has_recorded(own):
+    if not is_marked:
         yield Commit(replace(own, run=attempt.run, write=attempt.write))
     return Result(found.rows, was_written=True)
 
@@ -186,7 +194,7 @@ def _entry(attempt: Attempt, sent: RowSet) -> Entry:
 
 
 def _awaited(attempt: Attempt, entries: Mapping[int, Entry]) -> tuple[int, ...]:
-    """The slots to wait for.
+    """The slots that an unrecorded slot waits for.
 
     Each look checks that no entry is ahead: where one is, a later run has completed the micro-batch while this attempt
     waited, and what was recorded of it is overwritten, not verified.

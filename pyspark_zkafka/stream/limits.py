@@ -12,7 +12,6 @@ from pyspark_zkafka.stream.session import StreamSession
 __all__ = ["StreamLimits"]
 
 _SAMPLE_AGE_S = 60.0
-_SAMPLE_TIMEOUT_S = 3.0
 
 
 class StreamLimits:
@@ -43,12 +42,10 @@ class StreamLimits:
 
     def _sizes(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, float]:
         """The mean sizes of records, measured once a minute, and when there are new partitions to read."""
-        from pyspark_zkafka.kafka.record_sizes import sample_record_bytes
-
         now = self._clock()
         everywhere = now - self._sampled_at > _SAMPLE_AGE_S
         starts = {tp: r.start for tp, r in ranges.items() if r.size and (everywhere or tp not in self._record_bytes)}
         if starts:
-            self._record_bytes |= sample_record_bytes(self._session.consumer_properties(), starts, _SAMPLE_TIMEOUT_S)
+            self._record_bytes |= self._session.record_bytes(starts)
             self._sampled_at = now if everywhere else self._sampled_at
         return self._record_bytes

@@ -27,6 +27,7 @@ from pyspark_zkafka.protocol.planning import (
 from pyspark_zkafka.protocol.znodes import brokers as broker_znodes
 from pyspark_zkafka.protocol.znodes import topics as znodes
 from pyspark_zkafka.retries import Retry
+from pyspark_zkafka.stream.freshness import has_same_topics, max_age_s, moved_topics
 
 if TYPE_CHECKING:
     from pyspark_zkafka.group.member import GroupMember
@@ -37,10 +38,8 @@ __all__ = ["ANSWER_S", "StreamSession"]
 
 _log = logging.getLogger(__name__)
 
-_WATCHED_AGE_S = 60.0  # watches report changes
-_POLLED_AGE_S = 1.0  # brokers must be polled
-_LEADERLESS_AGE_S = 0.5
 _RECONNECTED_AGE_S = 0.5
+_SAMPLE_S = 3.0
 ANSWER_S = 5.0  # a leader that does not answer in time is asked again later, so that the others do not wait
 _UNCLAIMED = Claim("", 0)
 
@@ -116,7 +115,9 @@ class StreamSession:
         from pyspark_zkafka.group.offset_store import GroupOffsets
 
         servers = self.servers(self.snapshot())
-        offsets = GroupOffsets(self._read.connection, servers, self._group.name, self._read.stores, self._zookeeper)
+        offsets = GroupOffsets(
+            self._read.connection, servers, self._group.name, self._read.stores, self._zookeeper, self._sleep
+        )
         return self._opened.enter_context(offsets)
 
     def servers(self, snapshot: ClusterSnapshot) -> str:
@@ -153,9 +154,7 @@ class StreamSession:
 
     def is_still(self, snapshot: ClusterSnapshot) -> bool:
         """True if the topics are still those of a snapshot; brokers are queried, ZooKeeper's watches report changes."""
-        now = self.snapshot(anew=self._zookeeper is None).topics
-        topics = snapshot.topics.items()
-        return all(n in now and (now[n].topic_id, now[n].czxid) == (t.topic_id, t.czxid) for n, t in topics)
+        return has_same_topics(snapshot, self.snapshot(anew=self._zookeeper is None))
 
     def log_ends(self, partitions: Iterable[TopicPartition], epochs: dict[TopicPartition, int]) -> EndsAndErrors:
         """The ends of logs; adds their leader epochs to `epochs`. Blocks for 5 s or a little more."""
@@ -184,7 +183,7 @@ class StreamSession:
             else:
                 self._is_cut_off = False
                 if self._zookeeper is not None and self._brokers is not None:
-                    self._brokers.refresh_metadata(_moved(before, found))
+                    self._brokers.refresh_metadata(moved_topics(before, found))
                 return found
         if not self._is_cut_off:
             _log.warning("using the last snapshot of the cluster: %s", problem)
@@ -208,6 +207,12 @@ class StreamSession:
         from pyspark_zkafka.kafka.leader_epochs import first_after_epoch
 
         return first_after_epoch(self.consumer_properties(), partition, epoch, offsets, ANSWER_S)
+
+    def record_bytes(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
+        """The mean sizes of records from each position on; blocks for 3 s at the most. See `kafka.record_sizes`."""
+        from pyspark_zkafka.kafka.record_sizes import sample_record_bytes
+
+        return sample_record_bytes(self.consumer_properties(), starts, _SAMPLE_S)
 
     def consumer_properties(self, records: int | None = None) -> dict[str, Any]:
         """librdkafka's properties for a consumer that reads so many records."""
@@ -242,9 +247,7 @@ class StreamSession:
         self._stale.clear()
         self._read_at = self._clock()
         snapshot = self._query_brokers() if self._zookeeper is None else self._read_znodes(self._zookeeper)
-        self._max_age_s = _WATCHED_AGE_S if self._zookeeper is not None else _POLLED_AGE_S
-        if any(snapshot.leader(tp) is None for topic in snapshot.topics for tp in snapshot.partitions(topic)):
-            self._max_age_s = _LEADERLESS_AGE_S
+        self._max_age_s = max_age_s(snapshot, is_watched=self._zookeeper is not None)
         return snapshot
 
     def _read_znodes(self, zookeeper: ZooKeeperClient) -> ClusterSnapshot:
@@ -266,14 +269,4 @@ class StreamSession:
 
     @property
     def _subscription(self) -> Subscription:
-        if self._read.subscription is None:
-            raise OptionError(
-                "INVALID_OPTION",
-                "No topics are given; give one of subscribe, subscribePattern, subscribeExceptPattern and assign",
-            )
-        return self._read.subscription
-
-
-def _moved(before: ClusterSnapshot, now: ClusterSnapshot) -> set[str]:
-    """The topics of which a partition's leader has changed, or been elected for the first time."""
-    return {tp.topic for tp in now.states if (leader := now.leader(tp)) is not None and leader != before.leader(tp)}
+        return self._read.require_subscription()

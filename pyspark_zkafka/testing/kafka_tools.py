@@ -19,6 +19,7 @@ from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing.configs import jvm_command
 from pyspark_zkafka.testing.jars import kafka_classpath, tools_classpath
 from pyspark_zkafka.testing.java import find_java
+from pyspark_zkafka.testing.tool_output import parse_description, parse_exported, parse_groups, parse_verdict
 
 __all__ = ["describe_group", "export_offsets", "list_groups", "run_kafka_tool", "verify_consumer_rebalance"]
 
@@ -26,7 +27,6 @@ _OLD_TOOLS = "1.1.1"
 _APART = "org.apache.kafka.tools."
 _GROUPS = "kafka.admin.ConsumerGroupCommand"
 _HEAP_MB = 128
-_VERDICTS = {"Rebalance operation successful !": True, "Rebalance operation failed !": False}
 _LOG4J = Path(__file__).with_name("tools-log4j.properties")
 
 
@@ -70,16 +70,15 @@ def verify_consumer_rebalance(zookeeper_connect: str, group: str) -> bool:
     """
     main = "kafka.tools.VerifyConsumerRebalance"
     output = run_kafka_tool(_OLD_TOOLS, main, "--zookeeper.connect", zookeeper_connect, "--group", group)
-    verdicts = [_VERDICTS[line.strip()] for line in output.splitlines() if line.strip() in _VERDICTS]
-    if len(verdicts) != 1:
+    verdict = parse_verdict(output)
+    if verdict is None:
         raise _unexpected(main, output)
-    return verdicts[0]
+    return verdict
 
 
 def list_groups(zookeeper_connect: str) -> list[str]:
     """The names of all groups under ``/consumers``, sorted."""
-    output = run_kafka_tool(_OLD_TOOLS, _GROUPS, "--zookeeper", zookeeper_connect, "--list")
-    return sorted(line for line in output.splitlines() if line and not line.startswith("Note:"))
+    return parse_groups(run_kafka_tool(_OLD_TOOLS, _GROUPS, "--zookeeper", zookeeper_connect, "--list"))
 
 
 def describe_group(zookeeper_connect: str, group: str) -> list[dict[str, str]]:
@@ -89,11 +88,10 @@ def describe_group(zookeeper_connect: str, group: str) -> list[dict[str, str]]:
     stands for an unknown value. The rows are in no order. Raises `TOOL_FAILED` when there is no such group.
     """
     output = run_kafka_tool(_OLD_TOOLS, _GROUPS, "--zookeeper", zookeeper_connect, "--describe", "--group", group)
-    lines = [line.split() for line in output.splitlines() if line.strip()]
-    header = next((i for i, words in enumerate(lines) if words[0] == "TOPIC"), None)
-    if header is None:
+    rows = parse_description(output)
+    if rows is None:
         raise _unexpected(_GROUPS, output)
-    return [dict(zip(lines[header], words, strict=True)) for words in lines[header + 1 :]]
+    return rows
 
 
 def export_offsets(zookeeper_connect: str, group: str, path: str | os.PathLike[str]) -> dict[TopicPartition, int]:
@@ -104,18 +102,7 @@ def export_offsets(zookeeper_connect: str, group: str, path: str | os.PathLike[s
     """
     main, file = "kafka.tools.ExportZkOffsets", os.fspath(path)
     run_kafka_tool(_OLD_TOOLS, main, "--zkconnect", zookeeper_connect, "--group", group, "--output-file", file)
-    return dict(_exported(line) for line in Path(file).read_text(encoding="utf-8").splitlines())
-
-
-def _exported(line: str) -> tuple[TopicPartition, int]:
-    """A line of the export.
-
-    >>> _exported("/consumers/g/offsets/orders/3:17")
-    (TopicPartition(topic='orders', partition=3), 17)
-    """
-    znode, _, offset = line.rpartition(":")
-    topic, partition = znode.split("/")[-2:]
-    return TopicPartition(topic, int(partition)), int(offset)
+    return dict(parse_exported(line) for line in Path(file).read_text(encoding="utf-8").splitlines())
 
 
 def _unexpected(main: str, output: str) -> LocalClusterError:

@@ -112,12 +112,17 @@ class MessageSender(Sender):
 
     @contextmanager
     def _noting_fatal_errors(self) -> Iterator[None]:
-        """Report a fatal error as any other of the client; the records that it fails are reported by themselves."""
+        """Report a fatal error as any other of the client, and as a failure.
+
+        Reports of the records that it fails may be lost: confluent-kafka calls nothing any more once an error is raised.
+        """
         try:
             with kafka_errors():
                 yield
-        except KafkaException as error:
-            self._note(error.args[0])
+        except KafkaException as raised:
+            error: KafkaError = raised.args[0]
+            self._note(error)
+            self._first_failure = self._first_failure or Failure("the client failed", f"{error.name()}: {error.str()}")
 
     @property
     def _producer(self) -> Producer:

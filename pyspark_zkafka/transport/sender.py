@@ -13,6 +13,8 @@ from pyspark_zkafka.protocol.rows import OutgoingBatch
 
 __all__ = ["Counts", "Failure", "GroupOffset", "QueueLimits", "Sender", "Transactions"]
 
+_WRITE = "an ACL must allow Write on the topic"
+
 
 @dataclass(frozen=True, slots=True)
 class QueueLimits:
@@ -46,7 +48,8 @@ class Failure:
     def of(cls, topic: str, partition: int, code: int) -> Failure:
         """The failure by librdkafka's code alone, regardless of the call that reported it."""
         error = KafkaError(code)
-        return cls(f"{topic}-{partition}", f"{error.name()}: {error.str()}")
+        right = f"; {_WRITE}" if code == KafkaError.TOPIC_AUTHORIZATION_FAILED else ""
+        return cls(f"{topic}-{partition}", f"{error.name()}: {error.str()}{right}")
 
 
 @dataclass(frozen=True, slots=True)

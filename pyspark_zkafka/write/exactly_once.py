@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
-from pyspark_zkafka.errors import TransactionFailed
+from pyspark_zkafka.errors import OptionError, TransactionFailed
 from pyspark_zkafka.kafka.ledger import Ledger
 from pyspark_zkafka.options.model import ExactlyOnce, WriteOptions
 from pyspark_zkafka.protocol.exactly_once import (
@@ -59,7 +59,10 @@ class Writing:
 
 
 def identify(context: TaskContext, once: ExactlyOnce, ledger: LedgerPlan, topic: str | None) -> Writing:
-    """The attempt that a task is: of a query's micro-batch, of a write in its foreachBatch, or of a batch job."""
+    """The attempt that a task is: of a query's micro-batch, of a write in its foreachBatch, or of a batch job.
+
+    Raises OptionError for a write in foreachBatch that cannot be told from others.
+    """
     query, batch = context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty("streaming.sql.batchId")
     slot, call = context.partitionId(), ledger.call
     if query is None or batch is None:
@@ -67,7 +70,13 @@ def identify(context: TaskContext, once: ExactlyOnce, ledger: LedgerPlan, topic:
     run = context.getLocalProperty("spark.jobGroup.id") or ""
     if not call:
         return Writing(QueryName(once.prefix, query, once.writer or ""), Attempt(slot, int(batch), run))
-    run = run if _is_uuid(run) else call  # a foreachBatch may have set a job group of its own
+    if once.writer is None and not _is_uuid(run):
+        raise OptionError(
+            "INVALID_OPTION",
+            f"The function of foreachBatch sets a job group of its own ({run!r}), and so hides the run of the query, by "
+            "which "
+            "two writes of a micro-batch are told from one that is repeated; set writerName, another one for each write",
+        )
     name = QueryName(once.prefix, query, once.writer or topic or "")
     return Writing(name, Attempt(slot, int(batch), run, call, is_named=once.writer is not None))
 

@@ -13,8 +13,8 @@ import pytest
 from pyspark_zkafka.batch.planner import BatchPlan, plan_batch
 from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.errors import BrokersUnavailable, DataLoss, NoLeader
-from pyspark_zkafka.kafka import admin
 from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.kafka.batches import LookupSizes
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.model import TopicPartition
@@ -219,15 +219,12 @@ def test_silent_leader_while_planning(zkafka_cluster: LocalCluster, new_topic: N
     assert len(plan_batch(options(topic)).splits) == 2
 
 
-def test_silent_leader_of_many_logs(
-    zkafka_cluster: LocalCluster, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_silent_leader_of_many_logs(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
     """In a bulk lookup of thousands of logs, those of a silent leader fail, and the others have their offsets."""
-    monkeypatch.setattr(admin, "MANY", 2)
     topic = new_topic(assignment={0: [0], 1: [1]})
     fill(zkafka_cluster, topic, 1, (0, 1))
     silent = TopicPartition(topic, 1)
-    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}) as client:
+    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}, sizes=LookupSizes(bulk=2)) as client:
         ends = {TopicPartition(topic, p): LATEST for p in (0, 1)}
         assert client.list_offsets(ends) == dict.fromkeys(ends, 1)
         zkafka_cluster.pause(1)

@@ -92,7 +92,20 @@ def test_list(live: Group) -> None:
     rows = {row["group"]: row for row in live.json("list")}
     assert sorted(rows) == list_groups(live.cluster.zookeeper_connect)
     row = {"group": live.name, "members": 2, "topics": [live.topic], "state": "Stable", "store": "zookeeper"}
-    assert rows[live.name] == row
+    assert rows[live.name] == {**row, "unreadable_offsets": 0}
+
+
+def test_list_unreadable_offsets(group: Group) -> None:
+    """A group with offsets that cannot be read has its store marked, and a note says which groups these are."""
+    group.commit(0, 1)
+    for partition in range(2):
+        group.znodes.set(f"/consumers/{group.name}/offsets/{group.topic}/{partition}", b"x")
+    found = group.run("list")
+    (line,) = [line for line in found.stdout.splitlines() if line.startswith(group.name)]
+    assert line.split()[-1] == "zookeeper*"
+    assert f"* Offsets that cannot be read: {group.name} (2); " in found.stderr
+    (row,) = [row for row in group.json("list") if row["group"] == group.name]
+    assert (row["store"], row["unreadable_offsets"]) == ("zookeeper", 2)
 
 
 def test_describe(live: Group) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from itertools import count
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -19,6 +20,7 @@ from pyspark_zkafka.cli import app as zkafka
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
+from tests.support.java_consumer import JavaConsumer
 
 Place = tuple[int, int]
 """Partition and offset."""
@@ -29,12 +31,19 @@ DUAL = {"offsets.storage": "kafka", "dual.commit.enabled": "true", "auto.commit.
 _numbers = count()
 
 
+def wait_for_records(consumer: OldConsumer | JavaConsumer, count: int) -> None:
+    """Wait until it has read so many records, or for a minute, or until it ends."""
+    end = time.monotonic() + PATIENCE_S
+    while len(consumer.records) < count and consumer.running and time.monotonic() < end:
+        time.sleep(0.05)
+
+
 class Group:
     """A group with a topic of its own, and its readers."""
 
-    def __init__(self, cluster: LocalCluster, topic: str, opened: ExitStack) -> None:
+    def __init__(self, cluster: LocalCluster, topic: str, opened: ExitStack, folder: Path) -> None:
         self.cluster, self.topic, self.name = cluster, topic, f"migrated-{next(_numbers)}"
-        self._opened = opened
+        self._opened, self._folder = opened, folder
 
     def write(self, records: int, partitions: Collection[int] = range(PARTITIONS)) -> set[Place]:
         """Write so many records to each of the partitions; where they are."""
@@ -51,10 +60,13 @@ class Group:
 
     def read_by_jvm(self, jvm: OldConsumer, records: int) -> list[Place]:
         """The records that it has read, when there are as many."""
-        end = time.monotonic() + PATIENCE_S
-        while len(jvm.records) < records and time.monotonic() < end:
-            time.sleep(0.05)
+        wait_for_records(jvm, records)
         return sorted((r.partition, r.offset) for r in jvm.records)
+
+    def read_by_java(self, consumer: JavaConsumer, records: int) -> list[Place]:
+        """The records that it has read, when there are as many."""
+        wait_for_records(consumer, records)
+        return sorted(consumer.records)
 
     def kafka_consumer(self, reset: str = "error") -> Consumer:
         """A consumer that Kafka coordinates, subscribed; by default it never starts without an offset."""
@@ -62,6 +74,14 @@ class Group:
         consumer = Consumer({**config, "enable.auto.commit": False, "auto.offset.reset": reset})
         self._opened.callback(consumer.close)
         consumer.subscribe([self.topic])
+        return consumer
+
+    def java_consumer(self) -> JavaConsumer:
+        """Kafka's Java consumer in a group that brokers coordinate; it fails without an offset."""
+        properties = {"bootstrap.servers": self.cluster.bootstrap_servers, "group.id": self.name}
+        properties |= {"auto.offset.reset": "none", "enable.auto.commit": "false"}
+        consumer = JavaConsumer(self.topic, properties, self._folder / "java-consumer.log")
+        self._opened.callback(consumer.kill)
         return consumer
 
     def read_by(self, consumer: Consumer, records: int) -> list[Place]:
@@ -89,10 +109,10 @@ class Group:
 
 
 @pytest.fixture
-def group(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> Iterator[Group]:
+def group(zkafka_cluster: LocalCluster, new_topic: Callable[..., str], tmp_path: Path) -> Iterator[Group]:
     """A group without members, and its topic."""
     with ExitStack() as opened:
-        yield Group(zkafka_cluster, new_topic(partitions=PARTITIONS), opened)
+        yield Group(zkafka_cluster, new_topic(partitions=PARTITIONS), opened, tmp_path)
 
 
 def test_from_zookeeper_to_kafka_and_back(group: Group) -> None:
@@ -128,6 +148,30 @@ def test_from_zookeeper_to_kafka_and_back(group: Group) -> None:
     fifth = group.write(10)
     again = group.jvm()
     assert group.read_by_jvm(again, len(fifth)) == sorted(fifth)
+
+
+def test_java_consumers(group: Group) -> None:
+    """The JVM's consumer with dual commits, Java's consumer in a Kafka group, and back: each record is read once."""
+    first = group.write(20)
+    dual = group.jvm(**DUAL)
+    assert group.read_by_jvm(dual, len(first)) == sorted(first)
+    group.migrate("--live", "--interval", "0.3")
+    dual.stop()
+    group.migrate()
+    assert group.migrate("--verify") == dict.fromkeys(range(PARTITIONS), "equal")
+
+    second = group.write(10)
+    consumer = group.java_consumer()
+    assert group.read_by_java(consumer, len(second)) == sorted(second)
+    refused = group.run()
+    assert (refused.exit_code, "while consumers that Kafka coordinates are active" in refused.stderr) == (1, True)
+    third = group.write(5)
+    assert group.read_by_java(consumer, len(second | third)) == sorted(second | third)
+    consumer.close()
+
+    assert group.migrate("--to", "zookeeper") == dict.fromkeys(range(PARTITIONS), "copied")
+    fourth = group.write(10)
+    assert group.read_by_jvm(group.jvm(), len(fourth)) == sorted(fourth)
 
 
 def test_live_until_the_members_have_left(group: Group) -> None:

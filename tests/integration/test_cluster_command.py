@@ -65,4 +65,4 @@ def test_command_failure(zkafka: Callable[..., subprocess.CompletedProcess[str]]
     assert done.returncode == 1
     assert "broker-0 ended with exit status 1" in done.stderr
     assert json.loads(zkafka("status", "--json").stdout) == []
-    assert "KEY=VALUE" in zkafka("up", "--config", "nonsense").stderr
+    assert "NAME=VALUE" in zkafka("up", "--config", "nonsense").stderr

@@ -9,23 +9,22 @@ import pytest
 from confluent_kafka import Producer
 
 from pyspark_zkafka.errors import NoLeader
-from pyspark_zkafka.kafka import admin
 from pyspark_zkafka.kafka import watermarks as log_bounds
 from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.kafka.batches import LookupSizes
 from pyspark_zkafka.kafka.clients import MessageClient
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.testing import LocalCluster
 
 NewTopic = Callable[..., str]
+SIZES = LookupSizes(request=3, bulk=8)  # eight partitions are many, and too many for one request
 Found = dict[TopicPartition, int] | None
 
 
 @pytest.fixture
-def topic(monkeypatch: pytest.MonkeyPatch, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> str:
-    """Eight partitions, as many records in each as its number says; they are many, and too many for one question."""
-    monkeypatch.setattr(admin, "MANY", 8)
-    monkeypatch.setattr(log_bounds, "MAX_PER_REQUEST", 3)
+def topic(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> str:
+    """Eight partitions, as many records in each as its number says."""
     name = new_topic(partitions=8)
     zkafka_cluster.produce(name, [{"value": b"v", "partition": p} for p in range(8) for _ in range(p)])
     return name
@@ -42,8 +41,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         wanted: dict[TopicPartition, Position],
         timeout_s: float,
         epochs: dict[TopicPartition, int] | None,
+        request_size: int,
     ) -> dict[TopicPartition, int] | None:
-        found = find(client, wanted, timeout_s, epochs)
+        found = find(client, wanted, timeout_s, epochs, request_size)
         told.append(found is not None)
         return found
 
@@ -55,7 +55,7 @@ def test_ends_of_many_logs(topic: str, asked: list[bool], zkafka_cluster: LocalC
     """Earliest and latest offsets come in a few questions; fewer partitions, and timestamps, are each asked for."""
     partitions = [TopicPartition(topic, p) for p in range(8)]
     mixed = {tp: LATEST if tp.partition % 2 else EARLIEST for tp in partitions}
-    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}) as client:
+    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}, sizes=SIZES) as client:
         assert client.list_offsets(mixed) == {tp: tp.partition * (tp.partition % 2) for tp in partitions}
         assert client.list_offsets(dict.fromkeys(partitions, LATEST)) == {tp: tp.partition for tp in partitions}
         assert asked == [True, True]
@@ -69,7 +69,7 @@ def test_partition_that_is_not_there(topic: str, asked: list[bool], zkafka_clust
     """A partition that does not exist is told by name, beside the offsets of the others; until all tell, each is asked."""
     partitions = [TopicPartition(topic, p) for p in range(8)]
     wanted = dict.fromkeys([*partitions, TopicPartition(topic, 99)], LATEST)
-    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}) as client:
+    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}, sizes=SIZES) as client:
         for _ in range(2):
             found, failed = client.list_offsets_each(wanted)
             assert found == {tp: tp.partition for tp in partitions}
@@ -83,7 +83,7 @@ def test_partition_that_is_not_there(topic: str, asked: list[bool], zkafka_clust
 
 def test_added_partitions(topic: str, asked: list[bool], zkafka_cluster: LocalCluster) -> None:
     """Partitions that were added since are found."""
-    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}) as client:
+    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}, sizes=SIZES) as client:
         client.list_offsets({TopicPartition(topic, p): LATEST for p in range(8)})
         zkafka_cluster.add_partitions(topic, 10)
         wanted = {TopicPartition(topic, p): LATEST for p in range(10)}
@@ -107,7 +107,7 @@ def open_transaction(cluster: LocalCluster, topic: str) -> Iterator[None]:
 def test_leader_epochs(topic: str, asked: list[bool], zkafka_cluster: LocalCluster) -> None:
     """Leader epochs come with the ends of logs, of many partitions and of few."""
     partitions = [TopicPartition(topic, p) for p in range(8)]
-    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}) as client:
+    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}, sizes=SIZES) as client:
         for some in (partitions, partitions[:7]):
             epochs: dict[TopicPartition, int] = {}
             client.list_offsets_each(dict.fromkeys(some, LATEST), 30, epochs)
@@ -119,7 +119,7 @@ def test_leader_epochs(topic: str, asked: list[bool], zkafka_cluster: LocalClust
 def test_open_transaction(topic: str, asked: list[bool], zkafka_cluster: LocalCluster, read_committed: bool) -> None:
     """The latest offset is the end of the log, or, as the isolation level says, the last stable one and not the end."""
     wanted = {TopicPartition(topic, p): LATEST for p in range(8)}
-    client = KafkaAdmin(zkafka_cluster.bootstrap_servers, {}, read_committed=read_committed)
+    client = KafkaAdmin(zkafka_cluster.bootstrap_servers, {}, read_committed=read_committed, sizes=SIZES)
     with open_transaction(zkafka_cluster, topic), client:
         assert client.list_offsets(wanted) == {tp: tp.partition + (not read_committed) for tp in wanted}
         assert client.high_watermarks(wanted) == ({tp: tp.partition + 1 for tp in wanted} if read_committed else {})

@@ -18,8 +18,8 @@ import pytest
 from pyspark_zkafka.batch.planner import plan_batch
 from pyspark_zkafka.batch.reader import ZKafkaReader, split_partitions
 from pyspark_zkafka.errors import DataLoss
-from pyspark_zkafka.kafka import admin
 from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.kafka.batches import LookupSizes
 from pyspark_zkafka.kafka.pool import ClientPool
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.protocol.model import TopicPartition
@@ -225,15 +225,12 @@ def test_marks_of_commits(planner: Planner, zkafka_cluster: LocalCluster, new_to
         assert [span[3] for span in end["topics"][topic]["partitions"].values()] == [stat.mzxid for stat in stats]
 
 
-def test_more_partitions_than_go_in_a_request(
-    monkeypatch: pytest.MonkeyPatch, zkafka_cluster: LocalCluster, new_topic: NewTopic
-) -> None:
+def test_more_partitions_than_go_in_a_request(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
     """The offsets of many partitions come in several requests, all of them once, each position by its own."""
-    monkeypatch.setattr(admin, "MAX_PER_REQUEST", 3)
     topic = new_topic(partitions=8)
     fill(zkafka_cluster, topic, 1, range(8))
     partitions = [TopicPartition(topic, p) for p in range(8)]
-    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}) as client:
+    with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}, sizes=LookupSizes(request=3)) as client:
         wanted = {tp: LATEST if tp.partition % 2 else EARLIEST for tp in partitions}
         assert client.list_offsets(wanted) == {tp: tp.partition % 2 for tp in partitions}
         found, failed = client.list_offsets_each({**wanted, TopicPartition(topic, 99): LATEST})

@@ -32,7 +32,9 @@ class Ensemble:
 
     def children(self, path: str) -> list[str]:
         """The names of a znode's children, sorted."""
-        return sorted(name.rpartition("/")[2] for name in self.nodes if name.rpartition("/")[0] == path)
+        prefix = f"{path}/"
+        below = (name[len(prefix) :] for name in self.nodes if name.startswith(prefix))
+        return sorted(name for name in below if "/" not in name)
 
     def ensure(self, path: str, data: bytes | None = None) -> None:
         """Let there be a znode, with its parents; an existing one gets the data."""

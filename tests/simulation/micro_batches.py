@@ -10,7 +10,7 @@ from enum import Enum
 from pyspark_zkafka.protocol.exactly_once import Attempt
 from pyspark_zkafka.protocol.ledger import QueryName
 from tests.simulation.jobs import Cluster, Job
-from tests.simulation.plans import Plan
+from tests.simulation.plans import LAYOUTS, Plan
 from tests.simulation.tasks import Executor, Task
 from tests.simulation.transactions import Broker, Row
 
@@ -143,8 +143,8 @@ class Query:
             return False
         self._stop_job(run)
         run.tries += 1
-        if self.settings.writes == 1 and self._chance.random() < 0.5:
-            self._change_layout(self._chance.choice((0, 1)))
+        if self.settings.writes == 1 and self._chance.random() < 0.7:
+            self._change_layout(self._chance.randrange(LAYOUTS))
         return True
 
     def _change_layout(self, layout: int) -> None:

@@ -39,7 +39,8 @@ class SessionOfValues:
     @property
     def offsets(self) -> GroupOffsets:
         connection = self._options.read.connection
-        return GroupOffsets(connection, "", GROUP, ("zookeeper",), self.member.session)  # type: ignore[arg-type]
+        session: Any = self.member.session
+        return GroupOffsets(connection, "", GROUP, ("zookeeper",), session, sleep=lambda s: None)
 
     def retry(self, call: Callable[[], Any]) -> Any:
         """Try a few times, as `Retry` does."""

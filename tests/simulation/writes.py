@@ -54,10 +54,10 @@ class Writes:
 
     def _settings(self) -> Settings:
         form = self.chance.choices(tuple(Form), (5, 4, 1, 1))[0]
-        writes = {Form.FOREACH: self.chance.randint(1, 2), Form.SAME_NAME: 2}.get(form, 1)
+        writes = {Form.FOREACH: self.chance.choice((1, 1, 2)), Form.SAME_NAME: 2}.get(form, 1)
         is_named = form is Form.FOREACH and self.chance.random() < 0.7
         cores = tuple(self.chance.randint(1, 2) for _ in range(self.chance.randint(1, 2)))
-        return Settings(form, writes, is_named, self.chance.randint(1, 3), cores, self.chance.choice((1, 2, 4)))
+        return Settings(form, writes, is_named, self.chance.randint(1, 3), cores, self.chance.choice((1, 1, 2, 4)))
 
     # --- what happens --------------------------------------------------------------------------------------------------
 

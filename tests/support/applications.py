@@ -105,7 +105,7 @@ class Application:
     def set_rules(self, *rules: Rule) -> None:
         """Replace the rules, and remove all marks."""
         shutil.rmtree(self.marks, ignore_errors=True)
-        self.marks.mkdir(parents=True, exist_ok=True)  # a task of a stopped query may have left one meanwhile
+        self.marks.mkdir(parents=True, exist_ok=True)  # a process of before may leave a mark meanwhile
         (self.marks / "rules.json").write_text(json.dumps(rules))
 
     def wait(self, timeout_s: float = 150) -> Outcome:

@@ -34,6 +34,8 @@ def spark_standalone(
     worker_memory: str = "512m",
     startup_timeout_s: float = 180,
     environ: Mapping[str, str] | None = None,
+    *,
+    apart: bool = False,
 ) -> Iterator[SparkStandalone]:
     """A master and workers with one core each; they end with the ``with`` block, or with this process, however it ends.
 
@@ -46,6 +48,8 @@ def spark_standalone(
         Time limit of the workers' registration.
     environ : Mapping of str to str, optional
         Environment variables of master and workers beside those of this process.
+    apart : bool
+        True to give each worker an address of its own, as Spark runs no two attempts of a task on one host.
 
     Raises
     ------
@@ -58,8 +62,8 @@ def spark_standalone(
     home = Path(pyspark.__file__).parent
     spark = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": LOOPBACK, "SPARK_DAEMON_MEMORY": "192m", **(environ or {})}
 
-    def start(name: str, main: str, *arguments: str) -> None:
-        address = ["--host", LOOPBACK, "--port", str(servers.port(name)), "--webui-port", str(servers.port(name, "page"))]
+    def start(name: str, main: str, *arguments: str, host: str = LOOPBACK) -> None:
+        address = ["--host", host, "--port", str(servers.port(name)), "--webui-port", str(servers.port(name, "page"))]
         servers.start(name, [str(home / "bin" / "spark-class"), f"{_PACKAGE}.{main}", *address, *arguments], spark)
 
     with closing(servers):
@@ -67,9 +71,9 @@ def spark_standalone(
         port, page = servers.port("master"), servers.port("master", "page")
         found = SparkStandalone(f"spark://{LOOPBACK}:{port}", [servers.folder / f"worker-{n}" for n in range(workers)])
         start("master", "master.Master")
-        for folder in found.workers:
+        for number, folder in enumerate(found.workers, 2):
             size = ["--cores", "1", "--memory", worker_memory, "--work-dir", str(folder)]
-            start(folder.name, "worker.Worker", *size, found.master)
+            start(folder.name, "worker.Worker", *size, found.master, host=f"127.0.0.{number}" if apart else LOOPBACK)
         status_page = f"http://{LOOPBACK}:{page}/json/"
         if Deadline(startup_timeout_s).until(lambda: _alive(status_page) == workers or None) is None:
             logs = "\n".join(servers.log_tail(name) for name in ("master", *(folder.name for folder in found.workers)))

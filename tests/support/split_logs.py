@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_zkafka.batch.split_reader import Identity, ReadPolicy, SplitReader
+from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.transport.consumer import Poll
@@ -26,6 +27,9 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class FakeConsumer:
 
     The offsets of `records` are visible, in `high - low` there may be others. `script` holds what happens just before the
     poll of a number: a step that changes the log, or that returns what the poll brings instead. An empty poll takes its
-    time-out on the clock.
+    time-out on the clock. The first requests for the log's ends fail with `refusals`.
     """
 
     clock: Clock
@@ -73,6 +77,7 @@ class FakeConsumer:
     end_told: int | None = None
     seeks: list[int] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
+    refusals: list[ZKafkaError] = field(default_factory=list)
     batch: MessageBatch = field(default_factory=lambda: MessageBatch(OFFSETS))
 
     def __post_init__(self) -> None:
@@ -112,6 +117,8 @@ class FakeConsumer:
 
     def watermarks(self, timeout_s: float) -> tuple[int, int]:
         assert timeout_s > 0
+        if self.refusals:
+            raise self.refusals.pop(0)
         return self.low, self.high
 
 
@@ -136,7 +143,9 @@ class World:
         self.consumer = FakeConsumer(self.clock, self.records, self.low, self.high, self.script, self.sizes)
         self._identities = iter(self.identities)
         split = Split(TopicPartition("t", 2), self.start, self.until, 1, 0, (1, 3), ("k1:9092", "k3:9092"))
-        self.reader = SplitReader(split, self.consumer, self.policy, self.identity, self.clock, self.high_watermark)
+        self.reader = SplitReader(
+            split, self.consumer, self.policy, self.identity, self.clock, self.high_watermark, self.clock.sleep
+        )
 
     def identity(self) -> Identity:
         """What was scripted, one after the other; the last one stays; "same" if nothing was."""

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from pyspark_zkafka.errors import BrokersUnavailable, DataLoss
+from pyspark_zkafka.errors import BrokersUnavailable, DataLoss, NoLeader, UnknownTopic
 from tests.support.split_logs import WARNING, Step, World, becomes, brings
 
 
@@ -132,6 +132,37 @@ def test_a_topic_that_stays_unknown_to_its_brokers_is_an_error() -> None:
     script: dict[int, Step] = {n: brings(gone=True, error="UNKNOWN_TOPIC_OR_PART") for n in range(200)}
     with pytest.raises(BrokersUnavailable, match="last error: UNKNOWN_TOPIC_OR_PART"):
         World(range(300), 0, 300, script=script).read()
+
+
+UNKNOWN = UnknownTopic("UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
+
+
+def test_watermarks_of_a_partition_unknown_for_a_while() -> None:
+    """The log's ends are requested again while no leader is known; retention is then found as otherwise."""
+    world = World(range(1000), 0, 1000, WARNING, script={1: becomes(low=700)})
+    world.consumer.refusals = [UNKNOWN, NoLeader("NO_LEADER", "NOT_LEADER_FOR_PARTITION"), UNKNOWN]
+    assert world.read() == [*range(256), *range(700, 1000)]
+    assert world.consumer.refusals == []
+
+
+def test_watermarks_of_a_partition_that_stays_unknown() -> None:
+    """The error of the request is raised after the time-out of polls."""
+    world = World(range(1000), 0, 1000, script={1: becomes(low=700)})
+    world.consumer.refusals, before = [UNKNOWN] * 100, world.clock.now
+    with pytest.raises(UnknownTopic, match="_UNKNOWN_PARTITION"):
+        world.read()
+    assert 1.0 < world.clock.now - before < 1.5
+
+
+def test_watermarks_of_a_deleted_topic() -> None:
+    """If the topic is gone when the log's ends are requested, so is the rest of the range."""
+    world = World(range(1000), 0, 1000, WARNING, script={1: becomes(low=700)}, identities=["deleted"])
+    world.consumer.refusals = [UNKNOWN]
+    assert world.read() == list(range(256))
+    world = World(range(1000), 0, 1000, script={1: becomes(low=700)}, identities=["deleted"])
+    world.consumer.refusals = [UNKNOWN]
+    with pytest.raises(DataLoss, match=r"\[TOPIC_REPLACED\] topic t was deleted after the read was planned"):
+        world.read()
 
 
 @pytest.mark.parametrize("high", [3, 0])

@@ -61,7 +61,28 @@ def test_wide_table_on_a_terminal() -> None:
         "CURRENT-\nOFFSET",
         "LOG-\nEND-\nOFFSET",
     ]
-    assert output.is_narrow
+    assert not output.fits(rows, shown)
     output.console = Console(width=140, file=io.StringIO())
     assert [column.header for column in output.fitted(rows, shown).columns] == ["TOPIC", "CURRENT-OFFSET", "LOG-END-OFFSET"]
-    assert not output.is_narrow
+    assert output.fits(rows, shown)
+
+
+def test_columns_that_fit() -> None:
+    """Of several choices of columns, the first one that fits the terminal is shown."""
+    output, full = Output(), columns("topic topic_id configs")
+    narrower = [full[:2], full[:1]]
+    rows = [{"topic": "t" * 10, "topic_id": "i" * 22, "configs": "c" * 60}]
+    for width, shown in ((120, 3), (60, 2), (30, 1), (5, 1)):
+        output.console = Console(width=width, file=io.StringIO())
+        assert len(output.fitted(rows, full, *narrower).columns) == shown
+
+
+def test_what_is_folded() -> None:
+    """In a table that is too wide, numbers stay whole, and lists are folded between their items."""
+    output, file = Output(), io.StringIO()
+    output.console = Console(width=50, file=file)
+    row = {"topic": "t" * 40, "offset": 12345678901, "configs": {"retention.ms": 1, "segment.bytes": 2}}
+    output.rows([row], columns("topic offset configs", right="offset"))
+    text = file.getvalue()
+    assert "12345678901" in text
+    assert all(word in text.split() for word in ("retention.ms=1,", "segment.bytes=2"))

@@ -16,14 +16,24 @@ POSITIONS = {TopicPartition("t", 0): LATEST, TopicPartition("t", 1): EARLIEST}
 
 
 class FakeClient:
-    """A client whose partition 0 ends at 5; partition 1 is answered with `second`, or left as it was requested."""
+    """A client whose partition 0 ends at 5; partition 1 is answered with `second`, or left as it was requested.
 
-    def __init__(self, second: int | Exception | None) -> None:
+    New metadata changes `second` to `refreshed`.
+    """
+
+    def __init__(self, second: int | Exception | None, refreshed: int | Exception | None = None) -> None:
         self.second = second
+        self.refreshed = refreshed
+        self.refreshes: list[tuple[str, ...]] = []
         self.consumer = self
 
     def warm_up(self, topic: str) -> None:
         assert topic == "t"
+
+    def list_topics(self, *topic: str, timeout: float) -> None:
+        assert timeout > 0
+        self.refreshes.append(topic)
+        self.second = self.refreshed
 
     def offsets_for_times(self, partitions: list[Any], timeout: float) -> list[Any]:
         assert [partition.offset for partition in partitions] == [-1, -2]
@@ -42,6 +52,17 @@ def test_all_answered() -> None:
 def test_not_all_answered(second: int | Exception | None) -> None:
     """None, if a partition is left as it was requested, or the request failed."""
     assert find_watermarks(FakeClient(second), POSITIONS, 2) is None
+
+
+@pytest.mark.parametrize("code", [KafkaError._UNKNOWN_PARTITION, KafkaError.NOT_LEADER_FOR_PARTITION])
+def test_outdated_metadata(code: int) -> None:
+    """If no leader is known, the request is repeated with new metadata, once."""
+    unknown = KafkaException(KafkaError(code))
+    client = FakeClient(unknown, refreshed=0)
+    assert find_watermarks(client, POSITIONS, 2) == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 0}
+    client = FakeClient(unknown, refreshed=unknown)
+    assert find_watermarks(client, POSITIONS, 2) is None
+    assert client.refreshes == [("t",)]
 
 
 def test_not_open() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Mapping
+from typing import Any, NoReturn, cast
 
-from pyspark_zkafka.errors import ClusterStateError
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, ZKafkaError
+from pyspark_zkafka.kafka.group_admin import GroupAdmin
 from pyspark_zkafka.operations.group_reads import read_logs
 from pyspark_zkafka.operations.group_state import LogBounds
-from pyspark_zkafka.protocol.model import ClusterSnapshot, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.protocol.offsets import EARLIEST, Position
 
 T0 = TopicPartition("t", 0)
 
@@ -23,3 +26,37 @@ def test_logs_without_brokers() -> None:
     logs = read_logs(no_brokers, snapshot)
     assert logs.bounds == {T0: LogBounds(czxid=7)}
     assert logs.problems == ("No broker leads t-0",)
+
+
+class FakeBrokers:
+    """Brokers of which broker 2, the leader of odd partitions, does not answer."""
+
+    def __init__(self) -> None:
+        self.requests: list[dict[TopicPartition, Position]] = []
+        self.timeouts_s: list[float] = []
+
+    def list_offsets_each(self, positions: Mapping[TopicPartition, Position], timeout_s: float) -> Any:
+        self.requests.append(dict(positions))
+        self.timeouts_s.append(timeout_s)
+        silent = [tp for tp in positions if tp.partition % 2]
+        failed: dict[TopicPartition, ZKafkaError] = {
+            tp: BrokersUnavailable("BROKERS_UNAVAILABLE", f"the leader of {tp} did not answer") for tp in silent
+        }
+        return {tp: 0 if at == EARLIEST else 9 for tp, at in positions.items() if tp not in failed}, failed
+
+
+def test_leader_that_does_not_answer() -> None:
+    """A leader that does not answer is asked once, within one deadline for all; one line names its partitions."""
+    partitions = range(14)
+    states = {TopicPartition("t", n): PartitionState(1 + n % 2, 0, (1, 2)) for n in partitions}
+    live = {number: Broker(number, (), None) for number in (1, 2)}
+    snapshot = ClusterSnapshot(live, {"t": Topic("t", dict.fromkeys(partitions, (1, 2)))}, states)
+    brokers = FakeBrokers()
+    logs = read_logs(lambda: cast(GroupAdmin, brokers), snapshot)
+    assert {tp.partition: (found.start, found.end) for tp, found in logs.bounds.items()} == {
+        n: (None, None) if n % 2 else (0, 9) for n in partitions
+    }
+    assert [len(request) for request in brokers.requests] == [14, 7]
+    assert brokers.timeouts_s[1] <= brokers.timeouts_s[0] <= 10
+    reason = "no answer from the leaders; check that these brokers run and are reachable from here"
+    assert logs.problems == (f"No offsets of t-1, t-3, t-5, t-7, t-9 and 2 more: {reason}",)

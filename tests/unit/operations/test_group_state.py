@@ -69,6 +69,7 @@ def test_unreadable_znodes(path: str, data: bytes) -> None:
     assert list(group.unreadable) == [f"/consumers/g/{path}"]
     assert (group.members, group.owners, group.offsets) == ({}, {}, {})
     assert group.member_count == (1 if path.startswith("ids") else 0)
+    assert group.unreadable_offsets == (1 if path.startswith("offsets") else 0)
 
 
 def test_states_of_groups_without_members() -> None:

@@ -14,9 +14,7 @@ from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
 T0 = TopicPartition("t", 0)
 
 # What ZooKeeper allows in a path, with what has a meaning in one of the two forms.
-GROUPS = st.text(st.sampled_from("abz.-_:, \"'ü\u2028"), min_size=1).filter(
-    lambda name: name.strip() == name and name not in (".", "..")
-)
+GROUPS = st.text(st.sampled_from("abz.-_:, \"'ü\u2028\u00a0"), min_size=1).filter(lambda name: name not in (".", ".."))
 TOPICS = st.text(st.sampled_from("abz.-_"), min_size=1).filter(lambda name: name not in (".", ".."))
 MODERN = st.builds(TopicPartition, TOPICS, st.integers(0, 10**6))
 LEGACY = st.builds(LegacyPartition, TOPICS, st.integers(0, 100), st.integers(0, 100))
@@ -41,6 +39,14 @@ def test_three_columns() -> None:
     text = '\ufefftopic,partition,offset\r\n"t",0,7\r\n\r\n t2 , 1 , 8\r\n'
     found = (GroupOffset("g", T0, 7), GroupOffset("g", TopicPartition("t2", 1), 8))
     assert parse_offsets_file("f", text, "g") == OffsetsFile(found)
+
+
+def test_blanks_of_group_names() -> None:
+    """Blanks belong to the name of a group, as for kafka-consumer-groups, but not to the other cells."""
+    found = parse_offsets_file("f", ' g ,t , 0, 7\r\n"g ",t,0,8 \n')
+    assert found == OffsetsFile((GroupOffset(" g ", T0, 7), GroupOffset("g ", T0, 8)))
+    with pytest.raises(OptionError, match="it is of group ' g', not 'g'"):
+        parse_offsets_file("f", " g,t,0,1\n", "g")
 
 
 def test_lines_after_an_empty_one_count() -> None:

@@ -141,9 +141,10 @@ def test_overtaken_while_it_waits() -> None:
 
 
 def test_repeated_by_another_run() -> None:
-    """A slot that another run has recorded is compared, and marked as verified; the time of the rows stays."""
+    """A slot that another run has recorded is compared, and marked as verified; it does not wait for others."""
     own = replace(WRITTEN_BEFORE, at_ms=5)
-    script = [(Begin(), own), (Measure(), ROWS), (Commit(replace(WRITTEN, at_ms=5)), None)]
+    commit = Commit(replace(WRITTEN, at_ms=5))
+    script = [(Begin(), own), (ReadLedger(), {0: OTHER, 1: own}), (Measure(), ROWS), (commit, None)]
     assert follow(ATTEMPT, script) == Result(10, was_written=True)
 
 
@@ -155,7 +156,7 @@ def test_repeated_by_the_same_run() -> None:
 def test_repeated_by_another_write() -> None:
     """A slot that an earlier try of a named write has recorded is marked as verified by this one."""
     own = replace(WRITTEN, write="w1")
-    script = [(Begin(), own), (Measure(), ROWS), (Commit(replace(WRITTEN, write="w2")), None)]
+    script = [(Begin(), own), (ReadLedger(), {1: own}), (Measure(), ROWS), (Commit(replace(WRITTEN, write="w2")), None)]
     assert follow(NAMED, script) == Result(10, was_written=True)
 
 
@@ -166,10 +167,10 @@ def test_batch_job_repeats_a_task() -> None:
 
 
 @pytest.mark.parametrize("found", [RowSet(9, "aa"), RowSet(10, "ab"), NONE])
-@pytest.mark.parametrize("own", [WRITTEN, WRITTEN_BEFORE])
-def test_other_rows(own: Entry, found: RowSet) -> None:
+@pytest.mark.parametrize("before", [[(Begin(), WRITTEN)], [(Begin(), WRITTEN_BEFORE), (ReadLedger(), {1: WRITTEN_BEFORE})]])
+def test_other_rows(before: list[tuple[Step, Any]], found: RowSet) -> None:
     """Another count, or another digest, of whatever run, is an error before anything is sent."""
-    error = failure(ATTEMPT, [(Begin(), own), (Measure(), found)])
+    error = failure(ATTEMPT, [*before, (Measure(), found)])
     assert error.condition == "ROWS_DIFFER"
     assert error.parameters["recorded"] == (10, "aa")
     assert error.parameters["found"] == tuple(found)
@@ -188,6 +189,12 @@ def test_another_entry_is_ahead() -> None:
     error = failure(ATTEMPT, [(Begin(), None), (ReadLedger(), {0: replace(OTHER, batch=9)})])
     assert error.condition == "CHECKPOINT_ROLLED_BACK"
     assert (error.parameters["slot"], error.parameters["recorded_batch"]) == (0, 9)
+
+
+def test_another_entry_is_ahead_of_a_recorded_slot() -> None:
+    """So does one that is recorded itself: the next micro-batch of this run would not look at the others any more."""
+    entries = {0: replace(OTHER, batch=8), 1: WRITTEN_BEFORE}
+    assert failure(ATTEMPT, [(Begin(), WRITTEN_BEFORE), (ReadLedger(), entries)]).condition == "CHECKPOINT_ROLLED_BACK"
 
 
 def test_second_write_of_the_same_name() -> None:

@@ -109,6 +109,7 @@ def test_close_in_a_forked_child_does_nothing(processes: ServerProcesses) -> Non
 PARENT = """
 import os, signal, subprocess, sys, time
 from pyspark_zkafka.testing.processes import ServerProcesses
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background of a shell ignores it
 p = ServerProcesses()
 p.open()
 pids = [p.start(name, ["sleep", "100"], {}) for name in ("one", "two")]

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import BrokersUnavailable, OptionError
-from pyspark_zkafka.kafka.admin import MANY, KafkaAdmin
+from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.kafka.batches import DEFAULT_SIZES
 from pyspark_zkafka.kafka.clients import MessageClient, librdkafka_logger
 from pyspark_zkafka.kafka.consumer_properties import consumer_properties, shared_properties
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
@@ -77,7 +78,7 @@ def test_sizes_that_fit_each_other(sizes: dict[str, str]) -> None:
     with KafkaGroupOffsets(UNREACHABLE, kafka, "g") as offsets:
         assert offsets.committed([]) == {}
     with KafkaAdmin(UNREACHABLE, kafka) as admin, pytest.raises(BrokersUnavailable):
-        admin.list_offsets({TopicPartition("t", number): LATEST for number in range(MANY)})
+        admin.list_offsets({TopicPartition("t", number): LATEST for number in range(DEFAULT_SIZES.bulk)})
 
 
 def test_sizes_of_a_write() -> None:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.protocol.rows import OutgoingBatch
 from pyspark_zkafka.transport.native.producer import ArrowSender
 from pyspark_zkafka.transport.producer import QueueLimits
 from pyspark_zkafka.transport.python_sender import MessageSender
-from pyspark_zkafka.transport.sender import Sender
+from pyspark_zkafka.transport.sender import Failure, Sender
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 # In pure Python four megabytes go at a time.
@@ -75,3 +75,34 @@ def test_all_that_is_sent_takes_room(make: Callable[..., Sender], column: str) -
         assert 0 < sender.queued <= MOST_QUEUED[make]
         sender.purge(in_flight=True)
         sender.flush(1)
+
+
+class FailingProducer:
+    """confluent-kafka's producer after a fatal error, which it raises once, without any report of a record."""
+
+    def __init__(self) -> None:
+        self._errors = [KafkaException(KafkaError(KafkaError._FENCED, "fenced", fatal=True))]
+
+    def poll(self, timeout_s: float) -> int:
+        if self._errors:
+            raise self._errors.pop()
+        return 0
+
+    def flush(self, timeout_s: float) -> int:
+        if self._errors:
+            raise SystemError("returned a result with an exception set") from self._errors.pop()
+        return 0
+
+    def __len__(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("call", [MessageSender.poll, MessageSender.flush])
+def test_a_fatal_error_is_a_failure(call: Callable[[MessageSender, float], None]) -> None:
+    """A fatal error that confluent-kafka raises is noted, and fails the records, of which no report comes any more."""
+    noted: list[KafkaError] = []
+    sender = MessageSender({}, QueueLimits(), noted.append)
+    sender._open = FailingProducer()
+    call(sender, 0)
+    assert sender.failure == Failure("the client failed", "_FENCED: fenced")
+    assert [error.fatal() for error in noted] == [True]

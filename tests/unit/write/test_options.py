@@ -32,3 +32,38 @@ def test_refused(more: dict[str, str], overwrite: bool, is_stream: bool, expecte
     """All modes but append are errors, and of a stream, fixed offsets; so are unknown names."""
     with pytest.raises(OptionError, match=expected):
         parse_append({**NOWHERE, **more}, overwrite=overwrite, is_stream=is_stream)
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"writerName": "a"}, r"writerName need\(s\) deliveryGuarantee=exactly-once"),
+        ({"kafka.transaction.timeout.ms": "9"}, r"kafka.transaction.timeout.ms need\(s\)"),
+        ({"deliveryGuarantee": "exactly-once", "topic": ""}, "set topic, or ledgerTopic"),
+        ({"deliveryGuarantee": "exactly-once", "kafka.acks": "1"}, "needs kafka.enable.idempotence=true"),
+        ({"deliveryGuarantee": "exactly-once", "ledgerTopic": "a b"}, "ledgerTopic"),
+        ({"deliveryGuarantee": "exactly-once", "transactionalIdPrefix": "a/b"}, "transactionalIdPrefix is 'a/b'"),
+        ({"deliveryGuarantee": "twice"}, "deliveryGuarantee is 'twice'; expected at-least-once or exactly-once"),
+        (
+            {
+                "deliveryGuarantee": "exactly-once",
+                "kafka.transaction.timeout.ms": "5000",
+                "kafka.delivery.timeout.ms": "6000",
+            },
+            "delivery.timeout.ms must not be greater than transaction.timeout.ms",
+        ),
+    ],
+)
+def test_refused_exactly_once(more: dict[str, str], expected: str) -> None:
+    """Options of exactly-once writes need each other, and are refused for other writes."""
+    raw = {name: value for name, value in {**NOWHERE, **more}.items() if value}
+    with pytest.raises(OptionError, match=expected):
+        parse_write(raw)
+
+
+def test_exactly_once() -> None:
+    """The ledger is under the topic's partitions, unless it has a topic of its own."""
+    once = {**NOWHERE, "deliveryGuarantee": "Exactly-Once"}
+    assert parse_write(once).ledger_topic == "t"
+    assert parse_write({**once, "ledgerTopic": "ledger"}).ledger_topic == "ledger"
+    assert parse_write(NOWHERE).once is None

@@ -39,7 +39,7 @@ _WRAPPED = {
     "pyspark_zkafka.write.stream_writer": {"ZKafkaStreamWriter": ("commit",)},
 }
 _DRIVERS = {"ZKafkaStreamWriter": "driver_commit"}
-_PATIENCE_S = 60.0
+_PATIENCE_S = 120.0
 
 
 class Injected(RuntimeError):
@@ -73,6 +73,13 @@ def kill_application() -> None:
     os.kill(own, signal.SIGKILL)
 
 
+def _kill_executor() -> None:
+    """Kill the JVM to which this worker belongs, the parent of Spark's daemon, and this worker."""
+    stat = Path(f"/proc/{os.getppid()}/stat").read_text()
+    os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _rule(folder: Path, point: str, batch: int, slot: int, attempt: int) -> dict[str, Any] | None:
     try:
         rules = json.loads((folder / "rules.json").read_text())
@@ -100,6 +107,8 @@ def _act(rule: dict[str, Any], folder: Path) -> None:
     if action == "kill":
         time.sleep(seconds)
         kill_application()
+    elif action == "kill_executor":
+        _kill_executor()
     elif action == "kill_worker":
         os.kill(os.getpid(), signal.SIGKILL)
     elif action == "stop_worker":

@@ -1,0 +1,280 @@
+"""Copies rows exactly once for some minutes, while applications, workers and brokers are killed at random moments.
+
+``python -m tests.faults.exactly_once.soak 20`` runs for 20 minutes, then heals, drains and counts. The exit status is 1 if
+a row is lost, or seen twice by a reader of committed records, or if a query found that it does not repeat itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.kafka.ledger import Ledger
+from pyspark_zkafka.protocol.ledger import QueryName
+from pyspark_zkafka.testing import LocalCluster
+from tests.support.applications import Application, Outcome, Request
+from tests.support.numbered_rows import numbers
+from tests.support.processes import alive, parent_of
+
+SOURCE, PARTITIONS, SLOTS = "source", 4, 4
+ROWS_PER_S = 200
+SAFE = {"min.insync.replicas": "2"}
+QUIET_S = 2.0, 12.0
+"""The time between two faults."""
+HALT_S = 1.0, 20.0
+DOWN_S = 0.0, 15.0
+SELF_INFLICTED = {"ROWS_DIFFER", "LAYOUT_CHANGED", "CHECKPOINT_ROLLED_BACK", "WRITTEN_TWICE", "UNREADABLE_LEDGER"}
+
+
+class Rows(threading.Thread):
+    """Adds numbered rows to the source, until `stop`."""
+
+    def __init__(self, servers: str) -> None:
+        super().__init__(name="rows", daemon=True)
+        self._producer = Producer(
+            {"bootstrap.servers": servers, "enable.idempotence": True, "delivery.timeout.ms": 0, "linger.ms": 20}
+        )
+        self._stopped = threading.Event()
+        self.count = 0
+
+    def run(self) -> None:
+        while not self._stopped.wait(0.1):
+            for _ in range(ROWS_PER_S // 10):
+                self._producer.produce(SOURCE, str(self.count), str(self.count % 10), partition=self.count % PARTITIONS)
+                self.count += 1
+            self._producer.poll(0)
+
+    def stop(self) -> int:
+        """The number of rows, all of which the brokers have acknowledged."""
+        self._stopped.set()
+        self.join()
+        assert self._producer.flush(120) == 0
+        return self.count
+
+
+class Query(threading.Thread):
+    """A query that is started again whenever it has ended; after `drain`, until it has read all that there is."""
+
+    def __init__(self, cluster: LocalCluster, folder: Path, sink: str, *, foreach: bool) -> None:
+        super().__init__(name=sink, daemon=True)
+        self.sink, self.checkpoint = sink, folder / "checkpoint"
+        self.application = Application(folder, cores=SLOTS, task_failures=3)
+        servers = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
+        reading = {"subscribe": SOURCE, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "2000"}
+        writing = {"topic": sink, "deliveryGuarantee": "exactly-once", "kafka.transaction.timeout.ms": "60000"}
+        self._request = Request(
+            checkpoint=str(self.checkpoint),
+            source={**servers, **reading},
+            writes=[{**servers, **writing}],
+            repartition=[SLOTS],
+            foreach=foreach,
+            trigger={"processingTime": "0 seconds"},
+        )
+        self._writer = sink if foreach else ""
+        self._servers = cluster.bootstrap_servers
+        self._is_draining = threading.Event()
+        self.figures: Counter[str] = Counter()
+
+    def run(self) -> None:
+        while True:
+            drains = self._is_draining.is_set()
+            outcome = self._run_once(replace(self._request, trigger={"availableNow": True}) if drains else self._request)
+            if drains and not outcome.killed and outcome.error is None:
+                return
+            self.figures["starts"] += 1
+            if outcome.error is not None:
+                self.figures[f"errors {condition_of(outcome.error)}"] += 1
+            if (found := self._recorded()) > 0:
+                self.figures["replays that find recorded slots"] += 1
+                self.figures["recorded slots"] += found
+
+    def drain(self) -> None:
+        """Kill the query, and let it run once more until it has read all; returns when it has."""
+        self._is_draining.set()
+        kill_all(self.application)
+        self.join(600)
+        assert not self.is_alive(), f"{self.sink} is not drained after 600 s"
+
+    @property
+    def batches(self) -> int:
+        """The number of completed micro-batches."""
+        return last_number(self.checkpoint / "commits") + 1
+
+    def _run_once(self, request: Request) -> Outcome:
+        self.application.start(request)
+        return self.application.wait(timeout_s=1e6)
+
+    def _recorded(self) -> int:
+        """The number of slots of an incomplete micro-batch that the ledger has, and the next run will find."""
+        pending = last_number(self.checkpoint / "offsets")
+        if pending < self.batches:
+            return 0
+        query = json.loads((self.checkpoint / "metadata").read_text())["id"]
+        ledger = Ledger(self._servers, {}, QueryName("zkafka", query, self._writer), self.sink, PARTITIONS)
+        with suppress(ZKafkaError):  # brokers are down: not counted
+            return sum(entry.batch == pending for entry in ledger.entries().values())
+        return 0
+
+
+def condition_of(error: str) -> str:
+    """The condition of an error of this package in the text of Spark's, or that of Spark itself."""
+    found = re.findall(r"\[([A-Z][A-Z0-9_.]+)\]", error)
+    ours = [name for name in found if name in SELF_INFLICTED]
+    return (ours or found[-1:] or ["of Spark"])[0]
+
+
+def last_number(folder: Path) -> int:
+    """The greatest number that is the name of a file; -1 without one."""
+    return max((int(entry.name) for entry in folder.glob("*") if entry.name.isdigit()), default=-1)
+
+
+def kill_all(application: Application) -> None:
+    """SIGKILL all processes of an application."""
+    for pid in application.processes:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+class Faults:
+    """Random faults, one after the other; `figures` counts them."""
+
+    def __init__(self, cluster: LocalCluster, queries: list[Query], seed: int) -> None:
+        self._cluster = cluster
+        self._queries = queries
+        self._random = random.Random(seed)
+        self._restarting: Future[None] | None = None
+        self._later = ThreadPoolExecutor()
+        self.figures: Counter[str] = Counter()
+        self._kinds = (self.kill_application, self.kill_worker, self.halt_worker, self.kill_broker)
+
+    def inject(self, until: float) -> None:
+        """Inject faults until a time; returns when all that was halted or down runs again."""
+        while time.monotonic() < until:
+            time.sleep(self._random.uniform(*QUIET_S))
+            if (done := self._random.choice(self._kinds)(self._random.choice(self._queries))) is not None:
+                self.figures[done] += 1
+        self._later.shutdown()
+        if self._restarting is not None:
+            self._restarting.result()
+
+    def kill_application(self, query: Query) -> str:
+        """SIGKILL of all processes."""
+        kill_all(query.application)
+        return "applications killed"
+
+    def kill_worker(self, query: Query) -> str | None:
+        """SIGKILL of one worker."""
+        worker = self._worker(query)
+        if worker is None:
+            return None
+        with suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
+        return "workers killed"
+
+    def halt_worker(self, query: Query) -> str | None:
+        """SIGSTOP of one worker, and SIGCONT; if its application dies meanwhile, the kernel ends it."""
+        worker = self._worker(query)
+        if worker is None:
+            return None
+        with suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGSTOP)
+        self._later.submit(resume, worker, self._random.uniform(*HALT_S))
+        return "workers halted"
+
+    def kill_broker(self, query: Query) -> str | None:
+        """SIGKILL of a broker, in turn, and its restart; one at a time."""
+        if self._restarting is not None and not self._restarting.done():
+            return None
+        broker = self.figures["brokers killed"] % self._cluster.brokers
+        self._cluster.kill(broker)
+        pause_s = self._random.uniform(*DOWN_S)
+        self._restarting = self._later.submit(lambda: (time.sleep(pause_s), self._cluster.restart(broker))[1])
+        return "brokers killed"
+
+    def _worker(self, query: Query) -> int | None:
+        """A Python worker, a child of Spark's daemon."""
+        daemons = {pid for pid, line in query.application.processes.items() if "pyspark.daemon" in line}
+        with suppress(ProcessLookupError, FileNotFoundError):
+            workers = sorted(pid for pid in daemons if parent_of(pid) in daemons)
+            return self._random.choice(workers) if workers else None
+        return None
+
+
+def resume(pid: int, after_s: float) -> None:
+    """Let a halted worker go on."""
+    time.sleep(after_s)
+    if alive(pid):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[tuple[LocalCluster, Rows, list[Query]]]:
+    """A cluster, the rows, and two queries: a plain one, and one with foreachBatch."""
+    with ExitStack() as opened:
+        cluster = opened.enter_context(LocalCluster(brokers=3))
+        for topic in (SOURCE, "plain", "foreach"):
+            cluster.create_topic(topic, partitions=PARTITIONS, replication=3, config=SAFE)
+        queries = [Query(cluster, folder / sink, sink, foreach=sink == "foreach") for sink in ("plain", "foreach")]
+        for query in queries:
+            opened.callback(query.application.close)
+        rows = Rows(cluster.bootstrap_servers)
+        for thread in (rows, *queries):
+            thread.start()
+        yield cluster, rows, queries
+
+
+def soak(minutes: float, seed: int, folder: Path) -> int:
+    """The exit status."""
+    with started(folder) as (cluster, rows, queries):
+        faults = Faults(cluster, queries, seed)
+        faults.inject(time.monotonic() + minutes * 60)
+        cluster.wait_ready()
+        total = rows.stop()
+        for query in queries:
+            query.drain()
+        lines = [f"{name}: {count}" for name, count in sorted(faults.figures.items())]
+        failed = False
+        for query in queries:
+            seen = numbers(cluster.bootstrap_servers, query.sink)
+            lost, twice = len(range(total) - seen.keys()), sum(count > 1 for count in seen.values())
+            figures = {"rows": total, "lost": lost, "twice": twice, "micro-batches": query.batches, **query.figures}
+            lines.append(f"{query.sink}: " + ", ".join(f"{count} {name}" for name, count in figures.items()))
+            failed |= bool(lost or twice or seen.keys() - set(range(total)))
+            failed |= any(f"errors {name}" in query.figures for name in SELF_INFLICTED)
+    sys.stdout.write("\n".join([*lines, "failed" if failed else "each row once", ""]))
+    return int(failed)
+
+
+def main() -> int:
+    """The exit status: 1 if a row is lost or seen twice."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.exactly_once.soak")
+    parser.add_argument("minutes", nargs="?", type=float, default=20)
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000, help="of the faults; their effects vary")
+    given = parser.parse_args()
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    sys.stdout.write(f"seed {given.seed}\n")
+    sys.stdout.flush()
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+        return soak(given.minutes, given.seed, Path(folder))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+"""Producers of a slot that are late, stale or gone; tasks without Spark, which a test halts and kills at will."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.offsets import LATEST
+from tests.support.eventually import eventually
+from tests.support.numbered_rows import numbers
+from tests.support.slot_tasks import IN_TRANSACTION, SlotQuery, TaskProcess, once, rows
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+
+WHOLE = range(15_000)
+LATER = range(15_000, 15_100)
+BROKERS_CHECK_S = 10.0
+"""The brokers' interval between their looks for transactions that have timed out."""
+
+
+@pytest.fixture(params=["on", "off"])
+def options(request: pytest.FixtureRequest, zookeeper: dict[str, str], new_topic: Callable[..., str]) -> dict[str, str]:
+    """Options of a write to a topic of its own, by each path."""
+    return {**zookeeper, "topic": new_topic(partitions=2, replication=3), "nativePath": request.param}
+
+
+@pytest.fixture
+def query(options: dict[str, str]) -> SlotQuery:
+    """A query whose tasks run in this process."""
+    return SlotQuery(options)
+
+
+@pytest.fixture
+def worker(options: dict[str, str], query: SlotQuery) -> Iterator[Callable[..., TaskProcess]]:
+    """Starts workers of the same query."""
+    with ExitStack() as opened:
+
+        def start(**more: str) -> TaskProcess:
+            process = TaskProcess({**options, **more}, query.query)
+            opened.callback(process.close)
+            return process
+
+        yield start
+
+
+def visible(cluster: LocalCluster, options: dict[str, str]) -> dict[int, int]:
+    """How often a reader of committed records sees each number."""
+    return numbers(cluster.bootstrap_servers, options["topic"])
+
+
+def pause_in_transaction(cluster: LocalCluster, options: dict[str, str], process: TaskProcess, pause_after: int) -> None:
+    """Begin to write micro-batch 0; returns when the process pauses, and some of its rows are in the log."""
+    process.begin(0, WHOLE, pause_after=pause_after)
+    assert process.answer() == {"paused": pause_after}
+    eventually(lambda: log_ends(cluster, options["topic"], read_committed=False) > 0)
+
+
+def log_ends(cluster: LocalCluster, topic: str, *, read_committed: bool) -> int:
+    """The sum of the ends of both partitions: the last stable offsets, or the log ends."""
+    asked = {TopicPartition(topic, partition): LATEST for partition in range(2)}
+    with KafkaAdmin(cluster.bootstrap_servers, {}, read_committed=read_committed) as admin:
+        return sum(admin.list_offsets(asked).values())
+
+
+def is_held_up(cluster: LocalCluster, options: dict[str, str]) -> bool:
+    """True if readers of committed records wait for a transaction to end."""
+    stable, every = (log_ends(cluster, options["topic"], read_committed=flag) for flag in (True, False))
+    return stable < every
+
+
+@pytest.mark.parametrize("pause_after", [IN_TRANSACTION, len(WHOLE) // 1000])
+def test_zombie(
+    zkafka_cluster: LocalCluster,
+    options: dict[str, str],
+    query: SlotQuery,
+    worker: Callable[..., TaskProcess],
+    pause_after: int,
+) -> None:
+    """An attempt that is halted inside its transaction until another has committed cannot write any more."""
+    zombie = worker()
+    pause_in_transaction(zkafka_cluster, options, zombie, pause_after)
+    zombie.halt()
+    assert sum(query.write(0, rows(WHOLE), run="run-2").rows.values()) == len(WHOLE)
+    zombie.resume()
+    zombie.go_on()
+    assert "[FENCED]" in zombie.answer()["error"]
+    assert visible(zkafka_cluster, options) == once(WHOLE)
+    assert numbers(zkafka_cluster.bootstrap_servers, options["topic"], committed=False)[0] == 2
+
+
+def test_zombie_behind_a_later_batch(
+    zkafka_cluster: LocalCluster, options: dict[str, str], query: SlotQuery, worker: Callable[..., TaskProcess]
+) -> None:
+    """Nor can it when the query has gone on to the next micro-batch; and its worker does when it is used again."""
+    zombie = worker()
+    pause_in_transaction(zkafka_cluster, options, zombie, IN_TRANSACTION)
+    zombie.halt()
+    query.write(0, rows(WHOLE))
+    query.write(1, rows(LATER))
+    zombie.resume()
+    zombie.go_on()
+    assert "[FENCED]" in zombie.answer()["error"]
+    assert zombie.write(2, range(20_000, 20_100)) == {"rows": 100, "repeated": 0}
+    assert visible(zkafka_cluster, options) == once([*WHOLE, *LATER, *range(20_000, 20_100)])
+
+
+def test_slot_moves_and_returns(
+    zkafka_cluster: LocalCluster, options: dict[str, str], worker: Callable[..., TaskProcess]
+) -> None:
+    """A slot that moves to another worker and back is written by each: the producer that the first has kept is stale."""
+    first, second = worker(), worker()
+    for batch, process in enumerate((first, second, first, second, second, first)):
+        found = range(100 * batch, 100 * batch + 100)
+        assert process.write(batch, found) == {"rows": 100, "repeated": 0}
+    assert visible(zkafka_cluster, options) == once(range(600))
+
+
+def test_stale_producer_and_a_lost_result(
+    zkafka_cluster: LocalCluster, options: dict[str, str], worker: Callable[..., TaskProcess]
+) -> None:
+    """A worker with a stale producer finds what another has committed since, though Spark never got its result."""
+    first, second = worker(), worker()
+    first.write(0, range(100))
+    assert second.write(1, range(100, 200)) == {"rows": 100, "repeated": 0}
+    assert first.write(1, range(100, 200)) == {"rows": 0, "repeated": 100}
+    assert first.write(2, range(200, 300)) == {"rows": 100, "repeated": 0}
+    assert visible(zkafka_cluster, options) == once(range(300))
+
+
+def test_same_worker_repeats(
+    zkafka_cluster: LocalCluster, options: dict[str, str], worker: Callable[..., TaskProcess]
+) -> None:
+    """A worker that has committed a slot finds it recorded when Spark repeats the task, or the query is started again."""
+    only = worker()
+    only.write(0, range(100))
+    assert only.write(0, range(100)) == {"rows": 0, "repeated": 100}
+    assert only.write(0, range(100), run="run-2") == {"rows": 0, "repeated": 100}
+    assert "[ROWS_DIFFER]" in only.write(0, range(101), run="run-2")["error"]
+    assert visible(zkafka_cluster, options) == once(range(100))
+
+
+def test_readers_of_a_query_that_is_gone(
+    zkafka_cluster: LocalCluster, options: dict[str, str], worker: Callable[..., TaskProcess]
+) -> None:
+    """A query that is killed and not restarted holds up readers of committed records for its transaction's time-out."""
+    timeout_s = 4.0
+    process = worker(**{"kafka.transaction.timeout.ms": f"{timeout_s * 1000:.0f}"})
+    pause_in_transaction(zkafka_cluster, options, process, IN_TRANSACTION)
+    process.kill()
+    begin = time.monotonic()
+    topic = options["topic"]
+    assert log_ends(zkafka_cluster, topic, read_committed=True) < log_ends(zkafka_cluster, topic, read_committed=False)
+    eventually(
+        lambda: (
+            log_ends(zkafka_cluster, topic, read_committed=True) == log_ends(zkafka_cluster, topic, read_committed=False)
+        ),
+        timeout_s + BROKERS_CHECK_S + 5,
+    )
+    assert time.monotonic() - begin < timeout_s + BROKERS_CHECK_S + 2
+    assert not visible(zkafka_cluster, options)
+
+
+def test_restart_frees_readers(
+    zkafka_cluster: LocalCluster, options: dict[str, str], query: SlotQuery, worker: Callable[..., TaskProcess]
+) -> None:
+    """One that is restarted holds them up no longer than until then."""
+    process = worker()
+    pause_in_transaction(zkafka_cluster, options, process, IN_TRANSACTION)
+    process.kill()
+    query.write(0, rows(WHOLE), run="run-2")
+    eventually(lambda: visible(zkafka_cluster, options) == once(WHOLE), timeout_s=5)

@@ -1,0 +1,195 @@
+"""Exactly-once writes on brokers with ACLs: the rights that they need, each of which is missed by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.testing import LocalCluster
+from tests.support.numbered_rows import numbers
+from tests.support.security import MODULES
+from tests.support.slot_tasks import SlotQuery, TaskProcess, once, rows
+
+USER = "writer"
+PASSWORD = "sesame"
+CONFIG = {
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.login.plain.sasl.jaas.config": f'{MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
+}
+LOGIN = {
+    "kafka.security.protocol": "SASL_PLAINTEXT",
+    "kafka.sasl.mechanism": "PLAIN",
+    "kafka.sasl.username": USER,
+    "kafka.sasl.password": PASSWORD,
+}
+MISSED = {
+    "transactional id": r"ACLs must allow Write and Describe on the transactional id {prefix}-\S+-0",
+    "topic": r"an ACL must allow (Read, Write or Describe|Write) on the topic",
+    "group": r"an ACL must allow Read on the group",
+    "ledger's topic": r"an ACL must allow Read, Write or Describe on the topic|Read on the ledger's topic",
+}
+TEN = range(10)
+
+
+class Right(NamedTuple):
+    """An operation that is allowed to the user on a resource, or on all whose names begin with its name."""
+
+    kind: ResourceType
+    name: str
+    operation: AclOperation
+    pattern: ResourcePatternType = ResourcePatternType.LITERAL
+
+    def acl(self, form: type[AclBinding]) -> AclBinding:
+        """The ACL, as a binding or as a filter for it."""
+        return form(self.kind, self.name, self.pattern, f"User:{USER}", "*", self.operation, AclPermissionType.ALLOW)
+
+
+CONFIGS_OF_CLUSTER = Right(ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS)
+
+
+@pytest.fixture(scope="module")
+def zkafka_cluster() -> Iterator[LocalCluster]:
+    """A broker whose listener LOGIN allows the user what tests grant, and nothing else."""
+    with LocalCluster(brokers=1, listeners={"LOGIN": "SASL_PLAINTEXT"}, broker_config=CONFIG) as cluster:
+        yield cluster
+
+
+class Rights:
+    """The rights of a test's user on names of its own; what a test grants is withdrawn at its end."""
+
+    def __init__(self, admin: AdminClient, topic: str, ledger: str) -> None:
+        self._admin = admin
+        self.prefix = f"of-{topic}"
+        named, beginning = f"{self.prefix}-", ResourcePatternType.PREFIXED
+        self.documented = {
+            "transactional id": Right(ResourceType.TRANSACTIONAL_ID, named, AclOperation.WRITE, beginning),
+            "topic": Right(ResourceType.TOPIC, topic, AclOperation.WRITE),
+            "group": Right(ResourceType.GROUP, named, AclOperation.READ, beginning),
+            "ledger's topic": Right(ResourceType.TOPIC, ledger, AclOperation.READ),
+        }
+        self._granted: set[Right] = set()
+
+    def grant(self, *rights: Right) -> None:
+        """Allow operations."""
+        self._granted.update(rights)
+        for future in self._admin.create_acls([right.acl(AclBinding) for right in rights]).values():
+            future.result(30)
+
+    def grant_all_but(self, missing: str | None = None) -> None:
+        """Allow what is documented, except for one."""
+        self.grant(*(right for name, right in self.documented.items() if name != missing))
+
+    def withdraw(self, *rights: Right) -> None:
+        """Allow them no longer; without arguments, nothing."""
+        given = rights or tuple(self._granted)
+        self._granted.difference_update(given)
+        for future in self._admin.delete_acls([right.acl(AclBindingFilter) for right in given]).values():
+            future.result(30)
+
+
+@pytest.fixture
+def rights(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> Iterator[Rights]:
+    """The rights of the user, none at first, on a topic and another one for its ledger."""
+    topic = new_topic()
+    ledger = new_topic()
+    with AdminClient({"bootstrap.servers": zkafka_cluster.bootstrap_servers}) as admin:
+        found = Rights(admin, topic, ledger)
+        yield found
+        found.withdraw()
+
+
+@pytest.fixture
+def options(zkafka_cluster: LocalCluster, connection: dict[str, str], rights: Rights) -> dict[str, str]:
+    """Options of the user's write."""
+    if "kafka.bootstrap.servers" in connection:
+        connection = {"kafka.bootstrap.servers": zkafka_cluster.listener_servers("LOGIN")}
+    topics = {"topic": rights.documented["topic"].name, "ledgerTopic": rights.documented["ledger's topic"].name}
+    return {**connection, **LOGIN, **topics, "transactionalIdPrefix": rights.prefix}
+
+
+def visible(cluster: LocalCluster, options: dict[str, str]) -> dict[int, int]:
+    """How often a reader of committed records sees each number."""
+    return numbers(cluster.bootstrap_servers, options["topic"])
+
+
+def in_another_process(options: dict[str, str], query: str = "query") -> dict[str, Any]:
+    """What becomes of a task in a process that knows neither the ledger nor the brokers' settings."""
+    with closing(TaskProcess(options, query)) as process:
+        return process.write(0, TEN, run="run-2")
+
+
+@pytest.mark.parametrize("path", ["on", "off"])
+def test_documented_rights(zkafka_cluster: LocalCluster, options: dict[str, str], rights: Rights, path: str) -> None:
+    """The documented rights suffice to write a micro-batch, to repeat it, and to write the next one."""
+    rights.grant_all_but()
+    query = SlotQuery({**options, "nativePath": path})
+    assert sum(query.write(0, rows(TEN)).rows.values()) == 10
+    assert query.write(0, rows(TEN), run="run-2").repeated == 10
+    assert query.write(1, rows(range(10, 20)), slot=1, run="run-2").repeated == 0
+    assert visible(zkafka_cluster, options) == once(range(20))
+
+
+def test_one_topic(zkafka_cluster: LocalCluster, options: dict[str, str], rights: Rights) -> None:
+    """A ledger under the topic that is written to needs Read on that topic."""
+    topic = options.pop("ledgerTopic") and options["topic"]
+    rights.grant_all_but("ledger's topic")
+    with pytest.raises(ZKafkaError, match=MISSED["ledger's topic"]):
+        SlotQuery(options).write(0, rows(TEN))
+    rights.grant(Right(ResourceType.TOPIC, topic, AclOperation.READ))
+    SlotQuery(options).write(0, rows(TEN))
+    assert visible(zkafka_cluster, options) == once(TEN)
+
+
+@pytest.mark.parametrize("path", ["on", "off"])
+@pytest.mark.parametrize("missing", MISSED)
+def test_missing_right(
+    zkafka_cluster: LocalCluster, options: dict[str, str], rights: Rights, missing: str, path: str
+) -> None:
+    """Without one of them, nothing is written, and the error names the right and its resource."""
+    rights.grant_all_but(missing)
+    query = SlotQuery({**options, "nativePath": path})
+    with pytest.raises(ZKafkaError, match=MISSED[missing].format(prefix=rights.prefix)) as refused:
+        query.write(0, rows(TEN))
+    assert not refused.value.retriable
+    assert not visible(zkafka_cluster, options)
+    rights.grant(rights.documented[missing])
+    query.write(0, rows(TEN), run="run-2")
+    assert visible(zkafka_cluster, options) == once(TEN)
+
+
+@pytest.mark.parametrize("withdrawn", MISSED)
+def test_withdrawn_right(zkafka_cluster: LocalCluster, options: dict[str, str], rights: Rights, withdrawn: str) -> None:
+    """A right that is withdrawn hides no entry of the ledger: a repeated micro-batch fails, or finds its rows written."""
+    rights.grant_all_but()
+    query = SlotQuery(options)
+    query.write(0, rows(TEN))
+    rights.withdraw(rights.documented[withdrawn])
+    answer = in_another_process(options, query.query)
+    assert "error" in answer or answer == {"rows": 0, "repeated": 10}
+    assert visible(zkafka_cluster, options) == once(TEN)
+
+
+def test_timeout_where_settings_are_hidden(options: dict[str, str], rights: Rights) -> None:
+    """Without DescribeConfigs the first task reports a time-out that is too long; with it, the plan does."""
+    rights.grant_all_but()
+    too_long = {**options, "kafka.transaction.timeout.ms": "900001"}
+    error = in_another_process(too_long)["error"]
+    assert "[TRANSACTION_FAILED]" in error
+    assert "set kafka.transaction.timeout.ms (now 900001) to at most the brokers' transaction.max.timeout.ms" in error
+    rights.grant(CONFIGS_OF_CLUSTER)
+    assert "[TRANSACTION_TIMEOUT]" in in_another_process(too_long)["error"]

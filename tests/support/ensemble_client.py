@@ -1,0 +1,83 @@
+"""A `ZooKeeperClient` without a server: its requests go to an ensemble of values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+
+from pyspark_zkafka.errors import ZooKeeperError
+from pyspark_zkafka.options.model import ZooKeeperConfig
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.connection import Results, Watch
+from pyspark_zkafka.zookeeper.transactions import Operation, Outcome
+from tests.simulation.ensemble import Ensemble
+
+__all__ = ["EnsembleClient"]
+
+
+class EnsembleClient(ZooKeeperClient):
+    """A session, open from the beginning.
+
+    Parameters
+    ----------
+    meanwhile : callable, optional
+        Called before each transaction, to change what was read for it.
+    lost_answers : int
+        The number of transactions, the first ones, that are applied, but whose answers are lost.
+    """
+
+    def __init__(
+        self, ensemble: Ensemble | None = None, meanwhile: Callable[[], None] = lambda: None, lost_answers: int = 0
+    ) -> None:
+        super().__init__(ZooKeeperConfig("zk1:2181", "/kafka"))
+        self.ensemble = ensemble or Ensemble()
+        self.meanwhile = meanwhile
+        self.lost_answers = lost_answers
+        self.transactions = 0
+        self._session = self.ensemble.connect(lambda: None, lambda: False)
+
+    @property
+    def session_id(self) -> int:
+        """The session's id."""
+        return self._session.session_id
+
+    def ask(
+        self,
+        get: Iterable[str] = (),
+        children: Iterable[str] = (),
+        exists: Iterable[str] = (),
+        watch: Watch | None = None,
+    ) -> Results:
+        """The znodes as they are now."""
+        return self._session.ask(get, children, exists)
+
+    def acl(self, path: str) -> None:
+        """None, for the ACL that `Create` has by default."""
+
+    def transact(self, operations: Sequence[Operation]) -> Outcome:
+        """Apply all operations, or none."""
+        self.transactions += 1
+        self.meanwhile()
+        outcome = self._session.transact(operations)
+        if self.lost_answers:
+            self.lost_answers -= 1
+            raise ZooKeeperError("ZOOKEEPER_UNAVAILABLE", "the connection was lost before the answer")
+        return outcome
+
+    def put(self, path: str, data: bytes | None = None) -> None:
+        """Write a znode, with its parents."""
+        self.ensemble.ensure(path, data)
+
+    def data(self, path: str) -> bytes | None:
+        """A znode's data; KeyError if there is no such znode."""
+        return self.ensemble.nodes[path].data
+
+    def put_topic(self, topic: str, partitions: int = 1) -> None:
+        """Write a topic whose partitions are led by broker 1."""
+        assignment = {str(number): [1] for number in range(partitions)}
+        self.put(f"/brokers/topics/{topic}", json.dumps({"version": 1, "partitions": assignment}).encode())
+        state = {"controller_epoch": 1, "leader": 1, "version": 1, "leader_epoch": 0, "isr": [1]}
+        for number in range(partitions):
+            self.put(f"/brokers/topics/{topic}/partitions/{number}/state", json.dumps(state).encode())
+        registration = {"version": 2, "host": "broker1", "port": 9092, "endpoints": ["PLAINTEXT://broker1:9092"]}
+        self.put("/brokers/ids/1", json.dumps(registration).encode())

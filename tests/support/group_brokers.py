@@ -1,0 +1,77 @@
+"""What `GroupAdmin` is to the operations on groups, from values: logs, and the offsets that groups have committed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.kafka.group_admin import GroupState
+from pyspark_zkafka.protocol.model import ClusterSnapshot, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.protocol.offsets import EARLIEST, Position
+
+__all__ = ["GroupBrokers"]
+
+Offsets = dict[TopicPartition, int]
+
+
+@dataclass
+class GroupBrokers:
+    """Brokers and coordinators.
+
+    Parameters
+    ----------
+    logs : mapping
+        The first offset of each log, and the one after its last record.
+    stored : dict
+        The offsets by group.
+    states : dict
+        The states of groups that are not empty.
+    offline : mapping
+        The errors of partitions without a leader.
+    refused : mapping
+        The errors of partitions whose offsets cannot be committed.
+    """
+
+    logs: Mapping[TopicPartition, tuple[int, int]]
+    stored: dict[str, Offsets] = field(default_factory=dict)
+    states: dict[str, GroupState] = field(default_factory=dict)
+    offline: Mapping[TopicPartition, ZKafkaError] = field(default_factory=dict)
+    refused: Mapping[TopicPartition, ZKafkaError] = field(default_factory=dict)
+
+    def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
+        """The topics that have logs, led by broker 1."""
+        wanted = {tp.topic for tp in self.logs}.intersection(topics or ())
+        parts = {name: {tp.partition: (1,) for tp in self.logs if tp.topic == name} for name in wanted}
+        states = {tp: PartitionState(1, 0, (1,)) for tp in self.logs if tp.topic in wanted}
+        return ClusterSnapshot({}, {name: Topic(name, parts[name]) for name in wanted}, states)
+
+    def list_offsets_each(
+        self, wanted: Mapping[TopicPartition, Position]
+    ) -> tuple[Offsets, dict[TopicPartition, ZKafkaError]]:
+        """The ends of logs, and the errors of those without a leader."""
+        found = {tp: self.logs[tp][position != EARLIEST] for tp, position in wanted.items() if tp not in self.offline}
+        return found, {tp: self.offline[tp] for tp in wanted if tp in self.offline}
+
+    def group_names(self) -> list[str]:
+        """The groups that have offsets."""
+        return sorted(self.stored)
+
+    def group_states(self, groups: Iterable[str]) -> dict[str, GroupState]:
+        """The groups' states."""
+        return {name: self.states.get(name, GroupState("EMPTY")) for name in groups}
+
+    def committed(self, group: str) -> Offsets:
+        """A group's offsets."""
+        return dict(self.stored.get(group, {}))
+
+    def committed_many(self, groups: Iterable[str]) -> dict[str, Offsets]:
+        """Several groups' offsets."""
+        return {name: self.committed(name) for name in groups}
+
+    def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ZKafkaError]:
+        """Commit offsets; the errors of those that are refused."""
+        failed = {tp: self.refused[tp] for tp in offsets if tp in self.refused}
+        kept = {tp: offset for tp, offset in offsets.items() if tp not in failed}
+        self.stored.setdefault(group, {}).update(kept)
+        return failed

@@ -1,0 +1,135 @@
+"""Tasks of exactly-once writes without Spark: in this process, or in processes that a test halts and kills."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pyspark_zkafka.options.batch import parse_write
+from pyspark_zkafka.write.plan import plan_write
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.write.rows import Written
+
+__all__ = ["IN_TRANSACTION", "SlotContext", "SlotQuery", "TaskProcess", "once", "rows"]
+
+_PROGRAM = Path(__file__).resolve().parent.parent / "faults" / "drivers" / "exactly_once_task.py"
+
+IN_TRANSACTION = 12
+"""So many batches of `rows` exceed what a task keeps in memory, so that its transaction has begun."""
+
+
+@dataclass(frozen=True)
+class SlotContext:
+    """The part of Spark's TaskContext that an exactly-once write uses."""
+
+    slot: int
+    batch: int
+    query: str
+    run: str
+
+    def partitionId(self) -> int:  # noqa: N802
+        """The slot."""
+        return self.slot
+
+    def getLocalProperty(self, key: str) -> str | None:  # noqa: N802
+        """A property of the job."""
+        of_query = {"sql.streaming.queryId": self.query, "spark.jobGroup.id": self.run}
+        return {**of_query, "streaming.sql.batchId": str(self.batch)}.get(key)
+
+
+def rows(found: Iterable[int], size_bytes: int = 1000) -> Iterator[pa.RecordBatch]:
+    """Batches of 1,000 numbered values each."""
+    values = [b"%d:" % number + b"." * size_bytes for number in found]
+    for begin in range(0, len(values), 1000):
+        yield pa.record_batch([pa.array(values[begin : begin + 1000], pa.binary())], names=["value"])
+
+
+class SlotQuery:
+    """A streaming query that writes exactly once; each call of `write` is a task of it, in this process."""
+
+    def __init__(self, options: Mapping[str, str], query: str | None = None) -> None:
+        self.options = parse_write({"deliveryGuarantee": "exactly-once", **options})
+        self.query = query or str(uuid.uuid4())
+
+    def write(self, batch: int, batches: Iterable[pa.RecordBatch], slot: int = 0, run: str = "run-1") -> Written:
+        """Write the rows of a slot of a micro-batch."""
+        from pyspark_zkafka.write.exactly_once import write_rows_once
+
+        plan = plan_write(self.options, is_stream=True)
+        return write_rows_once(self.options, plan, iter(batches), SlotContext(slot, batch, self.query, run))  # type: ignore[arg-type]
+
+    def transactional_id(self, slot: int = 0) -> str:
+        """The transactional.id of a slot."""
+        assert self.options.once is not None
+        return f"{self.options.once.prefix}-{self.query}-{slot}"
+
+
+class TaskProcess:
+    """A process that runs one task of a query after the other, as a worker of Spark does."""
+
+    def __init__(self, options: Mapping[str, str], query: str) -> None:
+        command = [sys.executable, str(_PROGRAM), json.dumps({"options": dict(options), "query": query})]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def begin(self, batch: int, found: range, pause_after: int | None = None, **more: Any) -> None:
+        """Begin a task that writes numbered rows; it pauses once so many batches of them are taken."""
+        task = {"batch": batch, "rows": [found.start, found.stop], "pause_after": pause_after, **more}
+        self._say(json.dumps(task))
+
+    def go_on(self) -> None:
+        """End the pause."""
+        self._say("")
+
+    def answer(self) -> dict[str, Any]:
+        """What the process says next: ``paused``, or a task's ``rows`` and ``repeated``, or its ``error``."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"the process ended with {self._process.wait(10)}"
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def write(self, batch: int, found: range, **more: Any) -> dict[str, Any]:
+        """Run a task to its end."""
+        self.begin(batch, found, **more)
+        return self.answer()
+
+    def halt(self) -> None:
+        """SIGSTOP; returns when the process has stopped."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        os.kill(self._process.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """SIGKILL; returns when the process has ended."""
+        self._process.kill()
+        self._process.communicate()
+
+    def close(self) -> None:
+        """End the process, if it runs."""
+        if self._process.poll() is None:
+            self.kill()
+
+    def _say(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+
+
+def once(found: Iterable[int]) -> Counter[int]:
+    """Each number once, as `tests.support.numbered_rows.numbers` counts them."""
+    return Counter(found)

@@ -1,0 +1,59 @@
+"""Parameters that the commands on groups share."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.cli.group_stores import Servers, read_text, require_groups
+from pyspark_zkafka.errors import OptionError
+
+
+@pytest.mark.parametrize(
+    ("groups", "all_groups", "found"), [(["b", "a", "b"], False, ["b", "a"]), (None, True, None), ([], True, None)]
+)
+def test_groups(groups: list[str] | None, all_groups: bool, found: list[str] | None) -> None:
+    """Named groups count once, in their order; None stands for all."""
+    assert require_groups(groups, all_groups) == found
+
+
+@pytest.mark.parametrize(("groups", "all_groups"), [(None, False), ([], False), (["a"], True)])
+def test_contradiction(groups: list[str] | None, all_groups: bool) -> None:
+    """Groups are named, or all are meant."""
+    with pytest.raises(OptionError, match="Name one or more groups, or use --all-groups"):
+        require_groups(groups, all_groups)
+
+
+def test_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are read as UTF-8, the standard input for a dash; anything else is named."""
+    file = tmp_path / "offsets"
+    file.write_text("gr\u00fcn", encoding="utf-8")
+    assert read_text(file) == "gr\u00fcn"
+    monkeypatch.setattr("sys.stdin", io.StringIO("typed"))
+    assert read_text(Path("-")) == "typed"
+    file.write_bytes(b"\xff")
+    with pytest.raises(OptionError, match="offsets is not text in UTF-8"):
+        read_text(file)
+
+
+def test_brokers_are_opened_once() -> None:
+    """The brokers are looked up when they are first needed, and then kept."""
+    opened: list[str] = []
+
+    def open_brokers() -> Any:
+        opened.append("brokers")
+        return opened
+
+    servers = Servers(None, open_brokers)
+    assert not opened
+    assert servers.brokers is servers.brokers
+    assert opened == ["brokers"]
+
+
+def test_no_zookeeper() -> None:
+    """A command that needs ZooKeeper's data says how to name it."""
+    with pytest.raises(OptionError, match="use --zookeeper"):
+        _ = Servers(None, lambda: pytest.fail("the brokers were opened")).ensemble

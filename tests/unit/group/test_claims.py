@@ -1,0 +1,123 @@
+"""A member's claims on partitions, on an ensemble of values."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_zkafka.errors import ZooKeeperError
+from pyspark_zkafka.group.claims import Blocker, Claims
+from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
+from pyspark_zkafka.zookeeper.transactions import Create, Delete
+from tests.support.ensemble_client import EnsembleClient
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+PATH_0, PATH_1 = "/consumers/g/owners/t/0", "/consumers/g/owners/t/1"
+THREADS = {T0: "g_a-0", T1: "g_a-0"}
+
+
+@pytest.fixture
+def client() -> EnsembleClient:
+    """The session of member ``g_a``."""
+    return EnsembleClient()
+
+
+@pytest.fixture
+def owner(client: EnsembleClient) -> ClaimOwner:
+    """The member in its session."""
+    return ClaimOwner("g_a", client.session_id)
+
+
+@pytest.fixture
+def claims(client: EnsembleClient) -> Claims:
+    """The member's claims."""
+    return Claims(client, "g")
+
+
+def claim_by_jvm(client: EnsembleClient, path: str) -> None:
+    """Claim a partition as a JVM consumer does, for a session of its own."""
+    client.put(path.rpartition("/")[0])
+    client.ensemble.apply([Create(path, b"g_jvm-0", ephemeral=True)], session=99)
+
+
+def test_claim(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> None:
+    """Claims are written twice, with their parents, and belong to the session."""
+    assert claims.claim(THREADS, owner) == []
+    assert claims.owned == {T0: Claim("g_a-0", 1), T1: Claim("g_a-0", 1)}
+    stat = client.ensemble.nodes[PATH_0].stat
+    assert (client.data(PATH_0), stat.version, stat.ephemeral_owner) == (b"g_a-0", 1, client.session_id)
+
+
+def test_blocked(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> None:
+    """If another consumer owns one of the partitions, none is claimed, and the owner is returned."""
+    claim_by_jvm(client, PATH_1)
+    blockers = claims.claim(THREADS, owner)
+    assert blockers == [Blocker(T1, "g_jvm-0", 99)]
+    assert str(blockers[0]) == "t-1 is owned by g_jvm-0 (session 0x63)"
+    assert not claims.owned
+    assert PATH_0 not in client.ensemble.nodes
+
+
+def test_claim_of_an_earlier_session(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> None:
+    """A claim that an earlier session of the same member left behind is replaced."""
+    earlier = EnsembleClient(client.ensemble)
+    Claims(earlier, "g").claim({T0: "g_a-0"}, ClaimOwner("g_a", earlier.session_id))
+    assert claims.claim({T0: "g_a-0"}, owner) == []
+    assert client.ensemble.nodes[PATH_0].stat.ephemeral_owner == client.session_id
+
+
+def test_another_thread(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> None:
+    """A claim for another thread is changed in place, and is the same claim."""
+    claims.claim({T0: "g_a-0"}, owner)
+    created = client.ensemble.nodes[PATH_0].stat.czxid
+    claims.claim({T0: "g_a-1"}, owner)
+    assert claims.owned == {T0: Claim("g_a-1", 1)}
+    assert (client.data(PATH_0), client.ensemble.nodes[PATH_0].stat.czxid) == (b"g_a-1", created)
+
+
+def test_release(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> None:
+    """Only claims that are still the session's own are deleted; all leave `owned`."""
+    claims.claim(THREADS, owner)
+    client.ensemble.apply([Delete(PATH_1)], 0)
+    claim_by_jvm(client, PATH_1)
+    claims.release(THREADS, owner)
+    assert not claims.owned
+    assert PATH_0 not in client.ensemble.nodes
+    assert client.data(PATH_1) == b"g_jvm-0"
+
+
+def test_lost_claims(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> None:
+    """A claim that is gone leaves `owned`, and is returned."""
+    claims.claim(THREADS, owner)
+    client.ensemble.apply([Delete(PATH_1)], 0)
+    assert claims.verify(owner) == [T1]
+    assert list(claims.owned) == [T0]
+
+
+def test_claims_without_an_answer(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> None:
+    """A claim whose creation received no answer is found afterwards, as a new one."""
+    client.lost_answers = 1
+    with pytest.raises(ZooKeeperError):
+        claims.claim({T0: "g_a-0"}, owner)
+    assert not claims.owned
+    assert claims.verify(owner) == []
+    assert claims.owned == {T0: Claim("g_a-0", 1)}
+
+
+def test_release_without_an_answer(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> None:
+    """A partition leaves `owned` before its claim is deleted, whether there is an answer or not."""
+    claims.claim({T0: "g_a-0"}, owner)
+    client.lost_answers = 1
+    with pytest.raises(ZooKeeperError):
+        claims.release([T0], owner)
+    assert not claims.owned
+    assert claims.verify(owner) == []
+    assert not claims.owned
+
+
+def test_another_session(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> None:
+    """After the end of a session nothing is owned, and claims of the session before are not the next one's."""
+    claims.claim({T0: "g_a-0"}, owner)
+    claims.forget()
+    assert not claims.owned
+    assert claims.verify(ClaimOwner("g_a", client.session_id + 1)) == []
+    assert not claims.owned

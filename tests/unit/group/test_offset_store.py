@@ -1,0 +1,90 @@
+"""The store of a group's offsets in ZooKeeper, on an ensemble of values."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from pyspark_zkafka.errors import CodecError, DataLoss, OptionError, PartitionLost
+from pyspark_zkafka.group.commits import CommitResult
+from pyspark_zkafka.group.offset_store import GroupOffsets, report_outdated, require_none_lost
+from pyspark_zkafka.options.batch import parse_connection
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.resumption import StoredOffset
+from tests.support.ensemble_client import EnsembleClient
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+PATH_0 = "/consumers/g/offsets/t/0"
+CONNECTION = parse_connection({"kafka.bootstrap.servers": "broker1:9092"})
+
+
+@pytest.fixture
+def client() -> EnsembleClient:
+    """A client of an ensemble without any znode."""
+    return EnsembleClient()
+
+
+@pytest.fixture
+def offsets(client: EnsembleClient) -> GroupOffsets:
+    """The group's offsets, in ZooKeeper alone."""
+    return GroupOffsets(CONNECTION, "broker1:9092", "g", ("zookeeper",), client)
+
+
+def test_no_zookeeper() -> None:
+    """A store in ZooKeeper needs its address."""
+    with pytest.raises(OptionError, match=r"need zookeeper\.connect"):
+        GroupOffsets(CONNECTION, "broker1:9092", "g", ("zookeeper",), None)
+
+
+def test_committed(client: EnsembleClient, offsets: GroupOffsets) -> None:
+    """Offsets come with the transactions that wrote them; a negative one is none."""
+    client.put(PATH_0, b"5")
+    client.put("/consumers/g/offsets/t/1", b"-1")
+    assert offsets.committed([T0, T1]) == {T0: StoredOffset(5, client.ensemble.nodes[PATH_0].stat.mzxid)}
+
+
+def test_malformed(client: EnsembleClient, offsets: GroupOffsets, caplog: pytest.LogCaptureFixture) -> None:
+    """A malformed offset is an error for the partition's owner, and 0, with a warning, for others."""
+    client.put(PATH_0, b"five")
+    with pytest.raises(CodecError, match=PATH_0):
+        offsets.committed([T0])
+    with caplog.at_level(logging.WARNING):
+        assert offsets.committed([T0], skip_malformed=True)[T0].offset == 0
+    assert PATH_0 in caplog.text
+
+
+def test_marks_of_a_commit(client: EnsembleClient, offsets: GroupOffsets) -> None:
+    """The mark of a first offset, whose transaction has no id in its answer, is read."""
+    first = offsets.commit({T0: 5})
+    assert first.marks == {T0: client.ensemble.nodes[PATH_0].stat.mzxid}
+    second = offsets.commit({T0: 6})
+    assert second.marks[T0] > first.marks[T0]
+
+
+def test_begin(client: EnsembleClient, offsets: GroupOffsets) -> None:
+    """The first member to begin decides; the time of a start that is not known yet is recorded."""
+    client.put(PATH_0, b"5")
+    waiting = TopicPartition("t", 2)
+    begun = offsets.begin({T0: 9, T1: 7}, [waiting])
+    assert {tp: stored.offset for tp, stored in begun.items()} == {T0: 5, T1: 7}
+    begun_ms = client.ensemble.nodes["/consumers/g/offsets/t/2"].stat.modified_ms
+    assert offsets.begun_at([T0, T1, waiting]) == {waiting: begun_ms}
+
+
+def test_outdated(caplog: pytest.LogCaptureFixture) -> None:
+    """Offsets of a deleted topic are data loss, unless nothing was read of it."""
+    stored = {T0: StoredOffset(5), T1: StoredOffset(0)}
+    report_outdated([T1], stored, fail_on_data_loss=True)
+    with pytest.raises(DataLoss, match="t-0 at 5 are older than the topic"):
+        report_outdated([T0, T1], stored, fail_on_data_loss=True)
+    with caplog.at_level(logging.WARNING):
+        report_outdated([T0], stored, fail_on_data_loss=False)
+    assert "reading the topic from its beginning" in caplog.text
+
+
+def test_lost_partitions() -> None:
+    """A commit that left out partitions is an error that names them."""
+    require_none_lost(CommitResult(written={T0: 1}), "g")
+    with pytest.raises(PartitionLost, match=r"offsets of t-1 were not committed: this member of group g .* 1 partition"):
+        require_none_lost(CommitResult(written={T0: 1}, lost=frozenset({T1})), "g")

@@ -1,0 +1,58 @@
+"""What Spark asks of the data source before anything is connected."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
+
+from pyspark_zkafka.batch.reader import PushdownReader
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.source import ZKafkaDataSource
+
+CONNECT = {"kafka.bootstrap.servers": "broker1:9092"}
+VALUE = StructType([StructField("value", BinaryType())])
+
+
+def source(**options: str) -> ZKafkaDataSource:
+    """The source, as Spark makes it of a query's options."""
+    return ZKafkaDataSource({**CONNECT, **options})
+
+
+def test_schema() -> None:
+    """Headers are a column if they are asked for; a view has columns of its own."""
+    assert "headers" not in source(subscribe="t").schema()
+    assert "headers" in source(subscribe="t", includeHeaders="true").schema()
+    assert "rack" in source(view="brokers").schema()
+
+
+@pytest.mark.parametrize("column", [StructField("valu", BinaryType()), StructField("value", IntegerType())])
+def test_schema_that_is_not_ours(column: StructField) -> None:
+    """Columns that records do not have, or have with another type, are refused by every reader."""
+    schema = StructType([column])
+    with pytest.raises(OptionError):
+        source(subscribe="t").reader(schema)
+    with pytest.raises(OptionError):
+        source(subscribe="t").streamReader(schema)
+    with pytest.raises(OptionError):
+        source(view="brokers").reader(schema)
+
+
+def test_options_of_readers() -> None:
+    """Wrong options are refused by the call that makes a reader, each by its own rules."""
+    with pytest.raises(OptionError, match="minPartitions"):
+        source(subscribe="t", minPartition="2").reader(VALUE)
+    with pytest.raises(OptionError, match="endingOffsets"):
+        source(subscribe="t", endingOffsets="latest").streamReader(VALUE)
+
+
+def test_writers() -> None:
+    """Overwriting, and columns that a record does not have, are refused before the cluster is asked."""
+    with pytest.raises(OptionError, match="append"):
+        source(topic="t").writer(VALUE, overwrite=True)
+    with pytest.raises(OptionError, match="price"):
+        source(topic="t").writer(StructType([StructField("price", StringType())]), overwrite=False)
+
+
+def test_pushdown() -> None:
+    """Outside of the worker that pushes filters down, a reader takes none: Spark would refuse it."""
+    assert not isinstance(source(subscribe="t").reader(VALUE), PushdownReader)

@@ -1,0 +1,88 @@
+"""Who a task of an exactly-once write is, and what of its rows it keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.options.batch import parse_write
+from pyspark_zkafka.options.model import ExactlyOnce, WriteOptions
+from pyspark_zkafka.protocol.exactly_once import Attempt
+from pyspark_zkafka.write.exactly_once import Writing, identify, write_rows_once
+from pyspark_zkafka.write.plan import LedgerPlan, WritePlan
+
+RUN = "0b5e1f2c-6a5e-4c5b-9a43-0d0a3a1c2b3d"
+QUERY = "8f1c2d3e-0000-4000-8000-000000000001"
+CALL = "11112222333344445555666677778888"
+
+
+@dataclass
+class Context:
+    """What Spark tells a task."""
+
+    slot: int = 3
+    properties: dict[str, str] = field(default_factory=dict)
+
+    def partitionId(self) -> int:  # noqa: N802
+        """The slot."""
+        return self.slot
+
+    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802
+        """A property of the job."""
+        return self.properties.get(name)
+
+
+def of_query(run: str = RUN, batch: int = 7) -> Context:
+    """A task of a query's micro-batch."""
+    found = {"sql.streaming.queryId": QUERY, "streaming.sql.batchId": str(batch), "spark.jobGroup.id": run}
+    return Context(properties=found)
+
+
+def identified(context: Context, *, call: str = "", writer: str | None = None, topic: str | None = "orders") -> Writing:
+    """The attempt of a task."""
+    once = ExactlyOnce("zkafka", writer=writer)
+    return identify(context, once, LedgerPlan("orders", 4, call), topic)  # type: ignore[arg-type]
+
+
+def test_stream() -> None:
+    """A query's sink writes under the query's id, in the run's name."""
+    found = identified(of_query())
+    assert str(found.name) == f"zkafka-{QUERY}"
+    assert found.attempt == Attempt(3, 7, RUN)
+
+
+@pytest.mark.parametrize(("writer", "name", "is_named"), [(None, "orders", False), ("audit", "audit", True)])
+def test_write_in_foreach_batch(writer: str | None, name: str, is_named: bool) -> None:
+    """A write in foreachBatch has its own name, that of its topic by default, and knows its call."""
+    found = identified(of_query(), call=CALL, writer=writer)
+    assert str(found.name) == f"zkafka-{QUERY}-{name}"
+    assert found.attempt == Attempt(3, 7, RUN, CALL, is_named=is_named)
+
+
+def test_hidden_run() -> None:
+    """Where foreachBatch sets a job group, writes without a name could not be told apart; with one they are."""
+    with pytest.raises(OptionError, match=r"job group of its own \('etl'\).*writerName"):
+        identified(of_query("etl"), call=CALL)
+    assert identified(of_query("etl"), call=CALL, writer="audit").attempt.run == "etl"
+
+
+def test_batch_job() -> None:
+    """A batch job writes under the id of its call, which no other job has, and so is never replayed."""
+    found = identified(Context(), call=CALL)
+    assert str(found.name) == f"zkafka-{CALL}"
+    assert found.attempt == Attempt(3, 0, CALL, may_be_replayed=False)
+    assert UUID(CALL).hex == CALL
+
+
+def test_batch_job_without_rows() -> None:
+    """A task of a batch job that has no rows asks no broker."""
+    options: WriteOptions = parse_write(
+        {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "deliveryGuarantee": "exactly-once"}
+    )
+    plan = WritePlan("127.0.0.1:1", {}, ledger=LedgerPlan("t", 1, CALL))
+    empty = pa.record_batch([pa.array([], pa.binary())], names=["value"])
+    assert write_rows_once(options, plan, iter([empty]), Context()).rows == {}  # type: ignore[arg-type]
