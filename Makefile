@@ -14,7 +14,7 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_CONF_DIR := $(abspath spark-conf)
 
-.PHONY: demo test matrix simulate soak-exactly-once bench check docs site notebooks format dist clean
+.PHONY: demo test faults matrix simulate soak-exactly-once bench check docs site notebooks format dist clean
 
 demo: $(READY)
 	$(BIN)/zkafka demo
@@ -30,6 +30,10 @@ matrix: $(RELEASE_READY)
 # SCHEDULES random schedules of groups, by name and by pattern, and of writes; a failing one is shown as short as it can be.
 simulate: $(READY)
 	$(BIN)/python -m tests.simulation $(or $(SCHEDULES),10000)
+
+# All fault tests, also those that take too long for `make test`; some half an hour.
+faults: $(READY)
+	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadfile -m "long or not long" tests/faults $(PYTEST_ARGS)
 
 # Exactly-once writes for MINUTES, while applications, workers and brokers are killed at random; then each row is counted.
 soak-exactly-once: $(READY)

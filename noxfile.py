@@ -56,4 +56,6 @@ def unit(session: nox.Session, spark: str) -> None:
 @nox.parametrize(("python", "spark"), _server_pairs())
 def servers(session: nox.Session, spark: str) -> None:
     """Tests with real servers, none of which may be skipped."""
-    _pytest(session, spark, "-m", "server", "--zkafka-require-servers", "--numprocesses", "2", "--dist", "loadfile")
+    _pytest(
+        session, spark, "-m", "server and not long", "--zkafka-require-servers", "--numprocesses", "2", "--dist", "loadfile"
+    )

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from typing import Protocol
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import Connection
-from pyspark_zkafka.protocol.model import ClusterSnapshot, Endpoint
+from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint
 from pyspark_zkafka.protocol.planning import Listener
 
-__all__ = ["ClusterSource", "bootstrap_servers", "open_cluster"]
+if TYPE_CHECKING:
+    from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+
+__all__ = [
+    "ClusterSource",
+    "ZooKeeperSource",
+    "bootstrap_servers",
+    "current_snapshot",
+    "describe_migration",
+    "open_admin",
+    "open_cluster",
+]
+
+_log = logging.getLogger(__name__)
 
 
 class ClusterSource(Protocol):
@@ -33,20 +48,95 @@ def open_cluster(connection: Connection) -> Iterator[ClusterSource]:
     if connection.zookeeper is not None:
         from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
-        with ZooKeeperClient(connection.zookeeper) as zookeeper:
-            yield zookeeper
+        with ZooKeeperClient(connection.zookeeper) as zookeeper, ExitStack() as opened:
+            yield ZooKeeperSource(zookeeper, connection, opened)
     else:
         with KafkaAdmin.of(connection) as admin:
             yield admin
 
 
+class ZooKeeperSource:
+    """The cluster's state from ZooKeeper, and from the brokers where these have left ZooKeeper for KRaft."""
+
+    def __init__(self, zookeeper: ZooKeeperClient, connection: Connection, opened: ExitStack) -> None:
+        self.zookeeper = zookeeper
+        self.brokers: KafkaAdmin | None = None
+        self._connection = connection
+        self._opened = opened
+
+    def topic_names(self) -> list[str]:
+        """The names of all topics, sorted; blocks for two rounds of requests."""
+        if self.zookeeper.is_left():
+            return self._admin(self.zookeeper.snapshot([])).topic_names()
+        return self.zookeeper.topic_names()
+
+    def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
+        """The brokers, and the requested topics that exist; see `current_snapshot`."""
+        found = self.zookeeper.snapshot(topics)
+        if not found.is_outdated:
+            return found
+        return current_snapshot(found, self._admin(found), self._connection, topics)
+
+    def _admin(self, outdated: ClusterSnapshot) -> KafkaAdmin:
+        if self.brokers is None:
+            admin = KafkaAdmin.of(self._connection, bootstrap_servers(self._connection, outdated))
+            self.brokers = self._opened.enter_context(admin)
+            _log.warning("%s", describe_migration(outdated))
+        return self.brokers
+
+
+def open_admin(cluster: ClusterSource, connection: Connection, servers: str) -> AbstractContextManager[KafkaAdmin]:
+    """The brokers' admin client that a source of the cluster's state has open, or a new one."""
+    opened = cluster.brokers if isinstance(cluster, ZooKeeperSource) else cluster
+    return nullcontext(opened) if isinstance(opened, KafkaAdmin) else KafkaAdmin.of(connection, servers)
+
+
+def current_snapshot(
+    outdated: ClusterSnapshot, admin: KafkaAdmin, connection: Connection, topics: Collection[str] | None
+) -> ClusterSnapshot:
+    """The cluster whose snapshot of ZooKeeper is outdated, completed or replaced by the brokers' metadata.
+
+    While some brokers are in ZooKeeper, only the addresses of the others are missing there.
+    """
+    known = admin.snapshot([] if outdated.brokers else topics)
+    brokers = {broker.id: of_listener(broker, connection.listener) for broker in known.brokers.values()}
+    return replace(outdated if outdated.brokers else known, brokers={**brokers, **outdated.brokers})
+
+
+def describe_migration(outdated: ClusterSnapshot) -> str:
+    """The warning for a snapshot of ZooKeeper that is outdated."""
+    if outdated.brokers:
+        return (
+            "The cluster is being migrated to KRaft: some brokers have left ZooKeeper, and their addresses are those in "
+            "the brokers' metadata; set kafka.bootstrap.servers, and remove zookeeper.connect"
+        )
+    return (
+        "All brokers have left ZooKeeper for KRaft: the cluster's state is that of the brokers' metadata; remove "
+        "zookeeper.connect"
+    )
+
+
+def of_listener(broker: Broker, listener: Listener) -> Broker:
+    """A broker of the metadata, whose endpoint is that of the requested listener, but does not have its name."""
+    if listener.name is None:
+        return broker
+    return replace(broker, endpoints=tuple(replace(e, listener=listener.name) for e in broker.endpoints))
+
+
 def bootstrap_servers(connection: Connection, snapshot: ClusterSnapshot) -> str:
     """Bootstrap servers, ``host:port,...``: the user's, else the live brokers' endpoints of the requested listener.
 
-    Raises ClusterStateError if no broker is registered, none has the listener, or it has another security protocol.
+    Raises ClusterStateError if no broker is registered (MIGRATED_TO_KRAFT if all have left ZooKeeper), none has the
+    listener, or it has another security protocol.
     """
     if connection.bootstrap_servers is not None:
         return connection.bootstrap_servers
+    if not snapshot.brokers and snapshot.kraft_epoch >= 0:
+        raise ClusterStateError(
+            "MIGRATED_TO_KRAFT",
+            "All brokers have left ZooKeeper for KRaft: /brokers/ids is empty, and /controller is a controller of KRaft; "
+            "ZooKeeper's state is out of date; set kafka.bootstrap.servers to the brokers' addresses",
+        )
     if not snapshot.brokers:
         raise ClusterStateError(
             "NO_BROKERS",

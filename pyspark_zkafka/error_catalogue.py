@@ -153,6 +153,11 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
         ),
     },
     ClusterStateError: {
+        "MIGRATED_TO_KRAFT": (
+            "The cluster was migrated to KRaft: no broker is registered in ZooKeeper any more, whose state is out of date.",
+            "Set `kafka.bootstrap.servers`; a stream with `group.id` continues with `groupMembership=none` and "
+            "`offsets.storage=kafka`, see migrate-to-kafka-4.md.",
+        ),
         "NO_BROKERS": (
             "No broker is registered under `/brokers/ids`.",
             "Start a broker, or correct the chroot in `zookeeper.connect`.",
@@ -421,8 +426,8 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
             "Correct the settings in the message.",
         ),
         "BAD_KAFKA_VERSION": (
-            "The version of Kafka is malformed, or does not run with ZooKeeper.",
-            "Choose a version from 0.8.2.2 to 3.9.x.",
+            "The version of Kafka is malformed.",
+            "Write it like `3.9.1`.",
         ),
         "NO_JAVA": ("No Java was found in `JAVA_HOME` or on `PATH`.", "Install Java 17 or newer, or correct `JAVA_HOME`."),
         "JAVA_TOO_OLD": ("The Java that was found is older than 17.", "Install Java 17, and set `JAVA_HOME` to it."),
@@ -450,7 +455,16 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
             "Use `kill()` for a server that cannot shut down by itself.",
         ),
         "SERVER_NOT_RUNNING": ("An operation needs a server that is stopped.", "Start the server with `restart()`."),
-        "NO_SUCH_SERVER": ("The cluster has no broker with that number.", "Choose one of the servers in the message."),
+        "NO_SUCH_SERVER": ("The cluster has no server with that id.", "Choose one of the servers in the message."),
+        "NO_ZOOKEEPER": (
+            "ZooKeeper of a local cluster in KRaft mode is requested.",
+            "Use `bootstrap_servers`, or start a cluster of Kafka 3.9.1.",
+        ),
+        "STORAGE_NOT_FORMATTED": (
+            "Kafka's tool did not format a node's storage; the message quotes its output.",
+            "Correct the setting that the output names.",
+        ),
+        "BROKERS_SILENT": ("No broker of the local cluster answers.", "Check whether they are stopped or paused."),
         "SUPERVISOR_GONE": (
             "The servers' parent process has ended, and the servers with it.",
             "Start the cluster again; check whether memory ran out.",

@@ -49,7 +49,7 @@ KAFKA_CONNECTOR = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what lies in a folder of server tests, so that -m 'not server' leaves it out."""
-    servers = {ROOT / "tests" / name for name in ("integration", "interop", "parity", "faults", "notebooks")}
+    servers = {ROOT / "tests" / name for name in ("integration", "interop", "kraft", "parity", "faults", "notebooks")}
     for item in items:
         if servers & set(item.path.parents):
             item.add_marker(pytest.mark.server)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 from pyspark_zkafka.batch.ranges import readable_partitions, resolve_ranges
-from pyspark_zkafka.cluster import ClusterSource, bootstrap_servers, open_cluster
+from pyspark_zkafka.cluster import ClusterSource, ZooKeeperSource, bootstrap_servers, open_admin, open_cluster
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import ReadOptions
@@ -62,8 +61,7 @@ def plan_batch(
         servers = bootstrap_servers(options.connection, snapshot)
         if not partitions:
             return BatchPlan((), servers, snapshot)
-        opened = nullcontext(cluster) if isinstance(cluster, KafkaAdmin) else KafkaAdmin.of(options.connection, servers)
-        with opened as admin:
+        with open_admin(cluster, options.connection, servers) as admin:
             bounds = _Bounds(options, admin, cluster, servers, snapshot)
             ranges = retry(lambda: resolve_ranges(options, partitions, subscribed, bounds, pushed))
     pieces = split_ranges(ranges, options.min_partitions, options.max_records)
@@ -89,11 +87,10 @@ class _Bounds:
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         from pyspark_zkafka.group.offset_store import GroupOffsets, report_outdated
-        from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
         if self.options.group is None:
             raise OptionError("INVALID_OPTION", "startingOffsets is committed, and no group is named; set group.id")
-        zookeeper = self.cluster if isinstance(self.cluster, ZooKeeperClient) else None
+        zookeeper = self.cluster.zookeeper if isinstance(self.cluster, ZooKeeperSource) else None
         with GroupOffsets(
             self.options.connection, self.servers, self.options.group, self.options.stores, zookeeper
         ) as offsets:

@@ -21,9 +21,10 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from pyspark_zkafka.options.model import Connection, ReadOptions
+from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.planning import Split, coalesce
 from pyspark_zkafka.protocol.pushdown import Comparison, Operator, PushedFilters, pushed_filters
+from pyspark_zkafka.retries import Retry
 from pyspark_zkafka.worker import collector_paused, prepared_worker
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class ZKafkaReader(DataSourceReader):
 
         def begin(split: Split, opened: ExitStack) -> SplitReader:
             consumer = opened.enter_context(open_consumer(connection, properties, split, self._schema))
-            high_watermark = partial(_high_watermark, split, connection, servers) if connection.read_committed else None
+            high_watermark = partial(_high_watermark, split, options, servers) if connection.read_committed else None
             identity = partial(topic_identity, split, options, servers)
             reader = SplitReader(split, consumer, policy, identity, high_watermark=high_watermark)
             reader.begin()
@@ -140,37 +141,43 @@ def _servers(splits: Iterable[Split], bootstrap_servers: str) -> str:
     return ",".join(dict.fromkeys([*own, *bootstrap_servers.split(",")]))
 
 
-def _high_watermark(split: Split, connection: Connection, servers: str) -> int:
+def _high_watermark(split: Split, options: ReadOptions, servers: str) -> int:
     """The end of the log with its open transactions."""
     from pyspark_zkafka.kafka.admin import lease_admin
     from pyspark_zkafka.protocol.offsets import LATEST
 
-    with lease_admin(servers, connection.kafka) as admin:
-        return admin.list_offsets({split.partition: LATEST})[split.partition]
+    with lease_admin(servers, options.connection.kafka) as admin:
+        return _retry(options)(lambda: admin.list_offsets({split.partition: LATEST}))[split.partition]
+
+
+def _retry(options: ReadOptions) -> Retry:
+    return Retry(options.retries, options.retry_interval_ms / 1000, time.sleep)
 
 
 def topic_identity(split: Split, options: ReadOptions, servers: str) -> Identity:
     """Compare the topic with the planned one, by its id, or by its znode where the cluster has no ids.
 
-    A deletion is confirmed by several requests: a broker that has just started may know no topic yet.
+    A deletion is confirmed by several requests: a broker that has just started may know no topic yet. Requests that fail,
+    as while a broker is being replaced, are repeated by the read's own policy.
     """
+    retry = _retry(options)
     from pyspark_zkafka.kafka.admin import lease_admin
 
     topic, connection = split.partition.topic, options.connection
     if split.topic_id is not None:
         with lease_admin(servers, connection.kafka) as admin:
-            found = admin.topic_ids([topic])
+            found = retry(lambda: admin.topic_ids([topic]))
             for _ in range(options.retries):
                 if topic in found:
                     break
                 time.sleep(options.retry_interval_ms / 1000)
-                found = admin.topic_ids([topic])
+                found = retry(lambda: admin.topic_ids([topic]))
         return _compared(topic in found, found.get(topic) in (None, split.topic_id))
     if split.czxid is not None and connection.zookeeper is not None:
         from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
         with ZooKeeperClient(connection.zookeeper) as zookeeper:
-            czxid = zookeeper.czxid(topic)
+            czxid = retry(lambda: zookeeper.czxid(topic))
         return _compared(czxid is not None, czxid == split.czxid)
     return "same"
 

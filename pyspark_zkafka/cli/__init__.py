@@ -51,6 +51,9 @@ def _root(
 def demo(
     rows: Annotated[int, typer.Option(min=1, help="Number of rows to write and read.")] = 1_000_000,
     cores: Annotated[int, typer.Option(min=1, help="Number of cores that Spark may use.")] = 2,
+    kafka_version: Annotated[
+        str, typer.Option("--kafka-version", "--kafka", help="3.9.1 with ZooKeeper, or 4.3.1 in KRaft mode.")
+    ] = "3.9.1",
 ) -> None:
     """Write, read, commit and stop a broker on a real cluster that is started for it.
 
@@ -58,7 +61,7 @@ def demo(
     """
     from pyspark_zkafka.cli.demo import run
 
-    run(rows, cores)
+    run(rows, cores, kafka_version)
 
 
 def main() -> None:

@@ -41,3 +41,5 @@ def controller(target: Target) -> None:
         for row in target.view("controller")
     ]
     target.rows(rows, _CONTROLLER)
+    if "zookeeper.connect" not in target.options and not any(row["controller"] is not None for row in rows):
+        target.output.note("In KRaft mode, use Kafka's kafka-metadata-quorum --bootstrap-server ... describe --status.")

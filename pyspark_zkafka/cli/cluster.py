@@ -1,4 +1,4 @@
-"""``zkafka cluster``: a real ZooKeeper and real brokers on this machine, to try things out."""
+"""``zkafka cluster``: real brokers, with ZooKeeper or in KRaft mode, on this machine, to try things out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Start, stop and show local clusters (ZooKeeper and brokers).")
+app = typer.Typer(no_args_is_help=True, help="Start, stop and show local clusters (brokers, and ZooKeeper or KRaft).")
 
 _Name = Annotated[str, typer.Option(help="The cluster's name; clusters of different names are independent.")]
 _Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
@@ -29,7 +29,13 @@ _CONNECT_TIMEOUT_S = 1.0
 @app.command()
 def up(
     brokers: Annotated[int, typer.Option(min=1, help="Number of brokers.")] = 3,
-    kafka_version: Annotated[str, typer.Option(help="Kafka's version, 0.8.2.2 to 3.9.x.")] = "3.9.1",
+    kafka_version: Annotated[
+        str, typer.Option("--kafka-version", "--kafka", help="Kafka's version, 0.8.2.2 to 4.3.1; 4 is the last of them.")
+    ] = "3.9.1",
+    kraft: Annotated[bool, typer.Option("--kraft", help="KRaft mode, from Kafka 3.3 on; Kafka 4 has no other.")] = False,
+    controllers: Annotated[
+        int | None, typer.Option(min=1, help="KRaft's controllers as nodes of their own.", show_default="the brokers")
+    ] = None,
     broker_config: Annotated[
         list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A property of the brokers; repeatable.")
     ] = None,
@@ -41,9 +47,11 @@ def up(
     Example: zkafka cluster up --brokers 1 --kafka-version 1.1.1
     """
     from pyspark_zkafka.testing.detached import bring_up
+    from pyspark_zkafka.testing.spec import tested_version
 
     config = pairs(broker_config, "--config")
-    options = {"brokers": brokers, "kafka_version": kafka_version, "broker_config": config}
+    options = {"brokers": brokers, "kafka_version": tested_version(kafka_version), "broker_config": config}
+    options |= {"kraft": kraft, "controllers": controllers}
     _show([bring_up(name, options)], as_json)
 
 
@@ -84,7 +92,8 @@ def _show(clusters: Iterable[DetachedCluster], as_json: bool) -> None:
     for cluster in clusters:
         Console().print(_servers_table(cluster))
         # Plain lines: a table would truncate text that is to be copied.
-        typer.echo(f"zookeeper.connect       = {cluster.zookeeper_connect}")
+        if cluster.zookeeper_connect is not None:
+            typer.echo(f"zookeeper.connect       = {cluster.zookeeper_connect}")
         typer.echo(f"kafka.bootstrap.servers = {cluster.bootstrap_servers}")
         typer.echo(f"data and logs           = {cluster.folder}")
 

@@ -20,11 +20,16 @@ from rich.table import Table
 
 from pyspark_zkafka.cli.demo_steps import log_ends, prove, step, table, zookeeper_client
 from pyspark_zkafka.cli.group_demo import GroupDemo
+from pyspark_zkafka.cli.stream_demo import run_stream_demo
+from pyspark_zkafka.cluster import open_cluster
 from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import canonical_json
 from pyspark_zkafka.protocol.partitioners import Router
 from pyspark_zkafka.testing import LocalCluster
+from pyspark_zkafka.testing.spec import tested_version
 
 __all__ = ["run"]
 
@@ -32,12 +37,14 @@ TOPIC, TOTALS, GROUP = "orders", "totals", "billing"
 PARTITIONS, REPLICATION = 8, 2
 
 
-def run(rows: int, cores: int) -> None:
+def run(rows: int, cores: int, kafka_version: str = "3.9.1") -> None:
     """Run all steps; leaves nothing running. Blocks for about a minute once the jars are cached."""
     console = Console()
     begin = time.monotonic()
-    with step(console, "Start ZooKeeper and three brokers", "LocalCluster(brokers=3)"):
-        cluster = LocalCluster(brokers=3).start()
+    cluster = LocalCluster(brokers=3, kafka_version=tested_version(kafka_version))
+    servers = "three brokers in KRaft mode" if cluster.controller_ids else "ZooKeeper and three brokers"
+    with step(console, f"Start {servers}", f'LocalCluster(brokers=3, kafka_version="{cluster.kafka_version}")'):
+        cluster.start()
     try:
         with _spark(console, cores) as spark:
             _Demo(console, cluster, spark, rows).run()
@@ -76,10 +83,19 @@ class _Demo:
         self._commit()
         self._stop_broker()
         self.cluster.restart(self.cluster.broker_ids[0])
-        GroupDemo(self.console, self.cluster, self.spark).run()
+        if self._is_kraft:
+            run_stream_demo(self.console, self.spark, self._load_stream(), self.rows)
+        else:
+            GroupDemo(self.console, self.cluster, self.spark).run()
+
+    @property
+    def _is_kraft(self) -> bool:
+        return bool(self.cluster.controller_ids)
 
     @property
     def _options(self) -> dict[str, str]:
+        if self._is_kraft:
+            return {"kafka.bootstrap.servers": self.cluster.bootstrap_servers}
         return {"zookeeper.connect": self.cluster.zookeeper_connect}
 
     def _create_topics(self) -> None:
@@ -87,7 +103,7 @@ class _Demo:
         with step(self.console, "Create a topic", call):
             self.cluster.create_topic(TOPIC, partitions=PARTITIONS, replication=REPLICATION)
             self.cluster.create_topic(TOTALS, partitions=1, replication=REPLICATION)
-        self.console.print(_brokers_table(self._snapshot()))
+        self.console.print(_brokers_table(self._snapshot(), is_kraft=self._is_kraft))
 
     def _write(self) -> None:
         frame = self.spark.range(self.rows).select(
@@ -102,7 +118,8 @@ class _Demo:
 
     def _show_plan(self) -> None:
         call = f'spark.read.format("zkafka").option("view", "plan").option("subscribe", "{TOPIC}").load()'
-        with step(self.console, "Plan a read from ZooKeeper's leaders and ISRs", call):
+        source = "the brokers'" if self._is_kraft else "ZooKeeper's"
+        with step(self.console, f"Plan a read from {source} leaders and ISRs", call):
             plan = self._plan()
         self.console.print(_plan_table(plan))
 
@@ -121,6 +138,8 @@ class _Demo:
             by_partition = self._load().groupBy(F.col("partition").cast("string").alias("key"))
             totals = by_partition.agg(F.count("*").cast("string").alias("value"))
             committing = {**self._options, "topic": TOTALS, "group.id": GROUP, "commitOffsets": ends}
+            if self._is_kraft:
+                committing["offsets.storage"] = "kafka"
             totals.write.format("zkafka").options(**committing).mode("append").save()
         self.console.print(self._offsets_table())
 
@@ -133,8 +152,8 @@ class _Demo:
         prove(self.console, f"{read:,} records read without broker {victim}", read == self.rows and misplaced == 0)
 
     def _snapshot(self) -> ClusterSnapshot:
-        with zookeeper_client(self.cluster) as client:
-            return client.snapshot([TOPIC])
+        with open_cluster(parse_connection(self._options)) as source:
+            return source.snapshot([TOPIC])
 
     def _plan(self) -> list[Row]:
         return self._load(view="plan").orderBy("spark_partition").collect()
@@ -142,6 +161,14 @@ class _Demo:
     def _load(self, **options: str) -> DataFrame:
         reader = self.spark.read.format("zkafka").options(**self._options, **options)
         return reader.option("subscribe", TOPIC).load()
+
+    def _load_stream(self) -> DataFrame:
+        return (
+            self.spark.readStream.format("zkafka")
+            .options(**self._options, startingOffsets="earliest")
+            .option("subscribe", TOPIC)
+            .load()
+        )
 
     def _count(self) -> tuple[int, int, float]:
         """Count of records, count of keys not in the partition that Kafka's default partitioner chooses, and seconds."""
@@ -176,16 +203,26 @@ class _Demo:
         return time.monotonic() - begin
 
     def _offsets_table(self) -> Table:
+        if self._is_kraft:
+            return self._kafka_offsets_table()
         with zookeeper_client(self.cluster) as client:
             found = sorted(client.group_offsets(GROUP).items())
         rows = [(f"/consumers/{GROUP}/offsets/{tp.topic}/{tp.partition}", offset) for tp, offset in found]
         return table("Offsets in ZooKeeper now", ("znode", "value"), rows)
 
+    def _kafka_offsets_table(self) -> Table:
+        with KafkaGroupOffsets(self.cluster.bootstrap_servers, {}, GROUP) as offsets:
+            found = sorted(offsets.committed([TopicPartition(TOPIC, p) for p in range(PARTITIONS)]).items())
+        return table(f"Offsets of the group {GROUP} in Kafka now", ("partition", "offset"), found)
 
-def _brokers_table(snapshot: ClusterSnapshot) -> Table:
+
+def _brokers_table(snapshot: ClusterSnapshot, *, is_kraft: bool) -> Table:
+    rows = [(b.id, ", ".join(map(str, b.endpoints))) for b in snapshot.brokers.values()]
+    if is_kraft:  # metadata names no controller then
+        return table("Brokers, from their metadata", ("id", "endpoint"), rows)
     controller = {snapshot.controller: "yes"}
-    rows = [(b.id, ", ".join(map(str, b.endpoints)), controller.get(b.id, "")) for b in snapshot.brokers.values()]
-    return table("Brokers, from /brokers/ids", ("id", "endpoint", "controller"), rows)
+    marked = [(*row, controller.get(row[0], "")) for row in rows]
+    return table("Brokers, from /brokers/ids", ("id", "endpoint", "controller"), marked)
 
 
 def _place(row: Row) -> TopicPartition:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient
 
-from pyspark_zkafka.kafka.clients import make_consumer
-from pyspark_zkafka.kafka.consumer_properties import lookup_properties
+from pyspark_zkafka.errors import BrokersUnavailable
+from pyspark_zkafka.kafka.clients import librdkafka_logger, make_consumer
+from pyspark_zkafka.kafka.consumer_properties import lookup_properties, shared_properties
 from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, ErrorReports, from_kafka
 from pyspark_zkafka.protocol.model import TopicPartition
 
@@ -22,6 +27,11 @@ _TIMEOUT_S = 30.0
 # are no more requests than these, as the answer to one that has timed out is lost.
 _LOOK_AFTER_S = (1.0, 3.0)
 _UNANSWERED = (KafkaError._TIMED_OUT, KafkaError._WAIT_COORD)
+_LOOK_S = 0.1
+_ATTEMPT_S = 5.0
+_PAUSE_S = 0.2
+
+_Places = list[KafkaTopicPartition]
 
 
 def offset_metadata(found: KafkaTopicPartition) -> str:
@@ -41,7 +51,7 @@ class KafkaGroupOffsets:
 
     A commit is a simple one, without member and generation, as by the JVM's old consumer with ``offsets.storage=kafka``:
     brokers accept it while no consumer of the new kind is in the group. Of librdkafka's `properties` only those of the
-    connection are used; `timeout_s` is the wait for requested offsets, and for the group's coordinator.
+    connection are used; `timeout_s` limits each call.
     """
 
     def __init__(
@@ -51,15 +61,18 @@ class KafkaGroupOffsets:
         self._timeout_s = timeout_s
         self._reports = ErrorReports()
         self._consumer: Consumer | None = None
-        own: dict[str, Any] = {"group.id": group, "enable.auto.commit": False}
-        own["session.timeout.ms"] = int(timeout_s * 1000)  # the time that a commit waits for a coordinator
-        self._config = {**lookup_properties(properties), "bootstrap.servers": bootstrap_servers, **own}
+        servers = {"bootstrap.servers": bootstrap_servers}
+        self._config = {**lookup_properties(properties), **servers, "group.id": group, "enable.auto.commit": False}
+        self._admin_config = {**shared_properties(properties), **servers}
+        self._admin: AdminClient | None = None
+        self._has_coordinator = False
 
     def __enter__(self) -> KafkaGroupOffsets:
         self._consumer = make_consumer(self._config, self._reports)
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._close_admin()
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
@@ -79,26 +92,71 @@ class KafkaGroupOffsets:
         if not partitions:
             return {}
         asked = [KafkaTopicPartition(*tp) for tp in partitions]
-        found = self._call("reading", lambda consumer: self._ask(consumer, asked))
+        found = self._call("reading", lambda consumer: self._ask(consumer, asked, self._timeout_s))
         self._require_success("reading", found)
         return {TopicPartition(tp.topic, tp.partition): (tp.offset, offset_metadata(tp)) for tp in found if tp.offset >= 0}
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Set the next offsets to read, whatever is stored.
 
-        Blocks for a request: up to `timeout_s` for the group's coordinator, and ``socket.timeout.ms`` for its answer.
+        Blocks for a request, the first time for two: `timeout_s` at the most, some seconds if the brokers refuse the
+        connection. Waits meanwhile for a coordinator that is being replaced.
+
         Raises ClusterStateError if brokers refuse (consumers of the new kind are in the group, or an ACL forbids it), and
         BrokersUnavailable without an answer: whether the offsets were committed is unknown.
         """
         if not offsets:
             return
         positions = [KafkaTopicPartition(*tp, offset) for tp, offset in offsets.items()]
-        done = self._call("committing", lambda consumer: consumer.commit(offsets=positions, asynchronous=False))
-        self._require_success("committing", done)
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                self._attempt(positions, min(_ATTEMPT_S, max(_LOOK_S, deadline - time.monotonic())))
+                return
+            except BrokersUnavailable:
+                if time.monotonic() + _PAUSE_S > deadline:
+                    raise
+            time.sleep(_PAUSE_S)
 
-    def _ask(self, consumer: Consumer, asked: list[KafkaTopicPartition]) -> list[KafkaTopicPartition]:
+    def _attempt(self, positions: _Places, timeout_s: float) -> None:
+        """Commit by an admin client; a failed one is replaced, since it would go on to ask the old coordinator.
+
+        A consumer's own commit has no timeout: librdkafka repeats it for minutes while the coordinator does not answer, and
+        closing the consumer waits for that, too.
+        """
+        if not self._has_coordinator:
+            # Creates __consumer_offsets: without it, the request of an admin client may abort the process.
+            self._call("committing", lambda consumer: self._ask(consumer, positions[:1], timeout_s))
+            self._has_coordinator = True
+        with ExitStack() as failed:
+            failed.callback(self._close_admin)
+            answers = self._call("committing", lambda _: self._alter(positions, timeout_s))
+            self._require_success("committing", answers)
+            failed.pop_all()
+
+    def _alter(self, positions: _Places, timeout_s: float) -> _Places:
+        """The brokers' answers for each partition; raises before the timeout if the brokers refuse the connection."""
+        if self._admin is None:
+            self._admin = AdminClient({**self._admin_config, "error_cb": self._reports}, logger=librdkafka_logger())
+        request = [ConsumerGroupTopicPartitions(self._group, positions)]
+        (future,) = self._admin.alter_consumer_group_offsets(request, request_timeout=timeout_s).values()
+        while True:
+            try:
+                return list(future.result(_LOOK_S).topic_partitions)
+            except FutureTimeoutError:
+                self._poll()
+                refusal = self._reports.refusal(f"committing the offsets of group {self._group}", REFUSED_FOR_S)
+                if refusal is not None:
+                    raise refusal from None
+
+    def _close_admin(self) -> None:
+        """Close the admin client, on this thread: the garbage collector, on the client's own, would abort the process."""
+        if self._admin is not None:
+            self._admin.__exit__(None, None, None)
+            self._admin = None
+
+    def _ask(self, consumer: Consumer, asked: _Places, left_s: float) -> _Places:
         """The committed offsets; requested again after some seconds, unless the brokers have refused the connection."""
-        left_s = self._timeout_s
         for look_s in _LOOK_AFTER_S:
             if left_s <= look_s:
                 break
@@ -114,17 +172,23 @@ class KafkaGroupOffsets:
     def _call(self, doing: str, call: Callable[[Consumer], T]) -> T:
         if self._consumer is None:
             raise RuntimeError("KafkaGroupOffsets is used outside of its with block")
-        self._consumer.poll(0)
+        self._poll()
         self._reports.begin()
         try:
             answer = call(self._consumer)
         except KafkaException as error:
-            self._consumer.poll(0)
+            self._poll()
             raise self._reports.error(error, f"{doing} the offsets of group {self._group}") from error
         self._reports.answered()
         return answer
 
-    def _require_success(self, doing: str, answers: list[KafkaTopicPartition]) -> None:
+    def _poll(self) -> None:
+        """Have the clients call back with their reports."""
+        for client in (self._consumer, self._admin):
+            if client is not None:
+                client.poll(0)
+
+    def _require_success(self, doing: str, answers: _Places) -> None:
         for answer in answers:
             if answer.error is not None:
                 place = f"{answer.topic}-{answer.partition}"

@@ -148,7 +148,8 @@ class ClusterSnapshot:
     """A cluster at one moment, read from ZooKeeper or from a broker's metadata.
 
     `topics` has the requested topics that exist; `states` has an entry for each of their partitions that has a
-    state (a partition that is being created has none yet).
+    state (a partition that is being created has none yet). `kraft_epoch` is the epoch of KRaft's controller as ZooKeeper
+    records it while a cluster is migrated to KRaft, and ever after; otherwise -1.
     """
 
     brokers: Mapping[int, Broker]
@@ -156,6 +157,18 @@ class ClusterSnapshot:
     states: Mapping[TopicPartition, PartitionState] = field(default_factory=dict)
     controller: int | None = None
     cluster_id: str | None = None
+    kraft_epoch: int = -1
+
+    @property
+    def is_outdated(self) -> bool:
+        """True if brokers have left ZooKeeper for KRaft, so that leaders seem to be missing from this snapshot of it.
+
+        Brokers in KRaft mode do not register there. While others do, topics and leaders are still written to ZooKeeper;
+        after the last one has left, ZooKeeper keeps a state of the past.
+        """
+        if self.kraft_epoch < 0:
+            return False
+        return not self.brokers or any(s.leader not in (NO_LEADER, *self.brokers) for s in self.states.values())
 
     def partitions(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic in numeric order; empty for a topic that is not in the snapshot."""

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pyspark_zkafka.cluster import bootstrap_servers
-from pyspark_zkafka.errors import OptionError, ZKafkaError
+from pyspark_zkafka.cluster import bootstrap_servers, current_snapshot, describe_migration
+from pyspark_zkafka.errors import ClusterStateError, OptionError, ZKafkaError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.protocol.model import NO_LEADER, Claim, ClusterSnapshot, TopicPartition
@@ -66,6 +66,9 @@ class StreamSession:
         self._snapshot: ClusterSnapshot | None = None
         self._subscribed: tuple[ClusterSnapshot, Mapping[TopicPartition, Claim]] | None = None
         self._is_cut_off = False
+        self._is_polled = False
+        self._is_migration_reported = False
+        self._have_brokers_left = False
         self._deleted: set[str] = set()
         self._servers: str | None = None
         self._read_at = 0.0
@@ -154,7 +157,7 @@ class StreamSession:
 
     def is_still(self, snapshot: ClusterSnapshot) -> bool:
         """True if the topics are still those of a snapshot; brokers are queried, ZooKeeper's watches report changes."""
-        return has_same_topics(snapshot, self.snapshot(anew=self._zookeeper is None))
+        return has_same_topics(snapshot, self.snapshot(anew=self._is_polled))
 
     def log_ends(self, partitions: Iterable[TopicPartition], epochs: dict[TopicPartition, int]) -> EndsAndErrors:
         """The ends of logs; adds their leader epochs to `epochs`. Blocks for 5 s or a little more."""
@@ -173,7 +176,8 @@ class StreamSession:
     def _refresh(self, before: ClusterSnapshot) -> ClusterSnapshot:
         """A new snapshot, or the same one if it cannot be read."""
         problem: object = "there is no connection to ZooKeeper"
-        if self._zookeeper is None or self._zookeeper.connected:
+        ensemble = self._ensemble
+        if ensemble is None or ensemble.connected:
             try:
                 found = self._snapshot = self._read_cluster()
             except ZKafkaError as error:
@@ -182,19 +186,19 @@ class StreamSession:
                 problem = error
             else:
                 self._is_cut_off = False
-                if self._zookeeper is not None and self._brokers is not None:
+                if ensemble is not None and self._brokers is not None:
                     self._brokers.refresh_metadata(moved_topics(before, found))
                 return found
         if not self._is_cut_off:
             _log.warning("using the last snapshot of the cluster: %s", problem)
         self._stale.clear()
-        self._is_cut_off, self._read_at = self._zookeeper is not None, self._clock()
+        self._is_cut_off, self._read_at = ensemble is not None, self._clock()
         return before
 
     def _confirm_deleted(self, missing: Collection[str], found: ClusterSnapshot) -> ClusterSnapshot:
         """Confirm that topics are deleted: ZooKeeper knows, but a broker that has just started may know none yet."""
-        for _ in range(1 if self._zookeeper is not None else self._read.retries):
-            if self._zookeeper is None:
+        for _ in range(self._read.retries if self._is_polled else 1):
+            if self._is_polled:
                 self._sleep(self._read.retry_interval_ms / 1000)
             found = self._refresh(found)
             if found.topics.keys() >= set(missing):
@@ -246,9 +250,40 @@ class StreamSession:
     def _read_cluster(self) -> ClusterSnapshot:
         self._stale.clear()
         self._read_at = self._clock()
-        snapshot = self._query_brokers() if self._zookeeper is None else self._read_znodes(self._zookeeper)
-        self._max_age_s = max_age_s(snapshot, is_watched=self._zookeeper is not None)
+        ensemble = self._ensemble
+        snapshot = self._query_brokers() if ensemble is None else self._read_znodes(ensemble)
+        self._is_polled = ensemble is None or snapshot.is_outdated
+        if snapshot.is_outdated:
+            snapshot = self._complete(snapshot)
+        self._max_age_s = max_age_s(snapshot, is_watched=not self._is_polled)
         return snapshot
+
+    def _complete(self, outdated: ClusterSnapshot) -> ClusterSnapshot:
+        """The cluster whose brokers leave ZooKeeper for KRaft; ends a group's member once all have left.
+
+        No topic or partition that is created afterwards appears in ZooKeeper, where members divide them.
+        """
+        if self.member is not None and not outdated.brokers:
+            raise ClusterStateError(
+                "MIGRATED_TO_KRAFT",
+                f"All brokers have left ZooKeeper for KRaft; group {self.member.group} has its members there, who would "
+                "not see new partitions; start one query with kafka.bootstrap.servers, groupMembership=none and "
+                "offsets.storage=kafka, after copying the offsets with zkafka groups migrate",
+            )
+        if self._brokers is None:
+            self._brokers = self._opened.enter_context(KafkaAdmin.of(self._read.connection, self.servers(outdated)))
+        if not self._is_migration_reported:
+            self._is_migration_reported = True
+            _log.warning("%s", describe_migration(outdated))
+        if outdated.brokers:
+            return current_snapshot(outdated, self._brokers, self._read.connection, ())
+        self._have_brokers_left = True
+        return current_snapshot(outdated, self._brokers, self._read.connection, self._wanted_of(self._brokers))
+
+    @property
+    def _ensemble(self) -> ZooKeeperClient | None:
+        """ZooKeeper, if the cluster's state is there; None without it, and once all brokers have left it."""
+        return None if self._have_brokers_left else self._zookeeper
 
     def _read_znodes(self, zookeeper: ZooKeeperClient) -> ClusterSnapshot:
         by_name = isinstance(self._subscription, (Subscribe, Assign))
@@ -259,9 +294,11 @@ class StreamSession:
         return zookeeper.snapshot(topics)
 
     def _query_brokers(self) -> ClusterSnapshot:
+        return self.brokers.snapshot(self._wanted_of(self.brokers))
+
+    def _wanted_of(self, brokers: KafkaAdmin) -> Collection[str]:
         by_pattern = isinstance(self._subscription, (SubscribePattern, SubscribeExcept))
-        names = self.brokers.topic_names() if by_pattern else ()
-        return self.brokers.snapshot(wanted_topics(self._subscription, names))
+        return wanted_topics(self._subscription, brokers.topic_names() if by_pattern else ())
 
     def _on_event(self, event: object) -> None:
         """Mark the snapshot as stale; called on kazoo's thread."""

@@ -1,4 +1,4 @@
-"""Real ZooKeeper and brokers on this machine, for tests and for trying things out (public).
+"""Real brokers, with ZooKeeper or in KRaft mode, on this machine, for tests and for trying things out (public).
 
 `LocalCluster` is such a cluster, and the pytest fixture `zkafka_cluster` one that the session shares. `OldConsumer` is
 Kafka's high-level consumer, and `run_kafka_tool` runs Kafka's own tools.

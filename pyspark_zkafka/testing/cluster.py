@@ -1,4 +1,4 @@
-"""A real ZooKeeper and real brokers on this machine, for as long as a `with` block lasts."""
+"""Real brokers, and a real ZooKeeper or KRaft controllers, on this machine, for as long as a `with` block lasts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from types import TracebackType
 from kazoo.client import KazooClient
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing import configs, znodes
-from pyspark_zkafka.testing.configs import ZOOKEEPER, ZOOKEEPER_VERSION, ClusterSpec, Server
+from pyspark_zkafka.testing import configs, spec, znodes
 from pyspark_zkafka.testing.jars import kafka_classpath
 from pyspark_zkafka.testing.java import find_java
 from pyspark_zkafka.testing.metadata import BrokerView, MetadataWatch, client_settings
 from pyspark_zkafka.testing.ports import LOOPBACK
 from pyspark_zkafka.testing.processes import ServerProcesses
 from pyspark_zkafka.testing.producing import Record, produce
+from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER, ZOOKEEPER_VERSION, ClusterSpec, Server
+from pyspark_zkafka.testing.storage import format_storage, new_cluster_id
+from pyspark_zkafka.testing.topic_state import TopicState, open_metadata_state, open_znode_state
 from pyspark_zkafka.testing.topics import AdminTopics, ZnodeTopics, open_topics, spread
 from pyspark_zkafka.testing.waiting import SETTLE_TIMEOUT_S, Deadline, settle
 
@@ -34,7 +36,7 @@ _EXPIRED_AT_START = ("fatal exception during startup", "SessionExpiredException"
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LocalCluster(ClusterSpec):
-    """One ZooKeeper and some brokers, on 127.0.0.1, with ports, a chroot and a data folder of their own.
+    """Some brokers, and one ZooKeeper or KRaft controllers, on 127.0.0.1, with ports and a data folder of their own.
 
     Everything is ready when `start` returns, and gone when `close` returns or this process dies. Several clusters can run
     at the same time.
@@ -44,12 +46,18 @@ class LocalCluster(ClusterSpec):
     brokers : int
         The number of brokers; their ids count from 0.
     kafka_version : str
-        Any version up to 3.9; ``3.9.1``, ``1.1.1`` and ``0.8.2.2`` are tested. ZooKeeper is always that of Kafka 3.9.1.
+        ``4.3.1``, ``3.9.1``, ``1.1.1`` and ``0.8.2.2`` are tested. ZooKeeper is always that of Kafka 3.9.1; from Kafka 4 on
+        there is none.
+    kraft : bool
+        KRaft mode instead of ZooKeeper, from Kafka 3.3 on; Kafka 4 has no other.
+    controllers : int, optional
+        The number of controllers in KRaft mode, which are nodes of their own with ids from 3000 on; if not given, the
+        first three brokers are controllers, too. Implies `kraft`.
     broker_config : mapping, optional
         Put over each broker's configuration. Values may hold ``{id}``, ``{host}``, ``{port}``, ``{data}`` (the broker's
         folder), ``{zookeeper}`` (its ``zookeeper.connect``) and ``{port:NAME}`` (another free port, see `port`).
-    zookeeper_config : mapping, optional
-        The same for ZooKeeper, e.g. ``secureClientPort: {port:tls}``.
+    controller_config, zookeeper_config : mapping, optional
+        The same for controllers that are nodes of their own, and for ZooKeeper, e.g. ``secureClientPort: {port:tls}``.
     racks : sequence of str, optional
         Each broker's rack.
     listeners : mapping, optional
@@ -58,7 +66,7 @@ class LocalCluster(ClusterSpec):
     client_config : mapping, optional
         librdkafka's configuration for this class's own clients, where the plain-text listener was configured away.
     broker_heap_mb, zookeeper_heap_mb : int
-        Each process's largest heap, in MiB.
+        Each process's largest heap, in MiB; a controller's is that of a broker.
     broker_jvm_options, zookeeper_jvm_options : sequence of str
         Further options of the JVMs, e.g. ``-Djava.security.auth.login.config=...``.
     startup_timeout_s : float
@@ -66,8 +74,8 @@ class LocalCluster(ClusterSpec):
 
     Notes
     -----
-    Needs Java 17 and, the first time for each version, the network (see `fetch_jars`). A server is a broker's id or
-    ``"zookeeper"``. Errors are `LocalClusterError`. Leaders move only when a test moves them
+    Needs Java 17 and, the first time for each version, the network (see `fetch_jars`). A server is the id of a broker or
+    controller, or ``"zookeeper"``. Errors are `LocalClusterError`. Leaders move only when a test moves them
     (``auto.leader.rebalance.enable`` is off), and topics are not created on request. The JVMs compile with C1 alone, which
     starts faster; ``-XX:TieredStopAtLevel=4`` in `broker_jvm_options` undoes that.
 
@@ -82,6 +90,7 @@ class LocalCluster(ClusterSpec):
 
     def __post_init__(self) -> None:
         self._chroot = f"/local-{secrets.token_hex(4)}"
+        self._cluster_id = new_cluster_id()
         self._processes = ServerProcesses()
         self._running: set[Server] = set()
 
@@ -93,11 +102,12 @@ class LocalCluster(ClusterSpec):
     def start(self) -> LocalCluster:
         """Start all servers, and return this cluster; takes some 5 to 10 s.
 
-        Ready means that every broker has its znode, and knows all others. Nothing stays when the start fails.
+        Ready means that every broker is registered, and knows all others. Nothing stays when the start fails.
         """
-        configs.check(self)
+        spec.check(self)
         self._java = find_java()
-        self._classpaths = {v: kafka_classpath(v) for v in (self.kafka_version, ZOOKEEPER_VERSION)}
+        versions = (self.kafka_version,) if self._is_kraft else (self.kafka_version, ZOOKEEPER_VERSION)
+        self._classpaths = {v: kafka_classpath(v) for v in versions}
         try:
             self._processes.open()
             self._start_servers(self._deadline())
@@ -121,7 +131,7 @@ class LocalCluster(ClusterSpec):
 
     @property
     def zookeeper_connect(self) -> str:
-        """The value of ``zookeeper.connect``: ``127.0.0.1:port/chroot``."""
+        """The value of ``zookeeper.connect``: ``127.0.0.1:port/chroot``; raises `NO_ZOOKEEPER` in KRaft mode."""
         return f"{LOOPBACK}:{self.port(ZOOKEEPER)}{self._chroot}"
 
     @property
@@ -135,9 +145,14 @@ class LocalCluster(ClusterSpec):
         return list(range(self.brokers))
 
     @property
+    def controller_ids(self) -> list[int]:
+        """The ids of KRaft's controllers, in order; none in a cluster with ZooKeeper."""
+        return spec.controller_ids(self)
+
+    @property
     def running_broker_ids(self) -> list[int]:
         """The ids of the brokers that are neither stopped, killed nor paused, in order."""
-        return sorted(server for server in self._running if isinstance(server, int))
+        return [broker for broker in self.broker_ids if broker in self._running]
 
     def listener_servers(self, listener: str) -> str:
         """The bootstrap servers of one of the further listeners."""
@@ -145,29 +160,36 @@ class LocalCluster(ClusterSpec):
 
     def port(self, server: Server, name: str = "") -> int:
         """A server's port, or its port for a listener's or placeholder's name."""
-        return self._processes.port(configs.server_name(self, server), name)
+        return self._processes.port(spec.server_name(self, server), name)
 
     def pid(self, server: Server) -> int | None:
         """A server's process id; None when it is down."""
-        return self._processes.pid(configs.server_name(self, server))
+        return self._processes.pid(spec.server_name(self, server))
 
     def log(self, server: Server) -> Path:
         """The file with a server's log; removed by `close`."""
-        return self._processes.log(configs.server_name(self, server))
+        return self._processes.log(spec.server_name(self, server))
 
     def zookeeper(self) -> AbstractContextManager[KazooClient]:
-        """A kazoo client that is connected, with the cluster's chroot, for the length of a `with` block."""
+        """A kazoo client that is connected, with the cluster's chroot, for the length of a `with` block.
+
+        Raises `NO_ZOOKEEPER` in KRaft mode.
+        """
         return znodes.zookeeper_session(self.zookeeper_connect, _CONNECT_TIMEOUT_S)
 
     # -- faults
 
     def stop(self, server: Server) -> None:
-        """Shut a server down in an orderly way (SIGTERM); returns when it has ended and, of a broker, the znode is gone."""
+        """Shut a server down in an orderly way (SIGTERM); returns when it has ended, and a broker is registered no longer.
+
+        In KRaft mode a broker can only do so while a majority of the controllers run; `kill` needs none.
+        """
         self._end(server, signal.SIGTERM)
-        self._wait_until_unregistered(server, self._deadline())
+        if server in self.broker_ids:
+            self._wait_until_unregistered(int(server), self._deadline())
 
     def kill(self, server: Server) -> None:
-        """Kill a server (SIGKILL); returns when the process is gone. A broker's znode stays until its session expires."""
+        """Kill a server (SIGKILL); returns when the process is gone. A broker's session expires later."""
         self._end(server, signal.SIGKILL)
 
     def pause(self, server: Server) -> None:
@@ -180,16 +202,20 @@ class LocalCluster(ClusterSpec):
         self._signal(server, signal.SIGCONT)
         self._running.add(server)
 
-    def restart(self, server: Server) -> None:
-        """Start a server again, with its ports and data, after stopping it if it runs; returns when all is ready.
+    def restart(self, *servers: Server) -> None:
+        """Start servers again, with their ports and data, after stopping those that run; returns when all is ready.
 
-        For a killed broker, waits until its old session has expired, 6 s by default.
+        For a killed broker, waits until its old session has expired, 6 s by default. In KRaft mode, a majority of the
+        controllers must run then: name as many at once as that takes.
         """
-        if self.pid(server) is not None:
-            self.stop(server)
+        for server in servers:
+            if self.pid(server) is not None:
+                self.stop(server)
         deadline = self._deadline()
-        self._wait_until_unregistered(server, deadline)
-        self._launch(server)
+        for server in servers:
+            if not self._is_kraft and server in self.broker_ids:  # KRaft's brokers wait for that by themselves
+                self._wait_until_unregistered(int(server), deadline)
+            self._launch(server)
         self._wait_ready(deadline)
 
     def wait_ready(self, timeout_s: float | None = None) -> None:
@@ -230,14 +256,13 @@ class LocalCluster(ClusterSpec):
         self._wait_for_leaders(name, total)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic; returns when it is gone from ZooKeeper and from every running broker's metadata."""
+        """Delete a topic; returns when it is gone from every running broker's metadata, and from ZooKeeper."""
         with self._topics() as topics:
             topics.delete(name)
         with self._metadata() as watch:
             watch.agree(lambda views: all(name not in v.leaders for v in views), f"topic {name} is not gone")
-        with self.zookeeper() as client:
-            lack = f"the znode of topic {name} is still there; are all of its replicas running?"
-            settle(lambda: client.exists(f"/brokers/topics/{name}") is None, lack)
+        with self._topic_state() as state:
+            settle(lambda: state.is_gone(name), f"topic {name} is still there; are all of its replicas running?")
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
         """The log start offset of each partition, after all records before the given offset were deleted (-1: all)."""
@@ -256,9 +281,9 @@ class LocalCluster(ClusterSpec):
         return produce({**self._client_settings(), **(config or {})}, topic, records)
 
     def assignment(self, topic: str) -> dict[int, list[int]]:
-        """Each partition's replicas, the preferred leader first, by ZooKeeper."""
-        with self.zookeeper() as client:
-            return znodes.read_assignment(client, topic)
+        """Each partition's replicas, the preferred leader first."""
+        with self._topic_state() as state:
+            return state.assignment(topic)
 
     def wait_for_leader(
         self, topic: str, partition: int, not_broker: int | None = None, timeout_s: float = SETTLE_TIMEOUT_S
@@ -274,24 +299,27 @@ class LocalCluster(ClusterSpec):
         return views[0].leaders[topic][partition]
 
     def wait_in_sync(self, topic: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
-        """Return when all replicas of all partitions of a topic are in sync, by ZooKeeper."""
-        with self.zookeeper() as client:
-            assignment = znodes.read_assignment(client, topic)
+        """Return when all replicas of all partitions of a topic are in sync."""
+        with self._topic_state() as state:
+            assignment = state.assignment(topic)
             lack = f"not all replicas of {topic} are in sync; are all of their brokers running?"
-            settle(lambda: znodes.all_in_sync(client, topic, assignment), lack, timeout_s)
+            settle(lambda: state.all_in_sync(topic, assignment), lack, timeout_s)
 
     def elect_preferred_leaders(self, topic: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
         """Elect each partition's first replica, once all are in sync; returns when all running brokers know."""
         self.wait_in_sync(topic, timeout_s)
         preferred = {p: replicas[0] for p, replicas in self.assignment(topic).items()}
-        with self.zookeeper() as client:
-            settle(lambda: znodes.request_election(client, topic, preferred), "another election does not end", timeout_s)
+        with self._topic_state() as state:
+            settle(lambda: state.request_election(topic, preferred), "another election does not end", timeout_s)
         lack = f"the partitions of {topic} are not led by their preferred replicas {preferred}"
         with self._metadata() as watch:
             watch.agree(lambda views: all(v.leaders.get(topic) == preferred for v in views), lack, timeout_s)
 
     def _topics(self) -> AbstractContextManager[AdminTopics | ZnodeTopics]:
-        return open_topics(configs.version_tuple(self.kafka_version), self._client_settings(), self.zookeeper())
+        return open_topics(spec.version_tuple(self.kafka_version), self._client_settings(), self.zookeeper)
+
+    def _topic_state(self) -> AbstractContextManager[TopicState]:
+        return open_metadata_state(self._client_settings()) if self._is_kraft else open_znode_state(self.zookeeper())
 
     def _wait_for_leaders(self, topic: str, partitions: int) -> None:
         with self._metadata() as watch:
@@ -306,7 +334,7 @@ class LocalCluster(ClusterSpec):
     def _client_settings(self, brokers: Sequence[int] = ()) -> dict[str, object]:
         """librdkafka's configuration for a client of some brokers, by default of those that run."""
         servers = self._bootstrap(brokers or self.running_broker_ids or self.broker_ids)
-        return client_settings(servers, configs.version_tuple(self.kafka_version), self.client_config or {})
+        return client_settings(servers, spec.version_tuple(self.kafka_version), self.client_config or {})
 
     def _metadata(self) -> closing[MetadataWatch]:
         return closing(MetadataWatch({b: self._client_settings([b]) for b in self.running_broker_ids}))
@@ -316,32 +344,54 @@ class LocalCluster(ClusterSpec):
     def _deadline(self) -> Deadline:
         return Deadline(self.startup_timeout_s)
 
+    @property
+    def _is_kraft(self) -> bool:
+        return spec.is_kraft(self)
+
     def _start_servers(self, deadline: Deadline) -> None:
+        if self._is_kraft:
+            self._format_nodes()
+        else:
+            self._start_zookeeper(deadline)
+        for node in dict.fromkeys([*self.controller_ids, *self.broker_ids]):
+            self._launch(node)
+        self._wait_ready(deadline)
+
+    def _start_zookeeper(self, deadline: Deadline) -> None:
         self._launch(ZOOKEEPER)
         znodes.wait_for_zookeeper(self._processes, deadline)
         with znodes.zookeeper_session(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", deadline.left_s) as client:
             client.ensure_path(self._chroot)
-        for broker in self.broker_ids:
-            self._launch(broker)
-        self._wait_ready(deadline)
+
+    def _format_nodes(self) -> None:
+        files = [self._write_properties(node) for node in {*self.controller_ids, *self.broker_ids}]
+        format_storage(self._java, self._classpaths[self.kafka_version], self._cluster_id, files)
 
     def _launch(self, server: Server) -> None:
-        name, folder = configs.server_name(self, server), self._processes.folder
-        file = folder / f"{name}.properties"
-        config = configs.server_properties(self, server, folder / name, partial(self.port, server), self.zookeeper_connect)
-        file.write_text(configs.properties_text(config), encoding="latin-1")
+        file = self._write_properties(server)
         version = ZOOKEEPER_VERSION if server == ZOOKEEPER else self.kafka_version
         command = configs.server_command(self, server, self._java, file)
-        self._processes.start(name, command, {"CLASSPATH": self._classpaths[version]})
+        self._processes.start(spec.server_name(self, server), command, {"CLASSPATH": self._classpaths[version]})
         self._running.add(server)
 
+    def _write_properties(self, server: Server) -> Path:
+        name, folder = spec.server_name(self, server), self._processes.folder
+        file = folder / f"{name}.properties"
+        connect = configs.voters(self, self._controller_port) if self._is_kraft else self.zookeeper_connect
+        config = configs.server_properties(self, server, folder / name, partial(self.port, server), connect)
+        file.write_text(configs.properties_text(config), encoding="latin-1")
+        return file
+
+    def _controller_port(self, node: int) -> int:
+        return self.port(node, CONTROLLER_LISTENER)
+
     def _signal(self, server: Server, number: signal.Signals) -> None:
-        name = configs.server_name(self, server)
+        name = spec.server_name(self, server)
         if not self._processes.send(name, number):
             raise LocalClusterError("SERVER_NOT_RUNNING", f"{name} is not running; restart() starts it")
 
     def _end(self, server: Server, number: signal.Signals) -> None:
-        name = configs.server_name(self, server)
+        name = spec.server_name(self, server)
         if not self._processes.end(name, number, _EXIT_TIMEOUT_S):
             raise LocalClusterError(
                 "SERVER_DID_NOT_END",
@@ -353,26 +403,29 @@ class LocalCluster(ClusterSpec):
     # -- readiness
 
     def _wait_ready(self, deadline: Deadline) -> None:
+        known = set(self.running_broker_ids) if self._is_kraft else self._wait_registered(deadline)
+        with self._metadata() as watch:
+            lack = "do not answer, or do not know all others yet"
+            self._wait_for_brokers(lambda: watch.uninformed(known), lack, deadline)
+
+    def _wait_registered(self, deadline: Deadline) -> set[int]:
+        """Wait until all brokers have a znode; returns those that all others are to know then."""
         znodes.wait_for_zookeeper(self._processes, deadline)
         expected = set(self.running_broker_ids)
         with znodes.zookeeper_session(self.zookeeper_connect, deadline.left_s) as client:
             self._wait_for_brokers(lambda: expected - znodes.registered_brokers(client), "have no znode", deadline)
             # In 0.8, brokers learn of each other with the first topic.
-            known = (
-                expected if configs.version_tuple(self.kafka_version) >= (0, 9) or znodes.has_topics(client) else set[int]()
-            )
-        with self._metadata() as watch:
-            lack = "do not answer, or do not know all others yet"
-            self._wait_for_brokers(lambda: watch.uninformed(known), lack, deadline)
+            is_known = spec.version_tuple(self.kafka_version) >= (0, 9) or znodes.has_topics(client)
+        return expected if is_known else set()
 
     def _wait_for_brokers(self, missing: Callable[[], set[int]], lack: str, deadline: Deadline) -> None:
         def complete() -> bool | None:
-            for broker in self.running_broker_ids:
-                self._revive(broker)
+            for node in self._running - {ZOOKEEPER}:
+                self._revive(node)
             return not missing() or None
 
         if deadline.until(complete) is None and (late := sorted(missing())):
-            tail = self._processes.log_tail(configs.server_name(self, late[0]))
+            tail = self._processes.log_tail(spec.server_name(self, late[0]))
             raise LocalClusterError(
                 "NOT_READY",
                 f"After {deadline.timeout_s:.0f} s brokers {late} {lack}; the log of the first ends with\n{tail}\n"
@@ -380,20 +433,29 @@ class LocalCluster(ClusterSpec):
                 brokers=late,
             )
 
-    def _revive(self, broker: int) -> None:
+    def _revive(self, node: Server) -> None:
         """Start a broker again whose session expired at its start; raises `SERVER_DIED` for any other that has ended."""
-        name = configs.server_name(self, broker)
+        name = spec.server_name(self, node)
         if self._processes.exit_status(name) is None:
             return
         log = self._processes.log_tail(name)
         if not all(text in log for text in _EXPIRED_AT_START):
             self._processes.raise_if_dead(name)
-        self._launch(broker)
+        self._launch(node)
 
-    def _wait_until_unregistered(self, server: Server, deadline: Deadline) -> None:
-        if server == ZOOKEEPER:
+    def _wait_until_unregistered(self, broker: int, deadline: Deadline) -> None:
+        if self._is_kraft:
+            self._wait_until_unlisted(broker)
             return
         with self.zookeeper() as client:
-            if deadline.until(lambda: None if server in znodes.registered_brokers(client) else True) is None:
-                lack = f"The znode of broker {server} is still there; is a namesake running?"
+            if deadline.until(lambda: None if broker in znodes.registered_brokers(client) else True) is None:
+                lack = f"The znode of broker {broker} is still there; is a namesake running?"
                 raise LocalClusterError("NOT_READY", lack)
+
+    def _wait_until_unlisted(self, broker: int) -> None:
+        """Wait until no other broker lists this one, if there are controllers to decide that."""
+        running = self._running & set(self.controller_ids)
+        if 2 * len(running) > len(self.controller_ids):
+            with self._metadata() as watch:
+                lack = f"broker {broker} has ended, and others still list it"
+                watch.agree(lambda views: all(broker not in view.brokers for view in views), lack)

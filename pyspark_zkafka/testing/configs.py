@@ -1,87 +1,47 @@
-"""The specification of a local cluster, and its servers' configurations and command lines, as values."""
+"""Configurations and command lines of a local cluster's servers, as values."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
-from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing.ports import LOOPBACK
+from pyspark_zkafka.testing.spec import (
+    CONTROLLER_LISTENER,
+    ZOOKEEPER,
+    ClusterSpec,
+    Server,
+    controller_ids,
+    is_kraft,
+    version_tuple,
+)
 
 __all__ = [
-    "ZOOKEEPER",
-    "ZOOKEEPER_VERSION",
-    "ClusterSpec",
-    "Server",
     "broker_properties",
-    "check",
     "extra_listeners",
     "fill",
+    "format_command",
     "jvm_command",
-    "kafka_jars",
+    "node_properties",
     "properties_text",
     "server_command",
-    "server_name",
     "server_properties",
-    "version_tuple",
+    "voters",
     "zookeeper_properties",
 ]
 
-ZOOKEEPER = "zookeeper"
-# An old broker's own ZooKeeper is a server from before 4-letter-word lists and Netty TLS: this one serves all versions.
-ZOOKEEPER_VERSION = "3.9.1"
-
-Server: TypeAlias = int | str
-
 _ZOOKEEPER_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _BROKER_MAIN = "kafka.Kafka"
+_FORMAT_MAIN = "kafka.tools.StorageTool"
+_FORMAT_HEAP_MB = 128
 _LOG4J = Path(__file__).with_name("log4j.properties")
 _PLACEHOLDER = re.compile(r"\{(id|host|data|zookeeper|port)(?::(\w+))?\}")
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class ClusterSpec:
-    """The arguments of `LocalCluster`, which documents each."""
-
-    brokers: int = 3
-    kafka_version: str = "3.9.1"
-    broker_config: Mapping[str, str] | None = None
-    zookeeper_config: Mapping[str, str] | None = None
-    racks: Sequence[str] | None = None
-    listeners: Mapping[str, str] | None = None
-    client_config: Mapping[str, str] | None = None
-    broker_heap_mb: int = 320
-    zookeeper_heap_mb: int = 128
-    broker_jvm_options: Sequence[str] = ()
-    zookeeper_jvm_options: Sequence[str] = ()
-    startup_timeout_s: float = 90
-
-
-def check(spec: ClusterSpec) -> None:
-    """Refuse a cluster that cannot be started."""
-    kafka_jars(spec.kafka_version)
-    problems = []
-    if spec.brokers < 1:
-        problems.append(f"brokers is {spec.brokers}, and must be 1 or more")
-    if spec.racks is not None and len(spec.racks) != spec.brokers:
-        problems.append(f"racks has {len(spec.racks)} entries for {spec.brokers} brokers, and must have one for each")
-    if spec.listeners and version_tuple(spec.kafka_version) < (0, 10, 2):
-        problems.append(f"Kafka {spec.kafka_version} has no named listeners, and listeners asks for some")
-    if problems:
-        raise LocalClusterError("BAD_CLUSTER", "; ".join(problems))
-
-
-def server_name(spec: ClusterSpec, server: Server) -> str:
-    """The name of a server's process; raises `NO_SUCH_SERVER`."""
-    if server == ZOOKEEPER:
-        return ZOOKEEPER
-    if server in range(spec.brokers):
-        return f"broker-{server}"
-    known = f"it has the brokers {list(range(spec.brokers))} and {ZOOKEEPER!r}"
-    raise LocalClusterError("NO_SUCH_SERVER", f"This cluster has no server {server!r}; {known}")
+def voters(spec: ClusterSpec, port: Callable[[int], int]) -> str:
+    """The value of ``controller.quorum.voters``; `port` is a controller's port by its id."""
+    return ",".join(f"{node}@{LOOPBACK}:{port(node)}" for node in controller_ids(spec))
 
 
 def server_properties(
@@ -90,17 +50,26 @@ def server_properties(
     """The configuration of a server, with its placeholders filled.
 
     `port` is the server's port by the name of a listener or placeholder (empty for the plain-text port), `connect` the
-    brokers' ``zookeeper.connect``.
+    brokers' ``zookeeper.connect``, or in KRaft mode ``controller.quorum.voters``.
     """
-    values = {"host": LOOPBACK, "data": str(data), "port": str(port(""))}
+    values = {"host": LOOPBACK, "data": str(data)}
     if server == ZOOKEEPER:
-        return fill({**zookeeper_properties(data, port("")), **(spec.zookeeper_config or {})}, values, port)
-    config = broker_properties(int(server), spec.brokers, spec.kafka_version, data, port(""), connect)
+        config = {**zookeeper_properties(data, port("")), **(spec.zookeeper_config or {})}
+        return fill(config, {**values, "port": str(port(""))}, port)
+    values["id"] = str(server)
+    if server not in range(spec.brokers):
+        config = {**node_properties(spec, int(server), data, port, connect), **(spec.controller_config or {})}
+        return fill(config, {**values, "port": str(port(CONTROLLER_LISTENER))}, port)
+    if is_kraft(spec):
+        config = node_properties(spec, int(server), data, port, connect)
+    else:
+        config = broker_properties(int(server), spec.brokers, spec.kafka_version, data, port(""), connect)
+        values["zookeeper"] = connect
+        if spec.listeners:
+            config |= extra_listeners(spec.listeners, port)
     if spec.racks is not None:
         config["broker.rack"] = spec.racks[int(server)]
-    if spec.listeners:
-        config |= extra_listeners(spec.listeners, port)
-    return fill({**config, **(spec.broker_config or {})}, {**values, "id": str(server), "zookeeper": connect}, port)
+    return fill({**config, **(spec.broker_config or {})}, {**values, "port": str(port(""))}, port)
 
 
 def server_command(spec: ClusterSpec, server: Server, java: Path, file: Path) -> list[str]:
@@ -110,31 +79,10 @@ def server_command(spec: ClusterSpec, server: Server, java: Path, file: Path) ->
     return jvm_command(java, spec.broker_heap_mb, spec.broker_jvm_options, _BROKER_MAIN, [str(file)])
 
 
-def version_tuple(kafka_version: str) -> tuple[int, ...]:
-    """A version's numbers, to compare by.
-
-    >>> version_tuple("0.8.2.2") < version_tuple("1.1.1")
-    True
-    """
-    if not re.fullmatch(r"\d+(\.\d+){2,3}", kafka_version):
-        raise LocalClusterError("BAD_KAFKA_VERSION", f"Not a version of Kafka: {kafka_version!r}; write it like '3.9.1'")
-    return tuple(int(part) for part in kafka_version.split("."))
-
-
-def kafka_jars(kafka_version: str) -> tuple[str, ...]:
-    """The Maven coordinates of a broker of that version: Kafka's core, and a logger's back end where it brings none.
-
-    >>> kafka_jars("1.1.1")
-    ('org.apache.kafka:kafka_2.12:1.1.1', 'org.slf4j:slf4j-reload4j:1.7.36')
-    """
-    version = version_tuple(kafka_version)
-    if version >= (4,):
-        raise LocalClusterError(
-            "BAD_KAFKA_VERSION", f"Kafka {kafka_version} does not run with ZooKeeper; a local cluster runs 0.8.2.2 to 3.9.x"
-        )
-    scala = "2.13" if version >= (2, 4) else "2.12" if version >= (0, 11) else "2.11"
-    kafka = f"org.apache.kafka:kafka_{scala}:{kafka_version}"
-    return (kafka,) if version < (1,) else (kafka, "org.slf4j:slf4j-reload4j:1.7.36")
+def format_command(java: Path, cluster_id: str, file: Path) -> list[str]:
+    """The command line of Kafka's tool that formats a node's storage for KRaft mode."""
+    arguments = ["format", f"--cluster-id={cluster_id}", "--config", str(file)]  # an id may begin with a dash
+    return jvm_command(java, _FORMAT_HEAP_MB, (), _FORMAT_MAIN, arguments)
 
 
 def zookeeper_properties(data: Path, port: int) -> dict[str, str]:
@@ -156,20 +104,51 @@ def zookeeper_properties(data: Path, port: int) -> dict[str, str]:
 def broker_properties(
     broker_id: int, brokers: int, kafka_version: str, data: Path, port: int, zookeeper_connect: str
 ) -> dict[str, str]:
-    """A broker's configuration: Kafka's defaults, but for size, speed and what a test must be able to rely on."""
-    copies = str(min(3, brokers))
+    """The configuration of a broker that registers in ZooKeeper."""
     return {
         "broker.id": str(broker_id),
         "zookeeper.connect": zookeeper_connect,
         "zookeeper.session.timeout.ms": "6000",
         "zookeeper.connection.timeout.ms": "30000",
-        "log.dirs": str(data),
         **_addresses(version_tuple(kafka_version), port),
+        "controlled.shutdown.enable": "true",
+        "controlled.shutdown.retry.backoff.ms": "200",
+        **_shared_properties(brokers, data),
+    }
+
+
+def node_properties(
+    spec: ClusterSpec, node: int, data: Path, port: Callable[[str], int], quorum_voters: str
+) -> dict[str, str]:
+    """The configuration of a node in KRaft mode: a broker, a controller, or both."""
+    is_broker, is_controller = node in range(spec.brokers), node in controller_ids(spec)
+    protocols = {"PLAINTEXT": "PLAINTEXT", **(spec.listeners or {})} if is_broker else {}
+    clients = [f"{name}://{LOOPBACK}:{port('' if name == 'PLAINTEXT' else name)}" for name in protocols]
+    quorum = [f"{CONTROLLER_LISTENER}://{LOOPBACK}:{port(CONTROLLER_LISTENER)}"] if is_controller else []
+    security = {**protocols, CONTROLLER_LISTENER: "PLAINTEXT"}
+    reached = {"advertised.listeners": ",".join(clients), "inter.broker.listener.name": "PLAINTEXT"}
+    return {
+        "process.roles": ",".join(["broker"] * is_broker + ["controller"] * is_controller),
+        "node.id": str(node),
+        "controller.quorum.voters": quorum_voters,
+        "controller.listener.names": CONTROLLER_LISTENER,
+        "listeners": ",".join([*clients, *quorum]),
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in security.items()),
+        **(reached if is_broker else {}),
+        "broker.session.timeout.ms": "6000",
+        "broker.heartbeat.interval.ms": "1000",
+        **_shared_properties(spec.brokers, data),
+    }
+
+
+def _shared_properties(brokers: int, data: Path) -> dict[str, str]:
+    """Kafka's defaults, but for size, speed and what a test must be able to rely on."""
+    copies = str(min(3, brokers))
+    return {
+        "log.dirs": str(data),
         "auto.create.topics.enable": "false",
         "auto.leader.rebalance.enable": "false",  # leaders move when a test moves them
         "delete.topic.enable": "true",
-        "controlled.shutdown.enable": "true",
-        "controlled.shutdown.retry.backoff.ms": "200",
         "unclean.leader.election.enable": "false",
         "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.num.partitions": "4",

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from pyspark_zkafka.errors import LocalClusterError, ZKafkaError
 from pyspark_zkafka.testing.jars import cache_folder, kafka_classpath
 from pyspark_zkafka.testing.java import find_java
+from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER
 from pyspark_zkafka.testing.waiting import Deadline
 
 if TYPE_CHECKING:
@@ -38,12 +39,15 @@ _READY = "ready"
 
 @dataclass(frozen=True)
 class DetachedCluster:
-    """The state of a cluster that is up; `servers` maps a server's name to its port."""
+    """The state of a cluster that is up; `servers` maps a server's name to its port.
+
+    `zookeeper_connect` is None in KRaft mode.
+    """
 
     name: str
     pid: int
     kafka_version: str
-    zookeeper_connect: str
+    zookeeper_connect: str | None
     bootstrap_servers: str
     folder: str
     servers: dict[str, int]
@@ -124,7 +128,7 @@ def _keep_up(name: str, options: dict[str, Any], ended: threading.Event) -> None
                 os.write(1, _READY.encode())
                 os.dup2(2, 1)  # the caller waits for the end of standard output
                 while not ended.wait(_CHECK_S):
-                    cluster.pid("zookeeper")  # raises when the supervisor was killed
+                    cluster.pid(0)  # raises when the supervisor was killed
         finally:  # the state stays until the servers are gone: `bring_down` waits for its end
             _file(name, "json").unlink(missing_ok=True)
 
@@ -134,11 +138,19 @@ def _describe(name: str, cluster: LocalCluster) -> DetachedCluster:
         name=name,
         pid=os.getpid(),
         kafka_version=cluster.kafka_version,
-        zookeeper_connect=cluster.zookeeper_connect,
+        zookeeper_connect=None if cluster.controller_ids else cluster.zookeeper_connect,
         bootstrap_servers=cluster.bootstrap_servers,
-        folder=str(cluster.log("zookeeper").parent),
-        servers={"zookeeper": cluster.port("zookeeper")} | {f"broker-{b}": cluster.port(b) for b in cluster.broker_ids},
+        folder=str(cluster.log(0).parent),
+        servers=_ports(cluster),
     )
+
+
+def _ports(cluster: LocalCluster) -> dict[str, int]:
+    brokers = {f"broker-{b}": cluster.port(b) for b in cluster.broker_ids}
+    if not cluster.controller_ids:
+        return {ZOOKEEPER: cluster.port(ZOOKEEPER), **brokers}
+    alone = [node for node in cluster.controller_ids if node not in cluster.broker_ids]
+    return {**{f"controller-{node}": cluster.port(node, CONTROLLER_LISTENER) for node in alone}, **brokers}
 
 
 def _publish(state: DetachedCluster) -> None:

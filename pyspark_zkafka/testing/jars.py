@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.configs import kafka_jars
 from pyspark_zkafka.testing.java import find_java
+from pyspark_zkafka.testing.spec import kafka_jars
 
 __all__ = ["cache_folder", "fetch_jars", "file_lock", "kafka_classpath", "tools_classpath"]
 

@@ -39,14 +39,14 @@ def spread(partitions: range, replication: int, brokers: Sequence[int]) -> dict[
 
 @contextmanager
 def open_topics(
-    version: tuple[int, ...], settings: Mapping[str, object], zookeeper: AbstractContextManager[KazooClient]
+    version: tuple[int, ...], settings: Mapping[str, object], zookeeper: Callable[[], AbstractContextManager[KazooClient]]
 ) -> Iterator[AdminTopics | ZnodeTopics]:
     """The topics of a cluster by its brokers' version."""
     if version >= (0, 10, 2):
         with closing(AdminTopics(settings)) as topics:
             yield topics
     else:
-        with zookeeper as client:
+        with zookeeper() as client:
             yield ZnodeTopics(client)
 
 

@@ -13,15 +13,16 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.configs import ZOOKEEPER
 from pyspark_zkafka.testing.ports import LOOPBACK
 from pyspark_zkafka.testing.processes import ServerProcesses
+from pyspark_zkafka.testing.spec import ZOOKEEPER
 from pyspark_zkafka.testing.waiting import Deadline
 
 __all__ = [
     "all_in_sync",
     "expire_session",
     "has_topics",
+    "no_such_topic",
     "read_assignment",
     "registered_brokers",
     "request_election",
@@ -100,9 +101,14 @@ def has_topics(client: KazooClient) -> bool:
 def read_assignment(client: KazooClient, topic: str) -> dict[int, list[int]]:
     """Each partition's replicas, the preferred leader first; raises `NO_SUCH_TOPIC`."""
     if client.exists(f"/brokers/topics/{topic}") is None:
-        raise LocalClusterError("NO_SUCH_TOPIC", f"There is no topic {topic}; create_topic makes it")
+        raise no_such_topic(topic)
     found = json.loads(client.get(f"/brokers/topics/{topic}")[0])["partitions"]
     return {int(p): found[p] for p in sorted(found, key=int)}
+
+
+def no_such_topic(topic: str) -> LocalClusterError:
+    """The error for a topic that does not exist."""
+    return LocalClusterError("NO_SUCH_TOPIC", f"There is no topic {topic}; create_topic makes it")
 
 
 def all_in_sync(client: KazooClient, topic: str, assignment: Mapping[int, Iterable[int]]) -> bool:

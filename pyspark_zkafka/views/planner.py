@@ -11,6 +11,7 @@ from pyspark_zkafka.batch.planner import plan_batch
 from pyspark_zkafka.cluster import ClusterSource, bootstrap_servers
 from pyspark_zkafka.errors import OptionError, ZKafkaError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.kafka.config_admin import ConfigAdmin
 from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
@@ -68,11 +69,14 @@ def _partitions(options: ReadOptions, cluster: ClusterSource) -> list[Row]:
 
 
 def _snapshot(options: ReadOptions, cluster: ClusterSource) -> ClusterSnapshot:
-    subscription = options.subscription
-    if subscription is None:
-        return cluster.snapshot()
-    names = subscription.topics if isinstance(subscription, Subscribe) else cluster.topic_names()
-    return cluster.snapshot(restrict(subscription, names))
+    subscription, wanted = options.subscription, None
+    if subscription is not None:
+        names = subscription.topics if isinstance(subscription, Subscribe) else cluster.topic_names()
+        wanted = restrict(subscription, names)
+    snapshot = cluster.snapshot(wanted)
+    if snapshot.is_outdated:
+        _log.warning("brokers have left ZooKeeper for KRaft, and this view shows what ZooKeeper has: use the brokers alone")
+    return snapshot
 
 
 def _controller(options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:
@@ -105,8 +109,24 @@ def _topics_of_metadata(options: ReadOptions, admin: KafkaAdmin) -> list[Row]:
 
 def _controller_of_metadata(options: ReadOptions, admin: KafkaAdmin) -> list[Row]:
     snapshot = admin.snapshot([])
-    controller = None if snapshot.controller is None else ControllerInfo(snapshot.controller)
+    named = snapshot.controller
+    controller = None if named is None or not _is_controller(named, options) else ControllerInfo(named)
     return cluster_rows.controller_rows(controller, None, snapshot.cluster_id)
+
+
+def _is_controller(broker: int, options: ReadOptions) -> bool:
+    """False for a broker of a cluster in KRaft mode, whose metadata names any broker instead of the controller."""
+    try:
+        with ConfigAdmin.of(options.connection) as admin:
+            if not admin.broker_config(broker, "process.roles"):
+                return True
+        _log.warning(
+            "view=controller has no broker: the metadata of a cluster in KRaft mode does not name the controller; "
+            "kafka-metadata-quorum --bootstrap-server ... describe --status does"
+        )
+    except ZKafkaError as error:
+        _log.warning("view=controller has no broker: whether the cluster is in KRaft mode is unknown: %s", error)
+    return False
 
 
 def _plan(options: ReadOptions) -> list[Row]:

@@ -60,6 +60,13 @@ class ZooKeeperClient(ZooKeeperConnection):
         names = self.children_many([znodes.TOPICS]).get(znodes.TOPICS, [])
         return [name for name in names if is_topic_name(name)]
 
+    def is_left(self) -> bool:
+        """True if all brokers have left ZooKeeper for KRaft; blocks for one round of requests."""
+        found = self.ask(get=[znodes.CONTROLLER], children=[broker_znodes.BROKER_IDS])
+        node = found.nodes.get(znodes.CONTROLLER)
+        is_kraft = node is not None and znodes.decode_controller(znodes.CONTROLLER, node.data).kraft_epoch >= 0
+        return is_kraft and not found.children.get(broker_znodes.BROKER_IDS)
+
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
         """Brokers, controller, cluster id, and the requested topics that exist; all topics by default.
 
@@ -195,7 +202,8 @@ def _partitions(topics: Mapping[str, Topic]) -> dict[str, TopicPartition]:
 
 def _snapshot(nodes: Mapping[str, Znode], topics: Mapping[str, Topic]) -> ClusterSnapshot:
     states = _partitions(topics)
-    controller, cluster_id = nodes.get(znodes.CONTROLLER), nodes.get(znodes.CLUSTER_ID)
+    elected, cluster_id = nodes.get(znodes.CONTROLLER), nodes.get(znodes.CLUSTER_ID)
+    controller = None if elected is None else znodes.decode_controller(znodes.CONTROLLER, elected.data)
     brokers = [
         broker_znodes.decode_broker(path, node.data).broker
         for path, node in nodes.items()
@@ -205,8 +213,9 @@ def _snapshot(nodes: Mapping[str, Znode], topics: Mapping[str, Topic]) -> Cluste
         {broker.id: broker for broker in sorted(brokers, key=lambda broker: broker.id)},
         topics,
         {states[p]: znodes.decode_partition_state(p, n.data, n.stat.czxid) for p, n in nodes.items() if p in states},
-        None if controller is None else znodes.decode_controller(znodes.CONTROLLER, controller.data).broker,
+        None if controller is None else controller.broker,
         None if cluster_id is None else znodes.decode_cluster_id(znodes.CLUSTER_ID, cluster_id.data),
+        -1 if controller is None else controller.kraft_epoch,
     )
 
 

@@ -50,6 +50,17 @@ def test_command(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> Non
     assert "NO_CLUSTER_UP" in zkafka("down").stderr
 
 
+def test_kraft(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    """``--kafka 4`` is the tested version 4.3.1, in KRaft mode, with no address of a ZooKeeper to copy."""
+    up = zkafka("up", "--brokers", "1", "--kafka", "4", "--controllers", "1", "--json")
+    assert up.returncode == 0, up.stderr
+    (state,) = json.loads(up.stdout)
+    assert (state["kafka_version"], state["zookeeper_connect"]) == ("4.3.1", None)
+    assert state["listening"] == {"controller-3000": True, "broker-0": True}
+    assert "zookeeper.connect" not in zkafka("status").stdout
+    assert zkafka("down").returncode == 0
+
+
 def test_daemon_killed(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     """When the daemon of a cluster is killed, the cluster goes with it, and status and up know."""
     (state,) = json.loads(zkafka("up", "--brokers", "1", "--json").stdout)

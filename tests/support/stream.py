@@ -55,6 +55,11 @@ class Stream:
         self.in_batch(frame, number)
 
     @property
+    def error(self) -> Exception | None:
+        """The error that has ended the last query; None while it runs."""
+        return self._queries[-1].exception()
+
+    @property
     def rows(self) -> list[Row]:
         """The rows of all micro-batches, in the order in which they came."""
         return [row for batch in self.batches for row in batch]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_zkafka.cluster import bootstrap_servers
+from pyspark_zkafka.cluster import bootstrap_servers, of_listener
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.options.model import Connection
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint
@@ -34,6 +34,7 @@ def test_servers() -> None:
     ("listener", "snapshot", "condition"),
     [
         (Listener(), ClusterSnapshot({}), "NO_BROKERS"),
+        (Listener(), ClusterSnapshot({}, kraft_epoch=5), "MIGRATED_TO_KRAFT"),
         (Listener(security_protocol="SASL_SSL"), SNAPSHOT, "NO_LISTENER"),
         (Listener("OUT", "PLAINTEXT"), SNAPSHOT, "WRONG_SECURITY_PROTOCOL"),
     ],
@@ -43,3 +44,12 @@ def test_no_servers(listener: Listener, snapshot: ClusterSnapshot, condition: st
     with pytest.raises(ClusterStateError) as caught:
         servers(listener, snapshot=snapshot)
     assert caught.value.condition == condition
+
+
+def test_of_a_listener() -> None:
+    """A broker of the metadata answers at the requested listener, whose name metadata do not have."""
+    broker = Broker(3, (Endpoint("SSL", "SSL", "k3.example", 9093),))
+    assert of_listener(broker, Listener()) == broker
+    assert Listener("OUT", "SSL").endpoint(of_listener(broker, Listener("OUT", "SSL"))) == Endpoint(
+        "OUT", "SSL", "k3.example", 9093
+    )

@@ -10,6 +10,8 @@ import pytest
 from tests.support.applications import Application
 from tests.support.copied_rows import Copy, fail
 
+pytestmark = pytest.mark.long
+
 NewTopic = Callable[..., str]
 
 

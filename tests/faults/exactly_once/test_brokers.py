@@ -17,6 +17,8 @@ from tests.support.slot_tasks import IN_TRANSACTION, SlotQuery, once, rows
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
 
+pytestmark = pytest.mark.long
+
 WHOLE = range(15_000)
 STATE_TOPICS = "__transaction_state", "__consumer_offsets"
 WHEN = {"before its first request": 0, "in its transaction": IN_TRANSACTION, "before its commit": len(WHOLE) // 1000}

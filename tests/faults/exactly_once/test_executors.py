@@ -18,6 +18,8 @@ from tests.support.eventually import eventually
 from tests.support.processes import alive, parent_of
 from tests.support.spark_standalone import SparkStandalone, spark_standalone
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[3]
 INJECTION = ROOT / "tests" / "faults" / "drivers" / "injection"
 SPECULATION = {

@@ -20,6 +20,7 @@ def test_undisturbed(copy: Copy) -> None:
     copy.expect_each_once()
 
 
+@pytest.mark.long
 def test_all_slots_committed(any_copy: Copy) -> None:
     """A query that is killed when all slots have committed, and the checkpoint has not, finds the rows in the log."""
     any_copy.killed(kill("driver_commit.before"))
@@ -39,6 +40,7 @@ def test_some_slots_committed(any_copy: Copy, application: Application) -> None:
     assert any_copy.counts(committed=False).total() > any_copy.rows
 
 
+@pytest.mark.long
 def test_entry_sent_and_not_committed(any_copy: Copy) -> None:
     """A query that is killed when a transaction holds the rows and the entry, and is not committed, writes them again."""
     any_copy.killed(kill("commit_offset.after", 1))
@@ -46,6 +48,7 @@ def test_entry_sent_and_not_committed(any_copy: Copy) -> None:
     any_copy.expect_each_once()
 
 
+@pytest.mark.long
 def test_commit_under_way(copy: Copy) -> None:
     """A query that is killed while a commit is under way writes each row once, whether the commit succeeded or not."""
     for batch, slot, seconds in ((0, 0, 0.0), (1, 3, 0.001), (2, 2, 0.003)):
@@ -54,6 +57,7 @@ def test_commit_under_way(copy: Copy) -> None:
     copy.expect_each_once()
 
 
+@pytest.mark.long
 def test_before_and_after(copy: Copy) -> None:
     """A query that is killed before it sends a row, in its first micro-batch, and after a commit, in its last, goes on."""
     copy.killed(kill("begin.before", 0, batch=0))
@@ -63,6 +67,7 @@ def test_before_and_after(copy: Copy) -> None:
     copy.expect_each_once()
 
 
+@pytest.mark.long
 def test_first_and_last_micro_batch(copy: Copy) -> None:
     """The first micro-batch and the last one can be replayed."""
     copy.killed(kill("driver_commit.before", batch=0))
@@ -71,6 +76,7 @@ def test_first_and_last_micro_batch(copy: Copy) -> None:
     copy.expect_each_once()
 
 
+@pytest.mark.long
 def test_killed_in_the_replay(copy: Copy) -> None:
     """A query that is killed again in the replay, when it has verified some slots, verifies all of them at last."""
     copy.killed(*TWO_OF_FOUR)
@@ -90,6 +96,7 @@ def test_at_least_once(copy: Copy) -> None:
     assert (len(found), found.total()) == (1200, 1600)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("columns", [(4,), (4, "key")])
 def test_shuffled_rows(copy: Copy, columns: tuple[int | str, ...]) -> None:
     """Rows that are distributed anew, in turn or by a column, come into the same slots when the query is restarted."""

@@ -9,6 +9,8 @@ import pytest
 from tests.support.applications import Application
 from tests.support.copied_rows import Copy, fail
 
+pytestmark = pytest.mark.long
+
 CHANGED = "ROWS_DIFFER|LAYOUT_CHANGED"
 
 

@@ -8,10 +8,13 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.support.applications import Application
 from tests.support.copied_rows import Copy, fail
+
+pytestmark = pytest.mark.long
 
 WITH_UUID = ("key", "concat(cast(value AS string), ':', uuid()) AS value")
 

@@ -7,6 +7,8 @@ import pytest
 from tests.support.applications import Application
 from tests.support.copied_rows import ROWS, Copy, fail
 
+pytestmark = pytest.mark.long
+
 
 def test_partitions_added(copy: Copy) -> None:
     """Partitions that the sink gains, between micro-batches and before a replay, are used; the ledger stays where it is."""

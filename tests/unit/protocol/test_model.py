@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_zkafka.protocol.model import ClaimOwner, session_text
+from pyspark_zkafka.protocol.model import (
+    Broker,
+    ClaimOwner,
+    ClusterSnapshot,
+    PartitionState,
+    TopicPartition,
+    session_text,
+)
 
 SESSIONS = [
     (1, "0x1"),
@@ -31,3 +38,14 @@ def test_no_owner(text: str) -> None:
     """What is no member and session, or more than 64 bits, is refused."""
     with pytest.raises(ValueError, match="consumer@0x1000a"):
         ClaimOwner.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("kraft_epoch", "brokers", "leader", "outdated"),
+    [(-1, (), 1, False), (5, (), -1, True), (5, (1, 2), 1, False), (5, (1, 2), -1, False), (5, (2,), 1, True)],
+)
+def test_outdated(kraft_epoch: int, brokers: tuple[int, ...], leader: int, outdated: bool) -> None:
+    """A snapshot of a cluster that migrates is outdated when a leader, or every broker, is missing from ZooKeeper."""
+    states = {TopicPartition("t", 0): PartitionState(leader, 0, (1,))}
+    snapshot = ClusterSnapshot({b: Broker(b, ()) for b in brokers}, states=states, kraft_epoch=kraft_epoch)
+    assert snapshot.is_outdated == outdated

@@ -16,7 +16,11 @@ from pyspark_zkafka.testing import LocalCluster
         ({"brokers": 0}, "brokers is 0"),
         ({"racks": ["a"]}, "1 entries for 3 brokers"),
         ({"kafka_version": "0.8.2.2", "listeners": {"A": "PLAINTEXT"}}, "no named listeners"),
-        ({"kafka_version": "4.0.0"}, "does not run with ZooKeeper"),
+        ({"kafka_version": "4"}, "write it like"),
+        ({"kafka_version": "1.1.1", "kraft": True}, "no KRaft mode"),
+        ({"controllers": 0}, "controllers is 0"),
+        ({"kraft": True, "zookeeper_config": {"a": "b"}}, "has no ZooKeeper"),
+        ({"kraft": True, "listeners": {"CONTROLLER": "SSL"}}, "the name of the controllers' own"),
     ],
 )
 def test_refused_before_anything_starts(arguments: dict[str, Any], reason: str) -> None:

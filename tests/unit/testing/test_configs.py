@@ -6,39 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing.configs import (
     broker_properties,
     extra_listeners,
     fill,
     jvm_command,
-    kafka_jars,
     properties_text,
+    server_properties,
+    voters,
     zookeeper_properties,
 )
-
-
-@pytest.mark.parametrize(
-    ("version", "jar"),
-    [
-        ("0.8.2.2", "kafka_2.11:0.8.2.2"),
-        ("1.1.1", "kafka_2.12:1.1.1"),
-        ("2.4.0", "kafka_2.13:2.4.0"),
-        ("3.9.1", "kafka_2.13:3.9.1"),
-    ],
-)
-def test_scala_version(version: str, jar: str) -> None:
-    """Each Kafka comes from the Scala build that exists for it."""
-    assert kafka_jars(version)[0] == f"org.apache.kafka:{jar}"
-
-
-@pytest.mark.parametrize(
-    ("version", "said"), [("4.0.0", "does not run with ZooKeeper"), ("3.9", "write it like"), ("new", "write it like")]
-)
-def test_versions_refused(version: str, said: str) -> None:
-    """A version without ZooKeeper, or that is none, is refused with the reason."""
-    with pytest.raises(LocalClusterError, match=said):
-        kafka_jars(version)
+from pyspark_zkafka.testing.spec import ClusterSpec
 
 
 @pytest.mark.parametrize(("brokers", "copies"), [(1, "1"), (2, "2"), (3, "3"), (5, "3")])
@@ -90,3 +68,21 @@ def test_own_jvm_options_come_last() -> None:
     assert command[0] == "/java"
     assert command.index("-Xmx64m") < command.index("-Xmx1g")
     assert command[-2:] == ["Main", "f"]
+
+
+def test_nodes_of_kraft() -> None:
+    """In KRaft mode the first three brokers are controllers, too, unless controllers are nodes of their own."""
+    ports = {"": 1, "CONTROLLER": 2, "TLS": 3}.__getitem__
+
+    def roles(spec: ClusterSpec, node: int) -> tuple[str, str]:
+        config = server_properties(spec, node, Path("/d"), ports, "v")
+        return config["process.roles"], config["listeners"]
+
+    combined = ClusterSpec(kafka_version="4.3.1", brokers=4, listeners={"TLS": "SSL"})
+    clients = "PLAINTEXT://127.0.0.1:1,TLS://127.0.0.1:3"
+    assert roles(combined, 2) == ("broker,controller", f"{clients},CONTROLLER://127.0.0.1:2")
+    assert roles(combined, 3) == ("broker", clients)
+    apart = ClusterSpec(kafka_version="3.9.1", brokers=1, controllers=2)
+    assert roles(apart, 0) == ("broker", "PLAINTEXT://127.0.0.1:1")
+    assert roles(apart, 3001) == ("controller", "CONTROLLER://127.0.0.1:2")
+    assert voters(apart, lambda node: node) == "3000@127.0.0.1:3000,3001@127.0.0.1:3001"

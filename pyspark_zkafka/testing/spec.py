@@ -1,0 +1,153 @@
+"""The specification of a local cluster: versions, nodes and their roles, as values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pyspark_zkafka.errors import LocalClusterError
+
+__all__ = [
+    "CONTROLLER_LISTENER",
+    "TESTED_VERSIONS",
+    "ZOOKEEPER",
+    "ZOOKEEPER_VERSION",
+    "ClusterSpec",
+    "Server",
+    "check",
+    "controller_ids",
+    "is_kraft",
+    "kafka_jars",
+    "server_name",
+    "tested_version",
+    "version_tuple",
+]
+
+TESTED_VERSIONS = ("4.3.1", "3.9.1", "1.1.1", "0.8.2.2")
+CONTROLLER_LISTENER = "CONTROLLER"
+ZOOKEEPER = "zookeeper"
+# An old broker's own ZooKeeper is a server from before 4-letter-word lists and Netty TLS: this one serves all versions.
+ZOOKEEPER_VERSION = "3.9.1"
+
+Server: TypeAlias = int | str
+
+_FIRST_CONTROLLER = 3000
+_FIRST_KRAFT = (3, 3)
+"""The first version whose KRaft mode is meant for production."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ClusterSpec:
+    """The arguments of `LocalCluster`, which documents each."""
+
+    brokers: int = 3
+    kafka_version: str = "3.9.1"
+    kraft: bool = False
+    controllers: int | None = None
+    broker_config: Mapping[str, str] | None = None
+    controller_config: Mapping[str, str] | None = None
+    zookeeper_config: Mapping[str, str] | None = None
+    racks: Sequence[str] | None = None
+    listeners: Mapping[str, str] | None = None
+    client_config: Mapping[str, str] | None = None
+    broker_heap_mb: int = 320
+    zookeeper_heap_mb: int = 128
+    broker_jvm_options: Sequence[str] = ()
+    zookeeper_jvm_options: Sequence[str] = ()
+    startup_timeout_s: float = 90
+
+
+def check(spec: ClusterSpec) -> None:
+    """Refuse a cluster that cannot be started."""
+    kafka_jars(spec.kafka_version)
+    problems = []
+    if spec.brokers < 1:
+        problems.append(f"brokers is {spec.brokers}, and must be 1 or more")
+    if spec.racks is not None and len(spec.racks) != spec.brokers:
+        problems.append(f"racks has {len(spec.racks)} entries for {spec.brokers} brokers, and must have one for each")
+    if spec.listeners and version_tuple(spec.kafka_version) < (0, 10, 2):
+        problems.append(f"Kafka {spec.kafka_version} has no named listeners, and listeners asks for some")
+    if is_kraft(spec):
+        problems += _kraft_problems(spec)
+    if problems:
+        raise LocalClusterError("BAD_CLUSTER", "; ".join(problems))
+
+
+def _kraft_problems(spec: ClusterSpec) -> list[str]:
+    problems = []
+    if version_tuple(spec.kafka_version) < _FIRST_KRAFT:
+        problems.append(f"Kafka {spec.kafka_version} has no KRaft mode, which kraft or controllers asks for; it needs 3.3")
+    if spec.controllers is not None and spec.controllers < 1:
+        problems.append(f"controllers is {spec.controllers}, and must be 1 or more, or None for brokers that are both")
+    if spec.zookeeper_config:
+        problems.append("zookeeper_config is set, and a cluster in KRaft mode has no ZooKeeper")
+    if CONTROLLER_LISTENER in (spec.listeners or {}):
+        problems.append(f"listeners has {CONTROLLER_LISTENER}, which is the name of the controllers' own")
+    return problems
+
+
+def is_kraft(spec: ClusterSpec) -> bool:
+    """True if the cluster runs in KRaft mode: by request, and always from Kafka 4 on."""
+    return spec.kraft or spec.controllers is not None or version_tuple(spec.kafka_version) >= (4,)
+
+
+def controller_ids(spec: ClusterSpec) -> list[int]:
+    """The ids of the nodes that are controllers in KRaft mode, in order: the first brokers, or nodes of their own."""
+    if not is_kraft(spec):
+        return []
+    if spec.controllers is None:
+        return list(range(min(3, spec.brokers)))
+    return list(range(_FIRST_CONTROLLER, _FIRST_CONTROLLER + spec.controllers))
+
+
+def server_name(spec: ClusterSpec, server: Server) -> str:
+    """The name of a server's process; raises `NO_SUCH_SERVER`, and `NO_ZOOKEEPER` in KRaft mode."""
+    if server == ZOOKEEPER:
+        if is_kraft(spec):
+            raise LocalClusterError(
+                "NO_ZOOKEEPER",
+                f"This cluster of Kafka {spec.kafka_version} runs in KRaft mode, without ZooKeeper; use "
+                'bootstrap_servers, or start one with LocalCluster(kafka_version="3.9.1")',
+            )
+        return ZOOKEEPER
+    if server in range(spec.brokers):
+        return f"broker-{server}"
+    if server in controller_ids(spec):
+        return f"controller-{server}"
+    others = f"the controllers {controller_ids(spec)}" if is_kraft(spec) else repr(ZOOKEEPER)
+    known = f"it has the brokers {list(range(spec.brokers))} and {others}"
+    raise LocalClusterError("NO_SUCH_SERVER", f"This cluster has no server {server!r}; {known}")
+
+
+def version_tuple(kafka_version: str) -> tuple[int, ...]:
+    """A version's numbers, to compare by.
+
+    >>> version_tuple("0.8.2.2") < version_tuple("1.1.1")
+    True
+    """
+    if not re.fullmatch(r"\d+(\.\d+){2,3}", kafka_version):
+        raise LocalClusterError("BAD_KAFKA_VERSION", f"Not a version of Kafka: {kafka_version!r}; write it like '3.9.1'")
+    return tuple(int(part) for part in kafka_version.split("."))
+
+
+def tested_version(text: str) -> str:
+    """The tested version that begins so, else the text itself.
+
+    >>> tested_version("4"), tested_version("0.8"), tested_version("2.8.0")
+    ('4.3.1', '0.8.2.2', '2.8.0')
+    """
+    return next((version for version in TESTED_VERSIONS if f"{version}.".startswith(f"{text}.")), text)
+
+
+def kafka_jars(kafka_version: str) -> tuple[str, ...]:
+    """The Maven coordinates of a broker of that version: Kafka's core, and a logger's back end where it brings none.
+
+    >>> kafka_jars("1.1.1")
+    ('org.apache.kafka:kafka_2.12:1.1.1', 'org.slf4j:slf4j-reload4j:1.7.36')
+    """
+    version = version_tuple(kafka_version)
+    scala = "2.13" if version >= (2, 4) else "2.12" if version >= (0, 11) else "2.11"
+    kafka = f"org.apache.kafka:kafka_{scala}:{kafka_version}"
+    return (kafka,) if version < (1,) else (kafka, "org.slf4j:slf4j-reload4j:1.7.36")

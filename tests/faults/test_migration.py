@@ -1,0 +1,82 @@
+"""Streams and batches through ZooKeeper while the cluster is migrated to KRaft, brokers and all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.migration import MigratingCluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tests.support.stream import Stream
+
+PARTITIONS = range(2)
+EARLIEST = {"subscribe": "t", "startingOffsets": "earliest"}
+
+
+@pytest.fixture
+def cluster() -> Iterator[MigratingCluster]:
+    """A cluster with ZooKeeper, and a topic."""
+    with MigratingCluster(brokers=2) as started:
+        started.create_topic("t", partitions=len(PARTITIONS), replication=2)
+        yield started
+
+
+def read(spark: SparkSession, options: dict[str, str]) -> DataFrame:
+    """A batch of all that there is."""
+    return spark.read.format("zkafka").options(**options).load()
+
+
+@pytest.mark.timeout(900)  # seven servers are started one after the other
+def test_migration(spark: SparkSession, cluster: MigratingCluster, stream: Callable[..., Stream]) -> None:
+    """Streams that have read through ZooKeeper read everything once, a member until the last broker leaves ZooKeeper.
+
+    A plan is made from the brokers from then on, or fails with the reason where no address of a broker is known.
+    """
+    zookeeper = {"zookeeper.connect": cluster.zookeeper_connect}
+    servers = {**zookeeper, "kafka.bootstrap.servers": cluster.bootstrap_servers}
+    group = {"subscribe": "t", "group.id": "g", "auto.offset.reset": "earliest"}
+    streams = [stream(EARLIEST, connection=c, name=n) for n, c in (("both", servers), ("alone", zookeeper))]
+    member = stream(group, connection=zookeeper, name="member")
+    for each in (*streams, member):
+        each.start()
+        each.wait_for_start(120)
+    written = 0
+
+    def phase(*reading: Stream) -> None:
+        nonlocal written
+        cluster.produce("t", [{"value": "v", "partition": p} for p in PARTITIONS])
+        written += 1
+        for each in reading:
+            each.wait_for(len(PARTITIONS) * written, timeout_s=120)
+
+    def count(connection: dict[str, str], **more: str) -> int:
+        return read(spark, {**connection, **EARLIEST, **more}).count()
+
+    phase(*streams, member)
+    cluster.begin()
+    phase(*streams, member)
+    assert count(zookeeper) == len(PARTITIONS) * written
+    cluster.move(0)
+    cluster.elect_preferred_leaders("t")
+    phase(*streams, member)
+    assert count(zookeeper, offlinePartitions="skip") == len(PARTITIONS) * written
+    cluster.move(1)
+    phase(*streams)
+    cluster.finalize()
+    phase(*streams)
+    assert count(servers, offlinePartitions="skip") == len(PARTITIONS) * written
+    for skip in ({}, {"offlinePartitions": "skip"}):
+        with pytest.raises(Exception, match=r"MIGRATED_TO_KRAFT.*kafka\.bootstrap\.servers"):
+            count(zookeeper, **skip)
+    for each in streams:
+        assert [each.offsets(p) for p in PARTITIONS] == [list(range(written))] * len(PARTITIONS)
+    eventually(lambda: member.error, 60, "the member's query goes on")
+    assert "MIGRATED_TO_KRAFT" in str(member.error)
+    for p in PARTITIONS:
+        assert member.offsets(p) == list(range(len(member.offsets(p))))

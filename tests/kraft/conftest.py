@@ -1,0 +1,69 @@
+"""Clusters in KRaft mode, and reads, writes and commands that reach them through their brokers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from pyspark_zkafka.cli import app as zkafka
+from pyspark_zkafka.testing import LocalCluster
+
+if TYPE_CHECKING:
+    from click.testing import Result
+    from pyspark.sql import DataFrame, SparkSession
+
+# Nodes that are brokers and controllers, and a controller that is a node of its own.
+CLUSTERS: dict[str, dict[str, Any]] = {"4.3.1": {"brokers": 3}, "3.9.1": {"brokers": 1, "controllers": 1}}
+_NUMBERS = count()
+
+
+@pytest.fixture(scope="session", params=CLUSTERS)
+def kraft_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    """A cluster in KRaft mode, shared by the session."""
+    with LocalCluster(kafka_version=request.param, **CLUSTERS[request.param]) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def brokers(kraft_cluster: LocalCluster) -> dict[str, str]:
+    """The options that reach the cluster."""
+    return {"kafka.bootstrap.servers": kraft_cluster.bootstrap_servers}
+
+
+@pytest.fixture
+def topic(kraft_cluster: LocalCluster) -> str:
+    """A topic with two partitions of 10 records each, written at the times 1000, 2000, ... 10000 ms."""
+    name = f"kraft-{next(_NUMBERS)}"
+    kraft_cluster.create_topic(name, partitions=2, config={"retention.ms": "-1"})
+    records = [{"value": str(n), "partition": p, "timestamp": (n + 1) * 1000} for n in range(10) for p in range(2)]
+    kraft_cluster.produce(name, records, {"enable.idempotence": True})
+    return name
+
+
+@pytest.fixture
+def read_kraft(spark: SparkSession, brokers: dict[str, str]) -> Callable[..., DataFrame]:
+    """Reads through the brokers: ``read_kraft({"subscribe": topic})``."""
+    return lambda options: spark.read.format("zkafka").options(**brokers, **options).load()
+
+
+@pytest.fixture
+def run_kraft(kraft_cluster: LocalCluster) -> Callable[..., Result]:
+    """Runs ``zkafka`` on the cluster: ``run_kraft("topics", "list", status=0)``."""
+
+    def run(*arguments: str, status: int = 0) -> Result:
+        result = CliRunner().invoke(zkafka, [*arguments, "--bootstrap-server", kraft_cluster.bootstrap_servers])
+        assert result.exit_code == status, result.output
+        return result
+
+    return run
+
+
+@pytest.fixture
+def rows_of(run_kraft: Callable[..., Result]) -> Callable[..., list[dict[str, Any]]]:
+    """The JSON rows of a command: ``rows_of("topics", "list")``."""
+    return lambda *arguments: json.loads(run_kraft(*arguments, "--json").stdout)

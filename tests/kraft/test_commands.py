@@ -1,0 +1,55 @@
+"""``zkafka`` on a cluster without ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+    from pyspark_zkafka.testing import LocalCluster
+
+
+def test_commands_of_brokers(rows_of: Callable[..., Any], kraft_cluster: LocalCluster, topic: str) -> None:
+    """Commands about brokers, topics and plans work with --bootstrap-server alone."""
+    assert [row["id"] for row in rows_of("brokers")] == kraft_cluster.broker_ids
+    assert topic in {row["topic"] for row in rows_of("topics", "list")}
+    assert [row["partition"] for row in rows_of("topics", "describe", topic)] == [0, 1]
+    assert [row["records"] for row in rows_of("plan", "--topic", topic)] == [10, 10]
+
+
+def test_controller(run_kraft: Callable[..., Result]) -> None:
+    """The controller, which brokers do not name in KRaft mode, is left out, with the tool that shows it."""
+    result = run_kraft("controller", "--json")
+    (row,) = json.loads(result.stdout)
+    assert row["controller"] is None
+    assert row["cluster_id"]
+    assert "kafka-metadata-quorum" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "admin show",
+        "admin elect --all --yes",
+        "admin delete-topic some --yes",
+        "admin config describe",
+        "exporter",
+        "groups list",
+        "groups describe g",
+        "groups members g",
+        "groups verify g",
+        "groups delete g --yes",
+        "groups export g",
+        "groups reset-offsets g --all-topics --to-earliest --yes",
+    ],
+)
+def test_commands_of_zookeeper(run_kraft: Callable[..., Result], command: str) -> None:
+    """Any other command ends with one line that says that it needs ZooKeeper, and the exit status of wrong options."""
+    result = run_kraft(*command.split(), status=2)
+    (line,) = result.stderr.splitlines()
+    assert "--zookeeper" in line or "zookeeper.connect" in line

@@ -1,0 +1,68 @@
+"""Brokers that fall silent while they are asked, without ZooKeeper."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pyspark_zkafka.batch.planner import plan_batch
+from pyspark_zkafka.batch.reader import topic_identity
+from pyspark_zkafka.errors import BrokersUnavailable
+from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.testing import LocalCluster
+
+pytestmark = pytest.mark.parametrize("kraft_cluster", ["3.9.1"], indirect=True)  # of which one broker answers everything
+
+
+@pytest.fixture
+def silent(kraft_cluster: LocalCluster) -> Iterator[LocalCluster]:
+    """The cluster, whose broker is to be paused; it is ready again after the test."""
+    yield kraft_cluster
+    if not kraft_cluster.running_broker_ids:
+        kraft_cluster.resume(0)
+    kraft_cluster.wait_ready()
+
+
+def test_commit_ends_in_time(silent: LocalCluster, topic: str) -> None:
+    """A commit to Kafka that is not answered ends within its time, and so does the end of the session."""
+    place = TopicPartition(topic, 0)
+    began = time.monotonic()
+    with KafkaGroupOffsets(silent.bootstrap_servers, {}, f"g-{topic}", timeout_s=4) as offsets:
+        offsets.commit({place: 1})
+        silent.pause(0)
+        began = time.monotonic()
+        with pytest.raises(BrokersUnavailable):
+            offsets.commit({place: 2})
+    assert time.monotonic() - began < 8
+
+
+def test_commit_waits_for_an_answer(silent: LocalCluster, topic: str) -> None:
+    """A commit is done when brokers answer again within its time."""
+    place = TopicPartition(topic, 0)
+    with KafkaGroupOffsets(silent.bootstrap_servers, {}, f"h-{topic}") as offsets:
+        offsets.commit({place: 1})
+        silent.pause(0)
+        threading.Timer(2, silent.resume, [0]).start()
+        offsets.commit({place: 2})
+        assert offsets.committed([place]) == {place: 2}
+
+
+def test_identity_is_asked_again(silent: LocalCluster, topic: str) -> None:
+    """A task asks for its topic's identity again, by the read's retries, while brokers do not answer."""
+    options = parse_read(
+        {
+            "kafka.bootstrap.servers": silent.bootstrap_servers,
+            "subscribe": topic,
+            "kafka.request.timeout.ms": "1000",
+            "fetchOffset.numRetries": "20",
+        }
+    )
+    plan = plan_batch(options)
+    silent.pause(0)
+    threading.Timer(3, silent.resume, [0]).start()
+    assert topic_identity(plan.splits[0], options, plan.bootstrap_servers) == "same"

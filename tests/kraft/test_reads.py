@@ -1,0 +1,137 @@
+"""Batches and streams without ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.protocol.model import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from pyspark_zkafka.testing import LocalCluster
+    from tests.support.stream import Stream
+
+Read = Callable[..., "DataFrame"]
+
+
+def places(frame: DataFrame) -> list[tuple[int, int]]:
+    """Partitions and offsets, sorted."""
+    return sorted((row.partition, row.offset) for row in frame.select("partition", "offset").collect())
+
+
+def between(*ends: range) -> list[tuple[int, int]]:
+    """The places of ranges of offsets, by partition."""
+    return [(partition, offset) for partition, end in enumerate(ends) for offset in end]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, between(range(10), range(10))),
+        (
+            {"startingOffsets": '{"T": {"0": 4, "1": -2}}', "endingOffsets": '{"T": {"0": 6, "1": 2}}'},
+            [*between(range(4, 6), range(2))],
+        ),
+        ({"startingTimestamp": "8000"}, between(range(7, 10), range(7, 10))),
+        ({"endingTimestamp": "3000"}, between(range(2), range(2))),
+        ({"startingOffsetsByTimestamp": '{"T": {"0": 10000, "1": 9000}}'}, between(range(9, 10), range(8, 10))),
+    ],
+)
+def test_batch(read_kraft: Read, topic: str, options: dict[str, str], expected: list[tuple[int, int]]) -> None:
+    """A batch starts and ends at offsets and at times."""
+    frame = read_kraft({"subscribe": topic, **{name: value.replace("T", topic) for name, value in options.items()}})
+    assert places(frame) == expected
+
+
+def test_pattern(read_kraft: Read, topic: str) -> None:
+    """A pattern selects from the topics that the brokers know."""
+    assert read_kraft({"subscribePattern": f"{topic}$"}).count() == 20
+
+
+def test_committed_start(read_kraft: Read, kraft_cluster: LocalCluster, topic: str) -> None:
+    """A batch starts at the offsets that a group has committed to Kafka, and otherwise where auto.offset.reset says."""
+    with KafkaGroupOffsets(kraft_cluster.bootstrap_servers, {}, f"g-{topic}") as offsets:
+        offsets.commit({TopicPartition(topic, 0): 7})
+    group = {"group.id": f"g-{topic}", "offsets.storage": "kafka", "auto.offset.reset": "earliest"}
+    assert places(read_kraft({"subscribe": topic, "startingOffsets": "committed", **group})) == between(
+        range(7, 10), range(10)
+    )
+
+
+def test_stream(stream: Callable[..., Stream], brokers: dict[str, str], kraft_cluster: LocalCluster, topic: str) -> None:
+    """A stream reads each record once, over a restart, and partitions that are added."""
+    mine = stream({"subscribe": topic, "startingOffsets": "earliest"}, connection=brokers)
+    mine.run()
+    kraft_cluster.add_partitions(topic, 3)
+    kraft_cluster.produce(topic, [{"value": "new", "partition": 2}])
+    mine.run()
+    assert sorted((row.partition, row.offset) for row in mine.rows) == between(range(10), range(10), range(1))
+
+
+def test_stream_commits_to_kafka(
+    stream: Callable[..., Stream], brokers: dict[str, str], kraft_cluster: LocalCluster, topic: str
+) -> None:
+    """A stream without membership commits a group's offsets to Kafka, and another one goes on from there."""
+    group = {"group.id": f"g-{topic}", "groupMembership": "none", "offsets.storage": "kafka"}
+    options = {"subscribe": topic, "auto.offset.reset": "earliest", **group}
+    first = stream(options, connection=brokers)
+    first.run()
+    first.run()  # a micro-batch is committed when the next one is planned
+    with KafkaGroupOffsets(kraft_cluster.bootstrap_servers, {}, f"g-{topic}") as offsets:
+        assert offsets.committed([TopicPartition(topic, p) for p in range(2)]) == {
+            TopicPartition(topic, 0): 10,
+            TopicPartition(topic, 1): 10,
+        }
+    kraft_cluster.produce(topic, [{"value": "new", "partition": 0}])
+    second = stream(options, connection=brokers, name="other")
+    second.run()
+    assert [(row.partition, row.offset) for row in second.rows] == [(0, 10)]
+
+
+def test_membership_needs_zookeeper(
+    read_kraft: Read, stream: Callable[..., Stream], brokers: dict[str, str], topic: str
+) -> None:
+    """A stream that would join a group is refused with the options that it needs instead."""
+    with pytest.raises(Exception, match=r"zookeeper\.connect"):
+        stream({"subscribe": topic, "group.id": "g"}, connection=brokers).run()
+
+
+@pytest.mark.parametrize("view", ["brokers", "topics", "partitions", "plan"])
+def test_views(read_kraft: Read, kraft_cluster: LocalCluster, topic: str, view: str) -> None:
+    """The views of what brokers know have its rows."""
+    rows = read_kraft({"view": view, **({} if view == "brokers" else {"subscribe": topic})}).collect()
+    if view == "brokers":
+        assert [row.id for row in rows] == kraft_cluster.broker_ids
+    else:
+        assert {row.topic for row in rows} == {topic}
+        assert len(rows) == (1 if view == "topics" else 2)
+
+
+@pytest.mark.parametrize("view", ["groups", "members", "owners", "offsets", "admin", "configs"])
+def test_views_of_zookeeper(read_kraft: Read, view: str) -> None:
+    """The other views say that they need ZooKeeper."""
+    with pytest.raises(Exception, match=rf"view={view} reads ZooKeeper and needs zookeeper\.connect"):
+        read_kraft({"view": view}).collect()
+
+
+@pytest.mark.parametrize("native", ["on", "off"])
+def test_write(
+    spark: object, read_kraft: Read, brokers: dict[str, str], kraft_cluster: LocalCluster, topic: str, native: str
+) -> None:
+    """Both paths write each row once, and a batch's write commits a group's offsets to Kafka."""
+    target = f"{topic}-copy-{native}"
+    kraft_cluster.create_topic(target, partitions=2)
+    ends = json.dumps({topic: {"0": 10, "1": 10}})
+    group = {"group.id": f"g-{target}", "offsets.storage": "kafka", "commitOffsets": ends}
+    copied = read_kraft({"subscribe": topic}).select("key", "value").write.format("zkafka").mode("append")
+    copied.options(**brokers, topic=target, nativePath=native, **group).save()
+    values = sorted(bytes(row.value) for row in read_kraft({"subscribe": target}).collect())
+    assert values == sorted([str(n).encode() for n in range(10)] * 2)
+    with KafkaGroupOffsets(kraft_cluster.bootstrap_servers, {}, f"g-{target}") as offsets:
+        assert offsets.committed([TopicPartition(topic, 1)]) == {TopicPartition(topic, 1): 10}

@@ -1,0 +1,110 @@
+"""A local cluster of Kafka 3.9.1 that is migrated from ZooKeeper to KRaft, phase by phase."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from pyspark_zkafka.testing import LocalCluster, configs
+from pyspark_zkafka.testing.ports import LOOPBACK
+from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ClusterSpec, Server
+from pyspark_zkafka.testing.storage import format_storage
+from pyspark_zkafka.testing.topic_state import TopicState, open_metadata_state
+from pyspark_zkafka.testing.waiting import Deadline
+from tests.support.eventually import eventually
+
+__all__ = ["MigratingCluster"]
+
+_CONTROLLER = 3000
+_NAME = f"controller-{_CONTROLLER}"
+
+
+class MigratingCluster(LocalCluster):
+    """A cluster with ZooKeeper, and the steps of Kafka's own guide to its migration."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(kafka_version="3.9.1", **arguments)
+        self._target = ClusterSpec(kafka_version="3.9.1", brokers=self.brokers, controllers=1)
+        self._is_migrating = False
+        self._moved: set[Server] = set()
+
+    def begin(self) -> None:
+        """Start KRaft's controller, and restart the brokers so that it takes over from them: dual write begins."""
+        with self.zookeeper() as client:
+            cluster_id = json.loads(client.get("/cluster/id")[0])["id"]
+        self._is_migrating = True
+        file = self._write_controller_properties()
+        format_storage(self._java, self._classpaths["3.9.1"], cluster_id, [file])
+        self._start_controller(file)
+        for broker in self.broker_ids:
+            self.restart(broker)
+        with self.zookeeper() as client:
+            eventually(lambda: json.loads(client.get("/controller")[0]).get("kraftControllerEpoch", -1) >= 0, 60)
+
+    def move(self, broker: int) -> None:
+        """Restart a broker in KRaft mode: it leaves ZooKeeper."""
+        self.stop(broker)
+        self._moved.add(broker)
+        self._launch(broker)
+        self._wait_ready(self._deadline())
+
+    def finalize(self) -> None:
+        """Restart the controller without ZooKeeper: it writes nothing there any more."""
+        self._is_migrating = False
+        self._processes.end(_NAME, 15, 30)
+        self._start_controller(self._write_controller_properties())
+        self.create_topic("after-migration")
+
+    def _write_controller_properties(self) -> Path:
+        return self._write(_NAME, self._kraft_properties(_CONTROLLER))
+
+    def _start_controller(self, file: Path) -> None:
+        command = configs.server_command(self._target, _CONTROLLER, self._java, file)
+        self._processes.start(_NAME, command, {"CLASSPATH": self._classpaths["3.9.1"]})
+
+    def _kraft_properties(self, node: int) -> dict[str, str]:
+        name = _NAME if node == _CONTROLLER else f"broker-{node}"
+
+        def port(purpose: str) -> int:
+            return self._processes.port(name, purpose)
+
+        config = configs.server_properties(self._target, node, self._processes.folder / name, port, self._voters)
+        return {**config, **(self._migrating if node == _CONTROLLER and self._is_migrating else {})}
+
+    @property
+    def _voters(self) -> str:
+        return f"{_CONTROLLER}@{LOOPBACK}:{self._processes.port(_NAME, CONTROLLER_LISTENER)}"
+
+    @property
+    def _migrating(self) -> dict[str, str]:
+        return {"zookeeper.metadata.migration.enable": "true", "zookeeper.connect": self.zookeeper_connect}
+
+    def _write_properties(self, server: Server) -> Path:
+        if server in self._moved:
+            return self._write(f"broker-{server}", self._kraft_properties(int(server)))
+        file = super()._write_properties(server)
+        if server in self.broker_ids and self._is_migrating:
+            names = {"controller.quorum.voters": self._voters, "controller.listener.names": CONTROLLER_LISTENER}
+            security = f"PLAINTEXT:PLAINTEXT,{CONTROLLER_LISTENER}:PLAINTEXT"
+            more = {**self._migrating, **names, "listener.security.protocol.map": security}
+            file.write_text(file.read_text(encoding="latin-1") + configs.properties_text(more), encoding="latin-1")
+        return file
+
+    def _write(self, name: str, config: dict[str, str]) -> Path:
+        file = self._processes.folder / f"{name}.properties"
+        file.write_text(configs.properties_text(config), encoding="latin-1")
+        return file
+
+    def _topic_state(self) -> AbstractContextManager[TopicState]:
+        if not self._moved:
+            return super()._topic_state()
+        return open_metadata_state(self._client_settings())  # KRaft's controller ignores elections in ZooKeeper
+
+    def _wait_registered(self, deadline: Deadline) -> set[int]:
+        return set(self.running_broker_ids) if self._moved else super()._wait_registered(deadline)
+
+    def _wait_until_unregistered(self, broker: int, deadline: Deadline) -> None:
+        if broker not in self._moved:
+            super()._wait_until_unregistered(broker, deadline)

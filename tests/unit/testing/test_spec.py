@@ -1,0 +1,49 @@
+"""Versions of local clusters, and their nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing.spec import ClusterSpec, controller_ids, is_kraft, kafka_jars, server_name
+
+
+@pytest.mark.parametrize(
+    ("version", "jar"),
+    [
+        ("0.8.2.2", "kafka_2.11:0.8.2.2"),
+        ("1.1.1", "kafka_2.12:1.1.1"),
+        ("2.4.0", "kafka_2.13:2.4.0"),
+        ("3.9.1", "kafka_2.13:3.9.1"),
+        ("4.3.1", "kafka_2.13:4.3.1"),
+    ],
+)
+def test_scala_version(version: str, jar: str) -> None:
+    """Each Kafka comes from the Scala build that exists for it."""
+    assert kafka_jars(version)[0] == f"org.apache.kafka:{jar}"
+
+
+@pytest.mark.parametrize("version", ["3.9", "new"])
+def test_versions_refused(version: str) -> None:
+    """What is no whole version is refused with the form that one has."""
+    with pytest.raises(LocalClusterError, match="write it like"):
+        kafka_jars(version)
+
+
+def test_kraft() -> None:
+    """Kafka 4 runs in KRaft mode alone, older versions by request."""
+    assert [is_kraft(ClusterSpec(kafka_version=version)) for version in ("3.9.1", "4.3.1")] == [False, True]
+    assert is_kraft(ClusterSpec(kraft=True))
+    assert controller_ids(ClusterSpec(brokers=5)) == []
+    assert controller_ids(ClusterSpec(brokers=5, kraft=True)) == [0, 1, 2]
+    assert controller_ids(ClusterSpec(controllers=2)) == [3000, 3001]
+
+
+def test_server_names() -> None:
+    """A server is a node by its id, or ZooKeeper where there is one; any other is refused with those that there are."""
+    assert [server_name(ClusterSpec(controllers=1), node) for node in (2, 3000)] == ["broker-2", "controller-3000"]
+    assert server_name(ClusterSpec(), "zookeeper") == "zookeeper"
+    with pytest.raises(LocalClusterError, match="NO_ZOOKEEPER"):
+        server_name(ClusterSpec(kraft=True), "zookeeper")
+    with pytest.raises(LocalClusterError, match=r"NO_SUCH_SERVER.*\[0, 1, 2\] and 'zookeeper'"):
+        server_name(ClusterSpec(), 3000)
