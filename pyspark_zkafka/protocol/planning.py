@@ -24,6 +24,7 @@ __all__ = [
     "Subscription",
     "coalesce",
     "describe_offline",
+    "in_fixed_order",
     "make_splits",
     "split_ranges",
     "spread_over_leaders",
@@ -260,6 +261,14 @@ def coalesce(splits: Iterable[Split], min_records: int | None, max_records: int 
         groups[-1].append(split)
         size += split.size
     return [tuple(group) for group in groups]
+
+
+def in_fixed_order(splits: Iterable[Split]) -> list[Split]:
+    """The splits in an order of their own, whoever leads them: a micro-batch that is repeated has the same tasks again.
+
+    Partition numbers come first, as brokers spread the leaders of a topic over them.
+    """
+    return sorted(splits, key=lambda split: (split.partition.partition, split.partition.topic, split.start))
 
 
 def spread_over_leaders(splits: Sequence[Split]) -> list[Split]:

@@ -15,9 +15,9 @@ from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.protocol.planning import (
     Split,
     describe_offline,
+    in_fixed_order,
     make_splits,
     split_ranges,
-    spread_over_leaders,
     subscribed_partitions,
 )
 from pyspark_zkafka.stream.commits import commit_positions
@@ -169,7 +169,7 @@ class StreamDriver:
         pieces = split_ranges(ranges, self._read.min_partitions, self._read.max_records)
         rack, listener = self._read.connection.client_rack, self._read.connection.listener
         splits = make_splits(pieces, _as_planned(snapshot, planned), rack, listener)
-        return spread_over_leaders(splits), self._session.servers(snapshot)
+        return in_fixed_order(splits), self._session.servers(snapshot)
 
     def commit(self) -> None:
         """Commit finished positions, if there is a group; see `commit_positions`."""

@@ -25,6 +25,7 @@ from pyspark_zkafka.protocol.planning import (
     SubscribePattern,
     Subscription,
     describe_offline,
+    in_fixed_order,
     make_splits,
     split_ranges,
     spread_over_leaders,
@@ -283,3 +284,13 @@ def test_leaders_take_turns(leaders: list[int], expected: list[int]) -> None:
     """Leaders take turns, the one with most splits first; a leader's own splits keep their order."""
     splits = [Split(A, n, n + 1, leader, 0, (), ()) for n, leader in enumerate(leaders)]
     assert [s.start for s in spread_over_leaders(splits)] == expected
+
+
+def test_fixed_order() -> None:
+    """A micro-batch that is repeated after its leaders have moved has the same tasks in the same order."""
+    places = [("a", 1, 0), ("b", 0, 0), ("a", 0, 5), ("a", 0, 0)]
+    before = [Split(TopicPartition(t, p), start, start + 5, n, 0, (n,), ()) for n, (t, p, start) in enumerate(places)]
+    after = [split._replace(leader=5 - split.leader) for split in reversed(before)]
+    order = [(split.partition.topic, split.partition.partition, split.start) for split in in_fixed_order(before)]
+    assert order == [("a", 0, 0), ("a", 0, 5), ("b", 0, 0), ("a", 1, 0)]
+    assert order == [(s.partition.topic, s.partition.partition, s.start) for s in in_fixed_order(after)]
