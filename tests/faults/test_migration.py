@@ -74,6 +74,10 @@ def test_migration(spark: SparkSession, cluster: MigratingCluster, stream: Calla
     for skip in ({}, {"offlinePartitions": "skip"}):
         with pytest.raises(Exception, match=r"MIGRATED_TO_KRAFT.*kafka\.bootstrap\.servers"):
             count(zookeeper, **skip)
+    # Of this topic ZooKeeper knows nothing.
+    late = {**servers, "topic": "after-migration"}
+    spark.range(3).selectExpr("'v' AS value").write.format("zkafka").options(**late).mode("append").save()
+    assert read(spark, {**servers, "subscribePattern": "after.*"}).count() == 3
     for each in streams:
         assert [each.offsets(p) for p in PARTITIONS] == [list(range(written))] * len(PARTITIONS)
     eventually(lambda: member.error, 60, "the member's query goes on")
