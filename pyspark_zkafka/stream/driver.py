@@ -17,7 +17,6 @@ from pyspark_zkafka.protocol.planning import (
     describe_offline,
     make_splits,
     split_ranges,
-    spread_over_leaders,
     subscribed_partitions,
 )
 from pyspark_zkafka.stream.commits import commit_positions
@@ -154,7 +153,11 @@ class StreamDriver:
 
     @collector_paused()
     def splits(self, end: dict[str, Any]) -> tuple[list[Split], str]:
-        """The splits of the micro-batch that ends there, whoever owns its partitions now, and the bootstrap servers."""
+        """The splits of the micro-batch that ends there, whoever owns its partitions now, and the bootstrap servers.
+
+        Their order is that of the partitions, whoever leads these now: Spark numbers tasks by it, and a micro-batch that is
+        repeated after an election must have the same rows in each.
+        """
         self._open()
         planned = self._parse(end)
         ranges = [OffsetRange(tp, *span[:2]) for tp, span in sorted(planned.spans.items()) if span.size]
@@ -169,7 +172,7 @@ class StreamDriver:
         pieces = split_ranges(ranges, self._read.min_partitions, self._read.max_records)
         rack, listener = self._read.connection.client_rack, self._read.connection.listener
         splits = make_splits(pieces, _as_planned(snapshot, planned), rack, listener)
-        return spread_over_leaders(splits), self._session.servers(snapshot)
+        return splits, self._session.servers(snapshot)
 
     def commit(self) -> None:
         """Commit finished positions, if there is a group; see `commit_positions`."""
