@@ -154,7 +154,11 @@ class StreamDriver:
 
     @collector_paused()
     def splits(self, end: dict[str, Any]) -> tuple[list[Split], str]:
-        """The splits of the micro-batch that ends there, whoever owns its partitions now, and the bootstrap servers."""
+        """The splits of the micro-batch that ends there, whoever owns its partitions now, and the bootstrap servers.
+
+        Their order is that of the partitions, whoever leads these now: Spark numbers tasks by it, and a micro-batch that is
+        repeated after an election must have the same rows in each.
+        """
         self._open()
         planned = self._parse(end)
         ranges = [OffsetRange(tp, *span[:2]) for tp, span in sorted(planned.spans.items()) if span.size]

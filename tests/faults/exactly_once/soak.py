@@ -90,6 +90,7 @@ class Query(threading.Thread):
         self._writer = sink if foreach else ""
         self._servers = cluster.bootstrap_servers
         self._is_draining = threading.Event()
+        self._begun_at = time.monotonic()
         self.figures: Counter[str] = Counter()
 
     def run(self) -> None:
@@ -100,7 +101,7 @@ class Query(threading.Thread):
                 return
             self.figures["starts"] += 1
             if outcome.error is not None:
-                self.figures[f"errors {condition_of(outcome.error)}"] += 1
+                self._note(outcome.error)
             if (found := self._recorded()) > 0:
                 self.figures["replays that find recorded slots"] += 1
                 self.figures["recorded slots"] += found
@@ -116,6 +117,13 @@ class Query(threading.Thread):
     def batches(self) -> int:
         """The number of completed micro-batches."""
         return last_number(self.checkpoint / "commits") + 1
+
+    def _note(self, error: str) -> None:
+        condition = condition_of(error)
+        self.figures[f"errors {condition}"] += 1
+        if condition in SELF_INFLICTED:
+            sys.stdout.write(f"{self.sink}, after {time.monotonic() - self._begun_at:.0f} s: {error}\n")
+            sys.stdout.flush()
 
     def _run_once(self, request: Request) -> Outcome:
         self.application.start(request)

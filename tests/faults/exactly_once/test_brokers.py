@@ -6,15 +6,18 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pytest
 
+from pyspark_zkafka.protocol.model import TopicPartition
+from tests.support.fill import fill
 from tests.support.numbered_rows import numbers
 from tests.support.slot_tasks import IN_TRANSACTION, SlotQuery, once, rows
 
 if TYPE_CHECKING:
+    from pyspark_zkafka.stream.driver import StreamDriver
     from pyspark_zkafka.testing import LocalCluster
 
 pytestmark = pytest.mark.long
@@ -119,3 +122,21 @@ def test_all_down(
     assert sum(done.rows.values()) == len(WHOLE)
     assert query.write(0, rows(WHOLE), run="run-2").repeated == len(WHOLE)
     assert numbers(zkafka_cluster.bootstrap_servers, topic) == once(WHOLE)
+
+
+def test_tasks_of_a_repeated_batch(
+    zkafka_cluster: LocalCluster, new_topic: Callable[..., str], planner: Callable[..., StreamDriver]
+) -> None:
+    """A micro-batch that is repeated after leaders have moved has the same ranges of offsets in the same tasks."""
+    options = {"subscribe": new_topic(partitions=6, replication=3), "startingOffsets": "earliest"}
+    fill(zkafka_cluster, options["subscribe"], 10, range(6))
+    first = planner(options)
+    end = first.latest(first.initial(), limited=True)
+    planned = ranges(first, end)
+    zkafka_cluster.stop(1)
+    assert ranges(planner(options), end) == planned
+
+
+def ranges(planner: StreamDriver, end: dict[str, Any]) -> list[tuple[TopicPartition, int, int]]:
+    """The ranges of a micro-batch, by task."""
+    return [(split.partition, split.start, split.until) for split in planner.splits(end)[0]]
