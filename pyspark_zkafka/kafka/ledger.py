@@ -49,14 +49,15 @@ class Ledger:
 
     def key(self, slot: int) -> LedgerKey:
         """The key under which a slot's next entry is stored."""
-        return key_of(self._name, slot, min(self._known_widths(), default=self._partitions))
+        fitting = [width for width in self._known_widths() if width <= self._partitions]  # others are of an earlier topic
+        return key_of(self._name, slot, min(fitting, default=self._partitions))
 
     def entry(self, slot: int) -> Entry | None:
         """A slot's last entry."""
         # A broker that takes over as coordinator may not list a group yet. The key under which entries are stored unless
         # the topic grew is therefore looked up in any case; that also creates __consumer_offsets in a new cluster, whose
         # absence librdkafka's producer does not survive.
-        widths = self._known_widths() or {*self._find_widths(), self._partitions}
+        widths = {*(self._known_widths() or self._find_widths()), self._partitions}
         keys = [key_of(self._name, slot, width) for width in widths]
         return newest(entry for key in keys for entry in self._entries(key.group, [key.partition])).get(slot)
 
@@ -66,8 +67,7 @@ class Ledger:
         return newest(entry for group in groups for entry in self._entries(str(group), range(group.width)))
 
     def _known_widths(self) -> tuple[int, ...]:
-        known = _widths.get((self._servers, str(self._name)), ())
-        return tuple(width for width in known if width <= self._partitions)  # others are of an earlier topic
+        return _widths.get((self._servers, str(self._name)), ())
 
     def _find_widths(self) -> tuple[int, ...]:
         self._groups()
@@ -77,7 +77,7 @@ class Ledger:
         """The groups that may hold entries of slots."""
         named = map(LedgerGroup.parse, _retry(self._group_names))
         base = str(self._name)
-        found = [group for group in named if group is not None and group.base == base and group.width <= self._partitions]
+        found = [group for group in named if group is not None and group.base == base]
         if found:
             _widths[self._servers, base] = tuple(sorted({group.width for group in found}))
         return found

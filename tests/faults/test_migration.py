@@ -32,6 +32,7 @@ def read(spark: SparkSession, options: dict[str, str]) -> DataFrame:
     return spark.read.format("zkafka").options(**options).load()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)  # seven servers are started one after the other
 def test_migration(spark: SparkSession, cluster: MigratingCluster, stream: Callable[..., Stream]) -> None:
     """Streams that have read through ZooKeeper read everything once, a member until the last broker leaves ZooKeeper.
