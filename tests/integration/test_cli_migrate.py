@@ -20,6 +20,7 @@ from pyspark_zkafka.cli import app as zkafka
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
+from tests.support.eventually import eventually
 from tests.support.java_consumer import JavaConsumer
 
 Place = tuple[int, int]
@@ -95,6 +96,11 @@ class Group:
         consumer.commit(asynchronous=False)
         return sorted(found)
 
+    def has_committed(self) -> bool:
+        """True once a consumer has committed an offset to ZooKeeper."""
+        with self.cluster.zookeeper() as client:
+            return client.exists(f"/consumers/{self.name}/offsets/{self.topic}/0") is not None
+
     def run(self, *arguments: str) -> Result:
         """Run ``zkafka groups migrate`` for this group."""
         where = ["--zookeeper", self.cluster.zookeeper_connect, "--json"]
@@ -155,6 +161,7 @@ def test_java_consumers(group: Group) -> None:
     first = group.write(20)
     dual = group.jvm(**DUAL)
     assert group.read_by_jvm(dual, len(first)) == sorted(first)
+    eventually(group.has_committed)
     group.migrate("--live", "--interval", "0.3")
     dual.stop()
     group.migrate()

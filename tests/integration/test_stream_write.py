@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.options.model import WriteOptions
 from pyspark_zkafka.source import ZKafkaDataSource
-from pyspark_zkafka.write import task
+from pyspark_zkafka.write import plan as planning
 from pyspark_zkafka.write.plan import WritePlan, plan_write
 from pyspark_zkafka.write.stream_writer import ZKafkaStreamWriter
 
@@ -216,17 +216,17 @@ def test_a_plan_for_each_micro_batch(
             return "recording"
 
         def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
-            plan, plans = task.plan_write, []
+            plan, plans = planning.plan_write, []
 
-            def noted(options: WriteOptions) -> WritePlan:
-                plans.append(plan(options))
+            def noted(options: WriteOptions, *, is_stream: bool) -> WritePlan:
+                plans.append(plan(options, is_stream=is_stream))
                 return plans[-1]
 
-            task.plan_write = noted
+            planning.plan_write = noted
             try:
                 writer = super().streamWriter(schema, overwrite)
             finally:
-                task.plan_write = plan
+                planning.plan_write = plan
             with log.open("a") as lines:
                 print("writes" if plans else "commits", file=lines)
             return writer
