@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError
 
 from pyspark_zkafka.errors import TransactionFailed
 
-__all__ = ["Transaction", "is_fencing", "transaction_failed"]
+__all__ = ["Transaction", "transaction_failed"]
 
 _FENCING_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 _REMEDIES = {
@@ -45,7 +45,7 @@ class Transaction:
         return self.elapsed_ms is not None and self.elapsed_ms >= self.timeout_ms
 
 
-def is_fencing(error: KafkaError) -> bool:
+def _is_fencing(error: KafkaError) -> bool:
     """True if another producer of the id has begun, or the brokers have ended the transaction; both are reported alike."""
     return error.code() in _FENCING_CODES
 
@@ -54,7 +54,7 @@ def transaction_failed(error: KafkaError, doing: str, transaction: Transaction) 
     """Our error for one of librdkafka's, with the original name and text; `doing` describes the step."""
     found = f"{doing}: {error.name()} ({error.str()})"
     parameters = {"transactional_id": transaction.transactional_id, "code": error.name()}
-    if is_fencing(error):
+    if _is_fencing(error):
         overdue = transaction.is_overdue
         return TransactionFailed("FENCED", f"{found}; {_of_fencing(transaction)}", overdue=overdue, **parameters)
     remedy = _REMEDIES.get(error.code(), _DEFAULT_REMEDY)

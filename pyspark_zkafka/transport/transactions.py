@@ -125,11 +125,6 @@ class TransactionalProducer:
         return self._began_at is not None
 
     @property
-    def began_at(self) -> float | None:
-        """The clock's time at which the open transaction was begun."""
-        return self._began_at
-
-    @property
     def left_s(self) -> float:
         """The time until the brokers may abort the open transaction; negative if it has passed."""
         began_at = self._clock() if self._began_at is None else self._began_at
