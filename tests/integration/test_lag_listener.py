@@ -11,6 +11,7 @@ import pytest
 from pyspark_zkafka import LagListener
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.query_lag import QueryLag
+from tests.support.fill import fill
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +42,7 @@ def test_a_limited_query_of_a_group(
 ) -> None:
     """A query that reads 10 of 40 records at a time falls less behind with each micro-batch, and commits each of them."""
     topic = new_topic(partitions=2)
-    zkafka_cluster.produce(topic, [{"value": b"12345"}] * 40)
+    fill(zkafka_cluster, topic, [b"12345"] * 20, range(2))  # as many in both: each micro-batch takes 5 of each
     options = {"subscribe": topic, "group.id": topic, "auto.offset.reset": "earliest", "maxOffsetsPerTrigger": "10"}
     frame = LagListener.observe_bytes(spark.readStream.format("zkafka").options(**zookeeper, **options).load())
     writer = frame.writeStream.format("noop").queryName("limited").option("checkpointLocation", str(tmp_path))
