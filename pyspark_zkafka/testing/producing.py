@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from pyspark_zkafka.errors import LocalClusterError
 
@@ -14,18 +15,23 @@ __all__ = ["Record", "produce", "producer_arguments"]
 Record: TypeAlias = "Mapping[str, Any] | Sequence[Any]"
 _FIELDS = ("key", "value", "partition", "headers", "timestamp")
 _FLUSH_TIMEOUT_S = 60
+_NEW_PARTITIONS_S = 5.0
+_PAUSE_S = 0.2
 
 
 def produce(settings: Mapping[str, object], topic: str, records: Iterable[Record]) -> dict[int, list[int]]:
-    """The offsets of the records by partition, in the order of acknowledgement; raises `BAD_RECORD`, `NOT_DELIVERED`."""
-    offsets: dict[int, list[int]] = {}
-    refused: list[object] = []
+    """The offsets of the records by partition, in the order of acknowledgement; raises `BAD_RECORD`, `NOT_DELIVERED`.
 
-    def delivered(error: object, message: Any) -> None:
+    A partition that the brokers do not know is waited for, some seconds: one of them may not know yet that it was added.
+    """
+    offsets: dict[int, list[int]] = {}
+    refused: list[tuple[KafkaError, Message]] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            refused.append(error)
+            refused.append((error, message))
         else:
-            offsets.setdefault(message.partition(), []).append(message.offset())
+            offsets.setdefault(message.partition() or 0, []).append(message.offset() or 0)
 
     producer = Producer({"acks": "all", "linger.ms": 5, **settings, "on_delivery": delivered})
     count = 0
@@ -33,8 +39,15 @@ def produce(settings: Mapping[str, object], topic: str, records: Iterable[Record
         _send(producer, topic, producer_arguments(record))
         count += 1
     waiting = producer.flush(_FLUSH_TIMEOUT_S)
+    deadline = time.monotonic() + _NEW_PARTITIONS_S
+    while refused and all(_is_too_early(error) for error, _ in refused) and time.monotonic() < deadline:
+        time.sleep(_PAUSE_S)
+        again, refused[:] = refused[:], []
+        for _, message in again:
+            _send(producer, topic, _arguments_of(message))
+        waiting = producer.flush(_FLUSH_TIMEOUT_S)
     if waiting or refused:
-        reason = refused[0] if refused else f"no answer within {_FLUSH_TIMEOUT_S} s"
+        reason = refused[0][0] if refused else f"no answer within {_FLUSH_TIMEOUT_S} s"
         raise LocalClusterError(
             "NOT_DELIVERED",
             f"Of {count} records for topic {topic}, {waiting + len(refused)} were not acknowledged; "
@@ -42,6 +55,17 @@ def produce(settings: Mapping[str, object], topic: str, records: Iterable[Record
             topic=topic,
         )
     return offsets
+
+
+def _is_too_early(error: KafkaError) -> bool:
+    """True for a record of a partition that a broker does not know yet: it was never sent."""
+    return bool(error.code() == KafkaError._UNKNOWN_PARTITION)
+
+
+def _arguments_of(message: Message) -> dict[str, Any]:
+    """Arguments of `Producer.produce` for a message that was not sent."""
+    given = {"key": message.key(), "value": message.value(), "headers": message.headers(), "partition": message.partition()}
+    return {name: value for name, value in given.items() if value is not None} | {"timestamp": message.timestamp()[1]}
 
 
 def _send(producer: Producer, topic: str, arguments: dict[str, Any]) -> None:

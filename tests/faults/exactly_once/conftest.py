@@ -63,7 +63,7 @@ def copy(zkafka_cluster: LocalCluster, new_topic: Callable[..., str], applicatio
     return Copy(zkafka_cluster, application, new_topic(partitions=4), new_topic(partitions=3), tmp_path / "checkpoint")
 
 
-@pytest.fixture(params=["compiled", "python", "old brokers"])
+@pytest.fixture(params=["compiled", *(pytest.param(name, marks=pytest.mark.long) for name in ("python", "old brokers"))])
 def any_copy(request: pytest.FixtureRequest, application: Application, tmp_path: Path) -> Copy:
     """The same by each path that records take, and with brokers 1.1.1."""
     kind = str(request.param)

@@ -14,6 +14,7 @@ TWO_OF_FOUR = (
 """The kill when slots 0 and 1 of micro-batch 1 have committed, and slots 2 and 3 have sent their rows."""
 
 
+@pytest.mark.long
 def test_undisturbed(copy: Copy) -> None:
     """A query that nothing disturbs writes each row once, in as many micro-batches as the limit asks for."""
     assert copy.complete().batches == ((0, 400), (1, 400), (2, 400))
