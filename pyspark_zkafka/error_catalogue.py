@@ -395,6 +395,11 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
             "The ledger has rows of a later micro-batch than the one that the query writes.",
             "Start the query with its latest checkpoint, or with a new one to write everything again.",
         ),
+        "UNFINISHED_JOB": (
+            "A batch job wrote rows exactly once, and ended before it committed its offsets; another job follows it.",
+            "Run the job once with the `endingOffsets` and `commitOffsets` that the error names; see "
+            "[Exactly once](exactly-once.md).",
+        ),
         "WRITTEN_TWICE": (
             "Two writes in one `foreachBatch` have the same name.",
             "Give each its own `writerName`.",

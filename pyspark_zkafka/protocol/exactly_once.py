@@ -57,6 +57,8 @@ class Attempt:
         False for a batch job, which no other run repeats under the same identity.
     is_named : bool
         True if the user gave the write a name of its own: another call under it then is the same write, tried again.
+    ends : str
+        As in `Entry`.
     """
 
     slot: int
@@ -65,6 +67,7 @@ class Attempt:
     write: str = ""
     may_be_replayed: bool = True
     is_named: bool = False
+    ends: str = ""
 
     def has_recorded(self, entry: Entry) -> bool:
         """True if the entry is of this run, and of this call where there may be several."""
@@ -190,7 +193,7 @@ def unverified(attempt: Attempt, entries: Mapping[int, Entry]) -> tuple[int, ...
 
 
 def _entry(attempt: Attempt, sent: RowSet) -> Entry:
-    return Entry(attempt.slot, attempt.batch, sent.rows, sent.digest, attempt.run, attempt.write)
+    return Entry(attempt.slot, attempt.batch, sent.rows, sent.digest, attempt.run, attempt.write, ends=attempt.ends)
 
 
 def _awaited(attempt: Attempt, entries: Mapping[int, Entry]) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark_zkafka.errors import LedgerError
 
@@ -114,6 +114,8 @@ class Entry:
         The call that wrote them, where one micro-batch may have several (``foreachBatch``); otherwise empty.
     at_ms : int
         The time of the worker that wrote the entry, in milliseconds since 1970: for people only.
+    ends : str
+        The offsets that a batch job commits to its group when all slots are written (`canonical_json`); otherwise empty.
     """
 
     slot: int
@@ -123,11 +125,12 @@ class Entry:
     run: str
     write: str = ""
     at_ms: int = 0
+    ends: str = ""
 
 
 def encode(entry: Entry) -> str:
-    """An entry as the metadata of an offset: JSON of some 200 characters; brokers accept 4,096 by default."""
-    values = {
+    """An entry as the metadata of an offset: JSON of some 200 characters and `ends`; brokers accept 4,096 by default."""
+    values: dict[str, Any] = {
         "v": _VERSION,
         "slot": entry.slot,
         "batch": entry.batch,
@@ -137,7 +140,9 @@ def encode(entry: Entry) -> str:
         "write": entry.write,
         "at": entry.at_ms,
     }
-    return json.dumps(values, separators=(",", ":"))
+    if entry.ends:
+        values["ends"] = json.loads(entry.ends)
+    return _text(values)
 
 
 def decode(metadata: str, place: str = "The ledger") -> Entry:
@@ -148,15 +153,28 @@ def decode(metadata: str, place: str = "The ledger") -> Entry:
     try:
         found, _ = json.JSONDecoder().raw_decode(metadata)
         version, numbers = found["v"], [found[name] for name in ("slot", "batch", "rows", "at")]
-        texts = [found[name] for name in ("digest", "run", "write")]
+        texts, ends = [found[name] for name in ("digest", "run", "write")], found.get("ends", {})
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _unreadable(metadata, place) from error
     are_numbers = all(type(number) is int and 0 <= number <= _LARGEST for number in (version, *numbers))
-    if version != _VERSION or not are_numbers or not all(isinstance(text, str) for text in texts):
+    are_texts = all(isinstance(text, str) for text in texts)
+    if version != _VERSION or not are_numbers or not are_texts or not _are_offsets(ends):
         raise _unreadable(metadata, place)
     slot, batch, rows, at_ms = numbers
     digest, run, write = texts
-    return Entry(slot, batch, rows, digest, run, write, at_ms)
+    return Entry(slot, batch, rows, digest, run, write, at_ms, _text(ends) if ends else "")
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _are_offsets(found: Any) -> bool:
+    """True for offsets by topic and partition, as JSON has them."""
+    return isinstance(found, dict) and all(
+        isinstance(topic, dict) and all(p.isdecimal() and type(offset) is int for p, offset in topic.items())
+        for topic in found.values()
+    )
 
 
 def _unreadable(metadata: str, place: str) -> LedgerError:

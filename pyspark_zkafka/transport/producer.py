@@ -37,7 +37,6 @@ _DEFAULTS: dict[str, Any] = {
 }
 _UNLIMITED = {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 2_000_000_000}
 _ADVANCE_S = 0.01
-_STALLED_S = 0.1
 _NO_PROGRESS = -1, 0.0
 _METADATA_TIMEOUT_S = 30.0
 _CREATION_S = 10.0
@@ -59,6 +58,7 @@ class CountingProducer:
     """
 
     _remedy = "correct the cause and write again: the acknowledged rows will be duplicated"
+    _stalled_s = 0.1
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class CountingProducer:
         self._progress = _NO_PROGRESS
         while self._sender.queued > 0:
             if not self._flush_partial_batches():
-                self._sender.poll(_STALLED_S)
+                self._sender.poll(self._stalled_s)
             self._raise_failure()
         self._raise_failure()
 
@@ -162,7 +162,7 @@ class CountingProducer:
         now, acknowledged = self._clock(), self.acknowledged
         if acknowledged != self._progress[0]:
             self._progress = acknowledged, now
-        if now - self._progress[1] < _STALLED_S and self._sender.is_moving:
+        if now - self._progress[1] < self._stalled_s and self._sender.is_moving:
             return False
         self._sender.flush(_ADVANCE_S)
         self._progress = _NO_PROGRESS

@@ -122,9 +122,14 @@ def open_producer(
 
 @contextmanager
 def open_transactional(
-    connection: Connection, properties: Mapping[str, Any], generation: Hashable = None, *, anew: bool = False
+    connection: Connection,
+    properties: Mapping[str, Any],
+    topic: str,
+    generation: Hashable = None,
+    *,
+    anew: bool = False,
 ) -> Iterator[TransactionalProducer]:
-    """A producer of transactions for a ``with`` block, at the normal end of which none may be open.
+    """A producer of transactions for a ``with`` block, at the normal end of which none may be open; for rows of a `topic`.
 
     It may be one that was used before in this process, with the same properties, transactional id and generation of topics
     (as of `open_producer`), which its `is_kept` says: another producer may have fenced it since, which its first request
@@ -136,7 +141,7 @@ def open_transactional(
     key = make_sender, generation, configuration(properties)
     if anew:
         _idle_transactional.discard(key)
-    with _idle_transactional.lease(key, lambda: TransactionalProducer(properties, make_sender)) as producer:
+    with _idle_transactional.lease(key, lambda: TransactionalProducer(properties, make_sender, topic=topic)) as producer:
         yield producer
         if producer.is_open:
             raise RuntimeError("a transaction was neither committed nor aborted")

@@ -11,6 +11,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.kafka.clients import INTRODUCTION_S
 from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, ErrorReports
 from pyspark_zkafka.kafka.pool import leave_open
 from pyspark_zkafka.kafka.transaction_errors import Transaction, transaction_failed
@@ -70,6 +71,9 @@ class TransactionalProducer:
     ----------
     properties : mapping
         As of `transactional_properties`.
+    topic : str, optional
+        A topic that is written to, whose metadata are requested first. Until a broker is connected, librdkafka asks for the
+        coordinator of transactions only every 500 ms.
 
     Attributes
     ----------
@@ -84,7 +88,9 @@ class TransactionalProducer:
         properties: Mapping[str, Any],
         make_sender: Callable[[Mapping[str, Any], QueueLimits, ErrorReports], Sender],
         clock: Callable[[], float] = time.monotonic,
+        topic: str | None = None,
     ) -> None:
+        self._topic = topic
         self.is_kept = False
         self.last: Entry | None = None
         self.transaction_timeout_ms = int(properties["transaction.timeout.ms"])
@@ -99,6 +105,8 @@ class TransactionalProducer:
     def __enter__(self) -> TransactionalProducer:
         with ExitStack() as opened:
             opened.enter_context(self._rows)
+            if self._topic is not None:
+                self._rows.connect(self._topic)
             self._complete("beginning to write", self._rows.transactions.init)
             self._rows.note_answer()
             self._closing = opened.pop_all()
@@ -181,9 +189,9 @@ class TransactionalProducer:
                 return call(min(slice_s, left_s))
             except KafkaException as failed:
                 error: KafkaError = failed.args[0]
-                refusal = self._rows.poll(doing)
                 if not error.retriable() or self._clock() >= deadline:
                     raise self._failed(error, doing) from failed
+                refusal = self._rows.poll(doing)
                 if refusal is not None:
                     raise refusal from failed
 
@@ -233,6 +241,8 @@ class _TransactionRows(CountingProducer):
     """The rows of transactions, and access to the client's transactions."""
 
     _remedy = "correct the cause and write again: readers of committed records do not see any row of the transaction"
+    # librdkafka sends no record before its partition is registered in the transaction: the first flush sends none.
+    _stalled_s = 0.01
 
     def __init__(
         self,
@@ -248,6 +258,15 @@ class _TransactionRows(CountingProducer):
     def transactions(self) -> Transactions:
         """The transactions of the open client."""
         return self._sender.transactions
+
+    def connect(self, topic: str) -> None:
+        """Connect to a broker, by requests for a topic's metadata; an error is reported by the next request.
+
+        The answer to the first one replaces the bootstrap servers by the cluster's brokers, none of them connected.
+        """
+        with suppress(KafkaException):
+            for _ in range(2):
+                self._sender.leaders(topic, INTRODUCTION_S)
 
     def begin_request(self) -> None:
         """Handle the reports of before, which do not belong to the next request."""

@@ -59,13 +59,17 @@ class Writing:
 
 
 def identify(context: TaskContext, once: ExactlyOnce, ledger: LedgerPlan, topic: str | None) -> Writing:
-    """The attempt that a task is: of a query's micro-batch, of a write in its foreachBatch, or of a batch job.
+    """The attempt that a task is: of a micro-batch, a write in its foreachBatch, or a batch job (of a group).
 
     Raises OptionError for a write in foreachBatch that cannot be told from others.
     """
     query, batch = context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty("streaming.sql.batchId")
     slot, call = context.partitionId(), ledger.call
     if query is None or batch is None:
+        if (job := ledger.job) is not None:
+            return Writing(
+                QueryName(once.prefix, job.query, once.writer or ""), Attempt(slot, job.number, call, ends=job.ends)
+            )
         return Writing(QueryName(once.prefix, call), Attempt(slot, 0, call, may_be_replayed=False))
     run = context.getLocalProperty("spark.jobGroup.id") or ""
     if not call:
@@ -167,7 +171,9 @@ class _SlotTask:
         self._pauses = chain(_PAUSES_S, repeat(_PAUSES_S[-1]))
         generation = self._plan.generation  # without one, a kept producer might know an earlier topic of the name
         anew = anew or generation is None
-        with open_transactional(self._options.connection, self._properties, generation, anew=anew) as producer:
+        with open_transactional(
+            self._options.connection, self._properties, self._ledger_topic, generation, anew=anew
+        ) as producer:
             self.is_kept = producer.is_kept
             rows = _Rows(self._options, self._plan, producer, self._turn, batches)
             result = self._take_all(producer, rows)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from pyspark_zkafka.errors import UnknownTopic
-from pyspark_zkafka.options.model import WriteOptions
-from pyspark_zkafka.protocol.model import Topic
+from pyspark_zkafka.options.model import CommitPlan, WriteOptions
+from pyspark_zkafka.protocol.group_jobs import MAX_ENDS_BYTES, GroupJob, group_job, job_name, last_entry, parse_ends
+from pyspark_zkafka.protocol.ledger import QueryName
+from pyspark_zkafka.protocol.model import Topic, TopicPartition
+from pyspark_zkafka.protocol.offsets import canonical_json
 from pyspark_zkafka.protocol.partitioners import Router
 
 __all__ = ["LedgerPlan", "WritePlan", "plan_write"]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +26,14 @@ class LedgerPlan:
     """Where an exactly-once write keeps its ledger, and which call it is.
 
     `topic` has `partitions` partitions, each of which can hold the entry of a slot. `call` is unique to a call of
-    ``df.write``, and empty for a streaming writer, of which a query has only one.
+    ``df.write``, and empty for a streaming writer, of which a query has only one. `job` is that of a write with
+    commitOffsets; None for others.
     """
 
     topic: str
     partitions: int
     call: str
+    job: GroupJob | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,4 +104,42 @@ def _ledger(options: WriteOptions, plan: WritePlan, *, is_stream: bool) -> Ledge
             "UNKNOWN_TOPIC", f"The cluster has no topic {topic}, which ledgerTopic names; create it, or correct the name"
         )
     require_transaction_timeout(options.connection, plan.bootstrap_servers)
-    return LedgerPlan(topic, plan.routers[topic].partitions, "" if is_stream else uuid.uuid4().hex)
+    ledger = LedgerPlan(topic, plan.routers[topic].partitions, "" if is_stream else uuid.uuid4().hex)
+    return ledger if options.commit is None else replace(ledger, job=_job(options, options.commit, plan, ledger))
+
+
+def _job(options: WriteOptions, commit: CommitPlan, plan: WritePlan, ledger: LedgerPlan) -> GroupJob | None:
+    """The job that commits the offsets; None if they are too many for an entry. Blocks for some requests."""
+    from pyspark_zkafka.kafka.ledger import Ledger
+
+    if options.once is None or not commit.offsets:
+        return None
+    if len(canonical_json(commit.offsets).encode()) > MAX_ENDS_BYTES:
+        _log.warning("commitOffsets is longer than %d bytes: the job is not recognised if it is repeated", MAX_ENDS_BYTES)
+        return None
+    query = job_name(commit.group, commit.offsets, is_member=commit.owner is not None)
+    name = QueryName(options.once.prefix, query, options.once.writer or "")
+    found = Ledger(plan.bootstrap_servers, options.connection.kafka, name, ledger.topic, ledger.partitions).entries()
+    last = last_entry(found.values())
+    unfinished = {} if last is None else parse_ends(last.ends)
+    return group_job(query, commit.offsets, last, _committed(options, commit, plan, unfinished))
+
+
+def _committed(
+    options: WriteOptions, commit: CommitPlan, plan: WritePlan, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The group's offsets, the smaller where two stores differ: a job is finished when both have its own."""
+    from pyspark_zkafka.group.offset_store import GroupOffsets
+    from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+
+    asked = sorted(partitions)
+    with ExitStack() as opened:
+        connection, client = options.connection, None
+        if connection.zookeeper is not None:
+            client = opened.enter_context(ZooKeeperClient(connection.zookeeper))
+        found = []
+        for store in commit.stores if asked else ():
+            offsets = GroupOffsets(connection, plan.bootstrap_servers, commit.group, (store,), client)
+            with offsets:
+                found.append({tp: stored.offset for tp, stored in offsets.committed(asked).items()})
+    return {tp: min(one.get(tp, 0) for one in found) for tp in asked}

@@ -49,7 +49,9 @@ class Writer:
         self, *, anew: bool = False, generation: str = "", **kafka: str
     ) -> AbstractContextManager[TransactionalProducer]:
         reach = connection(self._servers, self._native, {name.replace("_", "."): value for name, value in kafka.items()})
-        return open_transactional(reach, transactional_properties(reach, self._servers, self.id), generation, anew=anew)
+        return open_transactional(
+            reach, transactional_properties(reach, self._servers, self.id), self.topic, generation, anew=anew
+        )
 
     def send(self, producer: TransactionalProducer, *values: bytes) -> None:
         """Send rows, and return when all are acknowledged."""
@@ -338,7 +340,7 @@ def test_no_broker(native: bool) -> None:
     properties = transactional_properties(reach, "127.0.0.1:1", "nobody")
     with (
         pytest.raises(TransactionFailed, match=r"TRANSACTION_FAILED\] beginning to write: "),
-        open_transactional(reach, properties),
+        open_transactional(reach, properties, "orders"),
     ):
         pass
     assert 1 < time.monotonic() - begin < 10

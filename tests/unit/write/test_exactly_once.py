@@ -12,6 +12,7 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.options.model import ExactlyOnce, WriteOptions
 from pyspark_zkafka.protocol.exactly_once import Attempt
+from pyspark_zkafka.protocol.group_jobs import GroupJob
 from pyspark_zkafka.write.exactly_once import Writing, identify, write_rows_once
 from pyspark_zkafka.write.plan import LedgerPlan, WritePlan
 
@@ -76,6 +77,18 @@ def test_batch_job() -> None:
     assert str(found.name) == f"zkafka-{CALL}"
     assert found.attempt == Attempt(3, 0, CALL, may_be_replayed=False)
     assert UUID(CALL).hex == CALL
+
+
+def test_job_of_a_group() -> None:
+    """A batch job that commits a group's offsets is recorded under the group, with its number and these offsets."""
+    found = identify(
+        Context(),  # type: ignore[arg-type]
+        ExactlyOnce("zkafka"),
+        LedgerPlan("orders", 8, CALL, GroupJob("group.billing", 4, '{"orders":{"0":7}}')),
+        "orders",
+    )
+    assert str(found.name) == "zkafka-group.billing"
+    assert found.attempt == Attempt(3, 4, CALL, ends='{"orders":{"0":7}}')
 
 
 def test_batch_job_without_rows() -> None:
