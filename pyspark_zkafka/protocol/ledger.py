@@ -142,7 +142,7 @@ def encode(entry: Entry) -> str:
     }
     if entry.ends:
         values["ends"] = json.loads(entry.ends)
-    return _text(values)
+    return json.dumps(values, separators=(",", ":"))
 
 
 def decode(metadata: str, place: str = "The ledger") -> Entry:
@@ -162,11 +162,11 @@ def decode(metadata: str, place: str = "The ledger") -> Entry:
         raise _unreadable(metadata, place)
     slot, batch, rows, at_ms = numbers
     digest, run, write = texts
-    return Entry(slot, batch, rows, digest, run, write, at_ms, _text(ends) if ends else "")
+    return Entry(slot, batch, rows, digest, run, write, at_ms, _canonical(ends))
 
 
-def _text(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+def _canonical(ends: dict[str, dict[str, int]]) -> str:
+    return json.dumps(ends, separators=(",", ":"), ensure_ascii=False) if ends else ""
 
 
 def _are_offsets(found: Any) -> bool:
