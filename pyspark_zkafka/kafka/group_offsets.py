@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -27,6 +28,7 @@ _TIMEOUT_S = 30.0
 # are no more requests than these, as the answer to one that has timed out is lost.
 _LOOK_AFTER_S = (1.0, 3.0)
 _UNANSWERED = (KafkaError._TIMED_OUT, KafkaError._WAIT_COORD)
+_REPLACED = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 _LOOK_S = 0.1
 _ATTEMPT_S = 5.0
 _PAUSE_S = 0.2
@@ -156,18 +158,26 @@ class KafkaGroupOffsets:
             self._admin = None
 
     def _ask(self, consumer: Consumer, asked: _Places, left_s: float) -> _Places:
-        """The committed offsets; requested again after some seconds, unless the brokers have refused the connection."""
-        for look_s in _LOOK_AFTER_S:
-            if left_s <= look_s:
-                break
+        """The committed offsets; requested again after some seconds, unless the brokers have refused the connection.
+
+        A coordinator that is being replaced answers at once that it is none: its successor is waited for.
+        """
+        deadline = time.monotonic() + left_s
+        looks = iter((*_LOOK_AFTER_S, math.inf))
+        look_s = next(looks)
+        while True:
             try:
-                return list(consumer.committed(asked, timeout=look_s))
+                return list(consumer.committed(asked, timeout=max(_LOOK_S, min(look_s, deadline - time.monotonic()))))
             except KafkaException as error:
                 _raise_denial(consumer)
-                if error.args[0].code() not in _UNANSWERED or self._reports.refusal("", REFUSED_FOR_S) is not None:
+                code, is_late = error.args[0].code(), time.monotonic() + _PAUSE_S > deadline
+                is_passing = code in (*_UNANSWERED, *_REPLACED)
+                if is_late or not is_passing or self._reports.refusal("", REFUSED_FOR_S) is not None:
                     raise
-            left_s -= look_s
-        return list(consumer.committed(asked, timeout=left_s))
+                if code in _REPLACED:
+                    time.sleep(_PAUSE_S)
+                else:
+                    look_s = next(looks, math.inf)
 
     def _call(self, doing: str, call: Callable[[Consumer], T]) -> T:
         if self._consumer is None:
