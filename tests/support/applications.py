@@ -122,7 +122,7 @@ class Application:
                 found = json.loads(line)["outcome"]
                 return Outcome(False, found["error"], tuple((batch, rows) for batch, rows in found["batches"]))
 
-    def mark(self, name: str, timeout_s: float = 60) -> int:
+    def mark(self, name: str, timeout_s: float = 120) -> int:
         """The process that left a mark, as soon as there is one: ``mark("commit.before-1-3")``."""
         path = self.marks / name
         return int(
