@@ -45,15 +45,21 @@ class KafkaJoin:
             refuse_old_brokers(zookeeper)
             refuse_members(zookeeper, self.options.name)
         stored = opened.enter_context(KafkaGroupOffsets(self.servers, self.connection.kafka, self.options.name))
-        member = KafkaGroupMember(
-            self.options,
-            self.subscription,
-            lambda events: GroupConsumer(self.servers, self.connection, self.options.name, self.options.kafka, events),
-            self.is_idle if self.options.kafka.protocol == "consumer" else None,
-        )
+        member = self.member()
         member.join()
         opened.callback(member.leave)
         return member, KafkaMemberOffsets(member, stored)
+
+    def member(self) -> KafkaGroupMember:
+        """A member that has not joined yet."""
+        group, kafka = self.options.name, self.options.kafka
+        is_idle = self.is_idle if kafka.protocol == "consumer" else None
+        return KafkaGroupMember(
+            self.options,
+            self.subscription,
+            lambda events: GroupConsumer(self.servers, self.connection, group, kafka, events),
+            is_idle,
+        )
 
     def is_idle(self, member_id: str) -> bool:
         """True if a member of KIP-848 is to be assigned nothing, of which its client does not tell it.

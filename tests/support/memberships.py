@@ -8,12 +8,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pyspark_zkafka.group.joining import KafkaJoin
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.kafka_offsets import KafkaMemberOffsets
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.group.membership import Membership, OffsetStore
 from pyspark_zkafka.group.offset_store import GroupOffsets
-from pyspark_zkafka.kafka.group_consumer import GroupConsumer
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.options.model import Connection, GroupOptions, KafkaGroupOptions, ZooKeeperConfig
 from pyspark_zkafka.protocol.model import TopicPartition
@@ -22,10 +22,18 @@ from pyspark_zkafka.protocol.planning import Listener, Subscribe, Subscription
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
 
-__all__ = ["KINDS", "SESSION_MS", "MemberGroup", "kafka_member"]
+__all__ = ["KINDS", "PROMPT", "SESSION_MS", "MemberGroup", "kafka_member"]
 
 SESSION_MS = 6000
 """The session timeout of members in Kafka, the least that brokers allow."""
+
+PROMPT = {
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.min.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+}
+"""Configuration of brokers that have members by KIP-848 rebalance, and expire, as soon as others."""
 
 KINDS: dict[str, dict[str, str]] = {
     "zookeeper": {},
@@ -44,9 +52,7 @@ def kafka_member(
     connection = Connection(None, servers, Listener(None, "PLAINTEXT"))
     kafka = KafkaGroupOptions(**{"session_timeout_ms": SESSION_MS, **options})
     group_options = GroupOptions(group, membership="kafka", hold_ms=hold_ms, kafka=kafka)
-    return KafkaGroupMember(
-        group_options, subscription, lambda events: GroupConsumer(servers, connection, group, kafka, events)
-    )
+    return KafkaJoin(connection, servers, group_options, subscription).member()
 
 
 @dataclass

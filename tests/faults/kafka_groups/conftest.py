@@ -11,17 +11,15 @@ import pytest
 
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.kafka_members import KafkaMemberProcess
-from tests.support.memberships import MemberGroup
+from tests.support.memberships import PROMPT, MemberGroup
 
 NewProcess = Callable[..., KafkaMemberProcess]
-EXPIRY = {"group.consumer.session.timeout.ms": "6000", "group.consumer.min.session.timeout.ms": "6000"}
-BEATS = {"group.consumer.heartbeat.interval.ms": "1000", "group.consumer.min.heartbeat.interval.ms": "1000"}
 
 
 @pytest.fixture(scope="module")
 def kafka4() -> Iterator[LocalCluster]:
     """Three brokers of Kafka 4, where members by KIP-848 expire as soon as others; a controller of its own."""
-    config = {**EXPIRY, **BEATS, "offsets.topic.replication.factor": "3"}
+    config = {**PROMPT, "offsets.topic.replication.factor": "3"}
     with LocalCluster(kafka_version="4.3.1", brokers=3, controllers=1, broker_config=config) as cluster:
         yield cluster
 
