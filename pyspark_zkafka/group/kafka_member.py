@@ -98,6 +98,7 @@ class KafkaGroupMember:
         self._check = check
         self._timing = timing or Timing()
         self._hold_s = hold_s(options.hold_ms, options.kafka.max_poll_interval_ms)
+        self._connect = connect
         self._client = connect(self)
         self._requests: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._changed = threading.Event()
@@ -114,6 +115,8 @@ class KafkaGroupMember:
         self._doubted_until = 0.0
         self._check_at = 0.0
         self._refusals = 0
+        self._unanswered = 0
+        self._has_stray_commit = False
         self._error: ZKafkaError | None = None
         self._warned: set[str] = set()
 
@@ -254,6 +257,7 @@ class KafkaGroupMember:
                 self._note_time()
                 self._subscribe()
                 self._note_error(self._client.poll())
+                self._replace_client()
                 self._send_commits()
                 self._check_admission()
                 self._finish_rebalances()
@@ -266,6 +270,19 @@ class KafkaGroupMember:
                 answer.set_exception(_not_running(self.group))
             for commit in self._commits:
                 commit.lost.set_exception(_not_running(self.group))
+
+    def _replace_client(self) -> None:
+        """Go on with another client after an expulsion with a commit under way.
+
+        librdkafka keeps a commit for a coordinator that it cannot reach, and would send it as the next generation's.
+        """
+        if not self._has_stray_commit:
+            return
+        self._has_stray_commit = False
+        threading.Thread(target=self._client.close, name=f"zkafka-closing-{self.group}", daemon=True).start()
+        self._client = self._connect(self)
+        self._client.open()
+        self._topics, self._topics_at = (), 0.0
 
     def _finish_joining(self) -> None:
         """Go on for a moment if a rebalance is under way: a request to leave it waits behind the one to join.
@@ -303,13 +320,12 @@ class KafkaGroupMember:
         self._topics_at = now + (_TOPICS_EVERY_S if not isinstance(self._subscription, Subscribe) else float("inf"))
         try:
             topics = tuple(wanted_topics(self._subscription, self._names()))
+            if topics != self._topics:
+                self._topics = topics
+                self._client.subscribe(topics)
+            self._is_assigned = self._is_assigned or not topics
         except ZKafkaError as error:
             self._note_error(error)
-            return
-        if topics != self._topics:
-            self._topics = topics
-            self._client.subscribe(topics)
-        self._is_assigned = self._is_assigned or not topics
 
     def _names(self) -> list[str]:
         return [] if isinstance(self._subscription, Subscribe) else self._client.topic_names()
@@ -401,6 +417,10 @@ class KafkaGroupMember:
                 listing(sorted(self._assignment.owned), _SHOWN),
             )
         self._assignment = self._assignment.expel()
+        self._has_stray_commit = self._unanswered > 0 or any(commit.sent is not None for commit in self._commits)
+        self._unanswered = 0
+        for commit in self._commits:
+            commit.sent = None  # nothing that this incarnation has read is committed any more
         self._doubted_until = 0.0
         self._change(is_assigned=False)
 
@@ -415,6 +435,7 @@ class KafkaGroupMember:
         while self._commits:
             commit = self._commits[0]
             if not commit.lost.done() and now >= commit.deadline:
+                self._unanswered += commit.sent is not None
                 commit.lost.set_exception(commit.error or _unanswered(self.group))
             if not commit.lost.done() and commit.sent is None and now >= commit.next_at:
                 self._send(commit)
@@ -437,7 +458,8 @@ class KafkaGroupMember:
         """Take the answer to the commit that was sent last; see `GroupEvents`."""
         commit = self._commits[0] if self._commits else None
         if commit is None or commit.sent != answer.offsets or commit.lost.done():
-            return  # one that was given up
+            self._unanswered = max(0, self._unanswered - 1)  # one that was given up
+            return
         sent, commit.sent, commit.error = commit.sent, None, answer.error
         if answer.standing == "fenced":
             self.lost(())

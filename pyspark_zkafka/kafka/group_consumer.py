@@ -28,6 +28,17 @@ _FENCED_CODES = frozenset({KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_MEMBE
 _INSTANCE_CODES = frozenset({KafkaError.FENCED_INSTANCE_ID, KafkaError.UNRELEASED_INSTANCE_ID})
 _UNSUPPORTED_CODES = frozenset({KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE})
 _INCONSISTENT_CODES = frozenset({KafkaError.INCONSISTENT_GROUP_PROTOCOL, KafkaError.UNSUPPORTED_ASSIGNOR})
+_PASSING_CODES = frozenset(
+    {
+        *_REBALANCING_CODES,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError._AUTO_OFFSET_RESET,
+        KafkaError._PARTITION_EOF,
+        KafkaError._MAX_POLL_EXCEEDED,
+        KafkaError.OFFSET_OUT_OF_RANGE,
+    }
+)
 _MOST_EVENTS = 100
 _METADATA_S = 1.0
 _HEARTBEAT_MS = 3000
@@ -83,13 +94,14 @@ class GroupConsumer:
         self._reports = ErrorReports()
         self._consumer: Consumer | None = None
         self._has_polled_within = False
+        self._is_member = False
 
     def open(self) -> None:
         """Create the client, which connects in the background; raises ZKafkaError if librdkafka refuses the properties."""
         self._consumer = make_consumer({**self._properties, "on_commit": self._on_commit}, self._reports)
 
     def close(self) -> None:
-        """Leave the group, unless the member is static; blocks for about half a second, longer without a coordinator."""
+        """Leave the group, unless the member is static, without calling back; blocks for long without a coordinator."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close()
@@ -114,9 +126,11 @@ class GroupConsumer:
             if message is None:
                 break
             problem = message.error()
-            if problem is not None and not _is_of_reading(problem):
+            if problem is not None and not _passes(problem):
                 found = self._of_group(problem)
-        return found or self._reports.refusal(f"joining group {self._group}", REFUSED_FOR_S)
+        if found is None and not self._is_member:
+            found = self._reports.refusal(f"joining group {self._group}", REFUSED_FOR_S)
+        return found
 
     def poll_within(self) -> None:
         """The same within a callback of `poll`, for the answers to commits.
@@ -170,16 +184,20 @@ class GroupConsumer:
         places = [KafkaTopicPartition(p.topic, p.partition, 0) for p in partitions]
         (consumer.incremental_assign if self._is_incremental else consumer.assign)(places)
         consumer.pause(places)
-        self._reports.answered()
-        self._events.assigned(_places(partitions))
+        if self._consumer is not None:
+            self._is_member = True
+            self._events.assigned(_places(partitions))
 
     def _on_revoke(self, consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
-        self._events.revoked(_places(partitions))
+        if self._consumer is not None:
+            self._events.revoked(_places(partitions))
         self._unassign(consumer, partitions)
         self._yield()
 
     def _on_lost(self, consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
-        self._events.lost(_places(partitions))
+        if self._consumer is not None:
+            self._is_member = False
+            self._events.lost(_places(partitions))
         self._unassign(consumer, partitions)
 
     def _unassign(self, consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
@@ -189,6 +207,8 @@ class GroupConsumer:
             consumer.unassign()
 
     def _on_commit(self, error: KafkaError | None, partitions: list[KafkaTopicPartition]) -> None:
+        if self._consumer is None:
+            return
         offsets = {TopicPartition(p.topic, p.partition): p.offset for p in partitions}
         failed = error or next((p.error for p in partitions if p.error is not None), None)
         self._events.answered(CommitAnswer(offsets, *(("done", None) if failed is None else self._standing(failed))))
@@ -259,14 +279,9 @@ def group_properties(
     return properties
 
 
-def _is_of_reading(error: KafkaError) -> bool:
+def _passes(error: KafkaError) -> bool:
     """True for errors that concern the paused partitions, or that librdkafka handles by rejoining."""
-    return error.code() in (
-        KafkaError._AUTO_OFFSET_RESET,
-        KafkaError._PARTITION_EOF,
-        KafkaError._MAX_POLL_EXCEEDED,
-        KafkaError.OFFSET_OUT_OF_RANGE,
-    )
+    return not error.fatal() and error.code() in _PASSING_CODES
 
 
 def _places(partitions: list[KafkaTopicPartition]) -> list[TopicPartition]:
