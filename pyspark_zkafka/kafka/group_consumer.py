@@ -222,6 +222,7 @@ class GroupConsumer:
 
     def _of_group(self, error: KafkaError) -> ZKafkaError:
         """Our error for one of the membership; of a fatal one, librdkafka's code may say no more than that."""
+        is_fatal = error.fatal() or error.code() == KafkaError._FATAL
         code, text = error.code(), f"joining group {self._group}: {error.name()} ({error.str()})"
         if code in _INCONSISTENT_CODES:
             return GroupError(
@@ -229,13 +230,13 @@ class GroupConsumer:
                 f"{text}; the other members of the group have another partition.assignment.strategy, or another kind of "
                 "protocol; set partition.assignment.strategy and group.protocol to theirs",
             )
-        if code in _INSTANCE_CODES or (error.fatal() and "instance" in error.str()):
+        if code in _INSTANCE_CODES or (is_fatal and "instance" in error.str()):
             return GroupError(
                 "INSTANCE_ID_TAKEN",
                 f"{text}; another member of the group has the group.instance.id {self._options.instance_id}; give each "
                 "member its own, or wait until the session of one that died has expired",
             )
-        if code in _UNSUPPORTED_CODES or (error.fatal() and self._options.protocol == "consumer"):
+        if code in _UNSUPPORTED_CODES or (is_fatal and self._options.protocol == "consumer"):
             return unsupported_protocol(self._group, text)
         return from_kafka(error, f"joining group {self._group}")
 

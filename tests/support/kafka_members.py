@@ -65,6 +65,10 @@ class KafkaMemberProcess:
         """
         return self._ask("commit", offset, *partitions)  # type: ignore[no-any-return]
 
+    def stop(self) -> None:
+        """Leave the group, and end the process."""
+        self._process.communicate(timeout=30)
+
     def kill(self) -> None:
         """End the process at once."""
         self._process.kill()
