@@ -23,6 +23,10 @@ _OF_THE_GROUP = (
     "subscribepattern",
     "subscribeexceptpattern",
     "group.id",
+    "groupmembership",
+    "group.protocol",
+    "group.instance.id",
+    "session.timeout.ms",
     "consumer.id",
     "consumer.threads",
     "partition.assignment.strategy",
@@ -32,11 +36,11 @@ _OF_THE_GROUP = (
     *_OF_COMMITS,
     "auto.offset.reset",
 )
-_OF_OTHERS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "assign", "view", "groupMembership")
+_OF_OTHERS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "assign", "view")
 
 
 class ConsumerGroup:
-    """A member of a consumer group in ZooKeeper, for the duration of a ``with`` block in the user's own process.
+    """A member of a consumer group, for the duration of a ``with`` block in the user's own process.
 
         with ConsumerGroup("zk1:2181/kafka", "billing", subscribe=["orders"]) as member:
             batch = member.plan(spark)
@@ -49,8 +53,9 @@ class ConsumerGroup:
 
     Parameters
     ----------
-    zookeeper_connect : str
-        ``host:port[,host:port...][/chroot]``
+    zookeeper_connect : str, optional
+        ``host:port[,host:port...][/chroot]``; None for a group that Kafka coordinates, with ``kafka.bootstrap.servers``
+        among the options.
     group : str
         ``group.id``.
     subscribe : sequence of str, optional
@@ -68,7 +73,7 @@ class ConsumerGroup:
 
     def __init__(
         self,
-        zookeeper_connect: str,
+        zookeeper_connect: str | None,
         group: str,
         *,
         subscribe: Sequence[str] = (),
@@ -80,12 +85,16 @@ class ConsumerGroup:
         unfit = [name for name in _OF_OTHERS if name.lower() in {given.lower() for given in options or {}}]
         if unfit:
             raise OptionError("INVALID_OPTIONS", f"A ConsumerGroup does not accept {', '.join(unfit)}; leave it out")
-        self._raw = {**(options or {}), "zookeeper.connect": zookeeper_connect, "group.id": group}
+        self._raw = {**(options or {}), "group.id": group}
+        if zookeeper_connect is not None:
+            self._raw["zookeeper.connect"] = zookeeper_connect
         if subscribe:
             self._raw["subscribe"] = _joined(subscribe)
         if subscribe_pattern is not None:
             self._raw["subscribePattern"] = subscribe_pattern
         self._options = parse_stream(self._raw)
+        if self._options.group is None or not self._options.group.join:
+            raise OptionError("INVALID_OPTIONS", "A ConsumerGroup joins its group; leave groupMembership=none out")
         self._session: StreamSession | None = None
         self._waiting: Mapping[TopicPartition, Waiting] = {}
 
@@ -103,7 +112,7 @@ class ConsumerGroup:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Leave: the registration and the claims are deleted at once."""
+        """Leave the group: its other members may have the partitions at once, unless the member is static."""
         session, self._session = self._session, None
         if session is not None:
             session.close()
@@ -223,6 +232,13 @@ class GroupBatch:
         """
         from pyspark_zkafka.options.table import is_connection_option
 
+        session = self._member._session
+        if session is not None and session.commits_as_member:
+            raise GroupError(
+                "COMMIT_BY_MEMBER",
+                "Kafka accepts commits of a group's members alone, and the tasks of a write are none; leave commit_options "
+                "out, and call batch.commit() when the write has succeeded",
+            )
         raw = self._member._raw
         connection = {n: text for n, text in raw.items() if is_connection_option(n) or n.lower() in _OF_COMMITS}
         if not self.ranges:

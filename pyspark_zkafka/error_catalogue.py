@@ -155,8 +155,8 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
     ClusterStateError: {
         "MIGRATED_TO_KRAFT": (
             "The cluster was migrated to KRaft: no broker is registered in ZooKeeper any more, whose state is out of date.",
-            "Set `kafka.bootstrap.servers`; a stream with `group.id` continues with `groupMembership=none` and "
-            "`offsets.storage=kafka`, see migrate-to-kafka-4.md.",
+            "Set `kafka.bootstrap.servers`; a stream with `group.id` continues with `groupMembership=kafka`, see "
+            "migrate-to-kafka-4.md.",
         ),
         "NO_BROKERS": (
             "No broker is registered under `/brokers/ids`.",
@@ -185,6 +185,10 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
         "DELETION_DISABLED": (
             "A topic is to be deleted, and `delete.topic.enable` is false at the controller.",
             "Set it to true on all brokers, and restart them.",
+        ),
+        "NO_COORDINATORS": (
+            "A stream is to join a group that Kafka coordinates, and brokers are older than 0.9.",
+            "Set `groupMembership=zookeeper`.",
         ),
         "NO_LISTENER": (
             "No broker has the requested listener; the message lists the registered ones.",
@@ -237,7 +241,7 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
     },
     GroupError: {
         "NOT_A_MEMBER": (
-            "A `ConsumerGroup` was used outside its `with` block, or is not a member.",
+            "A `ConsumerGroup` was used outside its `with` block, or a member has left its group.",
             "Use it inside the block.",
         ),
         "ASSIGN_IN_GROUP": ("A member of a group is to read fixed partitions (`assign`).", "Subscribe to topics instead."),
@@ -250,8 +254,8 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
             "Correct the filter of that member.",
         ),
         "GROUP_ACTIVE": (
-            "Consumers of the group are active, in ZooKeeper or in Kafka, so that its offsets must not be changed.",
-            "Stop the group's consumers, wait until the session of one that died expires, and run the command again.",
+            "Consumers of the group are active, in ZooKeeper or in Kafka, so that others must not change its offsets.",
+            "Stop the group's consumers, wait until the session of one that died expires, and try again.",
         ),
         "UNKNOWN_GROUP": (
             "There is no group of that name, or it has no offsets.",
@@ -260,6 +264,26 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
         "OFFSETS_REFUSED": (
             "The brokers refused offsets of a group, of which others are written, as the message says.",
             "Remove the cause, and write these offsets again.",
+        ),
+        "MEMBERS_IN_ZOOKEEPER": (
+            "A member is to join a group in Kafka, and the group has members that ZooKeeper coordinates.",
+            "Stop these members first; one that died is gone when its session expires.",
+        ),
+        "INCONSISTENT_GROUP_PROTOCOL": (
+            "The other members of a group in Kafka have another assignment strategy, or another protocol.",
+            "Set `partition.assignment.strategy` and `group.protocol` to theirs.",
+        ),
+        "GROUP_PROTOCOL_UNSUPPORTED": (
+            "`group.protocol` is consumer, which the brokers do not know, or which is switched off.",
+            "Set `group.protocol=classic`, or raise the feature `group.version` of brokers from 4.0 on.",
+        ),
+        "INSTANCE_ID_TAKEN": (
+            "Another member of a group in Kafka has the same `group.instance.id`.",
+            "Give each member its own, or wait until the session of one that died has expired.",
+        ),
+        "COMMIT_BY_MEMBER": (
+            "A write was to commit the batch of a group in Kafka, whose offsets only the member itself can commit.",
+            "Write without `commit_options`, and call `batch.commit()` afterwards.",
         ),
         "NO_MEMBERS": (
             "The group has no members whose assignment could be planned.",

@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, ZKafkaError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.kafka.errors import from_kafka
-from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets, offset_metadata
+from pyspark_zkafka.kafka.group_offsets import ACTIVE_CODES, KafkaGroupOffsets, group_active, offset_metadata
 from pyspark_zkafka.protocol.model import TopicPartition
 
 __all__ = ["GroupAdmin", "GroupState"]
@@ -27,22 +27,18 @@ _IN_FLIGHT = 50
 _PAUSE_S = 0.3
 _MOST_PER_COMMIT = 1_000  # the coordinator writes a commit as one batch, which max.message.bytes limits
 _UNKNOWN_GROUP_CODES = frozenset({KafkaError.GROUP_ID_NOT_FOUND})
-_ACTIVE_CODES = frozenset(
-    {
-        KafkaError.UNKNOWN_MEMBER_ID,
-        KafkaError.ILLEGAL_GENERATION,
-        KafkaError.REBALANCE_IN_PROGRESS,
-        KafkaError.NON_EMPTY_GROUP,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A group's state as its coordinator names it, and the ids of its members; an unknown group is ``DEAD``."""
+    """A group's state as its coordinator names it, and the ids of its members; an unknown group is ``DEAD``.
+
+    `idle` are the members to whom nothing is, or is to be, assigned.
+    """
 
     name: str
     members: tuple[str, ...] = ()
+    idle: frozenset[str] = frozenset()
 
     @property
     def is_active(self) -> bool:
@@ -232,7 +228,8 @@ class GroupAdmin(KafkaAdmin):
         found = self._of_group(group, f"describing group {group}", future, lambda: None)
         if found is None:
             return GroupState("DEAD")
-        return GroupState(found.state.name, tuple(member.member_id for member in found.members))
+        idle = frozenset(member.member_id for member in found.members if _is_idle(member))
+        return GroupState(found.state.name, tuple(member.member_id for member in found.members), idle)
 
     def _of_group(self, group: str, doing: str, future: Future[Any], unknown: Callable[[], Any] | None = None) -> Any:
         """A request's result; `unknown` makes that of a group that does not exist."""
@@ -241,22 +238,18 @@ class GroupAdmin(KafkaAdmin):
         except KafkaException as error:
             if unknown is not None and error.args[0].code() in _UNKNOWN_GROUP_CODES:
                 return unknown()
-            if error.args[0].code() in _ACTIVE_CODES:
-                raise _active(group, doing) from error
+            if error.args[0].code() in ACTIVE_CODES:
+                raise group_active(group, doing) from error
             raise self._error(error, doing) from error
 
 
 def _error_of(error: KafkaError, group: str, doing: str) -> ZKafkaError:
-    return _active(group, doing) if error.code() in _ACTIVE_CODES else from_kafka(error, doing)
+    return group_active(group, doing) if error.code() in ACTIVE_CODES else from_kafka(error, doing)
 
 
-def _active(group: str, doing: str) -> GroupError:
-    return GroupError(
-        "GROUP_ACTIVE",
-        f"{doing[0].upper()}{doing[1:]} failed, since consumers that Kafka coordinates are active in the group; stop these "
-        "consumers, and run this again",
-        group=group,
-    )
+def _is_idle(member: Any) -> bool:
+    found = (member.assignment, getattr(member, "target_assignment", None))
+    return not any(assigned.topic_partitions for assigned in found if assigned is not None)
 
 
 def _place(committed: KafkaTopicPartition) -> TopicPartition:

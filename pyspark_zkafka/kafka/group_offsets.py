@@ -13,15 +13,25 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
-from pyspark_zkafka.errors import BrokersUnavailable
+from pyspark_zkafka.errors import BrokersUnavailable, GroupError
 from pyspark_zkafka.kafka.clients import librdkafka_logger, make_consumer
 from pyspark_zkafka.kafka.consumer_properties import lookup_properties, shared_properties
 from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, ErrorReports, from_kafka
 from pyspark_zkafka.protocol.model import TopicPartition
 
-__all__ = ["KafkaGroupOffsets", "offset_metadata"]
+__all__ = ["ACTIVE_CODES", "KafkaGroupOffsets", "group_active", "offset_metadata"]
 
 T = TypeVar("T")
+
+ACTIVE_CODES = frozenset(
+    {
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.NON_EMPTY_GROUP,
+    }
+)
+"""Errors of requests that only the members of an active group may make."""
 
 _TIMEOUT_S = 30.0
 # Errors are only reported between requests: a refusal is recorded after the first, and old enough after the second. There
@@ -34,6 +44,16 @@ _ATTEMPT_S = 5.0
 _PAUSE_S = 0.2
 
 _Places = list[KafkaTopicPartition]
+
+
+def group_active(group: str, doing: str) -> GroupError:
+    """The error for a commit that brokers refuse, as members of the group commit themselves."""
+    return GroupError(
+        "GROUP_ACTIVE",
+        f"{doing[0].upper()}{doing[1:]} failed, since consumers that Kafka coordinates are active in the group; stop these "
+        "consumers, and run this again",
+        group=group,
+    )
 
 
 def offset_metadata(found: KafkaTopicPartition) -> str:
@@ -104,8 +124,9 @@ class KafkaGroupOffsets:
         Blocks for a request, the first time for two: `timeout_s` at the most, some seconds if the brokers refuse the
         connection. Waits meanwhile for a coordinator that is being replaced.
 
-        Raises ClusterStateError if brokers refuse (consumers of the new kind are in the group, or an ACL forbids it), and
-        BrokersUnavailable without an answer: whether the offsets were committed is unknown.
+        Raises GroupError if consumers that Kafka coordinates are in the group, ClusterStateError if brokers refuse for
+        another reason, such as an ACL, and BrokersUnavailable without an answer: whether the offsets were committed is
+        unknown.
         """
         if not offsets:
             return
@@ -201,6 +222,8 @@ class KafkaGroupOffsets:
     def _require_success(self, doing: str, answers: _Places) -> None:
         for answer in answers:
             if answer.error is not None:
+                if answer.error.code() in ACTIVE_CODES:
+                    raise group_active(self._group, f"{doing} offsets of group {self._group}")
                 place = f"{answer.topic}-{answer.partition}"
                 raise from_kafka(answer.error, f"{doing} the offset of group {self._group} in {place}")
 

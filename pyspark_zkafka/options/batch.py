@@ -13,6 +13,7 @@ from typing import Literal
 
 from pyspark_zkafka.options.client_properties import Role, translate
 from pyspark_zkafka.options.librdkafka import judge
+from pyspark_zkafka.options.membership import joins_kafka
 from pyspark_zkafka.options.model import (
     CommitPlan,
     Connection,
@@ -205,7 +206,12 @@ def _offsets(given: OptionParser, edge: str, default: OffsetSpec, bound: Bound |
 
 def _stores(given: OptionParser, connection: Connection) -> tuple[OffsetStore, ...]:
     """The stores of the group's offsets, by the old consumer's offsets.storage and dual.commit.enabled."""
-    in_kafka = given.value("offsets.storage")
+    in_kafka = given.value("offsets.storage", joins_kafka(given))
+    if joins_kafka(given):
+        given.refuse_if(not in_kafka, "a member of a group in Kafka commits there; leave offsets.storage out, or set kafka")
+        dual = given.value("dual.commit.enabled", False)
+        given.refuse_if(dual, "a member of a group in Kafka commits there alone; set dual.commit.enabled=false")
+        return ("kafka",)
     dual = given.value("dual.commit.enabled", in_kafka and connection.zookeeper is not None)
     given.refuse_if(
         dual and not in_kafka, "dual.commit.enabled has an effect only with offsets.storage=kafka; leave it out"

@@ -30,6 +30,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     ),
     "rd_kafka_conf_get": (ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, _SIZE)),
     "rd_kafka_conf_dump": (ctypes.POINTER(ctypes.c_char_p), (ctypes.c_void_p, _SIZE)),
+    "rd_kafka_yield": (None, (ctypes.c_void_p,)),
     "rd_kafka_conf_dump_free": (None, (ctypes.POINTER(ctypes.c_char_p), ctypes.c_size_t)),
 }
 

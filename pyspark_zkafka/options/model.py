@@ -17,6 +17,8 @@ __all__ = [
     "Connection",
     "ExactlyOnce",
     "GroupOptions",
+    "KafkaGroupOptions",
+    "Membership",
     "OffsetStore",
     "ReadOptions",
     "StreamOptions",
@@ -27,6 +29,10 @@ __all__ = [
 
 OffsetStore = Literal["zookeeper", "kafka"]
 """A store of a group's offsets: ``/consumers/<group>/offsets``, or ``__consumer_offsets``."""
+
+
+Membership = Literal["auto", "zookeeper", "kafka", "none"]
+"""Who coordinates the group that a stream joins; auto is ZooKeeper until the cluster has left it, none is no membership."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,20 +133,37 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupOptions:
-    """A stream's place in a consumer group.
+class KafkaGroupOptions:
+    """A member's options that only groups coordinated by Kafka have.
 
-    `join` is False for a stream that reads all partitions and only commits; `consumer_id` is None for a generated one.
+    `strategy` and `session_timeout_ms` are those of the classic protocol; `instance_id` is that of a static member.
     """
 
+    protocol: Literal["classic", "consumer"] = "classic"
+    strategy: str = "cooperative-sticky"
+    instance_id: str | None = None
+    session_timeout_ms: int = 45_000
+    max_poll_interval_ms: int = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOptions:
+    """A stream's place in a consumer group; `consumer_id` is None for a generated one."""
+
     name: str
-    join: bool = True
+    membership: Membership = "auto"
     consumer_id: str | None = None
     threads: int = 1
     strategy: str = "range"
     max_retries: int = 4
     backoff_ms: int = 2000
     hold_ms: int = 4000
+    kafka: KafkaGroupOptions = field(default_factory=KafkaGroupOptions)
+
+    @property
+    def join(self) -> bool:
+        """False for a stream that reads all partitions and only commits."""
+        return self.membership != "none"
 
 
 @dataclass(frozen=True, slots=True)

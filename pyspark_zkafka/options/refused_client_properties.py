@@ -12,7 +12,7 @@ __all__ = ["REFUSED"]
 
 _REMOVE = "remove it"
 _METRICS = f"Java-only: metrics of the JVM client; {_REMOVE}, and see statistics.interval.ms"
-_MEMBERSHIP = f"configures group membership through the brokers, which reads do not use; {_REMOVE}"
+_MEMBERSHIP = f"set by the data source for members of a group that Kafka coordinates; {_REMOVE}"
 _COMMITS = f"offsets are committed when Spark commits a micro-batch, or by commitOffsets; {_REMOVE}"
 _LEGACY = f"belongs to librdkafka's legacy consumer, which is not used; {_REMOVE}"
 _GONE = f"obsolete, without effect; {_REMOVE}"
@@ -42,10 +42,12 @@ REFUSED: dict[str, str] = {
     ),
     # The group
     "group.id": "use the option group.id without the prefix kafka.",
-    **_all(_MEMBERSHIP, "group.instance.id group.protocol group.protocol.type group.remote.assignor"),
-    **_all(_MEMBERSHIP, "heartbeat.interval.ms coordinator.query.interval.ms"),
-    "session.timeout.ms": f"{_MEMBERSHIP}; for a group in ZooKeeper, see zookeeper.session.timeout.ms",
-    "partition.assignment.strategy": f"{_MEMBERSHIP}; for a group in ZooKeeper, omit the prefix kafka.",
+    "group.instance.id": "use the option group.instance.id without the prefix kafka.",
+    "group.protocol": "use the option group.protocol without the prefix kafka.",
+    "session.timeout.ms": "use the option session.timeout.ms without the prefix kafka.; in ZooKeeper, "
+    "zookeeper.session.timeout.ms",
+    "partition.assignment.strategy": "use the option partition.assignment.strategy without the prefix kafka.",
+    **_all(_MEMBERSHIP, "group.protocol.type group.remote.assignor heartbeat.interval.ms coordinator.query.interval.ms"),
     # Reading
     "default.api.timeout.ms": "Java-only: the limit of blocking calls; use kafkaConsumer.pollTimeoutMs",
     "max.poll.records": f"Java-only: rows are read in Arrow batches, not in polls; {_REMOVE}",

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.options.batch import lacks_zookeeper, parse_read, read_options, starting
-from pyspark_zkafka.options.model import GroupOptions, ReadOptions, StreamOptions
+from pyspark_zkafka.options.membership import joins_kafka, kafka_group_options, kafka_member_problems
+from pyspark_zkafka.options.model import GroupOptions, Membership, ReadOptions, StreamOptions
 from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.table import BY_NAME, STREAM, TABLE
+from pyspark_zkafka.protocol.assignors import STRATEGIES
 from pyspark_zkafka.protocol.limits import TriggerLimits
 from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
@@ -26,7 +28,8 @@ def parse_stream(raw: Mapping[str, str]) -> StreamOptions:
     read = read_options(given, start)
     options = StreamOptions(read, _limits(given), _group(given, read))
     given.finish()
-    return options if options.group is None or not options.group.join else replace(options, read=_as_member(read))
+    in_zookeeper = options.group is not None and options.group.membership in ("auto", "zookeeper")
+    return replace(options, read=_as_member(read)) if in_zookeeper else options
 
 
 def parse_either(raw: Mapping[str, str]) -> ReadOptions:
@@ -64,36 +67,50 @@ def _limits(given: OptionParser) -> TriggerLimits:
 
 def _group(given: OptionParser, read: ReadOptions) -> GroupOptions | None:
     retries, backoff_ms = given.value("rebalance.max.retries"), given.value("rebalance.backoff.ms")
+    poll_ms = int(read.connection.kafka.get("max.poll.interval.ms", _MAX_POLL_INTERVAL_MS))
+    membership: Membership = given.value("groupMembership")
+    in_kafka = joins_kafka(given)
+    hold_ms = poll_ms // _HOLD_SHARE if in_kafka else retries * backoff_ms // 2
     options = GroupOptions(
         name=read.group or "",
-        join=given.value("groupMembership"),
+        membership="kafka" if in_kafka else membership,
         consumer_id=given.value("consumer.id"),
         threads=given.value("consumer.threads"),
-        strategy=given.value("partition.assignment.strategy"),
+        strategy=given.value("partition.assignment.strategy", "cooperative-sticky" if in_kafka else "range"),
         max_retries=retries,
         backoff_ms=backoff_ms,
-        hold_ms=given.value("rebalance.hold.ms", retries * backoff_ms // 2),
+        hold_ms=given.value("rebalance.hold.ms", hold_ms),
+        kafka=kafka_group_options(given, poll_ms),
     )
     if read.group is None:
         names = [o.name for o in TABLE if o.scopes == STREAM and o.name.startswith(_MEMBER_OPTIONS)]
         given.problems.extend(f"{name} needs group.id" for name in names if given.has(name))
         return None
+    given.problems.extend(kafka_member_problems(given, options.membership, options.kafka))
     if options.join:
-        _check_member(given, read, options)
+        given.refuse_if(
+            isinstance(read.subscription, Assign),
+            "assign leaves nothing for the group to assign; use subscribe, or set groupMembership to none",
+        )
+        if not in_kafka:
+            _check_zookeeper_member(given, read, options)
     return options
 
 
-_MEMBER_OPTIONS = ("group", "consumer.", "partition.assignment.", "rebalance.")
+_MEMBER_OPTIONS = ("group", "consumer.", "partition.assignment.", "rebalance.", "session.")
+_MAX_POLL_INTERVAL_MS = 300_000  # librdkafka's default, and Java's
+_HOLD_SHARE = 10  # of max.poll.interval.ms, for which other members wait
 
 
-def _check_member(given: OptionParser, read: ReadOptions, group: GroupOptions) -> None:
+def _check_zookeeper_member(given: OptionParser, read: ReadOptions, group: GroupOptions) -> None:
     given.refuse_if(
         lacks_zookeeper(given, read.connection),
-        "members of a group register in ZooKeeper; set zookeeper.connect, or groupMembership to none",
+        "members of a group register in ZooKeeper; set zookeeper.connect, or groupMembership to kafka or none",
     )
     given.refuse_if(
-        isinstance(read.subscription, Assign),
-        "assign leaves nothing for the group to assign; use subscribe, or set groupMembership to none",
+        group.strategy not in STRATEGIES,
+        f"partition.assignment.strategy is {group.strategy}, which groups in ZooKeeper do not have; use one of "
+        f"{', '.join(STRATEGIES)}, or set groupMembership=kafka",
     )
     given.refuse_if(
         "/" in (group.consumer_id or ""),

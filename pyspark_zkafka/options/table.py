@@ -179,10 +179,31 @@ TABLE: tuple[Option, ...] = (
     ),
     Option(
         "groupMembership",
-        choice(join=True, none=False),
+        choice("auto", "zookeeper", "kafka", "none", join="zookeeper"),
         STREAM,
-        "Whether a stream with group.id becomes a member in ZooKeeper, or reads all partitions and only commits.",
-        "join",
+        "Who coordinates the group that a stream with group.id joins. auto: ZooKeeper with zookeeper.connect, unless the "
+        "cluster has left it, else Kafka; none: join no group, read all partitions and only commit. join is zookeeper.",
+        "auto",
+    ),
+    Option(
+        "group.protocol",
+        choice("classic", "consumer"),
+        STREAM,
+        "The protocol of a group that Kafka coordinates; consumer is KIP-848's, of brokers from 4.0 on.",
+        "classic",
+    ),
+    Option(
+        "group.instance.id",
+        text(),
+        STREAM,
+        "Name of a static member, which keeps its partitions over a restart within its session timeout.",
+    ),
+    Option(
+        "session.timeout.ms",
+        integer(1, "ms"),
+        STREAM,
+        "Time after which Kafka expels a member without heartbeats; with group.protocol=classic.",
+        "45000",
     ),
     Option(
         "consumer.id", text(), STREAM, "Member name: /consumers/<group>/ids/<group>_<consumer.id>.", Derived("generated")
@@ -190,18 +211,20 @@ TABLE: tuple[Option, ...] = (
     Option("consumer.threads", integer(1), STREAM, "Threads for which the member claims partitions: its weight.", "1"),
     Option(
         "partition.assignment.strategy",
-        choice(*STRATEGIES),
+        choice(*STRATEGIES, "cooperative-sticky"),
         STREAM,
         "How partitions are assigned; the same for all members. roundrobin-0.8 is that of consumers up to 0.11, sticky "
-        "requires that all members use this package. See [Consumer groups](groups.md).",
-        "range",
+        "requires that all members use this package; Kafka's groups have range, roundrobin and cooperative-sticky. See "
+        "[Consumer groups](groups.md).",
+        Derived("range in ZooKeeper, cooperative-sticky in Kafka"),
     ),
     Option(
         "offsets.storage",
         choice(zookeeper=False, kafka=True),
         _ALL,
-        "Where the group's offsets are stored: /consumers/<group>/offsets, or __consumer_offsets.",
-        "zookeeper",
+        "Where the group's offsets are stored: /consumers/<group>/offsets, or __consumer_offsets, as always with "
+        "groupMembership=kafka.",
+        Derived("zookeeper; kafka with groupMembership=kafka"),
     ),
     Option(
         "dual.commit.enabled",
@@ -217,7 +240,7 @@ TABLE: tuple[Option, ...] = (
         integer(0, "ms"),
         STREAM,
         "Maximum time for which a member keeps revoked partitions to finish the micro-batch that reads them.",
-        Derived("half of rebalance.max.retries x rebalance.backoff.ms"),
+        Derived("half of rebalance.max.retries x rebalance.backoff.ms; in Kafka a tenth of kafka.max.poll.interval.ms"),
     ),
     # What to write
     Option("topic", text(), _WRITE, "The topic of all rows; takes precedence over the column topic."),

@@ -30,8 +30,8 @@ from pyspark_zkafka.retries import Retry
 from pyspark_zkafka.stream.freshness import has_same_topics, max_age_s, moved_topics
 
 if TYPE_CHECKING:
-    from pyspark_zkafka.group.member import GroupMember
-    from pyspark_zkafka.group.offset_store import GroupOffsets
+    from pyspark_zkafka.group.membership import Membership, OffsetStore
+    from pyspark_zkafka.options.model import GroupOptions, ZooKeeperConfig
     from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
 __all__ = ["ANSWER_S", "StreamSession"]
@@ -74,29 +74,60 @@ class StreamSession:
         self._read_at = 0.0
         self._max_age_s = 0.0
         self._zookeeper: ZooKeeperClient | None = None
-        self.member: GroupMember | None = None
+        self.member: Membership | None = None
+        self._member_offsets: OffsetStore | None = None
         self._brokers: KafkaAdmin | None = None
 
     def __enter__(self) -> StreamSession:
         """Connect, and join the group if the options require it; raises ZKafkaError if either is refused or impossible."""
         connection = self._read.connection
+        membership = "none" if self._group is None else self._group.membership
         if connection.zookeeper is None:
             self._brokers = self._opened.enter_context(KafkaAdmin.of(connection))
-        elif self._group is not None and self._group.join:
-            from pyspark_zkafka.group.member import GroupMember
-
-            member = GroupMember(connection.zookeeper, self._group, self._subscription)
-            self.retry(member.join)
-            self._opened.callback(member.leave)
-            self.member, self._zookeeper = member, member.client
-        else:
-            from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
-
-            client = ZooKeeperClient(connection.zookeeper)
-            self.retry(client.__enter__)
-            self._opened.callback(client.close)
-            self._zookeeper = client
+        elif membership not in ("auto", "zookeeper") or not self._join_in_zookeeper(connection.zookeeper):
+            self._open_zookeeper(connection.zookeeper)
+            membership = "kafka" if membership == "auto" else membership
+        if membership == "kafka":
+            self._join_in_kafka()
         return self
+
+    def _open_zookeeper(self, ensemble: ZooKeeperConfig) -> None:
+        from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+
+        client = ZooKeeperClient(ensemble)
+        self.retry(client.__enter__)
+        self._opened.callback(client.close)
+        self._zookeeper = client
+
+    def _join_in_zookeeper(self, ensemble: ZooKeeperConfig) -> bool:
+        """Join, unless the options leave it open who coordinates the group, and all brokers have left ZooKeeper."""
+        from pyspark_zkafka.group.member import GroupMember
+
+        group = self._required_group
+        member = GroupMember(ensemble, group, self._subscription)
+        self.retry(member.join)
+        with ExitStack() as leaving:
+            leaving.callback(member.leave)
+            if group.membership == "auto" and self.retry(member.client.is_left):
+                from pyspark_zkafka.group.joining import refuse_unmigrated
+
+                if "kafka" not in self._read.stores:
+                    self.retry(lambda: refuse_unmigrated(member.client, group.name))
+                return False
+            leaving.pop_all()
+        self._opened.callback(member.leave)
+        self.member, self._zookeeper = member, member.client
+        _log.info("%s joined group %s in ZooKeeper (groupMembership=%s)", member.consumer, group.name, group.membership)
+        return True
+
+    def _join_in_kafka(self) -> None:
+        from pyspark_zkafka.group.joining import KafkaJoin
+
+        servers = self.servers(self.snapshot())
+        join = KafkaJoin(self._read.connection, servers, self._required_group, self._subscription)
+        self.member, self._member_offsets = join.open(self._opened, self._zookeeper)
+        group = self._required_group
+        _log.info("joining group %s in Kafka (groupMembership=%s)", group.name, group.membership)
 
     def close(self) -> None:
         """Leave the group at once, and close all connections; idempotent; blocks for some seconds at the most."""
@@ -111,17 +142,26 @@ class StreamSession:
         return self._brokers
 
     @cached_property
-    def offsets(self) -> GroupOffsets:
+    def offsets(self) -> OffsetStore:
         """The group's offsets, in their stores."""
-        if self._group is None:
-            raise OptionError("INVALID_OPTION", "Offsets of a group are read, and no group is named; set group.id")
+        if self._member_offsets is not None:
+            return self._member_offsets
         from pyspark_zkafka.group.offset_store import GroupOffsets
 
-        servers = self.servers(self.snapshot())
-        offsets = GroupOffsets(
-            self._read.connection, servers, self._group.name, self._read.stores, self._zookeeper, self._sleep
-        )
+        name, servers = self._required_group.name, self.servers(self.snapshot())
+        offsets = GroupOffsets(self._read.connection, servers, name, self._read.stores, self._zookeeper, self._sleep)
         return self._opened.enter_context(offsets)
+
+    @property
+    def commits_as_member(self) -> bool:
+        """True if only the member itself can commit, as in a group that Kafka coordinates."""
+        return self._member_offsets is not None
+
+    @property
+    def _required_group(self) -> GroupOptions:
+        if self._group is None:
+            raise OptionError("INVALID_OPTION", "Offsets of a group are read, and no group is named; set group.id")
+        return self._group
 
     def servers(self, snapshot: ClusterSnapshot) -> str:
         """Bootstrap servers, ``host:port,...``; while no broker is registered, the last ones that were."""
@@ -227,14 +267,27 @@ class StreamSession:
 
     def younger(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """The partitions created after the group subscribed to their topics; none without membership."""
-        if self.member is None or self._zookeeper is None or not partitions:
+        if self.member is None or not partitions:
             return set()
+        if self._member_offsets is not None or self._zookeeper is None:
+            return self._without_start(partitions)
         from pyspark_zkafka.group.subscription import subscribed_since, younger
 
         by_pattern = not isinstance(self._subscription, Subscribe)
         topics = sorted({tp.topic for tp in partitions})
         since = subscribed_since(self._zookeeper, self.member.group, topics, by_pattern=by_pattern)
         return younger(partitions, self.snapshot(), since)
+
+    def _without_start(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        """The partitions without an offset in topics of which the group has some, in Kafka: it began before them.
+
+        A member that begins to read a topic commits its starts in all partitions that it owns.
+        """
+        topics = {tp.topic for tp in partitions}
+        states = self.snapshot().states
+        committed = self.offsets.committed([tp for tp in states if tp.topic in topics])
+        begun = {tp.topic for tp in committed}
+        return {tp for tp in partitions if tp.topic in begun and tp not in committed}
 
     def owned(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
         """The partitions to read: those that the member owns, or, without membership, all that are subscribed to."""
@@ -263,12 +316,12 @@ class StreamSession:
 
         No topic or partition that is created afterwards appears in ZooKeeper, where members divide them.
         """
-        if self.member is not None and not outdated.brokers:
+        if self.member is not None and self._member_offsets is None and not outdated.brokers:
             raise ClusterStateError(
                 "MIGRATED_TO_KRAFT",
                 f"All brokers have left ZooKeeper for KRaft; group {self.member.group} has its members there, who would "
-                "not see new partitions; start one query with kafka.bootstrap.servers, groupMembership=none and "
-                "offsets.storage=kafka, after copying the offsets with zkafka groups migrate",
+                "not see new partitions; stop all of them, copy the offsets with zkafka groups migrate, and start them "
+                "with groupMembership=kafka and kafka.bootstrap.servers",
             )
         if self._brokers is None:
             self._brokers = self._opened.enter_context(KafkaAdmin.of(self._read.connection, self.servers(outdated)))

@@ -4,15 +4,17 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Properties;
 
+import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
  * Kafka's own consumer of a group that brokers coordinate.
  *
  * Arguments: a topic, and properties of the consumer as key=value. Standard output has a line "PARTITION OFFSET" for each
- * record, which is committed after it. The end of standard input closes the consumer.
+ * record, which is committed after it, unless the partition has moved. The end of standard input closes the consumer.
  */
 public final class JavaConsumer {
     public static void main(String[] arguments) {
@@ -33,7 +35,11 @@ public final class JavaConsumer {
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) {
                     records.println(record.partition() + " " + record.offset());
                 }
-                consumer.commitSync();
+                try {
+                    consumer.commitSync();
+                } catch (CommitFailedException | RebalanceInProgressException moved) {
+                    System.err.println("not committed: " + moved);
+                }
             }
         }
     }

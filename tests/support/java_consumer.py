@@ -12,15 +12,17 @@ from pyspark_zkafka.testing.configs import jvm_command
 from pyspark_zkafka.testing.java import find_java
 from pyspark_zkafka.testing.java_program import compiled_program
 
-__all__ = ["JavaConsumer"]
+__all__ = ["VERSIONS", "JavaConsumer"]
 
-_VERSION = "3.9.1"
+VERSIONS = ("3.9.1", "4.3.1")
+"""The versions of kafka-clients to test with."""
+
 _HEAP_MB = 64
 _PATIENCE_S = 60
 
 
 class JavaConsumer:
-    """The consumer of kafka-clients 3.9.1, started; it commits what it has read after each poll.
+    """The consumer of a version of kafka-clients, started; it commits what it has read after each poll.
 
     Parameters
     ----------
@@ -30,9 +32,9 @@ class JavaConsumer:
         A file for its log.
     """
 
-    def __init__(self, topic: str, properties: Mapping[str, str], log: Path) -> None:
+    def __init__(self, topic: str, properties: Mapping[str, str], log: Path, version: str = "3.9.1") -> None:
         java = find_java()
-        classpath, main = compiled_program(java, _VERSION, Path(__file__).with_name("JavaConsumer.java"))
+        classpath, main = compiled_program(java, version, Path(__file__).with_name("JavaConsumer.java"))
         arguments = [topic, *(f"{name}={value}" for name, value in properties.items())]
         with log.open("w") as errors:
             self._process = subprocess.Popen(

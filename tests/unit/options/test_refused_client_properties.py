@@ -19,7 +19,7 @@ from pyspark_zkafka.options.refused_client_properties import REFUSED
         ("consumer", "enable.auto.commit", "when Spark commits a micro-batch"),
         ("consumer", "interceptor.classes", "use DataFrame operations"),
         ("consumer", "group.id", "use the option group.id without the prefix kafka."),
-        ("consumer", "partition.assignment.strategy", "which reads do not use"),
+        ("consumer", "partition.assignment.strategy", "without the prefix kafka."),
         ("consumer", "enable.partition.eof", "remove it"),
         ("consumer", "enable.auto.offset.store", "remove it"),
         ("consumer", "max.poll.records", "Java-only"),

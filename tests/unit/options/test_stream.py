@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.options.model import GroupOptions
+from pyspark_zkafka.options.membership import KAFKA_STRATEGIES
+from pyspark_zkafka.options.model import GroupOptions, KafkaGroupOptions
 from pyspark_zkafka.options.stream import parse_either, parse_stream
 from pyspark_zkafka.protocol.assignors import STRATEGIES
 from pyspark_zkafka.protocol.limits import TriggerLimits
@@ -24,6 +25,11 @@ T0 = TopicPartition("t", 0)
 LATEST_BATCH = (
     "startingOffsets is latest (-1): a batch that starts at latest reads nothing; use earliest, committed or offsets"
 )
+
+
+def in_kafka(strategy: str) -> str:
+    """The strategy of a group in Kafka, if the cluster turns out to have no ZooKeeper."""
+    return strategy if strategy in KAFKA_STRATEGIES else "cooperative-sticky"
 
 
 def problems(options: dict[str, str], parse: Any = parse_stream) -> tuple[str, ...]:
@@ -139,14 +145,22 @@ def test_limits(given: dict[str, str], limits: TriggerLimits) -> None:
     ("given", "group"),
     [
         ({}, GroupOptions("billing", hold_ms=4000)),
-        ({"groupMembership": "NONE"}, GroupOptions("billing", join=False)),
+        ({"groupMembership": "NONE"}, GroupOptions("billing", "none")),
+        ({"groupMembership": "join"}, GroupOptions("billing", "zookeeper")),
+        ({"groupMembership": "zookeeper"}, GroupOptions("billing", "zookeeper")),
         ({"consumer.id": "c1", "consumer.threads": "3"}, GroupOptions("billing", consumer_id="c1", threads=3)),
         (
             {"rebalance.max.retries": "10", "rebalance.backoff.ms": "300"},
             GroupOptions("billing", max_retries=10, backoff_ms=300, hold_ms=1500),
         ),
         ({"rebalance.hold.ms": "0"}, GroupOptions("billing", hold_ms=0)),
-        *(({"partition.assignment.strategy": s.upper()}, GroupOptions("billing", strategy=s)) for s in STRATEGIES),
+        *(
+            (
+                {"partition.assignment.strategy": s.upper()},
+                GroupOptions("billing", strategy=s, kafka=KafkaGroupOptions(strategy=in_kafka(s))),
+            )
+            for s in STRATEGIES
+        ),
     ],
 )
 def test_group(given: dict[str, str], group: GroupOptions) -> None:
@@ -202,6 +216,9 @@ def test_brokers_alone() -> None:
             ({name: value}, f"{name} needs group.id")
             for name, value in (
                 ("groupMembership", "join"),
+                ("group.protocol", "consumer"),
+                ("group.instance.id", "one"),
+                ("session.timeout.ms", "6000"),
                 ("consumer.id", "c"),
                 ("consumer.threads", "2"),
                 ("partition.assignment.strategy", "range"),
@@ -210,7 +227,7 @@ def test_brokers_alone() -> None:
                 ("rebalance.hold.ms", "5"),
             )
         ),
-        ({"group.id": "g", "groupMembership": "yes"}, "groupMembership is 'yes'; expected join or none"),
+        ({"group.id": "g", "groupMembership": "yes"}, "groupMembership is 'yes'; expected auto or"),
         ({"group.id": "g", "consumer.id": " "}, "consumer.id must not be empty; set a value or leave it out"),
         ({"group.id": "g", "consumer.id": "a/b"}, "consumer.id is 'a/b'; a znode is named after it, which cannot"),
         ({"group.id": "g", "consumer.threads": "0"}, "consumer.threads is '0'; expected a whole number, 1 or more"),
@@ -268,15 +285,121 @@ def test_assign_without_joining() -> None:
     assert parse_stream(options).read.subscription == Assign((T0,))
 
 
-def test_a_group_needs_zookeeper() -> None:
+def test_a_group_in_zookeeper_needs_zookeeper() -> None:
     """Members register in ZooKeeper, wherever their offsets are; a malformed ensemble is the only problem."""
-    given = {**BROKERS, "subscribe": "t", "group.id": "g"}
+    given = {**BROKERS, "subscribe": "t", "group.id": "g", "groupMembership": "zookeeper"}
     stored, meet = problems(given)
     assert stored.startswith("group.id uses offsets in /consumers/<group>/offsets: it needs zookeeper.connect")
-    assert meet == "members of a group register in ZooKeeper; set zookeeper.connect, or groupMembership to none"
+    assert meet == "members of a group register in ZooKeeper; set zookeeper.connect, or groupMembership to kafka or none"
     assert problems({**given, "offsets.storage": "kafka"}) == (meet,)
     (malformed,) = problems({**given, "zookeeper.connect": "zk:port"})
     assert malformed.startswith("zookeeper.connect is 'zk:port'")
+
+
+# --- the group in Kafka
+
+
+IN_KAFKA = {**BROKERS, "subscribe": "t", "group.id": "billing"}
+
+
+@pytest.mark.parametrize(
+    ("given", "options"),
+    [
+        ({}, KafkaGroupOptions()),
+        ({"group.protocol": "Consumer"}, KafkaGroupOptions(protocol="consumer")),
+        ({"partition.assignment.strategy": "range"}, KafkaGroupOptions(strategy="range")),
+        ({"group.instance.id": "one"}, KafkaGroupOptions(instance_id="one")),
+        ({"session.timeout.ms": "6000"}, KafkaGroupOptions(session_timeout_ms=6000)),
+        ({"kafka.max.poll.interval.ms": "60000"}, KafkaGroupOptions(max_poll_interval_ms=60_000)),
+    ],
+)
+@pytest.mark.parametrize("named", [{}, {"groupMembership": "auto"}, {"groupMembership": "kafka"}])
+def test_group_in_kafka(named: dict[str, str], given: dict[str, str], options: KafkaGroupOptions) -> None:
+    """Without ZooKeeper, or by its name, membership is in Kafka, and so are the offsets."""
+    found = parse_stream({**IN_KAFKA, **named, **given})
+    assert found.group is not None
+    assert (found.group.membership, found.group.kafka, found.read.stores) == ("kafka", options, ("kafka",))
+    assert found.group.strategy == options.strategy
+
+
+@pytest.mark.parametrize(
+    ("given", "hold_ms"),
+    [({}, 30_000), ({"kafka.max.poll.interval.ms": "60000"}, 6_000), ({"rebalance.hold.ms": "9"}, 9)],
+)
+def test_hold_in_kafka(given: dict[str, str], hold_ms: int) -> None:
+    """Revoked partitions are kept for a tenth of the time for which other members wait."""
+    group = parse_stream({**IN_KAFKA, **given}).group
+    assert group is not None
+    assert group.hold_ms == hold_ms
+
+
+def test_both_at_hand() -> None:
+    """With both addresses, auto leaves the choice to the cluster, and kafka reads its state from ZooKeeper."""
+    auto, kafka = (parse_stream({**GROUP, **BROKERS, "groupMembership": name}) for name in ("auto", "kafka"))
+    assert auto.group is not None
+    assert kafka.group is not None
+    assert (auto.group.membership, auto.read.stores) == ("auto", ("zookeeper",))
+    assert (kafka.group.membership, kafka.read.stores) == ("kafka", ("kafka",))
+
+
+def test_a_pattern_in_kafka() -> None:
+    """In Kafka a pattern is what it says: no other member evaluates it."""
+    options = {**BROKERS, "group.id": "g", "subscribePattern": r"(a+)\1, b"}
+    assert parse_stream(options).read.subscription == SubscribePattern(r"(a+)\1, b")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"consumer.id": "c"}, "consumer.id concerns groups in ZooKeeper, and has no effect with groupMembership=kafka"),
+        ({"consumer.threads": "2"}, "consumer.threads concerns groups in ZooKeeper"),
+        ({"rebalance.max.retries": "2"}, "rebalance.max.retries concerns groups in ZooKeeper"),
+        ({"rebalance.backoff.ms": "2"}, "rebalance.backoff.ms concerns groups in ZooKeeper"),
+        ({"partition.assignment.strategy": "sticky"}, "is sticky, which Kafka's groups do not have; use one of range, "),
+        (
+            {"group.protocol": "consumer", "partition.assignment.strategy": "range"},
+            "strategy has no effect with group.protocol=consumer: the brokers' group.consumer.assignors decides",
+        ),
+        (
+            {"group.protocol": "consumer", "session.timeout.ms": "6000"},
+            "session.timeout.ms has no effect with group.protocol=consumer",
+        ),
+        (
+            {"session.timeout.ms": "60000", "kafka.max.poll.interval.ms": "50000"},
+            "session.timeout.ms is 60000, more than kafka.max.poll.interval.ms, which is 50000; lower it",
+        ),
+        ({"offsets.storage": "zookeeper"}, "a member of a group in Kafka commits there; leave offsets.storage out"),
+        ({"dual.commit.enabled": "true"}, "commits there alone; set dual.commit.enabled=false"),
+        ({"kafka.group.protocol": "consumer"}, "use the option group.protocol without the prefix kafka."),
+    ],
+)
+def test_contradictions_in_kafka(given: dict[str, str], says: str) -> None:
+    """An option that membership in Kafka contradicts, or leaves without effect, is a problem."""
+    (problem,) = problems({**IN_KAFKA, "groupMembership": "kafka", **given})
+    assert says in problem
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        *(
+            ({name: value}, f"{name} concerns groups that Kafka coordinates; set groupMembership=kafka")
+            for name, value in (
+                ("group.protocol", "consumer"),
+                ("group.instance.id", "one"),
+                ("session.timeout.ms", "6000"),
+            )
+        ),
+        (
+            {"partition.assignment.strategy": "cooperative-sticky"},
+            "which groups in ZooKeeper do not have; use one",
+        ),
+    ],
+)
+def test_contradictions_in_zookeeper(given: dict[str, str], says: str) -> None:
+    """An option of Kafka's groups is a problem where ZooKeeper coordinates the group."""
+    (problem,) = problems({**GROUP, **given})
+    assert says in problem
 
 
 def test_all_problems_are_in_one_error() -> None:

@@ -56,6 +56,9 @@ EXAMPLES: dict[str, str] = {
     "groupIdPrefix": "mine",
     "group.id": "billing",
     "groupMembership": "none",
+    "group.protocol": "consumer",
+    "group.instance.id": "one",
+    "session.timeout.ms": "6000",
     "consumer.id": "c1",
     "consumer.threads": "2",
     "partition.assignment.strategy": "roundrobin",
@@ -93,6 +96,8 @@ def with_required(option: str, parse: Callable[[dict[str, str]], object]) -> dic
         del required["group.id"]
     if option == "assign" and parse is parse_stream:
         required["groupMembership"] = "none"
+    if option in ("group.protocol", "group.instance.id", "session.timeout.ms"):
+        required["groupMembership"] = "kafka"
     if option.startswith("zookeeper.ssl."):
         required["zookeeper.ssl.client.enable"] = "true"
     if option == "dual.commit.enabled":

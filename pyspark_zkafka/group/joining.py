@@ -1,0 +1,111 @@
+"""Joins of a group that Kafka coordinates: the obstacles, the member, and its group's offsets."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from pyspark_zkafka.errors import ClusterStateError, GroupError, listing
+from pyspark_zkafka.group.kafka_member import KafkaGroupMember
+from pyspark_zkafka.group.kafka_offsets import KafkaMemberOffsets
+from pyspark_zkafka.kafka.group_admin import GroupAdmin
+from pyspark_zkafka.kafka.group_consumer import GroupConsumer, unsupported_protocol
+from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.options.model import Connection, GroupOptions
+from pyspark_zkafka.protocol.planning import Subscription
+from pyspark_zkafka.protocol.znodes import brokers as broker_znodes
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+
+__all__ = ["KafkaJoin", "refuse_unmigrated"]
+
+_WITH_COORDINATORS = 2  # the version of a broker's registration from 0.9 on
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaJoin:
+    """A join of one member; `servers` are bootstrap servers."""
+
+    connection: Connection
+    servers: str
+    options: GroupOptions
+    subscription: Subscription
+
+    def open(self, opened: ExitStack, zookeeper: ZooKeeperClient | None) -> tuple[KafkaGroupMember, KafkaMemberOffsets]:
+        """Join, and open the offsets; `opened` leaves and closes. What ZooKeeper shows to be impossible is refused.
+
+        Raises
+        ------
+        ClusterStateError
+            NO_COORDINATORS: the brokers are older than 0.9.
+        GroupError
+            MEMBERS_IN_ZOOKEEPER: consumers that ZooKeeper coordinates are in the group.
+        """
+        if zookeeper is not None:
+            refuse_old_brokers(zookeeper)
+            refuse_members(zookeeper, self.options.name)
+        stored = opened.enter_context(KafkaGroupOffsets(self.servers, self.connection.kafka, self.options.name))
+        member = self.member()
+        member.join()
+        opened.callback(member.leave)
+        return member, KafkaMemberOffsets(member, stored)
+
+    def member(self) -> KafkaGroupMember:
+        """A member that has not joined yet."""
+        group, kafka = self.options.name, self.options.kafka
+        is_idle = self.is_idle if kafka.protocol == "consumer" else None
+        return KafkaGroupMember(
+            self.options,
+            self.subscription,
+            lambda events: GroupConsumer(self.servers, self.connection, group, kafka, events),
+            is_idle,
+        )
+
+    def is_idle(self, member_id: str) -> bool:
+        """True if a member of KIP-848 is to be assigned nothing, of which its client does not tell it.
+
+        Raises GROUP_PROTOCOL_UNSUPPORTED if the group's coordinator does not know the member: brokers before 4.0 do not
+        answer such members at all. Blocks for a request or two.
+        """
+        name = self.options.name
+        with GroupAdmin.of(self.connection, self.servers) as admin:
+            state = admin.group_states([name])[name]
+        if member_id not in state.members:
+            raise unsupported_protocol(name, f"The coordinator of group {name} does not admit the member {member_id}")
+        return member_id in state.idle
+
+
+def refuse_old_brokers(zookeeper: ZooKeeperClient) -> None:
+    """Raise for brokers that coordinate no groups; blocks for two rounds of requests."""
+    ids = zookeeper.children_many([broker_znodes.BROKER_IDS]).get(broker_znodes.BROKER_IDS, [])
+    nodes = zookeeper.get_many(f"{broker_znodes.BROKER_IDS}/{name}" for name in ids)
+    found = [broker_znodes.decode_broker(path, node.data) for path, node in nodes.items()]
+    old = sorted(registered.broker.id for registered in found if registered.version < _WITH_COORDINATORS)
+    if old:
+        raise ClusterStateError(
+            "NO_COORDINATORS",
+            f"Brokers coordinate groups from Kafka 0.9 on; broker(s) {listing(old)} are older by their registration in "
+            "ZooKeeper; set groupMembership=zookeeper",
+        )
+
+
+def refuse_members(zookeeper: ZooKeeperClient, group: str) -> None:
+    """Raise if ZooKeeper has members of the group, which would read the same partitions; blocks for two rounds."""
+    found = zookeeper.group_members(group)
+    members = sorted({*found.readable, *found.unreadable})
+    if members:
+        raise GroupError(
+            "MEMBERS_IN_ZOOKEEPER",
+            f"Group {group} has members that ZooKeeper coordinates: {listing(members, _SHOWN)}; they and this one would "
+            "both read all partitions; stop them first (one that died is gone when its session expires)",
+        )
+
+
+def refuse_unmigrated(zookeeper: ZooKeeperClient, group: str) -> None:
+    """Raise if a group's offsets are in ZooKeeper, which all brokers have left; blocks for three rounds of requests."""
+    if zookeeper.group_offsets(group):
+        raise ClusterStateError(
+            "MIGRATED_TO_KRAFT",
+            f"All brokers have left ZooKeeper for KRaft, where group {group} has its offsets; copy them with zkafka groups "
+            "migrate, and set groupMembership=kafka and kafka.bootstrap.servers",
+        )

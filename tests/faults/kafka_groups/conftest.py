@@ -1,0 +1,48 @@
+"""Groups that Kafka coordinates, on clusters whose brokers may be stopped and killed."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.testing import LocalCluster
+from tests.support.kafka_members import KafkaMemberProcess
+from tests.support.memberships import PROMPT, MemberGroup
+
+NewProcess = Callable[..., KafkaMemberProcess]
+
+
+@pytest.fixture(scope="module")
+def kafka4() -> Iterator[LocalCluster]:
+    """Three brokers of Kafka 4, where members by KIP-848 expire as soon as others; a controller of its own."""
+    config = {**PROMPT, "offsets.topic.replication.factor": "3"}
+    with LocalCluster(kafka_version="4.3.1", brokers=3, controllers=1, broker_config=config) as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=["cooperative-sticky", "range", "consumer"])
+def group(request: pytest.FixtureRequest, kafka4: LocalCluster) -> Iterator[MemberGroup]:
+    """A group that reads a topic with four partitions, three times replicated."""
+    topic = f"faulty-{secrets.token_hex(4)}"
+    kafka4.create_topic(topic, partitions=4, replication=3)
+    made = MemberGroup(kafka4, request.param, topic)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def new_process(group: MemberGroup) -> Iterator[NewProcess]:
+    """Starts members that are processes: ``new_process(instance_id="one")``."""
+    with ExitStack() as ending:
+
+        def start(**options: Any) -> KafkaMemberProcess:
+            servers = group.cluster.bootstrap_servers
+            process = KafkaMemberProcess(servers, group.name, group.topic, group.kind, **options)
+            ending.callback(process.kill)
+            return process
+
+        yield start

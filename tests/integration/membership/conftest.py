@@ -1,0 +1,29 @@
+"""Groups of each kind, for the tests that any membership must pass."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+
+import pytest
+
+from pyspark_zkafka.testing import LocalCluster
+from tests.support.memberships import PROMPT, MemberGroup
+
+
+@pytest.fixture(scope="session")
+def kafka4() -> Iterator[LocalCluster]:
+    """A broker of Kafka 4, which also coordinates groups by KIP-848."""
+    with LocalCluster(kafka_version="4.3.1", brokers=1, broker_config=PROMPT) as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=["zookeeper", "cooperative-sticky", "range", "consumer"])
+def group(request: pytest.FixtureRequest) -> Iterator[MemberGroup]:
+    """A group that reads a topic with four partitions."""
+    cluster = request.getfixturevalue("kafka4" if request.param == "consumer" else "zkafka_cluster")
+    topic = f"shared-{secrets.token_hex(4)}"
+    cluster.create_topic(topic, partitions=4)
+    made = MemberGroup(cluster, request.param, topic)
+    yield made
+    made.close()

@@ -1,0 +1,125 @@
+"""The behaviour that groups in ZooKeeper and groups in Kafka have in common."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_zkafka.protocol.planning import SubscribePattern
+from tests.support.eventually import eventually
+from tests.support.members import numbers, settled
+from tests.support.memberships import MemberGroup
+
+ALL = [0, 1, 2, 3]
+
+
+def test_alone(group: MemberGroup) -> None:
+    """A member alone owns all partitions, and its claims last."""
+    member = group.member()
+    assert member.wait_settled(20)
+    assert numbers(member) == ALL
+    claims = dict(member.owned())
+    assert member.rebalance() == claims
+    assert member.consumer
+    assert member.owner is not None
+
+
+def test_sharing_and_leaving(group: MemberGroup) -> None:
+    """Two members share the partitions; when one leaves, the other has all of them."""
+    first, second = group.member(), group.member()
+    eventually(lambda: settled([first, second], 4), timeout_s=20)
+    assert len(first.owned()) == 2
+    second.leave()
+    eventually(lambda: settled([first], 4), timeout_s=20)
+
+
+def test_idle_member(group: MemberGroup) -> None:
+    """Of more members than partitions some own nothing, and take over when another leaves."""
+    members = [group.member() for _ in range(5)]
+    eventually(lambda: settled(members, 4), timeout_s=30)
+    busy = next(member for member in members if member.owned())
+    rest = [member for member in members if member is not busy]
+    busy.leave()
+    eventually(lambda: settled(rest, 4), timeout_s=30)
+
+
+def test_commits_of_the_owner_alone(group: MemberGroup) -> None:
+    """A member commits what it owns; the rest of its offsets is lost, and not stored."""
+    first, second = group.member(), group.member()
+    eventually(lambda: settled([first, second], 4), timeout_s=20)
+    store = group.offsets(first)
+    done = store.commit(group.places(dict.fromkeys(ALL, 7)), first.owner)
+    assert sorted(tp.partition for tp in done.written) == numbers(first)
+    assert sorted(tp.partition for tp in done.lost) == numbers(second)
+    assert {tp.partition: found.offset for tp, found in store.committed(group.places(dict.fromkeys(ALL, 0))).items()} == (
+        dict.fromkeys(numbers(first), 7)
+    )
+
+
+def test_commits_do_not_go_back(group: MemberGroup) -> None:
+    """A commit below the stored offset keeps that, unless the log was truncated."""
+    member = group.member()
+    assert member.wait_settled(20)
+    store = group.offsets(member)
+    store.commit(group.places({0: 9}), member.owner)
+    lower = group.places({0: 5})
+    assert store.commit(lower, member.owner).kept == group.places({0: 9})
+    assert store.commit(lower, member.owner, lower).written == lower
+    assert store.commit(lower, member.owner, lower.keys()).lost == set()
+
+
+def test_hold(group: MemberGroup) -> None:
+    """A partition that is being read is kept until the work is done, and can be committed until then."""
+    first = group.member(hold_ms=60_000)
+    assert first.wait_settled(20)
+    assert len(first.rebalance()) == 4
+    second = group.member()
+    eventually(lambda: not first.settled, timeout_s=20)
+    store = group.offsets(first)
+    assert not store.commit(group.places(dict.fromkeys(ALL, 3)), first.owner).lost
+    assert len(first.owned()) == 4
+    assert second.owned() == {}
+    first.rebalance()
+    eventually(lambda: settled([first, second], 4), timeout_s=20)
+    assert len(second.owned()) == 2
+
+
+def test_hold_ends(group: MemberGroup, caplog: pytest.LogCaptureFixture) -> None:
+    """After rebalance.hold.ms a partition is released even while it is read, with a warning; its commit is lost."""
+    first = group.member(hold_ms=300)
+    assert first.wait_settled(20)
+    first.rebalance()
+    second = group.member()
+    eventually(lambda: settled([first, second], 4), timeout_s=20)
+    assert "released" in caplog.text
+    assert "records may be read twice" in caplog.text
+    done = group.offsets(first).commit(group.places(dict.fromkeys(numbers(second), 3)), first.owner)
+    assert sorted(tp.partition for tp in done.lost) == numbers(second)
+
+
+def test_gained_again(group: MemberGroup) -> None:
+    """A partition that went to another member and came back has another claim."""
+    first = group.member()
+    assert first.wait_settled(20)
+    before = dict(first.owned())
+    second = group.member()
+    eventually(lambda: settled([first, second], 4), timeout_s=20)
+    moved = set(second.owned())
+    second.leave()
+    eventually(lambda: settled([first], 4), timeout_s=20)
+    assert all(first.owned()[tp].sequence > before[tp].sequence for tp in moved)
+
+
+def test_growth(group: MemberGroup) -> None:
+    """Partitions that are added are assigned within seconds."""
+    member = group.member()
+    assert member.wait_settled(20)
+    group.cluster.add_partitions(group.topic, 6)
+    eventually(lambda: settled([member], 6), timeout_s=20)
+
+
+def test_pattern(group: MemberGroup) -> None:
+    """A pattern finds its topics, also one that is created later."""
+    member = group.member(SubscribePattern(f"{group.topic}(-.*)?"))
+    eventually(lambda: settled([member], 4), timeout_s=20)
+    group.cluster.create_topic(f"{group.topic}-later", partitions=2)
+    eventually(lambda: settled([member], 6), timeout_s=20)

@@ -1,0 +1,71 @@
+"""All commits that a group has ever made to Kafka, as its coordinator has written them to its log."""
+
+from __future__ import annotations
+
+import struct
+import time
+from typing import TYPE_CHECKING
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from pyspark_zkafka.protocol.model import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+
+__all__ = ["commit_history", "went_back"]
+
+_LOG = "__consumer_offsets"
+_COMMIT_KEYS = (0, 1)
+_TIMEOUT_S = 30
+
+
+def commit_history(cluster: LocalCluster, group: str) -> dict[TopicPartition, list[int]]:
+    """The committed offsets of each partition, in their order; deletions are left out.
+
+    Compaction has not reached the log of a young cluster.
+    """
+    found: dict[TopicPartition, list[int]] = {}
+    for key, value in _records(cluster):
+        version, name = struct.unpack_from(">h", key)[0], _texts(key)
+        if version in _COMMIT_KEYS and name[0] == group and value is not None:
+            place = TopicPartition(name[1], struct.unpack_from(">i", key, len(key) - 4)[0])
+            found.setdefault(place, []).append(struct.unpack_from(">q", value, 2)[0])
+    return found
+
+
+def went_back(history: dict[TopicPartition, list[int]]) -> dict[TopicPartition, list[int]]:
+    """The partitions with a commit below one before: somebody committed who was the owner no longer."""
+    return {tp: offsets for tp, offsets in history.items() if offsets != sorted(offsets)}
+
+
+def _texts(key: bytes) -> list[str]:
+    """The texts of a key: group and topic, or the group alone."""
+    texts, at = [], 2
+    while at + 2 < len(key) and len(texts) < 2:
+        length = struct.unpack_from(">h", key, at)[0]
+        texts.append(key[at + 2 : at + 2 + length].decode())
+        at += 2 + length
+    return texts
+
+
+def _records(cluster: LocalCluster) -> list[tuple[bytes, bytes | None]]:
+    properties = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "history", "enable.auto.commit": False}
+    consumer = Consumer({**properties, "enable.partition.eof": True})
+    try:
+        numbers = consumer.list_topics(_LOG, timeout=_TIMEOUT_S).topics[_LOG].partitions
+        consumer.assign([KafkaTopicPartition(_LOG, number, OFFSET_BEGINNING) for number in numbers])
+        found, ended, deadline = [], set[int](), time.monotonic() + _TIMEOUT_S
+        while len(ended) < len(numbers):
+            assert time.monotonic() < deadline, "the log of the group's coordinator was not read to its end"
+            message = consumer.poll(1)
+            if message is None:
+                continue
+            if message.error() is not None:
+                ended.add(message.partition())
+            elif message.key() is not None:
+                found.append((message.key(), message.value()))
+        return found
+    finally:
+        consumer.close()

@@ -1,0 +1,81 @@
+"""Members of groups in Kafka that are processes of their own, to be halted and killed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from tests.support.memberships import KINDS
+
+__all__ = ["KafkaMemberProcess"]
+
+_PROGRAM = """
+import json, sys
+from pyspark_zkafka.group.kafka_offsets import KafkaMemberOffsets
+from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.planning import Subscribe
+from tests.support.memberships import kafka_member
+
+servers, group, topic, options = sys.argv[1:]
+member = kafka_member(servers, group, Subscribe((topic,)), **json.loads(options))
+with member, KafkaGroupOffsets(servers, {}, group) as stored:
+    offsets, owner = KafkaMemberOffsets(member, stored), None
+    for line in sys.stdin:
+        command, *numbers = line.split()
+        if command == "settle":
+            settled, owner = member.wait_settled(60), member.owner
+            answer = sorted(tp.partition for tp in member.rebalance()) if settled else None
+        elif command == "owned":
+            owner = member.owner
+            answer = sorted(tp.partition for tp in member.owned())
+        elif command == "commit":
+            places = {TopicPartition(topic, int(number)): int(numbers[0]) for number in numbers[1:]}
+            answer = sorted(tp.partition for tp in offsets.commit(places, owner).lost)
+        print(json.dumps(answer), flush=True)
+"""
+
+
+class KafkaMemberProcess:
+    """A member, joined; `kind` is one of `KINDS`, and the options are fields of KafkaGroupOptions.
+
+    It reads everything that it is assigned when it settles.
+    """
+
+    def __init__(self, servers: str, group: str, topic: str, kind: str, **options: Any) -> None:
+        arguments = [servers, group, topic, json.dumps({**KINDS[kind], **options})]
+        command = [sys.executable, "-c", _PROGRAM, *arguments]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.pid = self._process.pid
+
+    def settle(self) -> list[int] | None:
+        """Wait until the member is settled; the partitions that it owns then."""
+        return self._ask("settle")  # type: ignore[no-any-return]
+
+    def owned(self) -> list[int]:
+        """The partitions that it owns now."""
+        return self._ask("owned")  # type: ignore[no-any-return]
+
+    def commit(self, offset: int, *partitions: int) -> list[int]:
+        """Commit an offset in some partitions, as the owner that the member was when it was last asked what it owns.
+
+        Returns those that were lost.
+        """
+        return self._ask("commit", offset, *partitions)  # type: ignore[no-any-return]
+
+    def stop(self) -> None:
+        """Leave the group, and end the process."""
+        self._process.communicate(timeout=30)
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+        self._process.communicate()
+
+    def _ask(self, *words: object) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(*words, file=self._process.stdin, flush=True)
+        return json.loads(self._process.stdout.readline())

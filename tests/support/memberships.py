@@ -1,0 +1,111 @@
+"""Members of a group on a real cluster, whoever coordinates it: what one behaviour suite needs of either kind."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark_zkafka.group.joining import KafkaJoin
+from pyspark_zkafka.group.kafka_member import KafkaGroupMember
+from pyspark_zkafka.group.kafka_offsets import KafkaMemberOffsets
+from pyspark_zkafka.group.member import GroupMember
+from pyspark_zkafka.group.membership import Membership, OffsetStore
+from pyspark_zkafka.group.offset_store import GroupOffsets
+from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.options.model import Connection, GroupOptions, KafkaGroupOptions, ZooKeeperConfig
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.planning import Listener, Subscribe, Subscription
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+
+__all__ = ["KINDS", "PROMPT", "SESSION_MS", "MemberGroup", "kafka_member"]
+
+SESSION_MS = 6000
+"""The session timeout of members in Kafka, the least that brokers allow."""
+
+PROMPT = {
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.min.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+}
+"""Configuration of brokers that have members by KIP-848 rebalance, and expire, as soon as others."""
+
+KINDS: dict[str, dict[str, str]] = {
+    "zookeeper": {},
+    "cooperative-sticky": {"strategy": "cooperative-sticky"},
+    "range": {"strategy": "range"},
+    "roundrobin": {"strategy": "roundrobin"},
+    "consumer": {"protocol": "consumer"},
+}
+"""The kinds of membership, with the fields of KafkaGroupOptions that make them."""
+
+
+def kafka_member(
+    servers: str, group: str, subscription: Subscription, hold_ms: int = 0, **options: Any
+) -> KafkaGroupMember:
+    """A member that Kafka coordinates, not joined yet; `options` are fields of KafkaGroupOptions."""
+    connection = Connection(None, servers, Listener(None, "PLAINTEXT"))
+    kafka = KafkaGroupOptions(**{"session_timeout_ms": SESSION_MS, **options})
+    group_options = GroupOptions(group, membership="kafka", hold_ms=hold_ms, kafka=kafka)
+    return KafkaJoin(connection, servers, group_options, subscription).member()
+
+
+@dataclass
+class MemberGroup:
+    """A group of a name of its own that reads a topic; `close` ends its members."""
+
+    cluster: LocalCluster
+    kind: str
+    topic: str
+    name: str = field(default_factory=lambda: f"group-{secrets.token_hex(4)}")
+    opened: ExitStack = field(default_factory=ExitStack)
+
+    def member(self, subscription: Subscription | None = None, hold_ms: int = 0, **options: Any) -> Membership:
+        """A member, joined; it owns what it is assigned when `settle` returns."""
+        subscription = subscription or Subscribe((self.topic,))
+        member = self._zookeeper(subscription, hold_ms) if self.kind == "zookeeper" else None
+        if member is None:
+            servers, options = self.cluster.bootstrap_servers, {**KINDS[self.kind], **options}
+            member = kafka_member(servers, self.name, subscription, hold_ms, **options)
+        member.join()
+        self.opened.callback(member.leave)
+        return member
+
+    def offsets(self, member: Membership) -> OffsetStore:
+        """The group's offsets, as a member of it commits them."""
+        if isinstance(member, GroupMember):
+            connection = Connection(member.client.config, None, Listener(None, "PLAINTEXT"))
+            return GroupOffsets(connection, "", self.name, ("zookeeper",), member.client)
+        assert isinstance(member, KafkaGroupMember)
+        stored = KafkaGroupOffsets(self.cluster.bootstrap_servers, {}, self.name)
+        return KafkaMemberOffsets(member, self.opened.enter_context(stored))
+
+    def options(self, **more: str) -> dict[str, str]:
+        """The options of a query that joins."""
+        kinds = {"strategy": "partition.assignment.strategy", "protocol": "group.protocol"}
+        shared = {"subscribe": self.topic, "group.id": self.name, "auto.offset.reset": "earliest"}
+        if self.kind == "zookeeper":
+            shared |= {"zookeeper.connect": self.cluster.zookeeper_connect, "rebalance.backoff.ms": "200"}
+        else:
+            shared |= {"kafka.bootstrap.servers": self.cluster.bootstrap_servers, "groupMembership": "kafka"}
+            shared |= {kinds[name]: value for name, value in KINDS[self.kind].items()}
+            shared |= {} if self.kind == "consumer" else {"session.timeout.ms": str(SESSION_MS)}
+        return {**shared, **{name.replace("_", "."): value for name, value in more.items()}}
+
+    def places(self, offsets: Mapping[int, int]) -> dict[TopicPartition, int]:
+        """Offsets by partition of the topic."""
+        return {TopicPartition(self.topic, number): offset for number, offset in offsets.items()}
+
+    def close(self) -> None:
+        """End all members."""
+        self.opened.close()
+
+    def _zookeeper(self, subscription: Subscription, hold_ms: int) -> GroupMember:
+        hosts, _, chroot = self.cluster.zookeeper_connect.partition("/")
+        options = GroupOptions(self.name, backoff_ms=200, hold_ms=hold_ms)
+        return GroupMember(ZooKeeperConfig(hosts, f"/{chroot}", SESSION_MS), options, subscription)

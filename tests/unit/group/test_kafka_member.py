@@ -1,0 +1,305 @@
+"""A member that Kafka coordinates, with a coordinator of values."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import BrokersUnavailable, GroupError, UnknownTopic, ZKafkaError
+from pyspark_zkafka.group.kafka_member import KafkaGroupMember
+from pyspark_zkafka.kafka.group_consumer import CommitAnswer, GroupEvents
+from pyspark_zkafka.options.model import GroupOptions, KafkaGroupOptions
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.planning import Subscribe, SubscribePattern
+from tests.support.eventually import eventually
+
+T0, T1 = (TopicPartition("t", n) for n in range(2))
+TOPIC = Subscribe(("t",))
+AGAIN = BrokersUnavailable("BROKERS_UNAVAILABLE", "the coordinator moved; try again")
+
+
+class Coordinator:
+    """A group's coordinator and its client: what a test puts into `happens` is called back by the next poll."""
+
+    member_id = "c-1"
+
+    def __init__(self) -> None:
+        self.happens: list[Callable[[GroupEvents], object]] = []
+        self.errors: list[ZKafkaError] = []
+        self.answers: list[Callable[[Mapping[TopicPartition, int]], CommitAnswer]] = []
+        self.commits: list[dict[TopicPartition, int]] = []
+        self.topics: list[str] = []
+        self.subscribed: list[list[str]] = []
+        self.threads: set[int] = set()
+        self.events: Any = None
+
+    def connect(self, events: GroupEvents) -> Coordinator:
+        self.events = events
+        return self
+
+    def open(self) -> None: ...
+
+    def close(self) -> None:
+        self._note()
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        self._note()
+        self.subscribed.append(sorted(topics))
+
+    def poll(self) -> ZKafkaError | None:
+        self._note()
+        while self.happens:
+            self.happens.pop(0)(self.events)
+        return self.errors.pop(0) if self.errors else None
+
+    def poll_within(self) -> None:
+        self.poll()
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._note()
+        self.commits.append(dict(offsets))
+        answer = self.answers.pop(0) if self.answers else CommitAnswer
+        self.happens.append(lambda events: events.answered(answer(offsets)))
+
+    def topic_names(self) -> list[str]:
+        return self.topics
+
+    def _note(self) -> None:
+        self.threads.add(threading.get_ident())
+
+
+@pytest.fixture
+def coordinator() -> Coordinator:
+    """A coordinator that assigns nothing by itself."""
+    return Coordinator()
+
+
+@pytest.fixture
+def new_member(coordinator: Coordinator) -> Iterator[Callable[..., KafkaGroupMember]]:
+    """Makes joined members: ``new_member(hold_ms=100)``; they leave when the test ends."""
+    made: list[KafkaGroupMember] = []
+
+    def make(subscription: Any = TOPIC, check: Any = None, hold_ms: int = 60_000, **kafka: Any) -> Any:
+        options = GroupOptions("g", "kafka", hold_ms=hold_ms, kafka=KafkaGroupOptions(**kafka))
+        made.append(KafkaGroupMember(options, subscription, coordinator.connect, check))
+        made[-1].join()
+        return made[-1]
+
+    yield make
+    for member in made:
+        member.leave()
+
+
+def assign(coordinator: Coordinator, member: KafkaGroupMember, *partitions: TopicPartition) -> None:
+    """Assign partitions; returns when the member knows."""
+    coordinator.happens.append(lambda events: events.assigned(partitions))
+    eventually(lambda: member.settled and member.owned().keys() >= set(partitions), timeout_s=5)
+
+
+def revoke(coordinator: Coordinator, *partitions: TopicPartition) -> None:
+    """Revoke partitions."""
+    coordinator.happens.append(lambda events: events.revoked(partitions))
+
+
+def test_one_thread_asks_the_coordinator(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
+    """One thread, and not the caller's, makes all requests."""
+    member = new_member()
+    assign(coordinator, member, T0)
+    member.rebalance()
+    member.commit({T0: 1}, 0)
+    member.leave()
+    assert len(coordinator.threads) == 1
+    assert threading.get_ident() not in coordinator.threads
+
+
+def test_commit_of_what_is_owned(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
+    """Offsets of partitions that the member does not own are not sent; without any, nothing is."""
+    member = new_member()
+    assign(coordinator, member, T0)
+    assert member.commit({T0: 5, T1: 6}, 0) == {T1}
+    assert member.commit({T1: 6}, 0) == {T1}
+    assert coordinator.commits == [{T0: 5}]
+
+
+def test_starts_of_the_group(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
+    """A group's starts are committed for all partitions, but not by a member that has been expelled."""
+    member = new_member()
+    assign(coordinator, member, T0)
+    assert member.begin({T0: 5, T1: 6}, 0)
+    assert coordinator.commits == [{T0: 5, T1: 6}]
+    assert not member.begin({T0: 5}, 1)
+
+
+@pytest.mark.parametrize("standing", ["again", "done"])
+def test_refused_commit(coordinator: Coordinator, new_member: Callable[..., Any], standing: Any) -> None:
+    """A commit that comes during a rebalance is sent again; another refusal is raised."""
+    member = new_member()
+    assign(coordinator, member, T0)
+    coordinator.answers.append(lambda offsets: CommitAnswer(offsets, standing, AGAIN))
+    if standing == "again":
+        assert member.commit({T0: 5}, 0) == set()
+        assert coordinator.commits == [{T0: 5}, {T0: 5}]
+    else:
+        with pytest.raises(BrokersUnavailable, match="the coordinator moved"):
+            member.commit({T0: 5}, 0)
+
+
+def test_commit_after_a_rebalance(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
+    """Before a commit is sent again, ownership is looked at again."""
+    member = new_member()
+    assign(coordinator, member, T0, T1)
+    member.read(())
+    coordinator.answers.append(lambda offsets: CommitAnswer(offsets, "again", AGAIN))
+    coordinator.answers.append(CommitAnswer)
+    original = coordinator.commit
+
+    def commit(offsets: Mapping[TopicPartition, int]) -> None:
+        original(offsets)
+        if len(coordinator.commits) == 1:
+            revoke(coordinator, T1)
+
+    coordinator.commit = commit  # type: ignore[method-assign]
+    assert member.commit({T0: 5, T1: 6}, 0) == {T1}
+    assert coordinator.commits == [{T0: 5, T1: 6}, {T0: 5}]
+
+
+def test_fenced(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
+    """A member that the coordinator does not know any more owns nothing, and commits nothing that it planned before."""
+    member = new_member()
+    assign(coordinator, member, T0)
+    before = member.owner
+    coordinator.answers.append(lambda offsets: CommitAnswer(offsets, "fenced", AGAIN))
+    assert member.commit({T0: 5}, before.session) == {T0}
+    assert member.owned() == {}
+    assert not member.settled
+    assign(coordinator, member, T0)
+    assert member.commit({T0: 5}, before.session) == {T0}
+    assert member.commit({T0: 5}, member.owner.session) == set()
+
+
+def test_hold_until_the_work_is_done(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
+    """A revocation waits for the work on the partition, commits go on meanwhile, and `rebalance` ends the wait."""
+    member = new_member()
+    assign(coordinator, member, T0, T1)
+    assert member.rebalance().keys() == {T0, T1}
+    revoke(coordinator, T1)
+    eventually(lambda: not member.settled, timeout_s=5)
+    assert member.commit({T1: 7}, 0) == set()
+    assert member.owned().keys() == {T0, T1}
+    assert member.rebalance().keys() == {T0}
+    assert member.commit({T1: 8}, 0) == {T1}
+
+
+def test_hold_until_less_is_read(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
+    """A revocation ends as soon as the partition is read no more, whatever else is."""
+    member = new_member()
+    assign(coordinator, member, T0, T1)
+    member.rebalance()
+    revoke(coordinator, T1)
+    eventually(lambda: not member.settled, timeout_s=5)
+    member.read([T0])
+    eventually(lambda: member.owned().keys() == {T0}, timeout_s=5)
+
+
+def test_hold_ends(coordinator: Coordinator, new_member: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
+    """After the hold a partition is released while it is read, with a warning."""
+    member = new_member(hold_ms=100)
+    assign(coordinator, member, T0)
+    member.rebalance()
+    revoke(coordinator, T0)
+    eventually(lambda: not member.owned(), timeout_s=5)
+    assert "c-1 released t-0 after rebalance.hold.ms" in caplog.text
+
+
+def test_leaving_does_not_wait(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
+    """A member that leaves keeps nothing, though it is being read."""
+    member = new_member()
+    assign(coordinator, member, T0)
+    member.rebalance()
+    revoke(coordinator, T0)
+    begin = time.monotonic()
+    member.leave()
+    assert time.monotonic() - begin < 4
+    assert member.owned() == {}
+    with pytest.raises(GroupError, match="NOT_A_MEMBER"):
+        member.rebalance()
+
+
+def test_lost(coordinator: Coordinator, new_member: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
+    """An expelled member says so, owns nothing, and is another owner afterwards."""
+    member = new_member()
+    assign(coordinator, member, T0)
+    before = member.require_owner()
+    coordinator.happens.append(lambda events: events.lost([T0]))
+    eventually(lambda: not member.owned(), timeout_s=5)
+    assert "c-1 was expelled from group g, and joins again" in caplog.text
+    assert member.require_owner() != before
+
+
+def test_errors_of_the_group(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
+    """An error that trying again does not mend is raised by `rebalance`, and ends the wait for an assignment."""
+    member = new_member()
+    coordinator.errors.append(GroupError("INCONSISTENT_GROUP_PROTOCOL", "no"))
+    assert not member.wait_settled(20)
+    with pytest.raises(GroupError, match="INCONSISTENT_GROUP_PROTOCOL"):
+        member.rebalance()
+
+
+@pytest.mark.parametrize("error", [AGAIN, UnknownTopic("UNKNOWN_TOPIC", "t")])
+def test_passing_errors(coordinator: Coordinator, new_member: Callable[..., Any], error: ZKafkaError) -> None:
+    """Errors that pass, and a topic that does not exist yet, are logged, and the member goes on."""
+    member = new_member()
+    coordinator.errors.append(error)
+    assert member.rebalance() == {}
+    assign(coordinator, member, T0)
+    assert member.rebalance().keys() == {T0}
+
+
+def test_admission(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that the coordinator does not admit, as it finds when it looks several times, raises that."""
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._CHECK_S", 0.05)
+    looks: list[str] = []
+
+    def check(member_id: str) -> bool:
+        looks.append(member_id)
+        raise GroupError("GROUP_PROTOCOL_UNSUPPORTED", f"no {member_id}")
+
+    member = new_member(check=check)
+    assert not member.wait_settled(20)
+    with pytest.raises(GroupError, match="GROUP_PROTOCOL_UNSUPPORTED"):
+        member.rebalance()
+    assert looks[:3] == ["c-1"] * 3
+
+
+def test_idle(new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member to whom the coordinator has nothing to assign is settled."""
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._CHECK_S", 0.05)
+    assert new_member(check=lambda member_id: True).wait_settled(20)
+
+
+def test_pattern(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pattern is resolved again and again; without a topic, there is nothing to wait for."""
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._TOPICS_EVERY_S", 0.05)
+    member = new_member(SubscribePattern("t.*"))
+    assert member.wait_settled(5)
+    coordinator.topics = ["t1", "u", "__consumer_offsets"]
+    eventually(lambda: coordinator.subscribed, timeout_s=5)
+    coordinator.topics = ["t1", "t2"]
+    eventually(lambda: len(coordinator.subscribed) > 1, timeout_s=5)
+    assert coordinator.subscribed == [["t1"], ["t1", "t2"]]
+
+
+def test_doubt(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the process stood still, nothing is owned until the client has had time to notice what happened."""
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._STOPPED_S", 0.3)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._DOUBT_S", 0.3)
+    member = new_member()
+    assign(coordinator, member, T0)
+    coordinator.happens.append(lambda events: time.sleep(0.6))
+    eventually(lambda: member.owned() == {}, timeout_s=5)
+    assert member.rebalance() == {}
+    eventually(lambda: member.owned().keys() == {T0}, timeout_s=5)
