@@ -1,0 +1,17 @@
+"""Errors by which the direct transport ends: for the moment, or altogether."""
+
+from __future__ import annotations
+
+__all__ = ["ConnectionLost", "MalformedResponse", "Unsupported"]
+
+
+class Unsupported(Exception):
+    """Something that this transport does not do; librdkafka is to continue. The text says what, without secrets."""
+
+
+class MalformedResponse(Unsupported):
+    """Bytes of a broker that do not follow the schema of the response."""
+
+
+class ConnectionLost(Exception):
+    """A connection that could not be opened, was cut, or stayed silent; another attempt may succeed."""
