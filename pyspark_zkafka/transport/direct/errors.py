@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pyspark_zkafka.transport.direct_errors import UnsupportedRecords
+
 __all__ = ["ConnectionLost", "MalformedResponse", "Unsupported"]
 
 
-class Unsupported(Exception):
+class Unsupported(UnsupportedRecords):
     """Something that this transport does not do; librdkafka is to continue. The text says what, without secrets."""
 
 
