@@ -13,8 +13,10 @@ from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.errors import DataLoss
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.testing import LocalCluster
+from tests.support.both_paths_reads import VALUE, Read
 from tests.support.connections import CONNECTIONS
 from tests.support.topics import KEPT
+from tests.support.transactions import abort, commit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,6 +64,21 @@ def test_written_and_read(spark: SparkSession, old_connection: dict[str, str], w
     assert all([tuple(h) for h in r.headers] == [("id", bytes(r.value))] for r in rows)
     assert all(r.timestamp.timestamp() * 1000 == pytest.approx(T0 + int(r.value)) for r in rows)
     assert len({(bytes(r.key), r.partition) for r in rows}) == 6
+
+
+def test_transports(old_cluster: LocalCluster) -> None:
+    """Every transport reads the same records of all codecs, and of transactions."""
+    records = [{"key": b"%d" % n, "value": b"v" * n, "headers": [("h", b"x")]} for n in range(200)]
+    for codec in ("none", "gzip", "snappy", "lz4"):
+        old_cluster.create_topic(f"codec-{codec}")
+        old_cluster.produce(f"codec-{codec}", records, {"compression.type": codec})
+        assert Read(old_cluster)(f"codec-{codec}", 200).num_rows == 200
+    old_cluster.create_topic("transactions")
+    commit(old_cluster, "transactions", b"a")
+    abort(old_cluster, "transactions", b"b")
+    for level, values in (("read_committed", [b"a"]), ("read_uncommitted", [b"a", b"b"])):
+        found = Read(old_cluster)("transactions", 4, columns=VALUE, kafka={"isolation.level": level})
+        assert found.column("value").to_pylist() == values
 
 
 @pytest.mark.parametrize(

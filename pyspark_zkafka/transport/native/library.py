@@ -189,8 +189,8 @@ def require() -> Any:
     if found is None:
         raise OptionError(
             "NO_NATIVE_PATH",
-            f"nativePath is on, but {text}; install from a wheel or with a C compiler on the driver and every executor, "
-            "or leave nativePath at auto",
+            f"The compiled path is required, but {text}; install from a wheel or with a C compiler on the driver and every "
+            "executor, or leave transport and nativePath at auto",
         )
     return found
 
