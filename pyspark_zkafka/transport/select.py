@@ -29,6 +29,8 @@ __all__ = ["hash_function", "open_consumer", "open_producer", "open_transactiona
 
 _log = logging.getLogger(__name__)
 
+_LONG_FETCH_BYTES = 2 * 1024 * 1024
+
 
 def uses_native(connection: Connection) -> bool:
     """True if this process uses the compiled path; logs which one. OptionError if it is required and unavailable."""
@@ -51,7 +53,7 @@ _idle_transactional: ClientPool[TransactionalProducer] = ClientPool(max_idle_s=9
 
 @contextmanager
 def open_consumer(
-    connection: Connection, properties: Mapping[str, Any], split: Split, schema: pa.Schema
+    connection: Connection, properties: dict[str, Any], split: Split, schema: pa.Schema
 ) -> Iterator[PartitionConsumer]:
     """A consumer of a split's partition for a ``with`` block, which builds the schema's columns.
 
@@ -65,7 +67,7 @@ def open_consumer(
 
 
 def _open_direct(
-    opened: ExitStack, connection: Connection, properties: Mapping[str, Any], split: Split, schema: pa.Schema
+    opened: ExitStack, connection: Connection, properties: dict[str, Any], split: Split, schema: pa.Schema
 ) -> PartitionConsumer | None:
     """The direct transport's consumer; None, and a log line, where it cannot be used."""
     if connection.transport not in ("auto", "compiled", "direct") or library() is None:
@@ -75,8 +77,9 @@ def _open_direct(
     from pyspark_zkafka.transport.direct.errors import Unsupported
     from pyspark_zkafka.transport.fallback import FallbackConsumer
 
+    sized = properties | _direct_sizes(connection, properties)
     try:
-        client = opened.enter_context(_idle_direct.lease(configuration(properties), lambda: DirectClient(properties)))
+        client = opened.enter_context(_idle_direct.lease(configuration(sized), lambda: DirectClient(sized)))
     except Unsupported as why:
         level = logging.WARNING if connection.transport == "direct" else logging.INFO
         _log.log(level, "the direct transport is not used: it does not support %s", why)
@@ -85,6 +88,13 @@ def _open_direct(
     consumer = opened.enter_context(DirectConsumer(client, split, schema))
     librdkafka = partial(_open_librdkafka, connection, properties, split, schema)
     return opened.enter_context(FallbackConsumer(split.partition, consumer, librdkafka, client.disconnect))
+
+
+def _direct_sizes(connection: Connection, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The size of a fetch in a long range, unless the user has set it; twice librdkafka's was the fastest."""
+    size = int(properties["max.partition.fetch.bytes"])
+    is_default = "max.partition.fetch.bytes" not in connection.kafka
+    return {"max.partition.fetch.bytes": 2 * size} if is_default and size >= _LONG_FETCH_BYTES else {}
 
 
 @contextmanager
