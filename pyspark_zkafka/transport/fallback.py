@@ -23,8 +23,8 @@ class FallbackConsumer:
     """The `PartitionConsumer` that uses `first`, until it raises UnsupportedRecords, and then `open_second`'s.
 
     The second one continues at the offset after the last poll. The batch gathered until then is taken from the first one
-    before: a poll without records makes the reader take it. `on_end` is called when the first one is left. `why` is the
-    reason then, None before.
+    before: a poll without records makes the reader take it. `on_end` is called when the first one is left, and a line is
+    logged, of the level given. `why` is the reason then, None before.
     """
 
     def __init__(
@@ -33,11 +33,13 @@ class FallbackConsumer:
         first: PartitionConsumer,
         open_second: OpenConsumer,
         on_end: Callable[[], None],
+        log_level: int = logging.INFO,
     ) -> None:
         self._partition = partition
         self._first = first
         self._open_second = open_second
         self._on_end = on_end
+        self._log_level = log_level
         self._second: PartitionConsumer | None = None
         self._opened = ExitStack()
         self._position = 0
@@ -101,7 +103,7 @@ class FallbackConsumer:
 
     def _leave(self, why: UnsupportedRecords) -> None:
         self.why = why
-        _log.warning("%s: librdkafka continues at offset %d: %s", self._partition, self._position, why)
+        _log.log(self._log_level, "%s: librdkafka continues at offset %d: %s", self._partition, self._position, why)
         self._on_end()
 
     def _continued(self) -> PartitionConsumer:

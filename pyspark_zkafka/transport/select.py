@@ -77,24 +77,24 @@ def _open_direct(
     from pyspark_zkafka.transport.direct.errors import Unsupported
     from pyspark_zkafka.transport.fallback import FallbackConsumer
 
+    level = logging.WARNING if connection.transport == "direct" else logging.INFO
     sized = properties | _direct_sizes(connection, properties)
     try:
         client = opened.enter_context(_idle_direct.lease(configuration(sized), lambda: DirectClient(sized)))
     except Unsupported as why:
-        level = logging.WARNING if connection.transport == "direct" else logging.INFO
         _log.log(level, "the direct transport is not used: it does not support %s", why)
         return None
     _log.info("the direct transport is used")
     consumer = opened.enter_context(DirectConsumer(client, split, schema))
     librdkafka = partial(_open_librdkafka, connection, properties, split, schema)
-    return opened.enter_context(FallbackConsumer(split.partition, consumer, librdkafka, client.disconnect))
+    return opened.enter_context(FallbackConsumer(split.partition, consumer, librdkafka, client.disconnect, level))
 
 
 def _direct_sizes(connection: Connection, properties: Mapping[str, Any]) -> dict[str, Any]:
     """The size of a fetch in a long range, unless the user has set it; twice librdkafka's was the fastest."""
-    size = int(properties["max.partition.fetch.bytes"])
-    is_default = "max.partition.fetch.bytes" not in connection.kafka
-    return {"max.partition.fetch.bytes": 2 * size} if is_default and size >= _LONG_FETCH_BYTES else {}
+    name = "max.partition.fetch.bytes"
+    is_long = name not in connection.kafka and properties.get(name, 0) >= _LONG_FETCH_BYTES
+    return {name: 2 * properties[name]} if is_long else {}
 
 
 @contextmanager

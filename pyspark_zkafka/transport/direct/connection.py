@@ -55,7 +55,6 @@ class Buffer:
 class _Pending(NamedTuple):
     request: Request
     correlation_id: int
-    since: float
 
 
 class Connection:
@@ -84,6 +83,7 @@ class Connection:
         self._length = bytearray(_LENGTH_BYTES)
         self._arriving: memoryview | None = None
         self._arrived = 0
+        self._silent_s = 0.0
         self._own = Buffer()
 
     def __str__(self) -> str:
@@ -123,7 +123,7 @@ class Connection:
         self._socket = None
         self._pending.clear()
         self._expires = float("inf")
-        self._arriving, self._arrived = None, 0
+        self._arriving, self._arrived, self._silent_s = None, 0, 0.0
 
     def send(self, request: Request) -> None:
         """Send a request, whose response `receive` returns after those of earlier requests."""
@@ -133,20 +133,20 @@ class Connection:
             self._socket_for(_SEND_TIMEOUT_S).sendall(data)
         except OSError as error:
             raise self._lost("sending failed", error) from error
-        self._pending.append(_Pending(request, self._correlation_id, self._clock()))
+        self._pending.append(_Pending(request, self._correlation_id))
 
     def receive(self, buffer: Buffer, deadline: float) -> Reader | None:
         """The response to the oldest request, in the buffer; None if it has not arrived whole by the deadline.
 
         Another call goes on with what has arrived, in the buffer of the first one.
         """
+        begin, arrived = self._clock(), self._arrived
         body = self._body(buffer, deadline)
         if body is None:
-            if self._pending and self._clock() - self._pending[0].since > self._settings.socket.request_timeout_s:
-                raise self._lost(f"no response for {self._settings.socket.request_timeout_s:g} s")
+            self._note_silence(self._clock() - begin, is_silent=self._arrived == arrived)
             return None
         pending = self._pending.popleft()
-        self._arriving, self._arrived = None, 0
+        self._arriving, self._arrived, self._silent_s = None, 0, 0.0
         response = Reader(body)
         pending.request.read_header(response, pending.correlation_id)
         return response
@@ -208,6 +208,13 @@ class Connection:
                 break
         if answer.lifetime_ms > 0:
             self._expires = self._clock() + _SHARE_OF_SESSION * answer.lifetime_ms / 1000
+
+    def _note_silence(self, waited_s: float, *, is_silent: bool) -> None:
+        """Count the time of waiting in vain, but not that in which nobody asked for the response."""
+        self._silent_s = self._silent_s + waited_s if is_silent else 0.0
+        limit_s = self._settings.socket.request_timeout_s
+        if self._pending and self._silent_s > limit_s:
+            raise self._lost(f"no response for {limit_s:g} s")
 
     def _body(self, buffer: Buffer, deadline: float) -> memoryview | None:
         """The whole response; None if it has not arrived by the deadline."""

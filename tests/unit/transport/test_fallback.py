@@ -72,7 +72,7 @@ class Opened:
 def read(first: Numbers, second: Opened, policy: ReadPolicy = PATIENT) -> tuple[Sequence[int], Sequence[str], int]:
     """The offsets, who read them, and how often the first one was left."""
     left: list[str] = []
-    with FallbackConsumer(TP, first, second, lambda: left.append("")) as consumer:
+    with FallbackConsumer(TP, first, second, lambda: left.append(""), logging.WARNING) as consumer:
         split = Split(TP, 0, 20, 0, 0, (0,), ())
         table = pa.Table.from_batches(SplitReader(split, consumer, policy, lambda: "same").batches(), SCHEMA)
     return table["offset"].to_pylist(), table["by"].to_pylist(), len(left)
