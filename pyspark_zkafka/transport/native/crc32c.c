@@ -58,7 +58,11 @@ uint32_t crc32c_by_table(const uint8_t *data, size_t size) {
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <nmmintrin.h>
+#if defined(__clang__) && __clang_major__ >= 14
+#define WITH_INSTRUCTIONS __attribute__((target("sse4.2,crc32")))
+#else
 #define WITH_INSTRUCTIONS __attribute__((target("sse4.2")))
+#endif
 #define ADD_EIGHT(crc, data) (uint32_t) _mm_crc32_u64((crc), little_endian(data))
 #define ADD_BYTE(crc, data) _mm_crc32_u8((crc), *(data))
 
