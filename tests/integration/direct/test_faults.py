@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.batch.split_reader import ReadPolicy, SplitReader
-from pyspark_zkafka.errors import BrokersUnavailable
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError
 from pyspark_zkafka.kafka.consumer_properties import consumer_properties
 from pyspark_zkafka.options.model import Connection
 from pyspark_zkafka.protocol.model import TopicPartition
@@ -134,6 +134,15 @@ def test_damaged_responses(zkafka_cluster: LocalCluster, topic: str, place: int)
     ):
         check(list(reader.batches()))
     assert consumer.why is not None
+
+
+def test_damaged_records(zkafka_cluster: LocalCluster, topic: str) -> None:
+    """Records whose CRC is wrong fail the read; none of their batch is returned."""
+    with FaultyWire(zkafka_cluster.port(0), flip(120_000)) as wire, direct_reader(topic, wire.address) as (_, reader):
+        found: list[int] = []
+        with pytest.raises(ClusterStateError, match=r"\[KAFKA_ERROR\] .*_BAD_MSG \(record batch at offset \d+"):
+            found.extend(offset for batch in reader.batches() for offset in batch.column(0).to_pylist())
+    assert found == list(range(len(found)))
 
 
 def test_connections_are_used_again(zkafka_cluster: LocalCluster, topic: str) -> None:
