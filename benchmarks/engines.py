@@ -33,7 +33,9 @@ JVM_WRITE = {
     "kafka.send.buffer.bytes": str(1024**2),
     "kafka.enable.idempotence": "false",
 }
-PURE_PYTHON = {"nativePath": "off"}
+PURE_PYTHON = {"transport": "python"}
+DIRECT = {"transport": "direct"}
+LIBRDKAFKA = {"transport": "librdkafka"}
 
 
 class Engine:
@@ -158,6 +160,8 @@ def _all() -> tuple[Engine, ...]:
     once = {"deliveryGuarantee": "exactly-once"}
     return (
         SourceEngine("ours", "zkafka", "zkafka"),
+        SourceEngine("ours-direct", "zkafka, transport=direct", "zkafka", READS | STREAMS, read_options=DIRECT),
+        SourceEngine("ours-librdkafka", "zkafka, transport=librdkafka", "zkafka", READS | STREAMS, read_options=LIBRDKAFKA),
         SourceEngine("python", "zkafka, pure Python", "zkafka", read_options=PURE_PYTHON, write_options=PURE_PYTHON),
         SourceEngine("ours-nocrc", "zkafka, check.crcs=false", "zkafka", READS | STREAMS, read_options=no_crc),
         SourceEngine("ours-joined", "zkafka, two tasks a micro-batch", "zkafka", STREAMS, tasks=2),

@@ -22,6 +22,7 @@ __all__ = [
     "OffsetStore",
     "ReadOptions",
     "StreamOptions",
+    "Transport",
     "WriteOptions",
     "ZooKeeperConfig",
     "ZooKeeperTls",
@@ -29,6 +30,9 @@ __all__ = [
 
 OffsetStore = Literal["zookeeper", "kafka"]
 """A store of a group's offsets: ``/consumers/<group>/offsets``, or ``__consumer_offsets``."""
+
+Transport = Literal["auto", "compiled", "direct", "librdkafka", "python"]
+"""The code that records take: `compiled` is ``nativePath=on``, which is auto where the compiled library is required."""
 
 
 Membership = Literal["auto", "zookeeper", "kafka", "none"]
@@ -70,15 +74,14 @@ class ZooKeeperConfig:
 class Connection:
     """Connection settings of a cluster: through ZooKeeper, or through its brokers alone.
 
-    `kafka` has librdkafka's properties, and may contain secrets. `native_path` selects the compiled path for records; None
-    uses it where it was built.
+    `kafka` has librdkafka's properties, and may contain secrets.
     """
 
     zookeeper: ZooKeeperConfig | None
     bootstrap_servers: str | None
     listener: Listener
     kafka: Mapping[str, str | int | float | bool] = field(repr=False, default_factory=dict)
-    native_path: bool | None = None
+    transport: Transport = "auto"
 
     @property
     def client_rack(self) -> str | None:

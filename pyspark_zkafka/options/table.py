@@ -84,10 +84,19 @@ CONNECTION: tuple[Option, ...] = (
     ),
     Option("kafka.*", text(), _ALL, "A [client property](kafka-properties.md), by its name in librdkafka or Java."),
     Option(
+        "transport",
+        choice("auto", "direct", "librdkafka", "python"),
+        _ALL,
+        "The code that reads and writes records. auto: the fastest that can be used; direct: reads fetch and decode record "
+        "batches themselves, and continue with librdkafka where they cannot; librdkafka: that alone; python: the same "
+        "in pure Python. direct and librdkafka are an error where the compiled code was not built. Writes use librdkafka.",
+        "auto",
+    ),
+    Option(
         "nativePath",
         choice(auto=None, on=True, off=False),
         _ALL,
-        "Use the compiled path for records. auto: if it was built; on: an error if it was not; off: pure Python.",
+        "Older form of transport. auto: no effect; on: an error if the compiled code was not built; off: transport=python.",
         "auto",
     ),
 )

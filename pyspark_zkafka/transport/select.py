@@ -1,10 +1,11 @@
-"""Selection of the compiled path or pure Python."""
+"""Selection of a transport: direct, or librdkafka in compiled code or pure Python."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.kafka.pool import ClientPool, configuration
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark_zkafka.protocol.planning import Split
     from pyspark_zkafka.protocol.row_digests import HashRows
     from pyspark_zkafka.transport.consumer import PartitionConsumer
+    from pyspark_zkafka.transport.direct.client import DirectClient
     from pyspark_zkafka.transport.producer import CountingProducer
     from pyspark_zkafka.transport.sender import Sender
     from pyspark_zkafka.transport.transactions import TransactionalProducer
@@ -27,20 +29,23 @@ __all__ = ["hash_function", "open_consumer", "open_producer", "open_transactiona
 
 _log = logging.getLogger(__name__)
 
+_LONG_FETCH_BYTES = 2 * 1024 * 1024
+
 
 def uses_native(connection: Connection) -> bool:
     """True if this process uses the compiled path; logs which one. OptionError if it is required and unavailable."""
-    if connection.native_path:
+    if connection.transport not in ("auto", "python"):
         require()
-    _log.info("%s", "nativePath is off: pure Python is used" if connection.native_path is False else describe())
+    _log.info("%s", "transport=python: pure Python is used" if connection.transport == "python" else describe())
     return _is_native(connection)
 
 
 def _is_native(connection: Connection) -> bool:
-    return connection.native_path is not False and library() is not None
+    return connection.transport != "python" and library() is not None
 
 
 _idle_consumers: ClientPool[Any] = ClientPool()
+_idle_direct: ClientPool[DirectClient] = ClientPool()
 _idle_producers: ClientPool[CountingProducer] = ClientPool()
 # Kept for longer than others: the next micro-batch may begin a minute later, and a new one costs more.
 _idle_transactional: ClientPool[TransactionalProducer] = ClientPool(max_idle_s=90.0, most=16)
@@ -48,14 +53,54 @@ _idle_transactional: ClientPool[TransactionalProducer] = ClientPool(max_idle_s=9
 
 @contextmanager
 def open_consumer(
-    connection: Connection, properties: Mapping[str, Any], split: Split, schema: pa.Schema
+    connection: Connection, properties: dict[str, Any], split: Split, schema: pa.Schema
 ) -> Iterator[PartitionConsumer]:
     """A consumer of a split's partition for a ``with`` block, which builds the schema's columns.
 
-    It may reuse a librdkafka consumer that read another split some seconds ago, in this process, with the same properties
-    and from the same topic (by its id or its znode's czxid, not only by its name: librdkafka would treat a topic created
-    again as an old state of the one that it knows).
+    It may reuse the connections, or the librdkafka consumer, with which another split was read some seconds ago, in this
+    process, with the same properties. A librdkafka consumer is reused only for the same topic (by its id or its znode's
+    czxid, not only by its name: librdkafka would treat a topic created again as an old state of the one that it knows).
     """
+    with ExitStack() as opened:
+        direct = _open_direct(opened, connection, properties, split, schema)
+        yield direct or opened.enter_context(_open_librdkafka(connection, properties, split, schema))
+
+
+def _open_direct(
+    opened: ExitStack, connection: Connection, properties: dict[str, Any], split: Split, schema: pa.Schema
+) -> PartitionConsumer | None:
+    """The direct transport's consumer; None, and a log line, where it cannot be used."""
+    if connection.transport not in ("auto", "compiled", "direct") or library() is None:
+        return None
+    from pyspark_zkafka.transport.direct.client import DirectClient
+    from pyspark_zkafka.transport.direct.consumer import DirectConsumer
+    from pyspark_zkafka.transport.direct.errors import Unsupported
+    from pyspark_zkafka.transport.fallback import FallbackConsumer
+
+    level = logging.WARNING if connection.transport == "direct" else logging.INFO
+    sized = properties | _direct_sizes(connection, properties)
+    try:
+        client = opened.enter_context(_idle_direct.lease(configuration(sized), lambda: DirectClient(sized)))
+    except Unsupported as why:
+        _log.log(level, "the direct transport is not used: it does not support %s", why)
+        return None
+    _log.info("the direct transport is used")
+    consumer = opened.enter_context(DirectConsumer(client, split, schema))
+    librdkafka = partial(_open_librdkafka, connection, properties, split, schema)
+    return opened.enter_context(FallbackConsumer(split.partition, consumer, librdkafka, client.disconnect, level))
+
+
+def _direct_sizes(connection: Connection, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The size of a fetch in a long range, unless the user has set it; twice librdkafka's was the fastest."""
+    name = "max.partition.fetch.bytes"
+    is_long = name not in connection.kafka and properties.get(name, 0) >= _LONG_FETCH_BYTES
+    return {name: 2 * properties[name]} if is_long else {}
+
+
+@contextmanager
+def _open_librdkafka(
+    connection: Connection, properties: Mapping[str, Any], split: Split, schema: pa.Schema
+) -> Iterator[PartitionConsumer]:
     make_client: Callable[[Mapping[str, Any]], Any]
     make_consumer: Callable[[Any, TopicPartition, pa.Schema], AbstractContextManager[PartitionConsumer]]
     if uses_native(connection):

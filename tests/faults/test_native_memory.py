@@ -154,7 +154,7 @@ class TestNothingIsKept:
 
     @pytest.fixture
     def connection(self, zkafka_cluster: LocalCluster) -> Connection:
-        return Connection(None, zkafka_cluster.bootstrap_servers, Listener(), {}, True)
+        return Connection(None, zkafka_cluster.bootstrap_servers, Listener(), {}, "librdkafka")
 
     def test_reading(self, connection: Connection, records: str) -> None:
         """Thousands of batches that were read leave nothing."""

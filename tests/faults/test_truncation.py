@@ -56,7 +56,7 @@ class Reading:
 def test_cut_off_below_a_reader(
     zkafka_cluster: LocalCluster, new_topic: MakeTopic, zookeeper: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A log that was truncated below a task's position and has grown past it since is data loss, on both paths."""
+    """A log that was truncated below a task's position and has grown past it since is data loss, by every transport."""
     topic = new_topic(assignment={0: [0, 1]}, config=UNCLEAN)
     fill(zkafka_cluster, topic, [b"kept"] * 10, size_bytes=SIZE_BYTES)
     zkafka_cluster.wait_in_sync(topic)
@@ -70,8 +70,8 @@ def test_cut_off_below_a_reader(
         assert 10 < len(reading.seen) < 2500
         return reading
 
-    strict = [begin(nativePath=path) for path in ("on", "off")]
-    lenient = [begin(nativePath=path, failOnDataLoss="false") for path in ("on", "off")]
+    strict = [begin(transport=name) for name in ("direct", "librdkafka", "python")]
+    lenient = [begin(transport=name, failOnDataLoss="false") for name in ("direct", "librdkafka", "python")]
     zkafka_cluster.stop(0)
     zkafka_cluster.restart(1)
     assert zkafka_cluster.wait_for_leader(topic, 0) == 1

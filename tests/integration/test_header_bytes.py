@@ -39,18 +39,18 @@ def test_values(spark: SparkSession, zookeeper: dict[str, str], read: Read, new_
     assert [[(h.key, h.value) for h in row.headers] for row in found] == [[("k", b"1\xff")]] * 2
 
 
-@pytest.mark.parametrize("path", ["off", "on"])
+@pytest.mark.parametrize("path", ["direct", "librdkafka", "python"])
 def test_read(read: Read, new_topic: NewTopic, header_of_any_name: HeaderOfAnyName, path: str) -> None:
     """A read of the column headers fails with the record's place, and one without it reads the record."""
     topic = new_topic()
     header_of_any_name(topic, b"\xff")
-    options = {"subscribe": topic, "nativePath": path}
+    options = {"subscribe": topic, "transport": path}
     with pytest.raises(Exception, match=rf"\[MALFORMED_UTF8\] The name of a header of {topic}-0 at offset 0 is not UTF-8"):
         read({**options, "includeHeaders": "true"}).collect()
     assert [row.value for row in read(options).collect()] == [b"v"]
 
 
-@pytest.mark.parametrize("path", ["off", "on"])
+@pytest.mark.parametrize("path", ["direct", "librdkafka", "python"])
 def test_stream_with_a_limit_of_bytes(
     stream: Callable[..., Stream], new_topic: NewTopic, header_of_any_name: HeaderOfAnyName, path: str
 ) -> None:
@@ -58,6 +58,6 @@ def test_stream_with_a_limit_of_bytes(
     topic = new_topic()
     for _ in range(4):
         header_of_any_name(topic, b"\xff")
-    found = stream({"subscribe": topic, "startingOffsets": "earliest", "maxBytesPerTrigger": "2", "nativePath": path})
+    found = stream({"subscribe": topic, "startingOffsets": "earliest", "maxBytesPerTrigger": "2", "transport": path})
     found.run()
     assert [[row.offset for row in batch] for batch in found.batches] == [[0, 1], [2, 3]]

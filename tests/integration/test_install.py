@@ -159,4 +159,6 @@ def test_compiled_path_works(compiled: Path, zkafka_cluster: LocalCluster, new_t
 def test_compiled_path_asked_for_in_vain(pure: Path, zkafka_cluster: LocalCluster) -> None:
     """Who asks for the compiled path where it is not there is told so."""
     found = run(pure / "python", DRIVER, zkafka_cluster.bootstrap_servers, "t", "on")
-    assert found.startswith("[NO_NATIVE_PATH] nativePath is on, but the compiled path was not built when the package")
+    assert found.startswith(
+        "[NO_NATIVE_PATH] The compiled path is required, but the compiled path was not built when the package"
+    )

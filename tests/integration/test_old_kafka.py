@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from pyspark_zkafka.batch.planner import plan_batch
 from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.errors import DataLoss
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.testing import LocalCluster
+from tests.support.both_paths_reads import VALUE, Read
 from tests.support.connections import CONNECTIONS
 from tests.support.topics import KEPT
+from tests.support.transactions import abort, commit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,6 +65,41 @@ def test_written_and_read(spark: SparkSession, old_connection: dict[str, str], w
     assert all([tuple(h) for h in r.headers] == [("id", bytes(r.value))] for r in rows)
     assert all(r.timestamp.timestamp() * 1000 == pytest.approx(T0 + int(r.value)) for r in rows)
     assert len({(bytes(r.key), r.partition) for r in rows}) == 6
+
+
+def test_transports(old_cluster: LocalCluster) -> None:
+    """Every transport reads the same records of all codecs, and of transactions."""
+    records = [{"key": b"%d" % n, "value": b"v" * n, "headers": [("h", b"x")]} for n in range(200)]
+    for codec in ("none", "gzip", "snappy", "lz4"):
+        old_cluster.create_topic(f"codec-{codec}")
+        old_cluster.produce(f"codec-{codec}", records, {"compression.type": codec})
+        assert Read(old_cluster)(f"codec-{codec}", 200).num_rows == 200
+    old_cluster.create_topic("transactions")
+    commit(old_cluster, "transactions", b"a")
+    abort(old_cluster, "transactions", b"b")
+    for level, values in (("read_committed", [b"a"]), ("read_uncommitted", [b"a", b"b"])):
+        found = Read(old_cluster)("transactions", 4, columns=VALUE, kafka={"isolation.level": level})
+        assert found.column("value").to_pylist() == values
+
+
+def test_old_message_format(old_cluster: LocalCluster, caplog: pytest.LogCaptureFixture) -> None:
+    """Records of an old format, also behind others, are read once each: librdkafka continues there."""
+    options = {"zookeeper.connect": old_cluster.zookeeper_connect, "subscribe": "old-format", "transport": "direct"}
+    old_cluster.create_topic("old-format", config=KEPT)
+    old_cluster.produce("old-format", [{"value": b"new"}] * 10)
+    # Not incremental: this broker cannot do that yet.
+    resource = ConfigResource(ResourceType.TOPIC, "old-format", set_config={**KEPT, "message.format.version": "0.10.2"})
+    with (
+        AdminClient({"bootstrap.servers": old_cluster.bootstrap_servers}) as admin,
+        pytest.warns(DeprecationWarning, match="alter_configs"),
+    ):
+        admin.alter_configs([resource])[resource].result(30)
+    old_cluster.produce("old-format", [{"value": b"old"}] * 10)
+    parsed = parse_read(options)
+    plan, reader = plan_batch(parsed), ZKafkaReader(parsed, pa.schema([("offset", pa.int64()), ("value", pa.binary())]))
+    rows = [r for b in reader.read(SplitPartition(plan.splits, plan.bootstrap_servers)) for r in b.to_pylist()]
+    assert rows == [{"offset": n, "value": b"new" if n < 10 else b"old"} for n in range(20)]
+    assert "librdkafka continues at offset" in caplog.text
 
 
 @pytest.mark.parametrize(

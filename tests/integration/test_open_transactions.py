@@ -120,17 +120,17 @@ class TestBatch:
         with pytest.raises(DataLoss, match=r"\[OFFSET_OUT_OF_RANGE\] .* starting offset 11 .* spans \[0, 10\)"):
             plan(options)
 
-    @pytest.mark.parametrize("path", ["on", "off"])
+    @pytest.mark.parametrize("path", ["direct", "librdkafka", "python"])
     @pytest.mark.parametrize("start", [3, 7])
     def test_explicit_end(self, transaction: OpenTransaction, plan: Callable[..., Any], start: int, path: str) -> None:
         """A range that ends among the records of the transaction waits for it to end, and is read as a whole."""
         ends = {"startingOffsets": f'{{"{transaction.topic}": {{"0": {start}}}}}'}
         ends["endingOffsets"] = f'{{"{transaction.topic}": {{"0": 9}}}}'
-        options, found = plan({"subscribe": transaction.topic, **ends, **COMMITTED, "nativePath": path})
+        options, found = plan({"subscribe": transaction.topic, **ends, **COMMITTED, "transport": path})
         transaction.commit()
         assert read(options, found) == list(range(start, 9))
 
-    @pytest.mark.parametrize("path", ["on", "off"])
+    @pytest.mark.parametrize("path", ["direct", "librdkafka", "python"])
     @pytest.mark.parametrize("start", [3, 7])
     @pytest.mark.parametrize("more", [{}, LENIENT])
     def test_it_stays_open(
@@ -140,7 +140,7 @@ class TestBatch:
         ends = {"startingOffsets": f'{{"{transaction.topic}": {{"0": {start}}}}}'}
         ends["endingOffsets"] = f'{{"{transaction.topic}": {{"0": 9}}}}'
         patience = {"kafkaConsumer.pollTimeoutMs": "1000"}
-        options, found = plan({"subscribe": transaction.topic, **ends, **COMMITTED, "nativePath": path, **patience, **more})
+        options, found = plan({"subscribe": transaction.topic, **ends, **COMMITTED, "transport": path, **patience, **more})
         with pytest.raises(
             ClusterStateError, match=rf"\[TRANSACTION_OPEN\] {transaction.topic}-0: .* \[{max(start, 5)}, 9\)"
         ):

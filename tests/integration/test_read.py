@@ -124,14 +124,14 @@ def test_splits(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -
         assert sorted(int(r.value) for r in frame.collect()) == list(range(1000))
 
 
-@pytest.mark.parametrize("native", ["on", "off"])
-def test_joined_splits(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic, native: str) -> None:
+@pytest.mark.parametrize("transport", ["direct", "librdkafka", "python"])
+def test_joined_splits(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic, transport: str) -> None:
     """minRecordsPerPartition makes fewer Spark partitions, of several topics too, and no record more or less."""
     topics = [new_topic(partitions=5), new_topic(partitions=2)]
     for topic, partitions in zip(topics, (5, 2), strict=True):
         numbers = range(100 * partitions)
         zkafka_cluster.produce(topic, [{"value": b"%d" % n, "partition": n % partitions} for n in numbers])
-    subscribed = {"subscribe": ",".join(topics), "nativePath": native}
+    subscribed = {"subscribe": ",".join(topics), "transport": transport}
     for least, most, partitions in (("1", None, 7), ("300", None, 3), ("250", "299", 4), ("9999", None, 1)):
         options = {"minRecordsPerPartition": least, **({} if most is None else {"maxRecordsPerPartition": most})}
         frame = read({**subscribed, **options}, schema="topic string, value string, partition int, offset long")

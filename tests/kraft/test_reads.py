@@ -10,6 +10,7 @@ import pytest
 
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.protocol.model import TopicPartition
+from tests.support.both_paths_reads import Read as ByEachTransport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,6 +48,18 @@ def test_batch(read_kraft: Read, topic: str, options: dict[str, str], expected: 
     """A batch starts and ends at offsets and at times."""
     frame = read_kraft({"subscribe": topic, **{name: value.replace("T", topic) for name, value in options.items()}})
     assert places(frame) == expected
+
+
+def test_transports(kraft_cluster: LocalCluster, topic: str) -> None:
+    """Every transport reads the same records of all codecs."""
+    assert ByEachTransport(kraft_cluster)(topic, 10).num_rows == 10
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        name = f"{topic}-{codec}"
+        kraft_cluster.create_topic(name)
+        kraft_cluster.produce(
+            name, [{"key": b"%d" % n, "value": b"v" * n} for n in range(200)], {"compression.type": codec}
+        )
+        assert ByEachTransport(kraft_cluster)(name, 200).num_rows == 200
 
 
 def test_pattern(read_kraft: Read, topic: str) -> None:

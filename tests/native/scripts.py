@@ -20,6 +20,7 @@ from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.records import COLUMNS, build_batch
 from pyspark_zkafka.transport.native import library
 from pyspark_zkafka.transport.native.consumer import ArrowConsumer
+from pyspark_zkafka.transport.native.record_decoder import RecordDecoder
 from pyspark_zkafka.transport.native.reports import open_client
 
 HERE = Path(__file__).parent
@@ -161,7 +162,7 @@ def gathered(
                 rows = polls = quiet = 0
 
 
-def taken(consumer: ArrowConsumer) -> Any:
+def taken(consumer: ArrowConsumer | RecordDecoder) -> Any:
     """The batch, or the error's text."""
     try:
         batch = consumer.take()

@@ -1,19 +1,21 @@
-"""One action by both paths that records take, pure Python and compiled, whose outcomes must be equal."""
+"""One action by each transport, whose outcomes must be equal."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.options.model import Connection
+from pyspark_zkafka.options.model import Connection, Transport
 from pyspark_zkafka.protocol.planning import Listener
 
-each_path = pytest.mark.parametrize("native", [False, True], ids=["python", "compiled"])
+READING: tuple[Transport, ...] = ("python", "librdkafka", "direct")
+WRITING: tuple[Transport, ...] = ("python", "librdkafka")
+each_path = pytest.mark.parametrize("transport", READING)
 
 HASTY = {"topic.metadata.propagation.max.ms": 300}
 """For topics that there are not: librdkafka shall not wait long for them."""
@@ -28,19 +30,24 @@ class Failed:
     message: str
 
 
-def outcome(act: Callable[[bool], Any], native: bool) -> Any:
+def outcome(act: Callable[[Transport], Any], transport: Transport) -> Any:
     """The result of an action on one path, or its error."""
     try:
-        return act(native)
+        return act(transport)
     except ZKafkaError as error:
         return Failed(type(error).__name__, error.condition, error.message)
 
 
-def same(act: Callable[[bool], Any], shown: Callable[[Any], Any] = lambda found: found) -> Any:
-    """The outcome of an action, once both paths have shown the same one."""
-    python, compiled = (outcome(act, native) for native in (False, True))
-    assert shown(compiled) == shown(python)
-    return python
+def same(
+    act: Callable[[Transport], Any],
+    shown: Callable[[Any], Any] = lambda found: found,
+    transports: Sequence[Transport] = WRITING,
+) -> Any:
+    """The outcome of an action, once all transports have shown the same one."""
+    first, *others = (outcome(act, transport) for transport in transports)
+    for other in others:
+        assert shown(other) == shown(first)
+    return first
 
 
 def unnumbered(found: Any) -> Any:
@@ -51,5 +58,5 @@ def unnumbered(found: Any) -> Any:
     return Failed(found.kind, found.condition, re.sub(r"\d+", "N", text))
 
 
-def connection(servers: str, native: bool, kafka: Mapping[str, Any]) -> Connection:
-    return Connection(None, servers, Listener(), kafka, native)
+def connection(servers: str, transport: Transport, kafka: Mapping[str, Any]) -> Connection:
+    return Connection(None, servers, Listener(), kafka, transport)

@@ -10,11 +10,13 @@ import pyarrow as pa
 
 from pyspark_zkafka.batch.split_reader import Identity, ReadPolicy, SplitReader
 from pyspark_zkafka.kafka.consumer_properties import consumer_properties
+from pyspark_zkafka.options.model import Transport
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.protocol.records import COLUMNS
+from pyspark_zkafka.transport.fallback import FallbackConsumer
 from pyspark_zkafka.transport.select import open_consumer
-from tests.support.both_paths import connection, same, unnumbered
+from tests.support.both_paths import READING, connection, same, unnumbered
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -46,13 +48,18 @@ class Range:
     servers: str | None = None
 
 
-def read_batches(cluster: LocalCluster, wanted: Range, kafka: Mapping[str, Any], native: bool) -> list[pa.RecordBatch]:
+def read_batches(
+    cluster: LocalCluster, wanted: Range, kafka: Mapping[str, Any], transport: Transport
+) -> list[pa.RecordBatch]:
     """All batches of a range, by one path."""
     servers = wanted.servers or cluster.bootstrap_servers
     split = Split(TopicPartition(wanted.topic, 0), wanted.start, wanted.until, 0, 0, (0,), (servers,))
-    how = connection(servers, native, kafka)
+    how = connection(servers, transport, kafka)
     with open_consumer(how, consumer_properties(how, servers, "g"), split, wanted.columns) as consumer:
-        return list(SplitReader(split, consumer, wanted.policy, lambda: wanted.identity).batches())
+        found = list(SplitReader(split, consumer, wanted.policy, lambda: wanted.identity).batches())
+        assert isinstance(consumer, FallbackConsumer) == (transport == "direct")
+        assert not isinstance(consumer, FallbackConsumer) or consumer.why is None
+        return found
 
 
 def as_table(columns: pa.Schema, batches: Sequence[pa.RecordBatch]) -> pa.Table:
@@ -72,7 +79,7 @@ class Read:
         """The table, or the error; what is given by name and is no field of `Range` is a property of librdkafka."""
         kafka = how.pop("kafka", {})
         wanted = Range(topic, until, **how)
-        return same(lambda native: as_table(wanted.columns, self.batches(wanted, native, kafka)), shown)
+        return same(lambda transport: as_table(wanted.columns, self.batches(wanted, transport, kafka)), shown, READING)
 
-    def batches(self, wanted: Range, native: bool, kafka: Mapping[str, Any] | None = None) -> list[pa.RecordBatch]:
-        return read_batches(self._cluster, wanted, kafka or {}, native)
+    def batches(self, wanted: Range, transport: Transport, kafka: Mapping[str, Any] | None = None) -> list[pa.RecordBatch]:
+        return read_batches(self._cluster, wanted, kafka or {}, transport)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from pyspark_zkafka.options.model import Transport
 from pyspark_zkafka.protocol.rows import outgoing
 from pyspark_zkafka.transport.producer import producer_properties
 from pyspark_zkafka.transport.select import open_producer
@@ -25,13 +26,13 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 def send(
     servers: str,
     kafka: Mapping[str, Any],
-    native: bool,
+    transport: Transport,
     topic: str,
     batches: Sequence[tuple[pa.RecordBatch, Sequence[int]]],
     partition_count: int,
 ) -> dict[int, int]:
     """The counts of a producer that sends batches with the partition of each row."""
-    how = connection(servers, native, kafka)
+    how = connection(servers, transport, kafka)
     with open_producer(how, producer_properties(how, servers)) as producer:
         for batch, partitions in batches:
             for rows in outgoing(batch, topic):
@@ -58,9 +59,9 @@ class Write:
     ) -> tuple[Any, dict[int, list[Any]]]:
         """The counts, or the error, and what has arrived; the producer is told of `counted` partitions."""
 
-        def act(native: bool) -> Any:
+        def act(transport: Transport) -> Any:
             topic = self._new_topic(partitions=partitions, config={**KEPT, **(config or {})})
-            sent = outcome(lambda _: send(self.servers, kafka, native, topic, batches, counted or partitions), native)
+            sent = outcome(lambda _: send(self.servers, kafka, transport, topic, batches, counted or partitions), transport)
             return sent, {p: [row[1:] for row in rows] for p, rows in arrived(self.servers, topic, partitions).items()}
 
         return same(act, lambda found: (unnumbered(found[0]), timeless(found[1])))

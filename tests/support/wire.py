@@ -9,7 +9,7 @@ from types import TracebackType
 
 from pyspark_zkafka.testing.ports import LOOPBACK
 
-__all__ = ["Wire"]
+__all__ = ["Wire", "hang_up"]
 
 _CHUNK_BYTES = 65_536
 
@@ -65,7 +65,7 @@ class Wire:
         with self._lock:
             self._is_cut = True
             for end in self._ends:
-                _hang_up(end)
+                hang_up(end)
 
     def silence(self) -> None:
         """Let nothing through, either way, while connections stay and new ones are made, until `mend`."""
@@ -93,8 +93,8 @@ class Wire:
         with self._lock:
             self._ends |= {client, server}
             if self._is_cut:
-                _hang_up(client)
-                _hang_up(server)
+                hang_up(client)
+                hang_up(server)
         threads = [
             threading.Thread(target=self._pump, args=(client, server), daemon=True),
             threading.Thread(target=self._answer, args=(server, client), daemon=True),
@@ -116,8 +116,8 @@ class Wire:
             while data := source.recv(_CHUNK_BYTES):
                 self._flowing.wait()
                 sink.sendall(data)
-        _hang_up(source)
-        _hang_up(sink)
+        hang_up(source)
+        hang_up(sink)
 
     def _close(self, client: socket.socket, server: socket.socket, pumps: list[threading.Thread]) -> None:
         for pump in pumps:
@@ -128,6 +128,7 @@ class Wire:
         server.close()
 
 
-def _hang_up(end: socket.socket) -> None:
+def hang_up(end: socket.socket) -> None:
+    """End both directions of a connection."""
     with suppress(OSError):
         end.shutdown(socket.SHUT_RDWR)

@@ -123,12 +123,11 @@ static void check_utf8(const void *text, size_t size, int64_t offset, int64_t *f
     if (*flaw < 0 && text && !is_utf8(text, size)) *flaw = offset;
 }
 
-static int64_t microseconds(struct columns *columns, const struct rk_message *message, int *type) {
-    int64_t ms = rk.message_timestamp(message, type);
-    if (*type == 0) ms = -1; /* Without a timestamp librdkafka returns 0; Java, and so Spark's own source, -1. */
+static int64_t microseconds(struct columns *columns, const struct record *record) {
+    int64_t ms = record->timestamp_ms;
     if (ms <= LARGEST_MS && ms >= -LARGEST_MS) return ms * 1000;
     if (columns->flaws.timestamp_too_large < 0) {
-        columns->flaws.timestamp_too_large = message->offset;
+        columns->flaws.timestamp_too_large = record->offset;
         columns->flaws.timestamp_ms = ms;
     }
     return 0;
@@ -136,44 +135,23 @@ static int64_t microseconds(struct columns *columns, const struct rk_message *me
 
 /* --- Records ------------------------------------------------------------------------------------------------------- */
 
-static int64_t append_header(struct columns *columns, const rk_headers *headers, size_t i, int64_t offset) {
-    const char *key;
-    const void *value;
-    size_t size;
-    rk.header_get_all(headers, i, &key, &value, &size);
-    size_t key_size = strlen(key);
-    check_utf8(key, key_size, offset, &columns->flaws.header_not_utf8);
-    if (!strings_append(&columns->header_key, columns->header_rows, key, key_size)) return -1;
-    if (!strings_append(&columns->header_value, columns->header_rows, value, value ? size : 0)) return -1;
+bool columns_append_header(struct columns *columns, int64_t offset, const void *key, size_t key_bytes, const void *value,
+                           size_t value_bytes) {
+    check_utf8(key, key_bytes, offset, &columns->flaws.header_not_utf8);
+    if (!strings_append(&columns->header_key, columns->header_rows, key, key_bytes)) return false;
+    if (!strings_append(&columns->header_value, columns->header_rows, value, value ? value_bytes : 0)) return false;
     columns->header_rows++;
-    return (int64_t)(key_size + size);
+    return true;
 }
 
-static int64_t append_headers(struct columns *columns, const struct rk_message *message) {
+/* Ends a row's list of headers; one of none is null. */
+static bool append_list(struct columns *columns) {
     struct strings *lists = &columns->header_lists;
-    rk_headers *headers = NULL;
-    size_t count = 0;
-    int64_t bytes = 0;
-    if (rk.message_headers(message, &headers) == 0) count = rk.header_cnt(headers);
-    for (size_t i = 0; i < count; i++) {
-        int64_t size = append_header(columns, headers, i, message->offset);
-        if (size < 0) return -1;
-        bytes += size;
-    }
-    if (!strings_make_room(lists, columns->rows) || columns->header_rows > INT32_MAX) return -1;
+    if (!strings_make_room(lists, columns->rows) || columns->header_rows > INT32_MAX) return false;
     lists->offsets[columns->rows + 1] = (int32_t)columns->header_rows;
-    if (count == 0) return strings_set_null(lists, columns->rows) ? 0 : -1;
+    if (lists->offsets[columns->rows] == lists->offsets[columns->rows + 1]) return strings_set_null(lists, columns->rows);
     strings_set_valid(lists, columns->rows);
-    return bytes;
-}
-
-static bool append_times(struct columns *columns, const struct rk_message *message) {
-    int type;
-    int64_t time = microseconds(columns, message, &type);
-    int32_t java_type = type - 1; /* librdkafka: 0 none, 1 create, 2 append; Java and Spark: -1, 0, 1. */
-    if (columns->asked[COLUMN_TIMESTAMP] && !fixed_append_int64(&columns->timestamp, columns->rows, time)) return false;
-    return !columns->asked[COLUMN_TIMESTAMP_TYPE] ||
-           fixed_append(&columns->timestamp_type, columns->rows, &java_type, sizeof java_type);
+    return true;
 }
 
 static bool append_text(struct strings *column, int64_t row, const void *data, size_t size, int64_t offset, int64_t *flaw) {
@@ -181,19 +159,57 @@ static bool append_text(struct strings *column, int64_t row, const void *data, s
     return strings_append(column, row, data, data ? size : 0);
 }
 
-int64_t columns_append(struct columns *columns, const struct rk_message *message) {
-    int64_t row = columns->rows, offset = message->offset, header_bytes = 0;
+bool columns_append(struct columns *columns, const struct record *record) {
+    const bool *asked = columns->asked;
+    int64_t row = columns->rows, offset = record->offset;
     struct zkafka_flaws *flaws = &columns->flaws;
-    if (columns->asked[COLUMN_KEY] &&
-        !append_text(&columns->key, row, message->key, message->key_bytes, offset, &flaws->key_not_utf8))
-        return -1;
-    if (columns->asked[COLUMN_VALUE] &&
-        !append_text(&columns->value, row, message->payload, message->payload_bytes, offset, &flaws->value_not_utf8))
-        return -1;
-    if (columns->asked[COLUMN_OFFSET] && !fixed_append_int64(&columns->offset, row, offset)) return -1;
-    if ((columns->asked[COLUMN_TIMESTAMP] || columns->asked[COLUMN_TIMESTAMP_TYPE]) && !append_times(columns, message)) return -1;
-    if (columns->asked[COLUMN_HEADERS] && (header_bytes = append_headers(columns, message)) < 0) return -1;
-    columns->rows++;
+    bool done =
+        (!asked[COLUMN_KEY] || append_text(&columns->key, row, record->key, record->key_bytes, offset, &flaws->key_not_utf8)) &&
+        (!asked[COLUMN_VALUE] || append_text(&columns->value, row, record->value, record->value_bytes, offset, &flaws->value_not_utf8)) &&
+        (!asked[COLUMN_OFFSET] || fixed_append_int64(&columns->offset, row, offset)) &&
+        (!asked[COLUMN_TIMESTAMP] || fixed_append_int64(&columns->timestamp, row, microseconds(columns, record))) &&
+        (!asked[COLUMN_TIMESTAMP_TYPE] ||
+         fixed_append(&columns->timestamp_type, row, &record->timestamp_type, sizeof record->timestamp_type)) &&
+        (!asked[COLUMN_HEADERS] || append_list(columns));
+    if (done) columns->rows++;
+    return done;
+}
+
+/* --- librdkafka's messages ----------------------------------------------------------------------------------------- */
+
+static int64_t append_headers(struct columns *columns, const struct rk_message *message) {
+    rk_headers *headers = NULL;
+    size_t count = 0;
+    int64_t bytes = 0;
+    if (rk.message_headers(message, &headers) == 0) count = rk.header_cnt(headers);
+    for (size_t i = 0; i < count; i++) {
+        const char *key;
+        const void *value;
+        size_t size;
+        rk.header_get_all(headers, i, &key, &value, &size);
+        size_t key_size = strlen(key);
+        if (!columns_append_header(columns, message->offset, key, key_size, value, size)) return -1;
+        bytes += (int64_t)(key_size + size);
+    }
+    return bytes;
+}
+
+static void read_timestamp(const struct rk_message *message, struct record *record) {
+    int type;
+    record->timestamp_ms = rk.message_timestamp(message, &type);
+    if (type == 0) record->timestamp_ms = -1; /* Without a timestamp librdkafka returns 0; Java, and so Spark's own source, -1. */
+    record->timestamp_type = type - 1; /* librdkafka: 0 none, 1 create, 2 append; Java and Spark: -1, 0, 1. */
+}
+
+int64_t columns_append_message(struct columns *columns, const struct rk_message *message) {
+    struct record record = {.offset = message->offset,
+                            .key = message->key,
+                            .key_bytes = message->key_bytes,
+                            .value = message->payload,
+                            .value_bytes = message->payload_bytes};
+    int64_t header_bytes = columns->asked[COLUMN_HEADERS] ? append_headers(columns, message) : 0;
+    if (columns->asked[COLUMN_TIMESTAMP] || columns->asked[COLUMN_TIMESTAMP_TYPE]) read_timestamp(message, &record);
+    if (header_bytes < 0 || !columns_append(columns, &record)) return -1;
     return (int64_t)(message->key_bytes + message->payload_bytes) + header_bytes;
 }
 
@@ -328,6 +344,20 @@ static void strings_clear(struct strings *column) {
 static void fixed_clear(struct fixed *column) {
     free(column->data);
     column->data = NULL;
+}
+
+bool columns_project(struct columns *columns, const int32_t *kinds, const int32_t *texts, int32_t count) {
+    if (count > COLUMNS) return false;
+    memset(columns->asked, 0, sizeof columns->asked);
+    columns->count = count;
+    for (int32_t i = 0; i < count; i++) {
+        if (kinds[i] < 0 || kinds[i] >= COLUMNS) return false;
+        columns->kinds[i] = kinds[i];
+        columns->asked[kinds[i]] = true;
+        if (kinds[i] == COLUMN_KEY) columns->key.utf8 = texts[i];
+        if (kinds[i] == COLUMN_VALUE) columns->value.utf8 = texts[i];
+    }
+    return true;
 }
 
 void columns_begin(struct columns *columns) {

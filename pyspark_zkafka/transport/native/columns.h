@@ -36,10 +36,25 @@ struct columns {
     char *topic;
 };
 
+/* A record but for its headers. A null pointer is a null, of any size; `timestamp_type` is Java's: -1 none, 0 create, 1 append. */
+struct record {
+    int64_t offset;
+    int64_t timestamp_ms;
+    int32_t timestamp_type;
+    const void *key, *value;
+    size_t key_bytes, value_bytes;
+};
+
 void columns_begin(struct columns *);
 void columns_clear(struct columns *);
-/* Appends a record, and returns its size in bytes; negative: out of memory. */
-int64_t columns_append(struct columns *, const struct rk_message *);
+/* Sets the columns to build, of which `texts` are checked for UTF-8; false: there are no such columns. */
+bool columns_project(struct columns *, const int32_t *kinds, const int32_t *texts, int32_t count);
+/* Appends a header of the next record. False: out of memory. */
+bool columns_append_header(struct columns *, int64_t offset, const void *key, size_t key_bytes, const void *value, size_t value_bytes);
+/* Appends a record, after its headers, if these are asked for. False: out of memory. */
+bool columns_append(struct columns *, const struct record *);
+/* Appends librdkafka's message with its headers, and returns its size in bytes; negative: out of memory. */
+int64_t columns_append_message(struct columns *, const struct rk_message *);
 /* Moves the columns into a struct array. False: out of memory. */
 bool columns_take(struct columns *, struct ArrowArray *out);
 

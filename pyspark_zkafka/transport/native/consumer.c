@@ -94,18 +94,7 @@ ZKAFKA_EXPORT int zkafka_consumer_unassign(zkafka_consumer *consumer) {
 }
 
 ZKAFKA_EXPORT bool zkafka_consumer_project(zkafka_consumer *consumer, const int32_t *columns, const int32_t *texts, int32_t count) {
-    struct columns *wanted = &consumer->columns;
-    if (count > COLUMNS) return false;
-    memset(wanted->asked, 0, sizeof wanted->asked);
-    wanted->count = count;
-    for (int32_t i = 0; i < count; i++) {
-        if (columns[i] < 0 || columns[i] >= COLUMNS) return false;
-        wanted->kinds[i] = columns[i];
-        wanted->asked[columns[i]] = true;
-        if (columns[i] == COLUMN_KEY) wanted->key.utf8 = texts[i];
-        if (columns[i] == COLUMN_VALUE) wanted->value.utf8 = texts[i];
-    }
-    return true;
+    return columns_project(&consumer->columns, columns, texts, count);
 }
 
 /* Handles one record or event; false at an event, or when out of memory. */
@@ -118,7 +107,7 @@ static bool take_in(zkafka_consumer *consumer, struct rk_message *message, int64
     poll->unordered |= message->offset <= poll->last;
     poll->last = message->offset;
     if (message->offset >= until) return true;
-    int64_t bytes = columns_append(&consumer->columns, message);
+    int64_t bytes = columns_append_message(&consumer->columns, message);
     *failed = bytes < 0;
     if (*failed) return false;
     poll->records++;

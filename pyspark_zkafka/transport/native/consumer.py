@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from ctypes import byref, c_int32, c_int64
+from ctypes import byref, c_int64
 from typing import Any
 
 import pyarrow as pa
@@ -11,15 +11,12 @@ from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.kafka.errors import from_exception
 from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.records import COLUMNS, malformed_timestamp, malformed_utf8
 from pyspark_zkafka.transport.consumer import PartitionEvents, Poll, reading_watermarks
-from pyspark_zkafka.transport.native.arrays import CArray
-from pyspark_zkafka.transport.native.library import Flaws, PollResult, require, topic_argument
+from pyspark_zkafka.transport.native.columns import project, take_batch
+from pyspark_zkafka.transport.native.library import PollResult, require, topic_argument
 from pyspark_zkafka.transport.native.reports import events, open_client
 
 __all__ = ["ArrowClient", "ArrowConsumer"]
-
-_NUMBERS = {name: number for number, name in enumerate(COLUMNS)}
 
 
 class ArrowClient:
@@ -64,11 +61,7 @@ class ArrowConsumer:
         self._events = PartitionEvents(partition)
 
     def __enter__(self) -> ArrowConsumer:
-        count = len(self._schema)
-        numbers = (c_int32 * count)(*(_NUMBERS[field.name] for field in self._schema))
-        texts = (c_int32 * count)(*(field.type == pa.string() for field in self._schema))
-        if not self._native.consumer_project(self._handle, numbers, texts, count):
-            raise ValueError(f"not a projection of Kafka's columns: {self._schema}")
+        project(self._native.consumer_project, self._handle, self._schema)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -94,12 +87,7 @@ class ArrowConsumer:
         return self._events.finish(poll)
 
     def take(self) -> pa.RecordBatch:
-        array, flaws = CArray(), Flaws()
-        if not self._native.consumer_take(self._handle, array.address, byref(flaws)):
-            raise MemoryError(f"no memory for a batch of {self._partition}")
-        batch = array.batch(self._schema)
-        self._check(flaws)
-        return batch
+        return take_batch(self._native.consumer_take, self._handle, self._schema, self._partition)
 
     def watermarks(self, timeout_s: float) -> tuple[int, int]:
         tp, low, high = self._partition, c_int64(), c_int64()
@@ -114,19 +102,3 @@ class ArrowConsumer:
     @property
     def _handle(self) -> int:
         return self._client.handle
-
-    def _check(self, flaws: Flaws) -> None:
-        """Raise for the first column, in the schema's order, with a value that Spark cannot represent."""
-        for field in self._schema:
-            if field.name == "timestamp" and flaws.timestamp_too_large >= 0:
-                raise malformed_timestamp(self._partition, flaws.timestamp_too_large, flaws.timestamp_ms)
-            offset = _UTF8_FLAWS[field.name](flaws) if field.name in _UTF8_FLAWS else -1
-            if offset >= 0:
-                raise malformed_utf8(field.name, self._partition, offset)
-
-
-_UTF8_FLAWS = {
-    "key": lambda flaws: flaws.key_not_utf8,
-    "value": lambda flaws: flaws.value_not_utf8,
-    "headers": lambda flaws: flaws.header_not_utf8,
-}

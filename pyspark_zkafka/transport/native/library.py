@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import ctypes
 import sysconfig
-from ctypes import POINTER, Structure, c_bool, c_char, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
+from ctypes import (
+    POINTER,
+    Structure,
+    c_bool,
+    c_char,
+    c_char_p,
+    c_int,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +30,7 @@ from pyspark_zkafka.protocol.topic_names import require_topic_name
 __all__ = [
     "INTERFACE",
     "Counts",
+    "Decoded",
     "Failure",
     "Flaws",
     "PollResult",
@@ -32,7 +46,7 @@ __all__ = [
     "topic_argument",
 ]
 
-INTERFACE = 3
+INTERFACE = 4
 """ZKAFKA_INTERFACE of `zkafka.h`, for which this module is written."""
 
 _OLDEST = (1, 6)
@@ -58,6 +72,18 @@ class Flaws(Structure):
     _fields_ = tuple(
         (name, c_int64)
         for name in ("key_not_utf8", "value_not_utf8", "timestamp_too_large", "timestamp_ms", "header_not_utf8")
+    )
+
+
+class Decoded(Structure):
+    """`zkafka_decoded`: the result of decoding record batches."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("records", "bytes", "first")),
+        *((name, c_int32) for name in ("unordered", "magic")),
+        *((name, c_int64) for name in ("batch", "position")),
+        *((name, c_int32) for name in ("codec", "count")),
+        *((name, c_int64) for name in ("begin", "end")),
     )
 
 
@@ -99,6 +125,18 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "consumer_take": (c_bool, (c_void_p, c_void_p, POINTER(Flaws))),
     "consumer_log_range": (c_int, (c_void_p, c_char_p, c_int32, c_int, POINTER(c_int64), POINTER(c_int64))),
     "consumer_report": (c_bool, (c_void_p, POINTER(Report))),
+    "decoder_new": (c_void_p, (c_char_p, c_int32)),
+    "decoder_close": (None, (c_void_p,)),
+    "decoder_project": (c_bool, (c_void_p, POINTER(c_int32), POINTER(c_int32), c_int32)),
+    "decoder_seek": (None, (c_void_p, c_int64)),
+    "decoder_feed": (c_bool, (c_void_p, POINTER(c_int64), POINTER(c_int64), c_int64)),
+    "decoder_missing_bytes": (c_int64, (c_void_p, c_void_p, c_int64)),
+    "decoder_decode": (
+        c_int32,
+        (c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_int64, c_int64, c_int64, POINTER(Decoded)),
+    ),
+    "decoder_take": (c_bool, (c_void_p, c_void_p, POINTER(Flaws))),
+    "crc32c": (c_bool, (c_int32, c_char_p, c_size_t, POINTER(c_uint32))),
     "producer_new": (c_void_p, (POINTER(c_char_p), c_int64, c_int64, c_int64, *_WHY)),
     "producer_close": (None, (c_void_p,)),
     "producer_begin": (None, (c_void_p,)),
@@ -151,8 +189,8 @@ def require() -> Any:
     if found is None:
         raise OptionError(
             "NO_NATIVE_PATH",
-            f"nativePath is on, but {text}; install from a wheel or with a C compiler on the driver and every executor, "
-            "or leave nativePath at auto",
+            f"The compiled path is required, but {text}; install from a wheel or with a C compiler on the driver and every "
+            "executor, or leave transport and nativePath at auto",
         )
     return found
 

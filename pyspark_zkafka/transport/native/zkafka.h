@@ -9,7 +9,7 @@
 #include "arrow_abi.h"
 #include <stddef.h>
 
-#define ZKAFKA_INTERFACE 3
+#define ZKAFKA_INTERFACE 4
 #define ZKAFKA_EXPORT __attribute__((visibility("default")))
 
 /* Reports of librdkafka beside records: an event in place of a record, an error of the connection, a log line. */
@@ -80,6 +80,58 @@ ZKAFKA_EXPORT bool zkafka_consumer_take(zkafka_consumer *, struct ArrowArray *ou
 ZKAFKA_EXPORT int zkafka_consumer_log_range(zkafka_consumer *, const char *topic, int32_t partition, int timeout_ms, int64_t *low,
                                             int64_t *high);
 ZKAFKA_EXPORT bool zkafka_consumer_report(zkafka_consumer *, struct zkafka_report *);
+
+/* --- Decoding ------------------------------------------------------------------------------------------------------ */
+
+/* Reasons for which decoding stops. */
+enum {
+    DECODE_ON = 0,        /* not returned */
+    DECODE_STOPPED,       /* at a limit, or no whole batch is left */
+    DECODE_COMPRESSED,    /* the records of the next batch are to be decompressed */
+    DECODE_OTHER_FORMAT,  /* a batch of another format than 2 */
+    DECODE_UNKNOWN_CODEC,
+    DECODE_STRANGE_OFFSET, /* a record outside of its batch's offsets */
+    DECODE_WRONG_CHECKSUM,
+    DECODE_MALFORMED,     /* a length or count that does not fit */
+    DECODE_NO_MEMORY
+};
+
+struct zkafka_decoded {
+    int64_t records;  /* appended; of all calls since the caller set this to 0, as the next three */
+    int64_t bytes;    /* of their keys and values, and of their headers if these are asked for */
+    int64_t first;    /* offset of the first one; the caller sets it to -1 */
+    int32_t unordered; /* offsets were not ascending */
+    int32_t magic;    /* format of the batch at which decoding stopped */
+    int64_t batch;    /* its base offset */
+    int64_t position; /* the next offset wanted */
+    /* Of DECODE_COMPRESSED: codec (1 gzip, 2 snappy, 3 lz4, 4 zstd), number of records, their compressed bytes. */
+    int32_t codec;
+    int32_t count;
+    int64_t begin, end;
+};
+
+typedef struct zkafka_decoder zkafka_decoder;
+
+/* A decoder of one partition's fetch responses at a time. Null: out of memory. */
+ZKAFKA_EXPORT zkafka_decoder *zkafka_decoder_new(const char *topic, int32_t partition);
+ZKAFKA_EXPORT void zkafka_decoder_close(zkafka_decoder *);
+ZKAFKA_EXPORT bool zkafka_decoder_project(zkafka_decoder *, const int32_t *columns, const int32_t *texts, int32_t count);
+/* Sets the next offset wanted, and forgets the response before, but not the records gathered. */
+ZKAFKA_EXPORT void zkafka_decoder_seek(zkafka_decoder *, int64_t offset);
+/* Begins a response, with its aborted transactions in the order of their first offsets; none for read_uncommitted. False: out of
+ * memory. */
+ZKAFKA_EXPORT bool zkafka_decoder_feed(zkafka_decoder *, const int64_t *producers, const int64_t *first_offsets, int64_t count);
+/* The bytes, at least, by which the response is too short for its next batch; 0 if that is whole. */
+ZKAFKA_EXPORT int64_t zkafka_decoder_missing_bytes(const zkafka_decoder *, const uint8_t *data, int64_t size);
+/* Appends records to the batch being gathered, within limits as of zkafka_consumer_poll. `data` are the response's record batches, in
+ * every call the same; `decompressed`, once asked for, the records of the batch that is being read. Returns the reason to stop. */
+ZKAFKA_EXPORT int32_t zkafka_decoder_decode(zkafka_decoder *, const uint8_t *data, int64_t size, const uint8_t *decompressed,
+                                            int64_t decompressed_size, int64_t most_records, int64_t most_bytes, int64_t until,
+                                            struct zkafka_decoded *);
+/* As zkafka_consumer_take. */
+ZKAFKA_EXPORT bool zkafka_decoder_take(zkafka_decoder *, struct ArrowArray *out, struct zkafka_flaws *);
+/* CRC-32C by the processor's instructions, or by tables; false if there are no such instructions. */
+ZKAFKA_EXPORT bool zkafka_crc32c(int32_t by_table, const uint8_t *data, size_t size, uint32_t *crc);
 
 /* --- Writing ------------------------------------------------------------------------------------------------------- */
 

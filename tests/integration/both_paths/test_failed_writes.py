@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.options.model import Transport
 from pyspark_zkafka.protocol.rows import outgoing
 from pyspark_zkafka.transport.producer import producer_properties
 from pyspark_zkafka.transport.select import open_producer
@@ -68,9 +69,9 @@ class TestFailedWrites:
         batches = [(frame(key=[key], value=[b"v"]), [0]) for key in (b"k", None, b"l")]
         servers = zkafka_cluster.bootstrap_servers
 
-        def act(native: bool) -> Any:
+        def act(transport: Transport) -> Any:
             topic = new_topic(config={"cleanup.policy": "compact"})
-            failed = outcome(lambda _: send(servers, kafka, native, topic, batches, 1), native)
+            failed = outcome(lambda _: send(servers, kafka, transport, topic, batches, 1), transport)
             assert acknowledged(failed) == len(arrived(servers, topic)[0])  # which of them go together is chance
             return failed
 
@@ -83,14 +84,14 @@ class TestFailedWrites:
         batch = frame(value=[b"v"])
         kafka = {"allow.auto.create.topics": False, "delivery.timeout.ms": 8000, **HASTY}
         servers = zkafka_cluster.bootstrap_servers
-        found = same(lambda native: send(servers, kafka, native, "no-such-topic", [(batch, [0])], 1), unnumbered)
+        found = same(lambda transport: send(servers, kafka, transport, "no-such-topic", [(batch, [0])], 1), unnumbered)
         assert "no-such-topic-0: UNKNOWN_TOPIC_OR_PART: " in found.message
 
     def test_no_brokers(self) -> None:
         """Records that no broker takes fail the write when their time is over."""
         kafka = {"delivery.timeout.ms": 600, "linger.ms": 0}
         batch = frame(value=[b"v"] * 10)
-        found = same(lambda native: send("127.0.0.1:1", kafka, native, "t", [(batch, [0] * 10)], 1), unnumbered)
+        found = same(lambda transport: send("127.0.0.1:1", kafka, transport, "t", [(batch, [0] * 10)], 1), unnumbered)
         assert "t-0: _MSG_TIMED_OUT: " in found.message
         assert "of 10 records handed over by this task 0 were acknowledged and 10 were not" in found.message
 
@@ -99,14 +100,14 @@ class TestFailedWrites:
     )
     def test_properties(self, kafka: dict[str, Any]) -> None:
         """A property that librdkafka refuses is an error with its own words."""
-        found = same(lambda native: send("127.0.0.1:1", kafka, native, "t", [], 1))
+        found = same(lambda transport: send("127.0.0.1:1", kafka, transport, "t", [], 1))
         assert found.message.startswith("making a producer: _INVALID_ARG (")
 
     def test_error_of_the_caller(self, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
         """A producer that is left by an error ends, with rows still queued."""
 
-        def act(native: bool) -> Any:
-            how = connection(zkafka_cluster.bootstrap_servers, native, {"linger.ms": 60_000})
+        def act(transport: Transport) -> Any:
+            how = connection(zkafka_cluster.bootstrap_servers, transport, {"linger.ms": 60_000})
             rows = next(outgoing(frame(value=[b"v"] * 5000), new_topic()))
             with open_producer(how, producer_properties(how, zkafka_cluster.bootstrap_servers)) as producer:
                 producer.send(rows, np.zeros(5000, dtype=np.int32), 1)

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka.admin import ResourceType
 
 from pyspark_zkafka.batch.split_reader import ReadPolicy
+from pyspark_zkafka.options.model import Transport
 from tests.support.both_paths import each_path
 from tests.support.both_paths_reads import VALUE, Range, Read, as_table
 from tests.support.eventually import eventually
@@ -38,21 +39,21 @@ class TestRanges:
         return topic_of([{"value": b"%d" % n} for n in range(5000)])
 
     @each_path
-    def test_batches_are_bounded_in_rows(self, read: Read, numbered: str, native: bool) -> None:
+    def test_batches_are_bounded_in_rows(self, read: Read, numbered: str, transport: Transport) -> None:
         """No batch has more rows than allowed, and together they are the range."""
         wanted = Range(numbered, 4500, 20, VALUE, ReadPolicy(max_records=700, poll_timeout_ms=20_000))
-        batches = read.batches(wanted, native)
+        batches = read.batches(wanted, transport)
         assert max(batch.num_rows for batch in batches) <= 700
         assert as_table(VALUE, batches).column("offset").to_pylist() == list(range(20, 4500))
 
     @each_path
-    def test_batches_are_bounded_in_bytes(self, read: Read, topic_of: TopicOf, native: bool) -> None:
+    def test_batches_are_bounded_in_bytes(self, read: Read, topic_of: TopicOf, transport: Transport) -> None:
         """No batch has much more bytes than allowed, and together they are the range."""
         topic = topic_of([{"value": b"%4d" % n * 250} for n in range(2000)])
-        batches = read.batches(Range(topic, 2000, columns=VALUE, policy=ReadPolicy(max_bytes=50_000)), native)
+        batches = read.batches(Range(topic, 2000, columns=VALUE, policy=ReadPolicy(max_bytes=50_000)), transport)
         assert [int(v[:4]) for batch in batches for v in batch.column("value").to_pylist()] == list(range(2000))
         # Of Python's first poll the size of records is not known yet.
-        assert max(batch.num_rows for batch in batches[:-1]) <= (51 if native else 256)
+        assert max(batch.num_rows for batch in batches[:-1]) <= (256 if transport == "python" else 51)
         assert len(batches) > 10
 
     @pytest.mark.parametrize(("level", "values"), [("read_committed", "abef"), ("read_uncommitted", "abcdef")])

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.options.batch import parse_write
+from pyspark_zkafka.options.model import Transport
 from pyspark_zkafka.transport.native.producer import ArrowSender
 from pyspark_zkafka.transport.producer import CountingProducer, producer_properties
 from pyspark_zkafka.transport.python_sender import MessageSender
@@ -26,11 +27,10 @@ if TYPE_CHECKING:
 NewTopic = Callable[..., str]
 
 
-def write_task(servers: str, native: bool, batches: Sequence[pa.RecordBatch], **options: str) -> Mapping[Any, int]:
+def write_task(servers: str, transport: Transport, batches: Sequence[pa.RecordBatch], **options: str) -> Mapping[Any, int]:
     """The counts of a task that writes batches."""
-    path = "on" if native else "off"
-    given = {"kafka.bootstrap.servers": servers, "nativePath": path, "kafka.allow.auto.create.topics": "false", **options}
-    parsed = parse_write(given)
+    given = {"kafka.bootstrap.servers": servers, "transport": transport, "kafka.allow.auto.create.topics": "false"}
+    parsed = parse_write(given | options)
     return write_rows(parsed, plan_write(parsed), iter(batches)).rows
 
 
@@ -41,11 +41,11 @@ class TestWriteTask:
         """Rows go to the topic of their row and to the partition of their key, and are counted there."""
         keys = [None if n % 10 == 0 else b"key %d" % (n % 37) for n in range(3000)]
 
-        def act(native: bool) -> Any:
+        def act(transport: Transport) -> Any:
             topics = [new_topic(partitions=3), new_topic(partitions=5), new_topic()]
             named = pa.array([topics[n % 3] for n in range(3000)])
             batch = frame(topic=named, key=keys, value=[b"%d" % n for n in range(3000)])
-            written = write_task(zkafka_cluster.bootstrap_servers, native, [batch.slice(0, 1001), batch.slice(1001)])
+            written = write_task(zkafka_cluster.bootstrap_servers, transport, [batch.slice(0, 1001), batch.slice(1001)])
             found = {t: arrived(zkafka_cluster.bootstrap_servers, t, p) for t, p in zip(topics, (3, 5, 1), strict=True)}
             counts = {(t, p): len(rows) for t, by_partition in found.items() for p, rows in by_partition.items()}
             assert written == {place: count for place, count in counts.items() if count}
@@ -59,10 +59,10 @@ class TestWriteTask:
         """Each partitioner puts rows into the same partitions."""
         keys = [b"", None, *(b"%d" % n * (n % 9) for n in range(500))]
 
-        def act(native: bool) -> Any:
+        def act(transport: Transport) -> Any:
             topic = new_topic(partitions=7)
             batch = frame(key=keys, value=[b"v"] * len(keys))
-            write_task(zkafka_cluster.bootstrap_servers, native, [batch], topic=topic, partitioner=partitioner)
+            write_task(zkafka_cluster.bootstrap_servers, transport, [batch], topic=topic, partitioner=partitioner)
             found = arrived(zkafka_cluster.bootstrap_servers, topic, 7)
             return {p: [row[1] for row in rows] for p, rows in found.items()}
 
@@ -73,14 +73,14 @@ class TestWriteTask:
         """A partition that a topic does not have is an error before anything is sent."""
         topic = new_topic(partitions=2)
         batch = frame(value=[b"a", b"b"], partition=pa.array([0, partition], pa.int32()))
-        found = same(lambda native: write_task(zkafka_cluster.bootstrap_servers, native, [batch], topic=topic))
+        found = same(lambda transport: write_task(zkafka_cluster.bootstrap_servers, transport, [batch], topic=topic))
         assert (found.kind, found.condition) == ("InvalidRow", "PARTITION_OUT_OF_RANGE")
         assert arrived(zkafka_cluster.bootstrap_servers, topic, 2) == {0: [], 1: []}
 
     def test_missing_topic(self, zkafka_cluster: LocalCluster) -> None:
         """A topic that the brokers do not create is an error that names it."""
         batch = frame(topic=pa.array(["no-such-topic"]), value=[b"v"])
-        found = same(lambda native: write_task(zkafka_cluster.bootstrap_servers, native, [batch]))
+        found = same(lambda transport: write_task(zkafka_cluster.bootstrap_servers, transport, [batch]))
         assert (found.kind, found.condition) == ("UnknownTopic", "UNKNOWN_TOPIC")
 
 
@@ -94,9 +94,9 @@ def impatient(sender: type[Any]) -> type[Any]:
     return Impatient
 
 
-def asked(servers: str, native: bool, topic: str, kafka: Mapping[str, Any] | None = None) -> Any:
+def asked(servers: str, transport: Transport, topic: str, kafka: Mapping[str, Any] | None = None) -> Any:
     """The partitions of a topic, as a producer has them from the brokers."""
-    how = connection(servers, native, kafka or {})
+    how = connection(servers, transport, kafka or {})
     with open_producer(how, producer_properties(how, servers)) as producer:
         return producer.partitions_of(topic)
 
@@ -107,20 +107,22 @@ class TestPartitionsOf:
     def test_partitions(self, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
         """How many partitions there are, and those with a leader."""
         topic = new_topic(partitions=6, replication=2)
-        assert same(lambda native: asked(zkafka_cluster.bootstrap_servers, native, topic)) == (6, (0, 1, 2, 3, 4, 5))
+        assert same(lambda transport: asked(zkafka_cluster.bootstrap_servers, transport, topic)) == (6, (0, 1, 2, 3, 4, 5))
 
     def test_missing(self, zkafka_cluster: LocalCluster) -> None:
         """A topic that nobody may create is unknown at once."""
         kafka = {"allow.auto.create.topics": False}
-        found = same(lambda native: asked(zkafka_cluster.bootstrap_servers, native, "no-such-topic", kafka))
+        found = same(lambda transport: asked(zkafka_cluster.bootstrap_servers, transport, "no-such-topic", kafka))
         assert found.condition == "UNKNOWN_TOPIC"
 
     def test_no_brokers(self) -> None:
         """Brokers that cannot be asked are an error with librdkafka's own."""
 
-        def act(native: bool) -> Any:
-            properties = producer_properties(connection("127.0.0.1:1", native, {}), "127.0.0.1:1")
-            with CountingProducer(properties, impatient(ArrowSender if native else MessageSender)) as producer:
+        def act(transport: Transport) -> Any:
+            properties = producer_properties(connection("127.0.0.1:1", transport, {}), "127.0.0.1:1")
+            with CountingProducer(
+                properties, impatient(MessageSender if transport == "python" else ArrowSender)
+            ) as producer:
                 return producer.partitions_of("t")
 
         found = same(act)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.options.model import Connection
+from pyspark_zkafka.options.model import Connection, Transport
 from pyspark_zkafka.protocol.planning import Listener
 from pyspark_zkafka.transport import producer
 from pyspark_zkafka.transport import select as choice
@@ -48,8 +48,8 @@ def bound_to(monkeypatch: pytest.MonkeyPatch) -> Any:
     return bind
 
 
-def connection(native_path: bool | None) -> Connection:
-    return Connection(None, "b:9092", Listener(), {}, native_path)
+def connection(transport: Transport) -> Connection:
+    return Connection(None, "b:9092", Listener(), {}, transport)
 
 
 def assert_unused(reason: str) -> None:
@@ -60,9 +60,9 @@ def assert_unused(reason: str) -> None:
     with pytest.raises(OptionError) as caught:
         library.require()
     assert caught.value.condition == "NO_NATIVE_PATH"
-    assert caught.value.message.startswith("nativePath is on, but ")
+    assert caught.value.message.startswith("The compiled path is required, but ")
     assert reason in caught.value.message
-    assert "leave nativePath at auto" in caught.value.message
+    assert "leave transport and nativePath at auto" in caught.value.message
 
 
 def test_there() -> None:
@@ -197,30 +197,30 @@ class TestChoice:
 
     def test_auto(self) -> None:
         """Left alone, it is the compiled path where that is there."""
-        assert choice.uses_native(connection(None))
+        assert choice.uses_native(connection("auto"))
 
     @pytest.mark.usefixtures("absent")
     def test_auto_where_it_is_absent(self, caplog: pytest.LogCaptureFixture) -> None:
         """Else it is pure Python, and the log says why."""
         with caplog.at_level(logging.INFO):
-            assert not choice.uses_native(connection(None))
+            assert not choice.uses_native(connection("auto"))
         assert "was not built when the package was installed: pure Python is used" in caplog.text
 
     def test_off(self, caplog: pytest.LogCaptureFixture) -> None:
         """Off, it is pure Python, though the other is there."""
         with caplog.at_level(logging.INFO):
-            assert not choice.uses_native(connection(False))
-        assert "nativePath is off: pure Python is used" in caplog.text
+            assert not choice.uses_native(connection("python"))
+        assert "transport=python: pure Python is used" in caplog.text
 
     def test_on(self) -> None:
         """On, it is the compiled path."""
-        assert choice.uses_native(connection(True))
+        assert choice.uses_native(connection("compiled"))
 
     @pytest.mark.usefixtures("absent")
     def test_on_where_it_is_absent(self) -> None:
         """On where it is not there, it is an error that says what to do."""
-        with pytest.raises(OptionError, match=r"\[NO_NATIVE_PATH\] nativePath is on, but .* install from a wheel"):
-            choice.uses_native(connection(True))
+        with pytest.raises(OptionError, match=r"\[NO_NATIVE_PATH\] The compiled path is .* install from a wheel"):
+            choice.uses_native(connection("compiled"))
 
     def test_senders(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Senders and hashes are those of the path."""
@@ -230,8 +230,10 @@ class TestChoice:
         from pyspark_zkafka.transport.python_sender import MessageSender
 
         monkeypatch.setattr(producer, "CountingProducer", FakeProducer)
-        for native, sender, hashes in ((True, ArrowSender, compiled), (False, MessageSender, python)):
-            how = connection(native)
+        paths: tuple[tuple[Transport, Any, Any], ...]
+        paths = ("direct", ArrowSender, compiled), ("python", MessageSender, python)
+        for transport, sender, hashes in paths:
+            how = connection(transport)
             with choice.open_producer(how, {"bootstrap.servers": "127.0.0.1:1"}) as opened:
                 assert opened.make_sender is sender
             assert choice.hash_function(how) is hashes

@@ -1,0 +1,289 @@
+"""A connection to a broker: socket, TLS, login, and responses in the order of their requests."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from pyspark_zkafka._version import __version__
+from pyspark_zkafka.transport.direct.errors import ConnectionLost, MalformedResponse, Unsupported
+from pyspark_zkafka.transport.direct.messages import (
+    NONE,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    Api,
+    Request,
+    api_versions_request,
+    read_api_versions,
+    read_sasl_authenticate,
+    read_sasl_handshake,
+    sasl_authenticate_request,
+    sasl_handshake_request,
+)
+from pyspark_zkafka.transport.direct.sasl import exchange
+from pyspark_zkafka.transport.direct.settings import Login, Settings, SocketSettings
+from pyspark_zkafka.transport.direct.wire import Reader
+
+__all__ = ["Address", "Buffer", "Connection"]
+
+Address = tuple[str, int]
+_LENGTH_BYTES = 4
+_NEWEST_API_VERSIONS = 3
+_SEND_TIMEOUT_S = 10.0
+# A login is renewed by a new connection, before its session ends and the broker closes the old one (KIP-368).
+_SHARE_OF_SESSION = 0.85
+
+
+class Buffer:
+    """Memory for a response, kept for the next one, and replaced where that is larger."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def room(self, size: int) -> memoryview:
+        """Memory of this size; it overwrites what was there."""
+        if len(self._data) < size:
+            self._data = bytearray(size)
+        return memoryview(self._data)[:size]
+
+
+class _Pending(NamedTuple):
+    request: Request
+    correlation_id: int
+
+
+class Connection:
+    """A connection to one broker, not open yet. Not thread-safe.
+
+    Requests may be sent before earlier ones are answered. All methods raise ConnectionLost where the connection fails, and
+    Unsupported for what this transport does not do; the connection is closed then.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        settings: Settings,
+        context: ssl.SSLContext | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._address = address
+        self._settings = settings
+        self._context = context
+        self._clock = clock
+        self._socket: socket.socket | None = None
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._pending: deque[_Pending] = deque()
+        self._correlation_id = 0
+        self._expires = float("inf")
+        self._length = bytearray(_LENGTH_BYTES)
+        self._arriving: memoryview | None = None
+        self._arrived = 0
+        self._silent_s = 0.0
+        self._own = Buffer()
+
+    def __str__(self) -> str:
+        return f"{self._address[0]}:{self._address[1]}"
+
+    @property
+    def is_open(self) -> bool:
+        """True if it can be used; False after an error, and when the session of its login is about to end."""
+        return self._socket is not None and (bool(self._pending) or self._clock() < self._expires)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no response is due."""
+        return not self._pending
+
+    def version(self, api: Api, newest: int | None = None) -> int:
+        """The version of an API to use with the broker; Unsupported if there is none."""
+        return api.version(self._versions, newest)
+
+    def open(self, deadline: float) -> None:
+        """Connect, and log in; blocks until then, or until the deadline."""
+        self.close()
+        try:
+            self._socket = self._connected(deadline)
+            self._versions = self._ask_versions(deadline)
+            if self._settings.login is not None:
+                self._log_in(self._settings.login, deadline)
+        except (ConnectionLost, Unsupported):
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close it; responses that are due are lost."""
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.close()
+        self._socket = None
+        self._pending.clear()
+        self._expires = float("inf")
+        self._arriving, self._arrived, self._silent_s = None, 0, 0.0
+
+    def send(self, request: Request) -> None:
+        """Send a request, whose response `receive` returns after those of earlier requests."""
+        self._correlation_id = (self._correlation_id + 1) % 2**31
+        data = request.encoded(self._correlation_id, self._settings.client_id)
+        try:
+            self._socket_for(_SEND_TIMEOUT_S).sendall(data)
+        except OSError as error:
+            raise self._lost("sending failed", error) from error
+        self._pending.append(_Pending(request, self._correlation_id))
+
+    def receive(self, buffer: Buffer, deadline: float) -> Reader | None:
+        """The response to the oldest request, in the buffer; None if it has not arrived whole by the deadline.
+
+        Another call goes on with what has arrived, in the buffer of the first one.
+        """
+        begin, arrived = self._clock(), self._arrived
+        body = self._body(buffer, deadline)
+        if body is None:
+            self._note_silence(self._clock() - begin, is_silent=self._arrived == arrived)
+            return None
+        pending = self._pending.popleft()
+        self._arriving, self._arrived, self._silent_s = None, 0, 0.0
+        response = Reader(body)
+        pending.request.read_header(response, pending.correlation_id)
+        return response
+
+    def fill(self, buffer: Buffer) -> None:
+        """Take in what has arrived of the next response, which `receive` is to return from the same buffer."""
+        if self._pending:
+            self._body(buffer, self._clock())
+
+    def ask(self, request: Request, deadline: float) -> Reader:
+        """The response to a request, sent now; blocks until the deadline, and drops the responses of earlier requests."""
+        self.send(request)
+        while (response := self.receive(self._own, deadline)) is not None:
+            if not self._pending:
+                return response
+        raise self._lost("no response in time")
+
+    def _connected(self, deadline: float) -> socket.socket:
+        try:
+            plain = _connect(self._address, self._settings.socket, deadline, self._clock)
+        except OSError as error:
+            raise self._lost("connecting failed", error) from error
+        if self._context is None:
+            return plain
+        plain.settimeout(_left(deadline, self._clock))
+        try:
+            return self._context.wrap_socket(plain, server_hostname=self._address[0])
+        except (ssl.SSLEOFError, ConnectionError, TimeoutError) as error:
+            plain.close()
+            raise self._lost("the TLS handshake was broken off", error) from error
+        except (ssl.SSLError, ssl.CertificateError, ValueError) as error:
+            plain.close()
+            raise Unsupported(f"{self}: the TLS handshake failed: {error}") from None
+
+    def _ask_versions(self, deadline: float) -> dict[int, tuple[int, int]]:
+        for version in (_NEWEST_API_VERSIONS, 0):
+            response = self.ask(api_versions_request(version, __version__), deadline)
+            found = read_api_versions(response, version)
+            if found is not None:
+                return found
+        raise Unsupported(f"{self}: the broker knows no version of ApiVersions")
+
+    def _log_in(self, login: Login, deadline: float) -> None:
+        """SASL inside of Kafka's protocol (KIP-152); an older broker is not supported, and librdkafka reports a refusal."""
+        self.version(SASL_HANDSHAKE)
+        version = self.version(SASL_AUTHENTICATE)
+        found = read_sasl_handshake(self.ask(sasl_handshake_request(login.mechanism), deadline))
+        if found.error != NONE:
+            raise Unsupported(f"{self}: the broker has the mechanisms {','.join(found.mechanisms)}")
+        tokens = exchange(login)
+        token = next(tokens)
+        while True:
+            answer = read_sasl_authenticate(self.ask(sasl_authenticate_request(version, token), deadline), version)
+            if answer.error != NONE:
+                raise Unsupported(f"{self}: the broker refuses the login")
+            try:
+                token = tokens.send(answer.data)
+            except StopIteration:
+                break
+        if answer.lifetime_ms > 0:
+            self._expires = self._clock() + _SHARE_OF_SESSION * answer.lifetime_ms / 1000
+
+    def _note_silence(self, waited_s: float, *, is_silent: bool) -> None:
+        """Count the time of waiting in vain, but not that in which nobody asked for the response."""
+        self._silent_s = self._silent_s + waited_s if is_silent else 0.0
+        limit_s = self._settings.socket.request_timeout_s
+        if self._pending and self._silent_s > limit_s:
+            raise self._lost(f"no response for {limit_s:g} s")
+
+    def _body(self, buffer: Buffer, deadline: float) -> memoryview | None:
+        """The whole response; None if it has not arrived by the deadline."""
+        if self._arriving is None:
+            if not self._fill(memoryview(self._length), deadline):
+                return None
+            self._arriving, self._arrived = buffer.room(self._checked_length()), 0
+        return self._arriving if self._fill(self._arriving, deadline) else None
+
+    def _checked_length(self) -> int:
+        length = int.from_bytes(self._length, "big", signed=True)
+        if not _LENGTH_BYTES <= length <= self._settings.socket.most_response_bytes:
+            self.close()
+            raise MalformedResponse(f"{self}: a response of {length} bytes")
+        return length
+
+    def _fill(self, target: memoryview, deadline: float) -> bool:
+        """Receive into the rest of the target; False if the deadline has passed before it is full."""
+        while self._arrived < len(target):
+            try:
+                count = self._socket_for(_left(deadline, self._clock)).recv_into(target[self._arrived :])
+            except (BlockingIOError, TimeoutError, ssl.SSLWantReadError):
+                if self._clock() >= deadline:
+                    return False
+                continue
+            except OSError as error:
+                raise self._lost("receiving failed", error) from error
+            if count == 0:
+                raise self._lost("the broker closed the connection")
+            self._arrived += count
+        return True
+
+    def _socket_for(self, timeout_s: float) -> socket.socket:
+        if self._socket is None:
+            raise ConnectionLost(f"{self}: the connection is closed")
+        self._socket.settimeout(timeout_s)
+        return self._socket
+
+    def _lost(self, what: str, error: OSError | None = None) -> ConnectionLost:
+        self.close()
+        cause = "" if error is None else f": {error.strerror or error}"
+        return ConnectionLost(f"{self}: {what}{cause}")
+
+
+def _left(deadline: float, clock: Callable[[], float]) -> float:
+    return max(deadline - clock(), 0.0)
+
+
+def _connect(address: Address, settings: SocketSettings, deadline: float, clock: Callable[[], float]) -> socket.socket:
+    """A socket that is connected to the first of the host's addresses that accepts; else the last one's OSError."""
+    failure: OSError = OSError("the host has no address")
+    for family, kind, protocol, _, where in socket.getaddrinfo(*address, settings.family, socket.SOCK_STREAM):
+        opened = socket.socket(family, kind, protocol)
+        try:
+            _configure(opened, settings)
+            opened.settimeout(max(_left(deadline, clock), 0.001))
+            opened.connect(where)
+        except OSError as error:
+            opened.close()
+            failure = error
+        else:
+            return opened
+    raise failure
+
+
+def _configure(opened: socket.socket, settings: SocketSettings) -> None:
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, settings.keepalive)
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, settings.no_delay)
+    if settings.send_bytes:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.send_bytes)
+    if settings.receive_bytes:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_bytes)

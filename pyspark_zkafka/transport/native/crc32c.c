@@ -1,0 +1,119 @@
+#include "crc32c.h"
+
+#include "zkafka.h"
+
+#include <string.h>
+
+/* The polynomial 0x1edc6f41, its bits reversed. */
+static const uint32_t POLYNOMIAL = 0x82f63b78;
+
+/* Lanes of this size are summed side by side: an instruction takes three cycles, but one may begin in each cycle. */
+enum { LANE_BYTES = 512 };
+
+/* `sliced[n][byte]`: the checksum of a byte, n zeros behind it. `shifted[n][byte]`: that of byte n of a checksum, with a lane
+ * of zeros behind it. */
+static uint32_t sliced[8][256], shifted[4][256];
+
+static uint32_t behind_zero(uint32_t crc) { return crc >> 8 ^ sliced[0][crc & 0xff]; }
+
+/* When the library is loaded, and so before any thread uses it; some ten microseconds. */
+__attribute__((constructor)) static void make_tables(void) {
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        uint32_t crc = byte;
+        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? POLYNOMIAL : 0);
+        sliced[0][byte] = crc;
+    }
+    for (int n = 1; n < 8; n++)
+        for (int byte = 0; byte < 256; byte++) sliced[n][byte] = behind_zero(sliced[n - 1][byte]);
+    uint32_t bits[32];
+    for (int bit = 0; bit < 32; bit++) {
+        bits[bit] = UINT32_C(1) << bit;
+        for (int i = 0; i < LANE_BYTES; i++) bits[bit] = behind_zero(bits[bit]);
+    }
+    for (int n = 0; n < 4; n++)
+        for (int byte = 1; byte < 256; byte++) /* the sum of its lowest bit and of the others */
+            shifted[n][byte] = shifted[n][byte & (byte - 1)] ^ bits[8 * n + __builtin_ctz((unsigned)byte)];
+}
+
+static uint64_t little_endian(const uint8_t *data) {
+    uint64_t eight;
+    memcpy(&eight, data, sizeof eight);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    eight = __builtin_bswap64(eight);
+#endif
+    return eight;
+}
+
+uint32_t crc32c_by_table(const uint8_t *data, size_t size) {
+    uint32_t crc = UINT32_MAX;
+    for (; size >= 8; data += 8, size -= 8) {
+        uint64_t eight = little_endian(data) ^ crc;
+        crc = 0;
+        for (int n = 0; n < 8; n++) crc ^= sliced[7 - n][eight >> 8 * n & 0xff];
+    }
+    for (; size; data++, size--) crc = crc >> 8 ^ sliced[0][(crc ^ *data) & 0xff];
+    return ~crc;
+}
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <nmmintrin.h>
+#if defined(__clang__) && __clang_major__ >= 14
+#define WITH_INSTRUCTIONS __attribute__((target("sse4.2,crc32")))
+#else
+#define WITH_INSTRUCTIONS __attribute__((target("sse4.2")))
+#endif
+#define ADD_EIGHT(crc, data) (uint32_t) _mm_crc32_u64((crc), little_endian(data))
+#define ADD_BYTE(crc, data) _mm_crc32_u8((crc), *(data))
+
+static int has_instructions(void) {
+    unsigned a, b, c = 0, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && c & bit_SSE4_2;
+}
+#elif defined(__aarch64__) && defined(__linux__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#include <sys/auxv.h>
+#if defined(__clang__)
+#define WITH_INSTRUCTIONS __attribute__((target("crc")))
+#define ADD_EIGHT(crc, data) __builtin_arm_crc32cd((crc), little_endian(data))
+#define ADD_BYTE(crc, data) __builtin_arm_crc32cb((crc), *(data))
+#else
+#define WITH_INSTRUCTIONS __attribute__((target("+crc")))
+#define ADD_EIGHT(crc, data) __builtin_aarch64_crc32cx((crc), little_endian(data))
+#define ADD_BYTE(crc, data) __builtin_aarch64_crc32cb((crc), *(data))
+#endif
+
+/* HWCAP_CRC32 of the kernel's asm/hwcap.h. */
+static int has_instructions(void) { return (getauxval(AT_HWCAP) & 1 << 7) != 0; }
+#endif
+
+#ifdef WITH_INSTRUCTIONS
+static uint32_t behind_lane(uint32_t crc) {
+    return shifted[0][crc & 0xff] ^ shifted[1][crc >> 8 & 0xff] ^ shifted[2][crc >> 16 & 0xff] ^ shifted[3][crc >> 24];
+}
+
+WITH_INSTRUCTIONS static uint32_t fast(const uint8_t *data, size_t size) {
+    uint32_t crc = UINT32_MAX;
+    for (; size >= 3 * LANE_BYTES; data += 3 * LANE_BYTES, size -= 3 * LANE_BYTES) {
+        uint32_t second = 0, third = 0;
+        for (int i = 0; i < LANE_BYTES; i += 8) {
+            crc = ADD_EIGHT(crc, data + i);
+            second = ADD_EIGHT(second, data + LANE_BYTES + i);
+            third = ADD_EIGHT(third, data + 2 * LANE_BYTES + i);
+        }
+        crc = behind_lane(behind_lane(crc) ^ second) ^ third;
+    }
+    for (; size >= 8; data += 8, size -= 8) crc = ADD_EIGHT(crc, data);
+    for (; size; data++, size--) crc = ADD_BYTE(crc, data);
+    return ~crc;
+}
+
+crc32c_function *crc32c_by_instructions(void) { return has_instructions() ? fast : NULL; }
+#else
+crc32c_function *crc32c_by_instructions(void) { return NULL; }
+#endif
+
+ZKAFKA_EXPORT bool zkafka_crc32c(int32_t by_table, const uint8_t *data, size_t size, uint32_t *crc) {
+    crc32c_function *sum = by_table ? crc32c_by_table : crc32c_by_instructions();
+    if (sum) *crc = sum(data, size);
+    return sum != NULL;
+}

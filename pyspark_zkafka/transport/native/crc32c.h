@@ -1,0 +1,15 @@
+/* CRC-32C (Castagnoli), the checksum of record batches. */
+#ifndef ZKAFKA_CRC32C_H
+#define ZKAFKA_CRC32C_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uint32_t crc32c_function(const uint8_t *data, size_t size);
+
+/* By tables, on any processor. */
+crc32c_function crc32c_by_table;
+/* By the processor's instructions; null where it has none. */
+crc32c_function *crc32c_by_instructions(void);
+
+#endif

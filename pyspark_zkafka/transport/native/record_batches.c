@@ -1,0 +1,394 @@
+/* Decodes record batches of format 2, from the bytes of a fetch response into Arrow columns.
+ *
+ * The layout, and what is valid, are those of Kafka's DefaultRecordBatch and DefaultRecord (3.9.1); what is skipped is as in
+ * its CompletedFetch. Every length is checked against the bytes that are there before it is used.
+ */
+#include "aborted_transactions.h"
+#include "columns.h"
+#include "crc32c.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Places in a batch's header. `BATCH_LENGTH` counts the bytes behind itself. */
+enum {
+    BASE_OFFSET = 0,
+    BATCH_LENGTH = 8,
+    LENGTH_END = 12,
+    MAGIC = 16,
+    MAGIC_END = 17,
+    CRC = 17,
+    CRC_END = 21,
+    ATTRIBUTES = 21,
+    LAST_OFFSET_DELTA = 23,
+    BASE_TIMESTAMP = 27,
+    MAX_TIMESTAMP = 35,
+    PRODUCER_ID = 43,
+    RECORD_COUNT = 57,
+    HEADER_END = 61
+};
+
+enum { CODEC_MASK = 0x7, IS_LOG_APPEND_TIME = 0x8, IS_TRANSACTIONAL = 0x10, IS_CONTROL = 0x20 };
+enum { CURRENT_MAGIC = 2, LAST_CODEC = 4, LEAST_RECORD_BYTES = 7 };
+
+/* A batch whose records are being read: from the fed bytes, or, if `is_compressed`, from bytes of their own. */
+struct batch {
+    bool is_open, is_compressed;
+    int32_t codec, count;
+    int32_t left;       /* records not read yet */
+    int64_t at, end;    /* the bytes of these, relative to their buffer */
+    int64_t compressed_begin, compressed_end;
+    int64_t base, last; /* offsets */
+    int64_t wanted;     /* records below this offset are skipped: they were not asked for */
+    int64_t base_ms, append_ms;
+    int32_t timestamp_type;
+};
+
+struct zkafka_decoder {
+    struct columns columns;
+    struct aborted_transactions aborted;
+    crc32c_function *crc32c;
+    int64_t position;
+    int64_t at; /* the next batch in the fed bytes */
+    struct batch batch;
+};
+
+struct bytes {
+    const uint8_t *at, *end;
+};
+
+struct limits {
+    int64_t records, bytes, until;
+};
+
+/* --- Numbers ------------------------------------------------------------------------------------------------------- */
+
+static uint32_t unsigned_32(const uint8_t *data) {
+    return (uint32_t)data[0] << 24 | (uint32_t)data[1] << 16 | (uint32_t)data[2] << 8 | data[3];
+}
+
+static int16_t int_16(const uint8_t *data) { return (int16_t)(uint16_t)(data[0] << 8 | data[1]); }
+static int32_t int_32(const uint8_t *data) { return (int32_t)unsigned_32(data); }
+static int64_t int_64(const uint8_t *data) { return (int64_t)((uint64_t)unsigned_32(data) << 32 | unsigned_32(data + 4)); }
+
+static int64_t size_of(struct bytes bytes) { return bytes.end - bytes.at; }
+
+/* A zigzag number of at most so many bits, seven in each byte. As in Java, further bits of the last byte are dropped. */
+static inline bool read_zigzag(struct bytes *from, int bits, uint64_t *value) {
+    uint64_t found = 0;
+    for (int shift = 0; shift < bits && from->at < from->end; shift += 7) {
+        uint8_t byte = *from->at++;
+        found |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80) {
+            if (bits == 32) found &= UINT32_MAX;
+            *value = found >> 1 ^ -(found & 1);
+            return true;
+        }
+    }
+    return false;
+}
+
+static inline bool read_varint(struct bytes *from, int32_t *value) {
+    uint64_t found;
+    bool done = read_zigzag(from, 32, &found);
+    if (done) *value = (int32_t)(uint32_t)found;
+    return done;
+}
+
+static inline bool read_varlong(struct bytes *from, int64_t *value) {
+    uint64_t found;
+    bool done = read_zigzag(from, 64, &found);
+    if (done) *value = (int64_t)found;
+    return done;
+}
+
+/* Bytes behind their length; null if that is negative. */
+static inline bool read_data(struct bytes *from, const void **data, size_t *size) {
+    int32_t length;
+    if (!read_varint(from, &length) || length > size_of(*from)) return false;
+    *data = length < 0 ? NULL : from->at;
+    *size = length < 0 ? 0 : (size_t)length;
+    from->at += *size;
+    return true;
+}
+
+/* --- Records ------------------------------------------------------------------------------------------------------- */
+
+/* `headers` is left with the record's headers, not looked at yet. */
+static bool read_record(const struct batch *batch, struct bytes *from, struct record *record, struct bytes *headers) {
+    int32_t size, offset_delta;
+    int64_t time_delta;
+    if (!read_varint(from, &size) || size < 1 || size > size_of(*from)) return false;
+    struct bytes body = {from->at + 1, from->at + size}; /* behind the attributes, which have no meaning yet */
+    from->at = body.end;
+    if (!read_varlong(&body, &time_delta) || !read_varint(&body, &offset_delta)) return false;
+    if (!read_data(&body, &record->key, &record->key_bytes) || !read_data(&body, &record->value, &record->value_bytes)) return false;
+    *headers = body;
+    record->offset = batch->base + offset_delta;
+    record->timestamp_type = batch->timestamp_type;
+    /* Java's sum, which wraps. */
+    record->timestamp_ms = batch->timestamp_type ? batch->append_ms : (int64_t)((uint64_t)batch->base_ms + (uint64_t)time_delta);
+    return true;
+}
+
+static bool read_header(struct bytes *from, const void **key, size_t *key_bytes, const void **value, size_t *value_bytes) {
+    return read_data(from, key, key_bytes) && *key && read_data(from, value, value_bytes);
+}
+
+/* The bytes of the headers' keys and values; false unless all headers are there, and nothing else. */
+static bool check_headers(struct bytes from, int64_t *bytes) {
+    const void *key, *value;
+    size_t key_bytes, value_bytes;
+    int32_t count;
+    if (!read_varint(&from, &count) || count < 0) return false;
+    for (int32_t i = 0; i < count; i++) {
+        if (!read_header(&from, &key, &key_bytes, &value, &value_bytes)) return false;
+        *bytes += (int64_t)(key_bytes + value_bytes);
+    }
+    return from.at == from.end;
+}
+
+/* Appends headers that check_headers has found to be there. False: out of memory. */
+static bool append_headers(struct columns *columns, int64_t offset, struct bytes from) {
+    const void *key, *value;
+    size_t key_bytes, value_bytes;
+    int32_t count = 0;
+    read_varint(&from, &count);
+    for (int32_t i = 0; i < count; i++)
+        if (!read_header(&from, &key, &key_bytes, &value, &value_bytes) ||
+            !columns_append_header(columns, offset, key, key_bytes, value, value_bytes))
+            return false;
+    return true;
+}
+
+static int32_t append(zkafka_decoder *decoder, const struct record *record, struct bytes headers, struct zkafka_decoded *out) {
+    struct columns *columns = &decoder->columns;
+    int64_t bytes = 0;
+    if (columns->asked[COLUMN_HEADERS]) {
+        if (!check_headers(headers, &bytes)) return DECODE_MALFORMED;
+        if (!append_headers(columns, record->offset, headers)) return DECODE_NO_MEMORY;
+    }
+    if (!columns_append(columns, record)) return DECODE_NO_MEMORY;
+    if (out->first < 0) out->first = record->offset;
+    out->records++;
+    out->bytes += (int64_t)(record->key_bytes + record->value_bytes) + bytes;
+    return DECODE_ON;
+}
+
+static bool is_full(const struct zkafka_decoded *out, const struct limits *limits) {
+    return out->records >= limits->records || out->bytes >= limits->bytes;
+}
+
+static void move_to(zkafka_decoder *decoder, int64_t position) {
+    if (position > decoder->position) decoder->position = position;
+}
+
+/* Reads the open batch; DECODE_ON once it is behind. */
+static int32_t read_records(zkafka_decoder *decoder, const uint8_t *data, int64_t size, const struct limits *limits,
+                            struct zkafka_decoded *out) {
+    struct batch *batch = &decoder->batch;
+    if (batch->end > size) return DECODE_MALFORMED;
+    struct bytes from = {data + batch->at, data + batch->end};
+    while (batch->left > 0) {
+        struct record record;
+        struct bytes headers;
+        if (is_full(out, limits)) return DECODE_STOPPED;
+        if (!read_record(batch, &from, &record, &headers)) return DECODE_MALFORMED;
+        if (record.offset < batch->base || record.offset > batch->last) return DECODE_STRANGE_OFFSET;
+        if (record.offset >= limits->until) {
+            move_to(decoder, limits->until);
+            return DECODE_STOPPED;
+        }
+        if (record.offset >= batch->wanted) {
+            out->unordered |= record.offset < decoder->position;
+            int32_t status = append(decoder, &record, headers, out);
+            if (status != DECODE_ON) return status;
+            move_to(decoder, record.offset + 1);
+        }
+        batch->at = from.at - data;
+        batch->left--;
+    }
+    if (batch->at != batch->end) return DECODE_MALFORMED;
+    batch->is_open = false;
+    move_to(decoder, batch->last + 1);
+    return DECODE_ON;
+}
+
+/* --- Batches ------------------------------------------------------------------------------------------------------- */
+
+/* True if a whole batch is there, or one that never will be, since its length is wrong. */
+static bool is_whole(struct bytes from) {
+    if (size_of(from) < MAGIC_END) return false;
+    int32_t length = int_32(from.at + BATCH_LENGTH);
+    return length < HEADER_END - LENGTH_END || length <= size_of(from) - LENGTH_END;
+}
+
+/* The type of a control record is the second number of its key. */
+static bool is_abort_marker(const struct batch *batch, struct bytes records) {
+    struct record record;
+    struct bytes headers;
+    if (batch->count < 1 || !read_record(batch, &records, &record, &headers)) return false;
+    return record.key && record.key_bytes >= 4 && int_16((const uint8_t *)record.key + 2) == 0;
+}
+
+/* Applies aborted transactions to a batch; true if it is to be skipped as aborted. */
+static bool apply_transactions(struct aborted_transactions *aborted, const uint8_t *header, const struct batch *batch, struct bytes records) {
+    int64_t producer = int_64(header + PRODUCER_ID);
+    int16_t attributes = int_16(header + ATTRIBUTES);
+    if (!aborted->count || producer < 0) return false;
+    aborted_transactions_begin(aborted, batch->last);
+    if (attributes & IS_CONTROL && is_abort_marker(batch, records)) aborted_transactions_end(aborted, producer);
+    return attributes & IS_TRANSACTIONAL && aborted_transactions_has(aborted, producer);
+}
+
+static int32_t check_header(const zkafka_decoder *decoder, const uint8_t *header, int64_t size) {
+    int16_t attributes = int_16(header + ATTRIBUTES);
+    int64_t base = int_64(header + BASE_OFFSET);
+    int32_t count = int_32(header + RECORD_COUNT), codec = attributes & CODEC_MASK;
+    if (decoder->crc32c(header + CRC_END, (size_t)(size - CRC_END)) != unsigned_32(header + CRC)) return DECODE_WRONG_CHECKSUM;
+    if (base < 0 || base > INT64_MAX - INT32_MAX - 1 || int_32(header + LAST_OFFSET_DELTA) < 0 || count < 0) return DECODE_MALFORMED;
+    if (codec > LAST_CODEC || (codec && attributes & IS_CONTROL)) return DECODE_UNKNOWN_CODEC;
+    if (!codec && count > (size - HEADER_END) / LEAST_RECORD_BYTES) return DECODE_MALFORMED;
+    return DECODE_ON;
+}
+
+static struct batch batch_of(const uint8_t *header, int64_t at, int64_t size) {
+    int16_t attributes = int_16(header + ATTRIBUTES);
+    struct batch batch = {
+        .codec = attributes & CODEC_MASK,
+        .count = int_32(header + RECORD_COUNT),
+        .at = at + HEADER_END,
+        .end = at + size,
+        .base = int_64(header + BASE_OFFSET),
+        .base_ms = int_64(header + BASE_TIMESTAMP),
+        .append_ms = int_64(header + MAX_TIMESTAMP),
+        .timestamp_type = (attributes & IS_LOG_APPEND_TIME) != 0,
+    };
+    batch.left = batch.count;
+    batch.last = batch.base + int_32(header + LAST_OFFSET_DELTA);
+    batch.is_compressed = batch.codec != 0;
+    return batch;
+}
+
+/* Opens the next batch, or skips it. */
+static int32_t begin_batch(zkafka_decoder *decoder, struct bytes fed, const struct limits *limits, struct zkafka_decoded *out) {
+    struct bytes from = {fed.at + decoder->at, fed.end};
+    if (!is_whole(from)) return DECODE_STOPPED;
+    out->batch = int_64(from.at + BASE_OFFSET);
+    out->magic = (int8_t)from.at[MAGIC];
+    if (out->magic != CURRENT_MAGIC) return DECODE_OTHER_FORMAT;
+    int32_t length = int_32(from.at + BATCH_LENGTH);
+    if (length < HEADER_END - LENGTH_END) return DECODE_MALFORMED;
+    int64_t size = (int64_t)length + LENGTH_END;
+    int32_t status = check_header(decoder, from.at, size);
+    if (status != DECODE_ON) return status;
+    struct batch batch = batch_of(from.at, decoder->at, size);
+    if (batch.base >= limits->until) {
+        move_to(decoder, limits->until);
+        return DECODE_STOPPED;
+    }
+    decoder->at += size;
+    struct bytes records = {from.at + HEADER_END, from.at + size};
+    bool is_skipped = apply_transactions(&decoder->aborted, from.at, &batch, records) || int_16(from.at + ATTRIBUTES) & IS_CONTROL;
+    if (is_skipped || batch.count == 0 || batch.last < decoder->position) {
+        move_to(decoder, batch.last + 1);
+        return DECODE_ON;
+    }
+    batch.is_open = true;
+    batch.wanted = decoder->position;
+    batch.compressed_begin = batch.at;
+    batch.compressed_end = batch.end;
+    decoder->batch = batch;
+    return DECODE_ON;
+}
+
+/* The open batch, for the caller to decompress. */
+static int32_t request_decompression(const struct batch *batch, struct zkafka_decoded *out) {
+    out->codec = batch->codec;
+    out->count = batch->count;
+    out->begin = batch->compressed_begin;
+    out->end = batch->compressed_end;
+    return DECODE_COMPRESSED;
+}
+
+/* One step: the next batch is begun, or the open one read as far as the limits allow. */
+static int32_t step(zkafka_decoder *decoder, struct bytes fed, struct bytes *decompressed, const struct limits *limits,
+                    struct zkafka_decoded *out) {
+    struct batch *batch = &decoder->batch;
+    if (!batch->is_open) {
+        *decompressed = (struct bytes){NULL, NULL};
+        return begin_batch(decoder, fed, limits, out);
+    }
+    out->batch = batch->base;
+    if (!batch->is_compressed) return read_records(decoder, fed.at, size_of(fed), limits, out);
+    if (!decompressed->at) return request_decompression(batch, out);
+    if (batch->left == batch->count) {
+        batch->at = 0;
+        batch->end = size_of(*decompressed);
+    }
+    return read_records(decoder, decompressed->at, size_of(*decompressed), limits, out);
+}
+
+/* --- Functions for Python ------------------------------------------------------------------------------------------ */
+
+ZKAFKA_EXPORT zkafka_decoder *zkafka_decoder_new(const char *topic, int32_t partition) {
+    zkafka_decoder *decoder = calloc(1, sizeof *decoder);
+    if (!decoder) return NULL;
+    columns_begin(&decoder->columns);
+    decoder->columns.topic = strdup(topic);
+    decoder->columns.partition = partition;
+    decoder->crc32c = crc32c_by_instructions();
+    if (!decoder->crc32c) decoder->crc32c = crc32c_by_table;
+    if (decoder->columns.topic) return decoder;
+    free(decoder);
+    return NULL;
+}
+
+ZKAFKA_EXPORT void zkafka_decoder_close(zkafka_decoder *decoder) {
+    columns_clear(&decoder->columns);
+    aborted_transactions_clear(&decoder->aborted);
+    free(decoder->columns.topic);
+    free(decoder);
+}
+
+ZKAFKA_EXPORT bool zkafka_decoder_project(zkafka_decoder *decoder, const int32_t *columns, const int32_t *texts, int32_t count) {
+    return columns_project(&decoder->columns, columns, texts, count);
+}
+
+ZKAFKA_EXPORT void zkafka_decoder_seek(zkafka_decoder *decoder, int64_t offset) {
+    decoder->position = offset;
+    decoder->at = 0;
+    decoder->batch.is_open = false;
+    aborted_transactions_clear(&decoder->aborted);
+}
+
+ZKAFKA_EXPORT bool zkafka_decoder_feed(zkafka_decoder *decoder, const int64_t *producers, const int64_t *first_offsets, int64_t count) {
+    decoder->at = 0;
+    decoder->batch.is_open = false;
+    return aborted_transactions_set(&decoder->aborted, producers, first_offsets, count);
+}
+
+ZKAFKA_EXPORT int64_t zkafka_decoder_missing_bytes(const zkafka_decoder *decoder, const uint8_t *data, int64_t size) {
+    if (decoder->batch.is_open || decoder->at > size) return 0;
+    struct bytes from = {data + decoder->at, data + size};
+    if (is_whole(from)) return 0;
+    if (size_of(from) < MAGIC_END) return MAGIC_END - size_of(from);
+    return (int64_t)int_32(from.at + BATCH_LENGTH) + LENGTH_END - size_of(from);
+}
+
+ZKAFKA_EXPORT int32_t zkafka_decoder_decode(zkafka_decoder *decoder, const uint8_t *data, int64_t size, const uint8_t *decompressed,
+                                            int64_t decompressed_size, int64_t most_records, int64_t most_bytes, int64_t until,
+                                            struct zkafka_decoded *out) {
+    struct bytes fed = {data, data + size}, more = {decompressed, decompressed ? decompressed + decompressed_size : NULL};
+    struct limits limits = {most_records, most_bytes, until};
+    int32_t status = decoder->at <= size ? DECODE_ON : DECODE_MALFORMED;
+    while (status == DECODE_ON)
+        status = decoder->position < until && !is_full(out, &limits) ? step(decoder, fed, &more, &limits, out) : DECODE_STOPPED;
+    out->position = decoder->position;
+    return status;
+}
+
+ZKAFKA_EXPORT bool zkafka_decoder_take(zkafka_decoder *decoder, struct ArrowArray *out, struct zkafka_flaws *flaws) {
+    *flaws = decoder->columns.flaws;
+    return columns_take(&decoder->columns, out);
+}

@@ -1,0 +1,179 @@
+"""Decoder of fetch responses: record batches in, Arrow columns and the next offset out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from ctypes import byref, c_int64
+from typing import Any
+
+import pyarrow as pa
+
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.transport.consumer import Poll
+from pyspark_zkafka.transport.direct_errors import UnsupportedRecords, corrupt_batch
+from pyspark_zkafka.transport.native.columns import project, take_batch
+from pyspark_zkafka.transport.native.decompression import CorruptRecords, decompress
+from pyspark_zkafka.transport.native.library import Decoded, require, topic_argument
+
+__all__ = ["RecordDecoder"]
+
+# Of zkafka.h.
+_COMPRESSED, _OTHER_FORMAT, _UNKNOWN_CODEC, _STRANGE_OFFSET, _WRONG_CHECKSUM, _MALFORMED, _NO_MEMORY = range(2, 9)
+
+_UNSUPPORTED: dict[int, Callable[[Decoded], str]] = {
+    _OTHER_FORMAT: lambda found: f"a record batch at offset {found.batch} of format {found.magic}",
+    _UNKNOWN_CODEC: lambda found: f"a record batch at offset {found.batch} with an unknown compression",
+    _STRANGE_OFFSET: lambda found: f"a record batch at offset {found.batch} with a record outside of its offsets",
+}
+_CORRUPT = {
+    _WRONG_CHECKSUM: "its bytes do not have its CRC",
+    _MALFORMED: "its lengths or counts do not fit its bytes",
+}
+
+
+class RecordDecoder:
+    """Gathers Arrow batches of one partition from the record batches of fetch responses.
+
+    It decodes format 2, checks every CRC, skips control batches and aborted transactions, and trusts no length. Open for
+    its ``with`` block. Not thread-safe, not pickle-safe.
+
+    Attributes
+    ----------
+    position : int
+        The next offset wanted: behind the last batch that was read, whether it had records for the reader or not.
+    wanted_bytes : int
+        The size of a fetch, at least, for a batch of which only the begin was fed; 0 if there was a whole one, or nothing.
+    """
+
+    def __init__(self, partition: TopicPartition, schema: pa.Schema) -> None:
+        self._native = require()
+        self._partition = partition
+        self._schema = schema
+        self._open: int | None = None
+        self._fed: pa.Buffer | None = None
+        self._decompressed: pa.Buffer | None = None
+        self.position = 0
+        self.wanted_bytes = 0
+
+    def __enter__(self) -> RecordDecoder:
+        self._open = self._native.decoder_new(topic_argument(self._partition.topic), self._partition.partition)
+        if self._open is None:
+            raise MemoryError(f"no memory for a decoder of {self._partition}")
+        try:
+            project(self._native.decoder_project, self._open, self._schema)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._open is not None:
+            self._native.decoder_close(self._open)
+            self._open = None
+        self._forget()
+
+    def seek(self, offset: int) -> None:
+        """Set the position; forgets what was fed, but not what was gathered."""
+        self._native.decoder_seek(self._handle, offset)
+        self.position, self.wanted_bytes = offset, 0
+        self._forget()
+
+    def feed(self, records: bytes | bytearray | memoryview, aborted: Sequence[tuple[int, int]] | None = None) -> None:
+        """Begin a response, in place of the one before: this partition's record batches, from that of the position on.
+
+        They must not change until `is_exhausted`. `aborted` has the producer and the first offset of each aborted
+        transaction in the response, in any order, for read_committed; None for read_uncommitted.
+        """
+        producers, first_offsets = _columns_of(sorted(aborted or (), key=lambda transaction: transaction[1]))
+        if not self._native.decoder_feed(self._handle, producers, first_offsets, len(producers)):
+            raise MemoryError(f"no memory for the aborted transactions of {self._partition}")
+        self._fed, self._decompressed = pa.py_buffer(records), None
+        size, missing = self._fed.size, self._note_missing_bytes()
+        self.wanted_bytes = size + missing if size and missing else 0
+
+    def poll(self, most_records: int, most_bytes: int, until: int) -> Poll:
+        """Add fed records before offset `until` to the batch: at most so many, and of about so many bytes.
+
+        The bytes may be exceeded by one record. `last` of the result is the offset before the position, so that markers,
+        gaps and aborted records move a reader on, too; `first` is that of the first record, or the position before if there
+        was none. Both are None if the position has not moved.
+
+        Records before one that cannot be read are gathered, and only a poll that begins there raises: UnsupportedRecords,
+        or ClusterStateError (KAFKA_ERROR) for a corrupt batch. What was gathered before can be taken even then.
+        """
+        found = Decoded(first=-1, position=self.position)
+        failure = None if self._fed is None else self._decode(self._fed, found, (most_records, most_bytes, until))
+        before, self.position = self.position, found.position
+        if failure is not None and not found.records and self.position == before:
+            raise failure
+        self._note_missing_bytes()
+        return _poll_of(found, before)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """True if no whole batch is left in what was fed, and no record of the last one."""
+        return self._fed is None
+
+    @property
+    def needs_more(self) -> bool:
+        """True if what was fed had no whole batch: the fetch was too small."""
+        return self.wanted_bytes > 0
+
+    def take(self) -> pa.RecordBatch:
+        """Return the batch gathered so far, of at least one record, and begin another; raises as `build_batch`."""
+        return take_batch(self._native.decoder_take, self._handle, self._schema, self._partition)
+
+    def _decode(self, fed: pa.Buffer, found: Decoded, limits: tuple[int, int, int]) -> Exception | None:
+        """Decode as far as the limits allow; the error for the batch at which it stopped, if that cannot be read."""
+        while (status := self._call(fed, found, limits)) == _COMPRESSED:
+            try:
+                self._decompressed = decompress(found.codec, fed.slice(found.begin, found.end - found.begin))
+            except CorruptRecords as error:
+                return corrupt_batch(self._partition, found.batch, f"its records cannot be decompressed: {error}")
+            except UnsupportedRecords as error:
+                return error
+        return self._failure(status, found)
+
+    def _call(self, fed: pa.Buffer, found: Decoded, limits: tuple[int, int, int]) -> int:
+        more = self._decompressed
+        address, size = (None, 0) if more is None else (more.address, more.size)
+        return int(self._native.decoder_decode(self._handle, fed.address, fed.size, address, size, *limits, byref(found)))
+
+    def _failure(self, status: int, found: Decoded) -> Exception | None:
+        if status == _NO_MEMORY:
+            raise MemoryError(f"no memory for a batch of {self._partition}")
+        if status in _UNSUPPORTED:
+            return UnsupportedRecords(_UNSUPPORTED[status](found))
+        return corrupt_batch(self._partition, found.batch, _CORRUPT[status]) if status in _CORRUPT else None
+
+    def _note_missing_bytes(self) -> int:
+        """Drop what was fed if it is exhausted; the bytes that its last batch lacks, 0 for a whole one."""
+        if self._fed is None:
+            return 0
+        missing = int(self._native.decoder_missing_bytes(self._handle, self._fed.address, self._fed.size))
+        if missing:
+            self._forget()
+        return missing
+
+    def _forget(self) -> None:
+        self._fed = self._decompressed = None
+
+    @property
+    def _handle(self) -> int:
+        if self._open is None:
+            raise RuntimeError("RecordDecoder is used outside of its with block")
+        return self._open
+
+
+def _columns_of(transactions: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
+    """Producers and first offsets of transactions, as C arrays."""
+    numbers = c_int64 * len(transactions)
+    return numbers(*(t[0] for t in transactions)), numbers(*(t[1] for t in transactions))
+
+
+def _poll_of(found: Decoded, before: int) -> Poll:
+    poll = Poll(found.records, found.bytes, ordered=not found.unordered)
+    if found.records or found.position > before:
+        poll.first = found.first if found.records else before
+        poll.last = found.position - 1
+    return poll

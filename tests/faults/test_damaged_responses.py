@@ -1,0 +1,23 @@
+"""Two minutes of damaged fetch responses, with every access to memory watched."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.native.fuzzing import Fuzzer
+
+DURATION_S = 120
+ROUNDS = 100_000
+
+
+@pytest.mark.long
+def test_no_fault_of_memory(tmp_path: Path) -> None:
+    """The decoder touches no memory that is not its own, and leaves none, whatever the responses."""
+    fuzzer, deadline, seed = Fuzzer(tmp_path), time.monotonic() + DURATION_S, time.time_ns()
+    while time.monotonic() < deadline:
+        seed += 1
+        done = fuzzer.run(seed, ROUNDS)
+        assert (done.returncode, done.stderr) == (0, ""), f"seed {seed}"

@@ -1,0 +1,177 @@
+"""Reads by the direct transport over connections that fail."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.batch.split_reader import ReadPolicy, SplitReader
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError
+from pyspark_zkafka.kafka.consumer_properties import consumer_properties
+from pyspark_zkafka.options.model import Connection
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.planning import Listener, Split
+from pyspark_zkafka.transport.fallback import FallbackConsumer
+from pyspark_zkafka.transport.select import open_consumer
+from tests.support.faulty_wire import FaultyWire, cut_after, flip, in_pieces
+from tests.support.wire import Wire
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+
+NewTopic = Callable[..., str]
+COLUMNS = pa.schema([("offset", pa.int64()), ("value", pa.binary())])
+COUNT = 3000
+
+
+@pytest.fixture
+def topic(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> str:
+    """A topic of three megabytes in one partition, led by broker 0, which does not compress well."""
+    name = new_topic(assignment={0: [0]})
+    noise = random.Random(7)
+    records = [{"value": b"%d " % n + noise.randbytes(1000)} for n in range(COUNT)]
+    zkafka_cluster.produce(name, records, {"compression.type": "lz4", "batch.size": 50_000})
+    return name
+
+
+@contextmanager
+def direct_reader(
+    topic: str, servers: str, until: int = COUNT, timeout_ms: int = 30_000, **kafka: Any
+) -> Iterator[tuple[FallbackConsumer, SplitReader]]:
+    """The reader of a range, through a server's address, and its consumer; no connection is used again."""
+    split = Split(TopicPartition(topic, 0), 0, until, 0, -1, (0,), (servers,))
+    given = {"max.partition.fetch.bytes": 200_000, **{name.replace("_", "."): value for name, value in kafka.items()}}
+    connection = Connection(None, servers, Listener(), given, "direct")
+    with open_consumer(connection, consumer_properties(connection, servers, "g"), split, COLUMNS) as consumer:
+        assert isinstance(consumer, FallbackConsumer)
+        yield consumer, SplitReader(split, consumer, ReadPolicy(poll_timeout_ms=timeout_ms), lambda: "same")
+
+
+def check(batches: list[pa.RecordBatch]) -> None:
+    """Each record is there, once, in its order."""
+    table = pa.Table.from_batches(batches, COLUMNS)
+    assert table["offset"].to_pylist() == list(range(COUNT))
+    assert [int(value.partition(b" ")[0]) for value in table["value"].to_pylist()] == list(range(COUNT))
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 700, 150_000, 1_000_000])
+def test_cut(zkafka_cluster: LocalCluster, topic: str, size: int) -> None:
+    """A connection that is cut, wherever, is made again, and the read continues where it was."""
+    with (
+        FaultyWire(zkafka_cluster.port(0), cut_after(size), faulty=2) as wire,
+        direct_reader(topic, wire.address) as (consumer, reader),
+    ):
+        check(list(reader.batches()))
+    assert consumer.why is None
+
+
+def test_slow(zkafka_cluster: LocalCluster, topic: str) -> None:
+    """Responses that take longer than a poll are waited for."""
+    with (
+        FaultyWire(zkafka_cluster.port(0), in_pieces(200_000, 0.2)) as wire,
+        direct_reader(topic, wire.address) as (consumer, reader),
+    ):
+        check(list(reader.batches()))
+    assert consumer.why is None
+
+
+def test_silence(zkafka_cluster: LocalCluster, topic: str) -> None:
+    """A broker that falls silent fails the read after the poll time-out; one that speaks again before does not."""
+    with Wire(zkafka_cluster.port(0)) as wire:
+        with direct_reader(topic, wire.address) as (consumer, reader):
+            batches = reader.batches()
+            first = [next(batches)]
+            wire.silence()
+            threading.Timer(1, wire.mend).start()
+            check(first + list(batches))
+        assert consumer.why is None
+        with direct_reader(topic, wire.address, timeout_ms=1000, client_id="other") as (consumer, reader):
+            batches = reader.batches()
+            next(batches)
+            wire.silence()
+            with pytest.raises(BrokersUnavailable, match="no records from the brokers for 1000 ms"):
+                list(batches)
+
+
+def test_silence_from_the_begin(zkafka_cluster: LocalCluster, topic: str) -> None:
+    """A server that accepts connections and never answers fails the read, some seconds after the time-out at most."""
+    with Wire(zkafka_cluster.port(0)) as wire:
+        wire.silence()
+        with (
+            direct_reader(topic, wire.address, timeout_ms=1000) as (_, reader),
+            pytest.raises(BrokersUnavailable, match=r"last error: _TRANSPORT: .*no response in time"),
+        ):
+            list(reader.batches())
+
+
+def test_request_time_out(zkafka_cluster: LocalCluster, topic: str) -> None:
+    """A connection that stays silent for the time-out of requests is given up for a new one."""
+    with (
+        Wire(zkafka_cluster.port(0)) as wire,
+        direct_reader(topic, wire.address, socket_timeout_ms=500) as (consumer, reader),
+    ):
+        batches = reader.batches()
+        first = [next(batches)]
+        wire.silence()
+        # New connections succeed again, while the old one stays silent.
+        threading.Timer(2, wire.mend).start()
+        check(first + list(batches))
+        assert consumer.why is None
+
+
+@pytest.mark.parametrize("place", [0, 4, 7])
+def test_damaged_responses(zkafka_cluster: LocalCluster, topic: str, place: int) -> None:
+    """A response that does not follow its schema has librdkafka continue, and each record is read once."""
+    with (
+        FaultyWire(zkafka_cluster.port(0), flip(place)) as wire,
+        direct_reader(topic, wire.address) as (consumer, reader),
+    ):
+        check(list(reader.batches()))
+    assert consumer.why is not None
+
+
+def test_damaged_records(zkafka_cluster: LocalCluster, topic: str) -> None:
+    """Records whose CRC is wrong fail the read; none of their batch is returned."""
+    with FaultyWire(zkafka_cluster.port(0), flip(120_000)) as wire, direct_reader(topic, wire.address) as (_, reader):
+        found: list[int] = []
+        with pytest.raises(ClusterStateError, match=r"\[KAFKA_ERROR\] .*_BAD_MSG \(record batch at offset \d+"):
+            found.extend(offset for batch in reader.batches() for offset in batch.column(0).to_pylist())
+    assert found == list(range(len(found)))
+
+
+def test_connections_are_used_again(zkafka_cluster: LocalCluster, topic: str) -> None:
+    """One read after the other uses one connection to a broker."""
+    with Wire(zkafka_cluster.port(0)) as wire:
+        for _ in range(3):
+            with direct_reader(topic, wire.address) as (consumer, reader):
+                check(list(reader.batches()))
+                assert consumer.why is None
+        assert len(wire.greetings) == 1
+
+
+def test_a_kept_connection_that_was_cut(zkafka_cluster: LocalCluster, topic: str) -> None:
+    """A connection that ended while it was idle is replaced."""
+    with Wire(zkafka_cluster.port(0)) as wire:
+        for _ in range(2):
+            with direct_reader(topic, wire.address) as (consumer, reader):
+                check(list(reader.batches()))
+                assert consumer.why is None
+            wire.cut()
+            wire.mend()
+
+
+def test_left_early(zkafka_cluster: LocalCluster, topic: str) -> None:
+    """A read that is not finished leaves nothing to the next one."""
+    servers = zkafka_cluster.bootstrap_servers.split(",")[0]
+    for _ in range(3):
+        with direct_reader(topic, servers) as (_, reader):
+            assert next(reader.batches()).column(0)[0].as_py() == 0
+    with direct_reader(topic, servers) as (consumer, reader):
+        check(list(reader.batches()))
+        assert consumer.why is None

@@ -1,0 +1,122 @@
+"""TLS and logins of the direct transport, and those that it leaves to librdkafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyspark_zkafka.batch.planner import plan_batch
+from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.errors import ClusterStateError
+from pyspark_zkafka.options.batch import parse_read
+from tests.support.security import (
+    JAVA_SCRAM,
+    SCHEMA,
+    SECRET,
+    TEN,
+    WRONG,
+    Options,
+    fails_soon,
+    password_login,
+    read_values,
+)
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+
+USED, NOT_USED, LEFT = "the direct transport is used", "the direct transport is not used", "librdkafka continues"
+TLS = {"kafka.security.protocol": "SSL"}
+
+
+@pytest.fixture
+def read(brokers: Options) -> Callable[[Options], list[bytes]]:
+    """Reads the ten records of the topic orders."""
+    return lambda options: read_values({**brokers, "subscribe": "orders", "transport": "direct", **options})
+
+
+Read = Callable[[Options], list[bytes]]
+
+
+@pytest.mark.parametrize(
+    "login", [password_login(), password_login() | {"kafka.sasl.mechanism": "SCRAM-SHA-256"}], ids=["PLAIN", "SCRAM"]
+)
+def test_login(read: Read, login: Options, shown: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
+    """PLAIN and SCRAM; no password is in any log."""
+    assert read(login) == TEN
+    assert USED in caplog.text
+    assert LEFT not in caplog.text
+    shown()
+
+
+def test_wrong_login(brokers: Options, shown: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
+    """A refused login is left to librdkafka, whose error is the task's."""
+    plan = plan_batch(parse_read({**brokers, **password_login(), "subscribe": "orders"}))
+    wrong = {**brokers, **password_login(WRONG), "subscribe": "orders", "kafka.sasl.mechanism": "SCRAM-SHA-256"}
+    options = parse_read({**wrong, "transport": "direct"})
+    split = SplitPartition(plan.splits[:1], plan.bootstrap_servers)
+    error = fails_soon(ClusterStateError, "REFUSED_BY_BROKER", lambda: list(ZKafkaReader(options, SCHEMA).read(split)))
+    assert LEFT in caplog.text
+    shown(error, options)
+
+
+def test_tls(read: Read, pem: dict[str, str], shown: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
+    """Authorities as a file and as text, a certificate for another host that is not checked, a login besides."""
+    authority = {"kafka.ssl.ca.location": pem["authority"]}
+    assert read({**TLS, **authority}) == TEN
+    assert read({**TLS, "kafka.ssl.ca.pem": Path(pem["authority"]).read_text()}) == TEN
+    no_host_check = {"kafka.ssl.endpoint.identification.algorithm": "none", "listener.name": "ELSEWHERE"}
+    assert read({**TLS, **authority, **no_host_check}) == TEN
+    assert read({**TLS, "kafka.enable.ssl.certificate.verification": "false"}) == TEN
+    assert read({**authority, **JAVA_SCRAM, "kafka.security.protocol": "SASL_SSL"}) == TEN
+    assert USED in caplog.text
+    assert LEFT not in caplog.text
+    assert NOT_USED not in caplog.text
+    shown()
+
+
+def test_client_certificate(
+    read: Read, pem: dict[str, str], shown: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A certificate from a PEM file, locked or not, and from text; one from PKCS12 is left to librdkafka."""
+    mutual = {**TLS, "listener.name": "MUTUAL", "kafka.ssl.ca.location": pem["authority"]}
+    location, kind = "kafka.ssl.keystore.location", "kafka.ssl.keystore.type"
+    text = Path(pem["client"]).read_text()
+    for store in (
+        {kind: "PEM", location: pem["client"]},
+        {kind: "PEM", location: pem["locked client"], "kafka.ssl.key.password": SECRET},
+        {kind: "PEM", "kafka.ssl.keystore.key": text, "kafka.ssl.keystore.certificate.chain": text},
+    ):
+        assert read({**mutual, **store}) == TEN
+    assert LEFT not in caplog.text
+    assert NOT_USED not in caplog.text
+    locked = {kind: "PKCS12", location: pem["locked client"][:-3] + "p12", "kafka.ssl.keystore.password": SECRET}
+    assert read({**mutual, **locked}) == TEN
+    assert f"{NOT_USED}: it does not support ssl.keystore.location, ssl.keystore.password" in caplog.text
+    shown()
+
+
+@pytest.mark.parametrize(
+    ("more", "listener"), [({"kafka.ssl.ca.location": "other authority"}, "TLS"), ({}, "TLS"), ({}, "ELSEWHERE")]
+)
+def test_distrust(
+    fortress: LocalCluster,
+    brokers: Options,
+    pem: dict[str, str],
+    more: Options,
+    listener: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A certificate that no authority vouches for, or of another host, is refused; librdkafka's error is the task's."""
+    trusting = {**brokers, **TLS, "kafka.ssl.ca.location": pem["authority"], "subscribe": "orders"}
+    plan = plan_batch(parse_read(trusting))
+    mine = {name: pem[file] for name, file in more.items()} or {"kafka.ssl.ca.location": pem["authority"]}
+    if not more and listener == "TLS":
+        mine = {"kafka.ssl.ca.location": pem["other authority"], "kafka.ssl.endpoint.identification.algorithm": "none"}
+    options = parse_read({**brokers, **TLS, **mine, "subscribe": "orders", "transport": "direct"})
+    servers = fortress.listener_servers(listener)
+    split = SplitPartition(tuple(s._replace(endpoints=(servers,)) for s in plan.splits[:1]), servers)
+    fails_soon(ClusterStateError, "REFUSED_BY_BROKER", lambda: list(ZKafkaReader(options, SCHEMA).read(split)))
+    assert f"{LEFT} at offset 0: {servers}: the TLS handshake failed" in caplog.text

@@ -1,0 +1,97 @@
+"""Record batches through the decoder, and the rows that Python builds of the same records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pyspark_zkafka.transport.native.record_decoder import RecordDecoder
+from tests.native.scripts import ALL, PARTITION, Limits, built, taken
+from tests.support.record_batches import CONTROL, LOG_APPEND_TIME, Batch, Row
+
+__all__ = ["Message", "decoded", "encode", "expected", "messages", "polled"]
+
+CREATE_TIME = 1
+APPEND_TIME = 2
+
+
+@dataclass(frozen=True)
+class Message:
+    """A row as `build_batch` takes it."""
+
+    row: Row
+    append_ms: int | None = None
+
+    def key(self) -> bytes | None:
+        return self.row.key
+
+    def value(self) -> bytes | None:
+        return self.row.value
+
+    def topic(self) -> str:
+        return PARTITION.topic
+
+    def partition(self) -> int:
+        return PARTITION.partition
+
+    def offset(self) -> int:
+        return self.row.offset
+
+    def timestamp(self) -> tuple[int, int]:
+        return (CREATE_TIME, self.row.timestamp_ms) if self.append_ms is None else (APPEND_TIME, self.append_ms)
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        return [(key.decode(), value) for key, value in self.row.headers] or None
+
+
+def messages(batches: Iterable[Batch], start: int = 0, until: int = 2**62) -> list[Message]:
+    """The records of batches in a range of offsets."""
+    return [
+        Message(row, batch.max_timestamp_ms if batch.flags & LOG_APPEND_TIME else None)
+        for batch in batches
+        if not batch.flags & CONTROL
+        for row in batch.rows
+        if start <= row.offset < until
+    ]
+
+
+def expected(batches: Iterable[Batch], schema: pa.Schema = ALL, start: int = 0, until: int = 2**62) -> Any:
+    """The batch of Python's code, or the text of its error; None for no records."""
+    found = messages(batches, start, until)
+    return built(found, schema) if found else None
+
+
+def encode(batches: Iterable[Batch]) -> bytes:
+    return b"".join(batch.encode() for batch in batches)
+
+
+def decoded(
+    fed: bytes,
+    schema: pa.Schema = ALL,
+    start: int = 0,
+    limits: Limits | None = None,
+    aborted: Sequence[tuple[int, int]] | None = None,
+) -> tuple[Any, int]:
+    """The batch of all records of a response, or the text of its error, or None; and the position after it."""
+    with RecordDecoder(PARTITION, schema) as decoder:
+        decoder.seek(start)
+        decoder.feed(fed, aborted)
+        rows = polled(decoder, limits or Limits())
+        return (taken(decoder) if rows else None), decoder.position
+
+
+def polled(decoder: RecordDecoder, limits: Limits) -> int:
+    """Poll until nothing moves; the number of records."""
+    rows, before = 0, decoder.position
+    while True:
+        poll = decoder.poll(limits.records, limits.size_bytes, limits.until)
+        assert poll.ordered
+        assert poll.records <= limits.records
+        if poll.first is None or poll.last is None:
+            assert (poll.records, decoder.position) == (0, before)
+            return rows
+        assert before <= poll.first <= poll.last == decoder.position - 1
+        rows, before = rows + poll.records, decoder.position

@@ -1,0 +1,29 @@
+"""Some seconds of damaged responses, with every access to memory watched."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.native.fuzzing import Fuzzer
+
+
+@pytest.fixture(scope="module")
+def fuzzer(tmp_path_factory: pytest.TempPathFactory) -> Fuzzer:
+    return Fuzzer(tmp_path_factory.mktemp("fuzz"))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_fault_of_memory(fuzzer: Fuzzer, seed: int) -> None:
+    """60,000 damaged responses touch no memory that is not theirs, leave none, and reach every reason to stop."""
+    done = fuzzer.run(seed, 60_000)
+    assert (done.returncode, done.stderr) == (0, "")
+    records, *stops = map(int, done.stdout.split())
+    assert records > 40_000
+    assert all(stops)
+
+
+def test_the_watch_is_on(fuzzer: Fuzzer) -> None:
+    """A step beyond a response made on purpose is found."""
+    done = fuzzer.run(1, 1, "crash")
+    assert done.returncode != 0
+    assert "heap-buffer-overflow" in done.stderr

@@ -1,0 +1,437 @@
+"""The decoder of record batches, against an encoder of the tests' own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_zkafka.errors import ClusterStateError
+from pyspark_zkafka.protocol.records import COLUMNS
+from pyspark_zkafka.transport.direct_errors import UnsupportedRecords
+from pyspark_zkafka.transport.native.record_decoder import RecordDecoder
+from tests.native.decoding import decoded, encode, expected, polled
+from tests.native.scripts import ALL, PARTITION, Limits, assert_same
+from tests.support.record_batches import (
+    ABORT,
+    CODECS,
+    COMMIT,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    Batch,
+    Row,
+    marker,
+    varint,
+)
+
+KNOWN_CODECS = [name for name in CODECS if name != "unknown"]
+MIXED = (
+    Row(10, b"k", b"value", 1_700_000_000_000, ((b"h", b"1"), (b"h", None), (b"", b""))),
+    Row(11, None, b"", 1_700_000_000_500),
+    Row(12, b"", None, 1_699_999_999_000),
+    Row(13, b"\xff\x00", b"x" * 1000, 0),
+)
+
+
+def numbered(start: int, rows: int, **fields: Any) -> Batch:
+    """A batch of consecutive offsets."""
+    return Batch(tuple(Row(n, None, b"%d" % n, n) for n in range(start, start + rows)), **fields)
+
+
+def offsets_of(batch: pa.RecordBatch | None) -> list[int]:
+    return [] if batch is None else batch.column("offset").to_pylist()
+
+
+class TestRecords:
+    """Batches of records alone."""
+
+    @pytest.mark.parametrize("codec", KNOWN_CODECS)
+    def test_all_kinds_of_records(self, codec: str) -> None:
+        """Nulls, empty values, headers and times in either direction are read from batches of every codec."""
+        batches = [Batch(MIXED, codec=codec), numbered(14, 3), numbered(17, 5, codec=codec)]
+        found, position = decoded(encode(batches), start=10)
+        assert_same(found, expected(batches))
+        assert position == 22
+
+    @pytest.mark.parametrize("name", COLUMNS)
+    def test_each_column_alone(self, name: str) -> None:
+        """A column is the same without the others."""
+        schema = pa.schema([(name, COLUMNS[name][0])])
+        found, _ = decoded(encode([Batch(MIXED)]), schema, 10)
+        assert_same(found, expected([Batch(MIXED)], schema))
+
+    def test_no_columns(self) -> None:
+        """A count of records needs no column."""
+        found, _ = decoded(encode([Batch(MIXED)]), pa.schema([]), 10)
+        assert found.num_rows == 4
+
+    def test_log_append_time(self) -> None:
+        """A batch with the broker's time has it in every record."""
+        batches = [Batch(MIXED, flags=LOG_APPEND_TIME, max_timestamp_ms=5_000)]
+        found, _ = decoded(encode(batches), start=10)
+        assert found.column("timestampType").to_pylist() == [1] * 4
+        assert_same(found, expected(batches))
+
+    def test_sizes_of_records(self) -> None:
+        """The size of a poll counts keys, values, and headers only if they are asked for."""
+        for names, size in ([*COLUMNS], 1011), (["offset"], 1008):
+            with RecordDecoder(PARTITION, pa.schema([ALL.field(name) for name in names])) as decoder:
+                decoder.seek(10)
+                decoder.feed(encode([Batch(MIXED)]), None)
+                assert decoder.poll(100, 1 << 20, 100).size_bytes == size
+
+    def test_records_before_the_position(self) -> None:
+        """Records and batches before the position are skipped."""
+        batches = [numbered(0, 5), numbered(5, 5), numbered(10, 5, codec="lz4")]
+        found, position = decoded(encode(batches), start=7)
+        assert (offsets_of(found), position) == ([*range(7, 15)], 15)
+
+    def test_gaps_of_compaction(self) -> None:
+        """Gaps within a batch, at its ends and between batches move the position, and have no rows."""
+        batches = [
+            Batch((Row(12), Row(15)), base_offset=10, last_offset=19),
+            Batch((), base_offset=20, last_offset=29),
+            Batch((Row(41),), base_offset=40, last_offset=49),
+        ]
+        found, position = decoded(encode(batches), start=10)
+        assert (offsets_of(found), position) == ([12, 15, 41], 50)
+
+    def test_gap_at_the_end_of_a_range(self) -> None:
+        """A gap up to the end of the range moves the position there; the end of a batch, behind the batch."""
+        batches = [Batch((Row(12), Row(25)), base_offset=10, last_offset=29), numbered(30, 2)]
+        for until in 13, 20, 25:
+            found, position = decoded(encode(batches), start=10, limits=Limits(until=until))
+            assert (offsets_of(found), position) == ([12], until)
+        found, position = decoded(encode(batches), start=10, limits=Limits(until=28))
+        assert (offsets_of(found), position) == ([12, 25], 30)
+        found, position = decoded(encode(batches[1:]), start=10, limits=Limits(until=20))
+        assert (offsets_of(found), position) == ([], 20)
+
+    @pytest.mark.parametrize("codec", ["none", "zstd"])
+    def test_limits(self, codec: str) -> None:
+        """Polls stop at their limits within a batch, and go on from there."""
+        with RecordDecoder(PARTITION, ALL) as decoder:
+            decoder.seek(0)
+            decoder.feed(encode([numbered(0, 50, codec=codec), numbered(50, 50, codec=codec)]), None)
+            assert decoder.poll(10, 1000, 100).records == 10
+            assert decoder.poll(100, 25, 100).records == 13
+            assert decoder.poll(100, 1000, 40).records == 17
+            assert decoder.poll(100, 1000, 40).first is None
+            assert not decoder.is_exhausted
+            assert decoder.poll(100, 1000, 100).records == 60
+            assert decoder.is_exhausted
+            assert offsets_of(decoder.take()) == [*range(100)]
+
+    def test_later_range(self) -> None:
+        """A batch in which a range ended can be read on with the next range."""
+        with RecordDecoder(PARTITION, ALL) as decoder:
+            decoder.seek(0)
+            decoder.feed(encode([Batch((Row(2), Row(8)), base_offset=0, last_offset=9)]), None)
+            assert polled(decoder, Limits(until=5)) == 1
+            assert polled(decoder, Limits(until=20)) == 1
+            assert decoder.position == 10
+
+    def test_values_that_are_not_utf8(self) -> None:
+        """A column of strings names the first record that is not UTF-8, as Python's code does."""
+        texts = pa.schema([("value", pa.string()), ("key", pa.string())])
+        for name, rows in (("value", (Row(1, b"k", b"v"), Row(2, b"\xff", b"\xff"))), ("key", (Row(1, b"\xff", b"v"),))):
+            found, _ = decoded(encode([Batch(rows)]), texts)
+            assert found == expected([Batch(rows)], texts)
+            assert f"The {name} of {PARTITION} at offset" in found
+
+    def test_headers_that_are_not_utf8(self) -> None:
+        """A header's key that is not UTF-8 is an error only where headers are asked for."""
+        batches = [Batch((Row(1, None, b"v", 0, ((b"\xff", b"1"),)),))]
+        found, _ = decoded(encode(batches))
+        assert found == expected(batches)
+        found, _ = decoded(encode(batches), pa.schema([ALL.field("value")]))
+        assert found.num_rows == 1
+
+    def test_time_beyond_microseconds(self) -> None:
+        """A time that is no timestamp of Spark's is an error that names its record."""
+        batches = [Batch((Row(1, timestamp_ms=5), Row(2, timestamp_ms=2**62)))]
+        found, _ = decoded(encode(batches))
+        assert found == expected(batches)
+        assert "at offset 2 is 4611686018427387904 ms" in found
+
+
+class TestTransactions:
+    """Markers and aborted records."""
+
+    def log(self) -> list[Batch]:
+        """Producers 7 and 8, each with an aborted and a committed transaction, between records without one."""
+        of = {"flags": TRANSACTIONAL}
+        return [
+            numbered(0, 2, producer_id=7, **of),
+            numbered(2, 2, producer_id=8, **of),
+            numbered(4, 2),
+            marker(6, 7, ABORT),
+            numbered(7, 2, producer_id=7, **of),
+            numbered(9, 1, producer_id=8, codec="gzip", **of),
+            marker(10, 7, COMMIT),
+            marker(11, 8, ABORT),
+            numbered(12, 2, producer_id=8, **of),
+            marker(14, 8, COMMIT),
+        ]
+
+    def test_read_uncommitted(self) -> None:
+        """Markers alone are skipped, and the position moves past them."""
+        found, position = decoded(encode(self.log()))
+        assert (offsets_of(found), position) == ([0, 1, 2, 3, 4, 5, 7, 8, 9, 12, 13], 15)
+
+    def test_read_committed(self) -> None:
+        """Aborted transactions are skipped up to their markers, later ones of the same producer read."""
+        found, position = decoded(encode(self.log()), aborted=[(8, 2), (7, 0)])
+        assert (offsets_of(found), position) == ([4, 5, 7, 8, 12, 13], 15)
+
+    def test_several_aborts_of_a_producer(self) -> None:
+        """Transactions of one producer are aborted each by itself."""
+        of = {"flags": TRANSACTIONAL, "producer_id": 7}
+        log = [numbered(0, 2, **of), marker(2, 7, ABORT), numbered(3, 2, **of), marker(5, 7, COMMIT)]
+        log += [numbered(6, 2, **of), marker(8, 7, ABORT)]
+        found, position = decoded(encode(log), aborted=[(7, 0), (7, 6)])
+        assert (offsets_of(found), position) == ([3, 4], 9)
+
+    def test_records_without_a_transaction(self) -> None:
+        """Records that a producer sends outside of transactions are read although its transaction is aborted."""
+        log = [numbered(0, 2, producer_id=7, flags=TRANSACTIONAL), numbered(2, 2, producer_id=7), marker(4, 7, ABORT)]
+        found, _ = decoded(encode(log), aborted=[(7, 0)])
+        assert offsets_of(found) == [2, 3]
+
+    def test_nothing_visible(self) -> None:
+        """A response without a visible record moves the position, which the result of the poll tells."""
+        with RecordDecoder(PARTITION, ALL) as decoder:
+            decoder.seek(0)
+            decoder.feed(encode([numbered(0, 9, producer_id=7, flags=TRANSACTIONAL), marker(9, 7, ABORT)]), [(7, 0)])
+            poll = decoder.poll(100, 1000, 100)
+            assert (poll.records, poll.first, poll.last, decoder.position) == (0, 0, 9, 10)
+            assert decoder.is_exhausted
+
+    def test_position_behind_the_begin_of_a_transaction(self) -> None:
+        """A transaction that began before the response is skipped as well."""
+        log = [numbered(5, 2, producer_id=7, flags=TRANSACTIONAL), marker(7, 7, ABORT), numbered(8, 1)]
+        found, _ = decoded(encode(log), start=5, aborted=[(7, 1)])
+        assert offsets_of(found) == [8]
+
+    def test_many_transactions(self) -> None:
+        """A thousand producers with open transactions are told apart."""
+        producers = [(n * 37) % 1009 for n in range(1000)]
+        log = [numbered(n, 1, producer_id=producer, flags=TRANSACTIONAL) for n, producer in enumerate(producers)]
+        log += [marker(1000 + n, producer, ABORT if producer % 2 else COMMIT) for n, producer in enumerate(producers)]
+        aborted = [(producer, n) for n, producer in enumerate(producers) if producer % 2]
+        found, position = decoded(encode(log), aborted=aborted)
+        assert offsets_of(found) == [n for n, producer in enumerate(producers) if producer % 2 == 0]
+        assert position == 2000
+
+
+class TestResponses:
+    """Responses one after the other."""
+
+    def test_partial_batch(self) -> None:
+        """A batch whose end is missing is left for the next fetch."""
+        whole, partial = encode([numbered(0, 3)]), encode([numbered(3, 3)])
+        with RecordDecoder(PARTITION, ALL) as decoder:
+            decoder.seek(0)
+            for cut in range(len(partial)):
+                decoder.feed(whole + partial[:cut], None)
+                polled(decoder, Limits())
+                assert (decoder.position, decoder.is_exhausted, decoder.needs_more) == (3, True, False)
+            decoder.feed(partial, None)
+            polled(decoder, Limits())
+            assert offsets_of(decoder.take()) == [*range(6)]
+
+    def test_fetch_that_was_too_small(self) -> None:
+        """The begin of a batch tells how many bytes to ask for."""
+        batch = encode([numbered(0, 3)])
+        with RecordDecoder(PARTITION, ALL) as decoder:
+            decoder.seek(0)
+            for cut in range(1, len(batch)):
+                decoder.feed(batch[:cut], None)
+                assert (decoder.is_exhausted, decoder.needs_more) == (True, True)
+                assert decoder.wanted_bytes == (len(batch) if cut >= 17 else 17)
+                assert decoder.poll(10, 1000, 100).first is None
+            decoder.feed(batch, None)
+            assert (decoder.is_exhausted, decoder.needs_more) == (False, False)
+
+    def test_empty_response(self) -> None:
+        """A response without bytes is exhausted, and needs no more of them."""
+        with RecordDecoder(PARTITION, ALL) as decoder:
+            decoder.feed(b"", None)
+            assert (decoder.is_exhausted, decoder.needs_more) == (True, False)
+            assert decoder.poll(10, 1000, 100).first is None
+
+    def test_seek(self) -> None:
+        """A seek forgets the response, and keeps the records gathered."""
+        with RecordDecoder(PARTITION, ALL) as decoder:
+            decoder.seek(0)
+            decoder.feed(encode([numbered(0, 5, codec="lz4")]), None)
+            decoder.poll(2, 1000, 100)
+            decoder.seek(4)
+            assert (decoder.position, decoder.is_exhausted) == (4, True)
+            assert decoder.poll(2, 1000, 100).first is None
+            decoder.feed(encode([numbered(0, 5, codec="gzip")]), None)
+            decoder.poll(2, 1000, 100)
+            assert offsets_of(decoder.take()) == [0, 1, 4]
+
+    @pytest.mark.parametrize("kind", [bytes, bytearray, lambda data: memoryview(b"--" + data)[2:]])
+    def test_kinds_of_memory(self, kind: type) -> None:
+        """Bytes, a bytearray and a part of a buffer are read in place, and let go once exhausted."""
+        fed = kind(encode([numbered(0, 5)]))
+        with RecordDecoder(PARTITION, ALL) as decoder:
+            decoder.seek(0)
+            decoder.feed(fed, None)
+            polled(decoder, Limits())
+            if isinstance(fed, bytearray):
+                fed.clear()  # BufferError while it is in use
+            assert offsets_of(decoder.take()) == [*range(5)]
+
+    def test_used_outside_of_its_block(self) -> None:
+        """A decoder that is not open is a programming error."""
+        with pytest.raises(RuntimeError, match="outside of its with block"):
+            RecordDecoder(PARTITION, ALL).feed(b"", None)
+
+
+class TestUnreadable:
+    """Batches for librdkafka, and corrupt ones."""
+
+    @pytest.mark.parametrize(
+        ("batch", "reason"),
+        [
+            (numbered(5, 1, magic=1), "of format 1"),
+            (numbered(5, 1, magic=0), "of format 0"),
+            (numbered(5, 1, magic=3), "of format 3"),
+            (numbered(5, 1, codec="unknown"), "unknown compression"),
+            (numbered(5, 3, last_offset=6), "outside of its offsets"),
+        ],
+        ids=lambda value: value if isinstance(value, str) else "",
+    )
+    def test_unsupported(self, batch: Batch, reason: str) -> None:
+        """What only librdkafka reads is refused at the position that was reached, after what is before it."""
+        with RecordDecoder(PARTITION, ALL) as decoder:
+            decoder.seek(0)
+            decoder.feed(encode([numbered(0, 5), batch]), None)
+            reached = decoder.poll(100, 1000, 100).last
+            assert reached is not None
+            assert reached >= 4
+            for _ in range(2):
+                with pytest.raises(UnsupportedRecords, match=reason):
+                    decoder.poll(100, 1000, 100)
+            assert decoder.position == reached + 1
+            assert offsets_of(decoder.take()) == [*range(reached + 1)]
+
+    def test_wrong_checksum(self) -> None:
+        """A batch whose checksum is wrong is the same error as librdkafka's, after what is before it."""
+        bad = encode([numbered(5, 1)])[:-1] + b"\x01"
+        with RecordDecoder(PARTITION, ALL) as decoder:
+            decoder.seek(0)
+            decoder.feed(encode([numbered(0, 5)]) + bad, None)
+            assert decoder.poll(100, 1000, 100).records == 5
+            for _ in range(2):
+                with pytest.raises(ClusterStateError, match=r"\[KAFKA_ERROR\] .*orders-3.* offset 5: .* CRC"):
+                    decoder.poll(100, 1000, 100)
+            assert offsets_of(decoder.take()) == [*range(5)]
+
+    @pytest.mark.parametrize(
+        "batch",
+        [
+            numbered(5, 2, count=3),
+            numbered(5, 2, count=1),
+            numbered(5, 2, count=0, last_offset=4),
+            numbered(5, 2, count=-1),
+            numbered(5, 2, count=2**31 - 1),
+            numbered(5, 2, codec="lz4", count=2**31 - 1),
+            numbered(5, 2, codec="snappy", count=1),
+            replace(numbered(5, 1), records=b"\x00"),
+            replace(numbered(5, 1), records=varint(-1) + b"\0" * 9),
+            replace(numbered(5, 1), records=varint(2**31 - 1) + b"\0" * 9),
+            replace(numbered(5, 1), records=b"\xff" * 20),
+            replace(numbered(5, 1), records=b"\x0e\0" + b"\x80" * 10 + b"\0" * 5),
+            replace(numbered(5, 1), records=varint(7) + b"\0\0\0\x01\x7f\0\0"),
+            replace(numbered(5, 1), records=varint(7) + b"\0\0\0\x01\x01\x01\0"),
+            replace(numbered(5, 1), records=varint(7) + b"\0\0\0\x01\x01\x02\0"),
+            replace(numbered(5, 1), records=varint(8) + b"\0\0\0\x01\x01\0\x01\x01"),
+            replace(numbered(5, 1), codec="zstd", records=b"\x00"),
+            replace(numbered(5, 1), codec="zstd", records=b""),
+            Batch((Row(5),), base_offset=6, last_offset=5),
+            Batch((Row(-5),)),
+            Batch((Row(2**63 - 1),)),
+        ],
+        ids=repr,
+    )
+    def test_wrong_lengths_and_counts(self, batch: Batch) -> None:
+        """A batch with a right checksum and lengths, counts or offsets that do not fit raises."""
+        with RecordDecoder(PARTITION, ALL) as decoder:
+            decoder.seek(0)
+            decoder.feed(encode([batch, numbered(7, 1)]), None)
+            with pytest.raises((ClusterStateError, UnsupportedRecords)):
+                polled(decoder, Limits())
+
+    @pytest.mark.parametrize("length", [-(2**31), -1, 0, 48])
+    def test_wrong_length_of_a_batch(self, length: int) -> None:
+        """A batch that is shorter than its header is corrupt."""
+        bad = bytearray(encode([numbered(5, 1)]))
+        bad[8:12] = length.to_bytes(4, "big", signed=True)
+        with RecordDecoder(PARTITION, ALL) as decoder:
+            decoder.feed(bad, None)
+            with pytest.raises(ClusterStateError, match="lengths or counts"):
+                decoder.poll(1, 1, 1)
+
+    def test_unordered_offsets(self) -> None:
+        """Offsets that fall within a batch are reported."""
+        with RecordDecoder(PARTITION, ALL) as decoder:
+            decoder.seek(0)
+            decoder.feed(encode([Batch((Row(2), Row(1)), base_offset=0, last_offset=2)]), None)
+            assert not decoder.poll(100, 1000, 100).ordered
+
+
+BYTES = (
+    st.none() | st.binary(max_size=20) | st.text(max_size=8).map(str.encode) | st.binary(max_size=3).map(lambda b: b * 99)
+)
+HEADERS = st.lists(
+    st.tuples(st.text(max_size=6).map(str.encode) | st.binary(max_size=3), st.none() | st.binary(max_size=9))
+)
+TIMES = st.integers(-1, 2**43) | st.integers(-(2**63), 2**63 - 1)
+FIELDS = [st.sampled_from([pa.field(name, kind) for kind in kinds]) for name, kinds in COLUMNS.items()]
+SCHEMAS = (
+    st.tuples(*FIELDS)
+    .flatmap(lambda fields: st.lists(st.sampled_from(fields), unique_by=lambda field: field.name, min_size=1))
+    .map(pa.schema)
+)
+LIMITS = st.builds(Limits, st.integers(1, 30), st.integers(1, 3000), st.integers(0, 200) | st.just(2**62))
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[Batch]:
+    """Batches with gaps within, before and after them, of every codec; some are markers, some empty."""
+    found, at = [], draw(st.sampled_from([0, 0, 5, 2**62]))
+    for steps in draw(st.lists(st.lists(st.integers(1, 3) | st.integers(1, 2**20), max_size=6), max_size=5)):
+        base, rows = at + draw(st.integers(0, 2)), []
+        at = base
+        for gap in steps:
+            at += gap
+            row = Row(at - 1, draw(BYTES), draw(BYTES), draw(TIMES), tuple(draw(HEADERS)))
+            rows.append(row)
+        last = at + draw(st.integers(0, 3))
+        flags = draw(st.sampled_from([0, 0, LOG_APPEND_TIME]))
+        codec = draw(st.sampled_from(KNOWN_CODECS)) if rows else "none"
+        batch = Batch(tuple(rows), base, last, codec, flags, draw(st.none() | TIMES), draw(TIMES))
+        found.append(draw(st.sampled_from([batch, batch, batch, marker(base, 7, COMMIT)])))
+        at = found[-1].last + 1
+    return found
+
+
+@given(logs(), SCHEMAS, LIMITS, st.integers(0, 100))
+def test_round_trip(batches: list[Batch], schema: pa.Schema, limits: Limits, start: int) -> None:
+    """Whatever is encoded is decoded as Python builds it, by polls of every size, up to the end of the log or the range."""
+    found, position = decoded(encode(batches), schema, start, limits)
+    wanted = expected(batches, schema, start, limits.until)
+    if wanted is None:
+        assert found is None
+    else:
+        assert_same(found, wanted)
+    ends = [batch.last + 1 for batch in batches if batch.base < limits.until]
+    assert position == max([start, *ends[-1:]]) or limits.until <= position

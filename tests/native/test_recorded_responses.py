@@ -1,0 +1,70 @@
+"""Responses of real brokers, as librdkafka read the same logs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from pyspark_zkafka.transport.native.record_decoder import RecordDecoder
+from tests.native.decoding import decoded, polled
+from tests.native.scripts import ALL, PARTITION, Limits
+from tests.support.recorded_responses import RecordedLog, recorded_logs
+
+LOGS = {log.topic: log for log in recorded_logs()}
+
+
+@pytest.fixture(params=LOGS)
+def log(request: pytest.FixtureRequest) -> RecordedLog:
+    return LOGS[request.param]
+
+
+def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    times = pc.divide(batch.column("timestamp").cast(pa.int64()), 1000)
+    rest = batch.drop_columns(["timestamp", "topic", "partition"])
+    return [{**row, "timestamp_ms": time} for row, time in zip(rest.to_pylist(), times.to_pylist(), strict=True)]
+
+
+def test_all_records(log: RecordedLog) -> None:
+    """Every record is read as librdkafka reads it, and the position is the end of the log."""
+    found, position = decoded(log.records)
+    assert rows_of(found) == log.rows
+    assert position > log.rows[-1]["offset"]
+
+
+def test_committed_records(log: RecordedLog) -> None:
+    """With its aborted transactions, a response yields the records that librdkafka reads as committed."""
+    found, _ = decoded(log.records, aborted=log.aborted)
+    assert rows_of(found) == [row for row in log.rows if row["offset"] in log.committed_offsets]
+
+
+def test_every_start(log: RecordedLog) -> None:
+    """From every offset on, and in portions of every size, the rows are the same."""
+    for start in range(0, log.rows[-1]["offset"] + 2, 3):
+        wanted = [row for row in log.rows if row["offset"] >= start]
+        found, _ = decoded(log.records, start=start, limits=Limits(1 + start % 7, 1 + 97 * (start % 3)))
+        assert (rows_of(found) if wanted else found) == (wanted or None)
+
+
+def test_cut_off(log: RecordedLog) -> None:
+    """Cut off anywhere, a response yields the first of its rows."""
+    for cut in range(0, len(log.records), 7):
+        with RecordDecoder(PARTITION, ALL) as decoder:
+            decoder.seek(0)
+            decoder.feed(log.records[:cut])
+            if rows := polled(decoder, Limits()):
+                assert rows_of(decoder.take()) == log.rows[:rows]
+
+
+def test_corpus_is_varied() -> None:
+    """There are logs of all codecs, with transactions, gaps and times of the broker."""
+    assert {int.from_bytes(log.records[21:23], "big") & 7 for log in LOGS.values()} == {0, 1, 2, 3, 4}
+    transactions = LOGS["transactions"]
+    assert len(transactions.aborted) > 1
+    assert len(transactions.rows) > len(transactions.committed_offsets) > 10
+    compacted = [row["offset"] for row in LOGS["compacted"].rows]
+    assert compacted[-1] - compacted[0] >= len(compacted)
+    assert {row["timestampType"] for row in LOGS["append-time"].rows} == {1}
+    assert any(row["headers"] for row in LOGS["java-snappy"].rows)

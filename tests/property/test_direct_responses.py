@@ -1,0 +1,51 @@
+"""Responses of brokers as arbitrary bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.transport.direct import messages
+from pyspark_zkafka.transport.direct.errors import Unsupported
+from pyspark_zkafka.transport.direct.fetch import read_fetch, span_of
+from pyspark_zkafka.transport.direct.wire import Reader, unsigned_varint
+
+TP = TopicPartition("t", 0)
+READERS: dict[str, Callable[[Reader], Any]] = {
+    **{f"ApiVersions {v}": lambda r, v=v: messages.read_api_versions(r, v) for v in (0, 3)},
+    "SaslHandshake": messages.read_sasl_handshake,
+    **{f"SaslAuthenticate {v}": lambda r, v=v: messages.read_sasl_authenticate(r, v) for v in (0, 2)},
+    **{f"Metadata {v}": lambda r, v=v: messages.read_metadata(r, v, "t") for v in (4, 7)},
+    **{f"ListOffsets {v}": lambda r, v=v: messages.read_list_offsets(r, v, TP) for v in (1, 5)},
+    **{f"Fetch {v}": lambda r, v=v: read_fetch(r, v, 0) for v in (4, 11, 12, 17)},
+    "batches": lambda r: span_of(r.span(r.left)),
+}
+# Small numbers are more likely to be lengths that lead on.
+RESPONSES = st.lists(st.one_of(st.binary(max_size=8), st.integers(0, 3).map(lambda n: n.to_bytes(4, "big")))).map(b"".join)
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+@given(data=RESPONSES)
+def test_any_bytes(read: Callable[[Reader], Any], data: bytes) -> None:
+    """Whatever the bytes, a response is read, or left to librdkafka."""
+    with suppress(Unsupported):
+        read(Reader(data))
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_varints(number: int) -> None:
+    """A varint is read as it was written."""
+    assert Reader(unsigned_varint(number)).unsigned_varint() == number
+
+
+@given(data=st.binary(max_size=400))
+def test_spans(data: bytes) -> None:
+    """Whole batches are never more than the bytes."""
+    with suppress(Unsupported):
+        assert span_of(memoryview(data)).size <= len(data)

@@ -1,0 +1,100 @@
+"""A broker of a test's own, which answers requests byte for byte as it is told."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from pyspark_zkafka.testing.ports import LOOPBACK
+
+__all__ = ["API_VERSIONS", "Received", "ScriptedBroker", "answered", "framed"]
+
+_RANGES: Mapping[int, tuple[int, int]] = {1: (0, 11), 2: (0, 5), 3: (0, 7), 17: (0, 1), 18: (0, 0), 36: (0, 1)}
+API_VERSIONS = 18
+
+
+class Received(NamedTuple):
+    """A request, by its header's fields, and the rest of its bytes."""
+
+    api: int
+    version: int
+    correlation_id: int
+    rest: bytes
+
+
+Script = Callable[[Received], "bytes | None"]
+
+
+def framed(data: bytes) -> bytes:
+    """Bytes with their length before them."""
+    return struct.pack(">i", len(data)) + data
+
+
+def answered(request: Received, body: bytes) -> bytes:
+    """A response without tagged fields in its header."""
+    return framed(struct.pack(">i", request.correlation_id) + body)
+
+
+def versions(ranges: Mapping[int, tuple[int, int]] = _RANGES) -> bytes:
+    """The body of a response to ApiVersions 0."""
+    rows = b"".join(struct.pack(">hhh", key, *pair) for key, pair in ranges.items())
+    return struct.pack(">hi", 0, len(ranges)) + rows
+
+
+class ScriptedBroker:
+    """A server on loopback, open within its ``with`` block, which answers each request by a function of a test.
+
+    The function returns all bytes of a response, with their length, or None to close the connection; empty bytes are no
+    response. By default, ApiVersions is answered as by a broker that has only version 0 of it.
+
+    Attributes
+    ----------
+    received : list of Received
+        All requests.
+    """
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self.received: list[Received] = []
+        self.connections = 0
+
+    def __enter__(self) -> ScriptedBroker:
+        self._listener = socket.create_server((LOOPBACK, 0))
+        self.address: tuple[str, int] = self._listener.getsockname()
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with suppress(OSError, struct.error), client, client.makefile("rb") as stream:
+            while True:
+                (length,) = struct.unpack(">i", stream.read(4))
+                data = stream.read(length)
+                request = Received(*struct.unpack_from(">hhi", data), data[8:])
+                self.received.append(request)
+                response = self._respond(request)
+                if response is None:
+                    return
+                client.sendall(response)
+
+    def _respond(self, request: Received) -> bytes | None:
+        if request.api != API_VERSIONS:
+            return self._script(request)
+        return answered(request, versions() if request.version == 0 else struct.pack(">hi", 35, 0))

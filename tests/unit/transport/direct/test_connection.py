@@ -1,0 +1,174 @@
+"""Connections to a broker that answers as it is told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.transport.direct import wire
+from pyspark_zkafka.transport.direct.connection import Buffer, Connection
+from pyspark_zkafka.transport.direct.errors import ConnectionLost, MalformedResponse, Unsupported
+from pyspark_zkafka.transport.direct.messages import FETCH, METADATA, Request
+from pyspark_zkafka.transport.direct.settings import settings_of
+from tests.support.scripted_broker import Received, Script, ScriptedBroker, answered, framed
+
+ASK = Request(METADATA, 4, b"question")
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[..., tuple[Connection, ScriptedBroker]]]:
+    """Opens a connection to a broker with a script: ``connect(script, **properties)``."""
+    with ExitStack() as opened:
+
+        def make(script: Script, **kafka: Any) -> tuple[Connection, ScriptedBroker]:
+            broker = opened.enter_context(ScriptedBroker(script))
+            given = {name.replace("_", "."): value for name, value in kafka.items()}
+            connection = Connection(broker.address, settings_of({"bootstrap.servers": "b", **given}), None)
+            opened.callback(connection.close)
+            connection.open(time.monotonic() + 10)
+            return connection, broker
+
+        yield make
+
+
+def soon(seconds: float = 10) -> float:
+    return time.monotonic() + seconds
+
+
+Connect = Callable[..., tuple[Connection, ScriptedBroker]]
+
+
+def test_versions(connect: Connect) -> None:
+    """An old broker is asked for its versions a second time, as it knows the question."""
+    connection, broker = connect(lambda r: None)
+    assert [r.version for r in broker.received] == [3, 0]
+    assert connection.version(FETCH) == 11
+    assert connection.is_open
+
+
+def test_pipelined(connect: Connect) -> None:
+    """Requests are sent before responses are read, which come in their order."""
+    connection, broker = connect(lambda r: answered(r, b"answer %d" % r.correlation_id))
+    for _ in range(3):
+        connection.send(ASK)
+    found = [bytes(r.span(r.left)) for _ in range(3) if (r := connection.receive(Buffer(), soon()))]
+    assert found == [b"answer %d" % r.correlation_id for r in broker.received[2:]]
+    assert connection.is_idle
+
+
+def test_in_pieces(connect: Connect) -> None:
+    """A response that comes in pieces is awaited, and each deadline is met meanwhile."""
+    response: list[bytes] = []
+
+    def script(request: Received) -> bytes:
+        if not response:
+            response.extend(bytes([b]) for b in answered(request, b"abc"))
+        return response.pop(0)
+
+    connection, _ = connect(script)
+    buffer = Buffer()
+    connection.send(ASK)
+    for _ in range(10):
+        assert connection.receive(buffer, soon(0.05)) is None
+        connection.send(ASK)  # has the broker send one more byte
+    found = connection.receive(buffer, soon())
+    assert found is not None
+    assert found.span(found.left) == b"abc"
+
+
+def test_a_question_drops_earlier_answers(connect: Connect) -> None:
+    """`ask` returns its own response, behind those that nobody waits for any more."""
+    connection, _ = connect(lambda r: answered(r, b"%d" % r.correlation_id))
+    connection.send(ASK)
+    found = connection.ask(ASK, soon())
+    assert int(bytes(found.span(found.left))) == 4
+
+
+def test_silence(connect: Connect) -> None:
+    """A silent broker is waited for until the deadline, and given up after the time-out of requests."""
+    connection, _ = connect(lambda r: b"", socket_timeout_ms="300")
+    connection.send(ASK)
+    begin = time.monotonic()
+    assert connection.receive(Buffer(), soon(0.1)) is None
+    assert time.monotonic() - begin < 0.25
+    time.sleep(0.5)  # nobody asks: that is no silence of the broker's
+    assert connection.receive(Buffer(), soon(0.1)) is None
+    with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:\d+: no response for 0\.3 s"):
+        connection.receive(Buffer(), soon(0.3))
+    assert not connection.is_open
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x00\x00", framed(bytes(100))[:50]])
+def test_cut(connect: Connect, sent: bytes) -> None:
+    """A connection that ends before or within a response is lost."""
+    answers = [sent, None]
+    connection, _ = connect(lambda r: answers.pop(0))
+    connection.send(ASK)
+    connection.send(ASK)
+    with pytest.raises(ConnectionLost, match=r"the broker closed the connection|Connection reset"):
+        connection.receive(Buffer(), soon())
+    assert not connection.is_open
+    with pytest.raises(ConnectionLost, match="the connection is closed"):
+        connection.send(ASK)
+
+
+def test_refused() -> None:
+    """A port where nobody listens is a lost connection with the system's own word."""
+    connection = Connection(("127.0.0.1", 1), settings_of({"bootstrap.servers": "b"}), None)
+    with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1: connecting failed: Connection refused"):
+        connection.open(soon())
+
+
+@pytest.mark.parametrize("length", [-1, 0, 3, 1001, 2**31 - 1])
+def test_lengths(connect: Connect, length: int) -> None:
+    """A response that is longer than allowed, or too short for a header, is malformed, and nothing is awaited."""
+    connection, _ = connect(lambda r: wire.int32(length), receive_message_max_bytes="1000")
+    connection.send(ASK)
+    with pytest.raises(MalformedResponse, match=f"a response of {length} bytes"):
+        connection.receive(Buffer(), soon())
+    assert not connection.is_open
+
+
+def test_other_correlation(connect: Connect) -> None:
+    """A response to another request is malformed."""
+    connection, _ = connect(lambda r: framed(wire.int32(r.correlation_id + 1)))
+    with pytest.raises(MalformedResponse, match="the response to request"):
+        connection.ask(ASK, soon())
+
+
+LOGIN = {"security_protocol": "SASL_PLAINTEXT", "sasl_username": "alice", "sasl_password": "open-sesame"}
+
+
+def test_plain(connect: Connect) -> None:
+    """PLAIN sends user and password once; the session's end is the connection's."""
+
+    def script(request: Received) -> bytes:
+        if request.api == 17:
+            return answered(request, wire.int16(0) + wire.int32(0))
+        body = wire.int16(0) + wire.string(None) + wire.nullable_bytes(b"") + wire.int64(300)
+        return answered(request, body)
+
+    connection, broker = connect(script, **LOGIN, sasl_mechanism="PLAIN")
+    assert broker.received[-1].rest.endswith(b"\0alice\0open-sesame")
+    assert connection.is_open
+    time.sleep(0.3)
+    assert not connection.is_open
+
+
+@pytest.mark.parametrize(("handshake", "why"), [(33, "has the mechanisms GSSAPI"), (0, "refuses the login")])
+def test_refused_login(connect: Connect, handshake: int, why: str) -> None:
+    """A refused login is left to librdkafka, without the broker's text, which may repeat what was sent."""
+
+    def script(request: Received) -> bytes:
+        if request.api == 17:
+            return answered(request, wire.int16(handshake) + wire.int32(1) + wire.string("GSSAPI"))
+        body = wire.int16(58) + wire.string("alice open-sesame") + wire.nullable_bytes(b"") + wire.int64(0)
+        return answered(request, body)
+
+    with pytest.raises(Unsupported, match=why) as caught:
+        connect(script, **LOGIN, sasl_mechanism="PLAIN")
+    assert "sesame" not in str(caught.value)

@@ -1,0 +1,157 @@
+"""Requests and responses of Fetch, and headers of batches."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.transport.direct import wire
+from pyspark_zkafka.transport.direct.errors import MalformedResponse, Unsupported
+from pyspark_zkafka.transport.direct.fetch import Position, Span, Wanted, fetch_request, read_fetch, span_of
+from pyspark_zkafka.transport.direct.wire import Reader
+
+TP = TopicPartition("orders", 3)
+TOPIC_ID = bytes(range(16))
+WANTED = Wanted(max_wait_ms=10, min_bytes=1, max_bytes=1000, partition_max_bytes=500, read_committed=True, rack="r")
+
+
+def batch(base: int, count: int, epoch: int = 7, magic: int = 2, body: bytes = b"") -> bytes:
+    """A record batch whose header alone is right."""
+    after = struct.pack(">ibIhi", epoch, magic, 0, 0, count - 1) + bytes(34) + body
+    return struct.pack(">qi", base, len(after)) + after
+
+
+class TestRequest:
+    """Requests, byte for byte."""
+
+    def test_first_version(self) -> None:
+        """Version 4 is the oldest, of Kafka 0.11."""
+        request = fetch_request(4, TP, None, Position(42, 5, 4), WANTED)
+        assert request.body.hex(" ", -4) == bytes.fromhex(
+            "ffffffff 0000000a 00000001 000003e8 01"  # replica, wait, least and most bytes, isolation
+            "00000001 0006 6f7264657273 00000001"
+            "00000003 000000000000002a 000001f4"
+        ).hex(" ", -4)
+
+    def test_last_version_by_name(self) -> None:
+        """Version 12 has epochs, a rack and tagged fields."""
+        request = fetch_request(12, TP, None, Position(42, 5, 4), WANTED)
+        assert (
+            request.body.hex()
+            == bytes.fromhex(
+                "ffffffff 0000000a 00000001 000003e8 01 00000000 ffffffff"
+                "02 07 6f7264657273 02"
+                "00000003 00000005 000000000000002a 00000004 ffffffffffffffff 000001f4 00"
+                "00 01 02 72 00"
+            ).hex()
+        )
+
+    def test_last_version(self) -> None:
+        """Version 17 has the topic's id, and no replica."""
+        request = fetch_request(17, TP, TOPIC_ID, Position(42), WANTED)
+        assert (
+            request.body.hex()
+            == bytes.fromhex(
+                "0000000a 00000001 000003e8 01 00000000 ffffffff"
+                "02 000102030405060708090a0b0c0d0e0f 02"
+                "00000003 ffffffff 000000000000002a ffffffff ffffffffffffffff 000001f4 00"
+                "00 01 02 72 00"
+            ).hex()
+        )
+
+    def test_header(self) -> None:
+        """The header has tagged fields where the request has."""
+        assert fetch_request(4, TP, None, Position(0), WANTED).encoded(9, "me")[4:16].hex() == "000100040000000900026d65"
+        assert fetch_request(12, TP, None, Position(0), WANTED).encoded(9, "me")[4:17].hex() == "0001000c0000000900026d6500"
+
+
+def response(version: int, partition: int = 3, records: bytes = b"", error: int = 0, tags: bytes = wire.NO_TAGS) -> bytes:
+    """The response for one partition, with one aborted transaction."""
+    body = wire.int32(partition) + wire.int16(error) + wire.int64(90) + wire.int64(80)
+    body += wire.int64(5) if version >= 5 else b""
+    transaction = wire.int64(1000) + wire.int64(20)
+    if version >= 12:
+        body += wire.compact_array(transaction + wire.NO_TAGS)
+    else:
+        body += wire.int32(1) + transaction
+    body += wire.int32(2) if version >= 11 else b""
+    begin = wire.int32(33) + (wire.int16(0) + wire.int32(0) if version >= 7 else b"")
+    if version < 12:
+        return begin + wire.int32(1) + wire.string("orders") + wire.int32(1) + body + wire.nullable_bytes(records)
+    body += wire.unsigned_varint(len(records) + 1) + records + tags
+    name = bytes(16) if version >= 13 else wire.compact_string("orders")
+    return begin + wire.compact_array(name + wire.compact_array(body) + wire.NO_TAGS) + wire.NO_TAGS
+
+
+class TestResponse:
+    """Responses."""
+
+    @pytest.mark.parametrize("version", range(4, 18))
+    def test_versions(self, version: int) -> None:
+        """All versions have the same content, as far as they have it."""
+        found = read_fetch(Reader(response(version, records=b"abc")), version, 3)
+        assert (found.throttle_ms, found.error, found.high_watermark, found.last_stable_offset) == (33, 0, 90, 80)
+        assert found.log_start_offset == (5 if version >= 5 else -1)
+        assert found.replica == (2 if version >= 11 else -1)
+        assert found.aborted == ((1000, 20),)
+        assert found.records == b"abc"
+        assert found.diverging is None
+
+    def test_diverging_epoch(self) -> None:
+        """Where the leader's log was truncated, there are the epoch and its end."""
+        field = wire.int32(4) + wire.int64(17) + wire.NO_TAGS
+        tags = b"\x01\x00" + wire.unsigned_varint(len(field)) + field
+        assert read_fetch(Reader(response(12, tags=tags)), 12, 3).diverging == (4, 17)
+
+    def test_error_of_the_whole(self) -> None:
+        """An error of the session is that of the partition."""
+        found = read_fetch(Reader(wire.int32(0) + wire.int16(71) + wire.int32(0) + wire.int32(0)), 7, 3)
+        assert found.error == 71
+
+    @pytest.mark.parametrize("version", [4, 11, 12, 17])
+    def test_truncated(self, version: int) -> None:
+        """Each begin of a response is malformed, as is a byte after it, and another partition."""
+        whole = response(version, records=batch(0, 3))
+        for end in range(len(whole)):
+            with pytest.raises(MalformedResponse):
+                read_fetch(Reader(whole[:end]), version, 3)
+        with pytest.raises(MalformedResponse, match="1 bytes follow"):
+            read_fetch(Reader(whole + b"\x00"), version, 3)
+        with pytest.raises(MalformedResponse, match=r"partitions \[3\], not 0 alone"):
+            read_fetch(Reader(whole), version, 0)
+
+
+class TestSpan:
+    """Whole batches by their headers."""
+
+    def test_whole(self) -> None:
+        """The offset after the last batch, and its epoch."""
+        records = batch(100, 5) + batch(110, 10, epoch=8, body=b"xyz")
+        assert span_of(memoryview(records)) == Span(len(records), 120, 8)
+
+    def test_partial(self) -> None:
+        """The begin of a further batch does not count."""
+        first, second = batch(100, 5), batch(105, 5, epoch=8)
+        for end in range(len(second)):
+            assert span_of(memoryview(first + second[:end])) == Span(len(first), 105, 7)
+
+    def test_none(self) -> None:
+        """Without a whole batch there is no offset."""
+        assert span_of(memoryview(b"")) == Span(0, None, -1)
+        assert span_of(memoryview(batch(0, 1)[:-1])) == Span(0, None, -1)
+
+    @pytest.mark.parametrize("magic", [0, 1, 3, -1])
+    def test_other_formats(self, magic: int) -> None:
+        """Other message formats are left to librdkafka."""
+        with pytest.raises(Unsupported, match=f"message format {magic}"):
+            span_of(memoryview(batch(0, 1, magic=magic)))
+
+    @pytest.mark.parametrize("length", [-1, 0, 48, -(2**31)])
+    def test_lengths(self, length: int) -> None:
+        """A length that is too small for a header is malformed: it would never end."""
+        data = bytearray(batch(0, 1))
+        data[8:12] = struct.pack(">i", length)
+        with pytest.raises(MalformedResponse, match=f"a record batch of {length} bytes"):
+            span_of(memoryview(data))

@@ -1,0 +1,98 @@
+"""Settings from librdkafka's properties."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.kafka.consumer_properties import consumer_properties
+from pyspark_zkafka.options.model import Connection
+from pyspark_zkafka.protocol.planning import Listener
+from pyspark_zkafka.transport.direct.errors import Unsupported
+from pyspark_zkafka.transport.direct.settings import Settings, settings_of
+
+LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "open-sesame"}
+
+
+def settings(**kafka: Any) -> Settings:
+    """The settings of a read with properties, in which _ stands for a dot."""
+    given = {name.replace("_", "."): value for name, value in kafka.items()}
+    return settings_of(consumer_properties(Connection(None, "b", Listener(), given), "b1:1,b2:2", "g", 10**6))
+
+
+def test_defaults() -> None:
+    """The properties of a read without options are all honoured."""
+    found = settings()
+    assert found.servers == (("b1", 1), ("b2", 2))
+    assert found.tls is None
+    assert found.login is None
+    assert found.wanted == (10, 1, 64 * 1024**2, 2 * 1024**2, False, "")
+    assert found.backoff.first_s == 0.02
+
+
+def test_given() -> None:
+    """A user's properties take effect."""
+    found = settings(
+        max_partition_fetch_bytes="4096",
+        fetch_min_bytes="5",
+        isolation_level="read_committed",
+        client_rack="a",
+        client_id="me",
+        socket_timeout_ms="1500",
+        broker_address_family="v4",
+    )
+    assert found.wanted == (10, 5, 64 * 1024**2, 4096, True, "a")
+    assert (found.client_id, found.socket.request_timeout_s, found.socket.family.name) == ("me", 1.5, "AF_INET")
+
+
+@pytest.mark.parametrize(
+    ("kafka", "why"),
+    [
+        ({"debug": "fetch"}, "debug"),
+        ({"plugin_library_paths": "x", "debug": "all"}, "debug, plugin.library.paths"),
+        ({"ssl_crl_location": "x"}, "ssl.crl.location"),
+        ({"fetch_min_bytes": "-5"}, "the value of fetch.min.bytes"),
+        ({"fetch_error_backoff_ms": "soon"}, "the value of fetch.error.backoff.ms"),
+        ({"socket_keepalive_enable": "perhaps"}, "the value of socket.keepalive.enable"),
+        ({"broker_address_family": "v5"}, "the value of broker.address.family"),
+        ({"isolation_level": "none"}, "the value of isolation.level"),
+        ({"security_protocol": "SASL_PLAINTEXT"}, "sasl.mechanism=GSSAPI"),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}, "sasl.mechanism=OAUTHBEARER"),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}, "a login without user and password"),
+        ({"security_protocol": "other"}, "security.protocol=other"),
+    ],
+)
+def test_unsupported(kafka: dict[str, Any], why: str) -> None:
+    """What is not honoured is named, for librdkafka to be used."""
+    with pytest.raises(Unsupported, match=f"^{why}$"):
+        settings(**kafka)
+
+
+@pytest.mark.parametrize("servers", ["PLAINTEXT://b:1", "b:x", ":1"])
+def test_servers(servers: str) -> None:
+    """Servers that are written in another way are left to librdkafka."""
+    with pytest.raises(Unsupported, match="a bootstrap server"):
+        settings_of({"bootstrap.servers": servers})
+
+
+def test_secrets() -> None:
+    """Passwords and keys are in no text."""
+    given = {name.replace(".", "_"): value for name, value in LOGIN.items()}
+    found = settings(**given, ssl_key_pem="open-sesame", ssl_key_password="open-sesame", ssl_certificate_pem="open-sesame")
+    assert found.login is not None
+    assert found.login.password == "open-sesame"
+    assert found.tls is not None
+    assert found.tls.key_pem == "open-sesame"
+    assert "open-sesame" not in repr(found)
+
+
+@pytest.mark.parametrize("protocol", ["ssl", "SSL", "SASL_SSL"])
+def test_tls(protocol: str) -> None:
+    """TLS checks the certificate and the host unless told otherwise."""
+    found = settings(**{**{n.replace(".", "_"): v for n, v in LOGIN.items()}, "security_protocol": protocol}).tls
+    assert found is not None
+    assert (found.checks_certificate, found.checks_host) == (True, True)
+    lax = settings(security_protocol=protocol.replace("SASL_", ""), ssl_endpoint_identification_algorithm="none").tls
+    assert lax is not None
+    assert (lax.checks_certificate, lax.checks_host) == (True, False)
