@@ -193,7 +193,9 @@ class _SlotTask:
     def _take(self, step: Step, producer: TransactionalProducer, rows: _Rows) -> Any:
         match step:
             case Begin():
-                if not producer.is_kept:  # otherwise nobody has written the slot since, or this producer is fenced
+                # Otherwise nobody has written the slot since, or this producer is fenced. But a group's ledger may be
+                # deleted between two of its jobs.
+                if not producer.is_kept or self._attempt.ends:
                     producer.last = self._ledger.entry(self._attempt.slot)
                 return producer.last
             case ReadLedger():
