@@ -29,23 +29,36 @@ _widths: dict[tuple[str, str], tuple[int, ...]] = {}
 class Ledger:
     """The entries of a query, in the groups of its name, under the partitions of a topic.
 
-    Each call blocks for some requests, and raises ZKafkaError if the brokers do not answer. Entries of a transaction that
-    is being committed are waited for.
+    Each call blocks for some requests, and raises ZKafkaError if the brokers do not answer.
 
     Parameters
     ----------
     topic, partitions : str, int
         The ledger's topic, and the number of its partitions.
+    waits : bool
+        True to wait for entries of transactions that are not complete, rather than read those of before.
+    timeout_s : float
+        The limit of a request, and so of a wait.
     """
 
     def __init__(
-        self, bootstrap_servers: str, properties: Mapping[str, Any], name: QueryName, topic: str, partitions: int
+        self,
+        bootstrap_servers: str,
+        properties: Mapping[str, Any],
+        name: QueryName,
+        topic: str,
+        partitions: int,
+        *,
+        waits: bool = True,
+        timeout_s: float = 30.0,
     ) -> None:
         self._servers = bootstrap_servers
         self._properties = properties
         self._name = name
         self._topic = topic
         self._partitions = partitions
+        self._waits = waits
+        self._timeout_s = timeout_s
 
     def key(self, slot: int) -> LedgerKey:
         """The key under which a slot's next entry is stored."""
@@ -96,9 +109,9 @@ class Ledger:
     @contextmanager
     def _lease_offsets(self, group: str) -> Iterator[KafkaGroupOffsets]:
         properties = {**lookup_properties(self._properties), "bootstrap.servers": self._servers, "group.id": group}
-        with _idle.lease(
-            configuration(properties), lambda: KafkaGroupOffsets(self._servers, self._properties, group)
-        ) as client:
+        place, how = (self._servers, self._properties, group, self._timeout_s), self._waits
+        key = configuration(properties), self._timeout_s, how
+        with _idle.lease(key, lambda: KafkaGroupOffsets(*place, waits=how)) as client:
             yield client
 
     @contextmanager
