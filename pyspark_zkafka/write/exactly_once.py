@@ -67,9 +67,7 @@ def identify(context: TaskContext, once: ExactlyOnce, ledger: LedgerPlan, topic:
     slot, call = context.partitionId(), ledger.call
     if query is None or batch is None:
         if (job := ledger.job) is not None:
-            return Writing(
-                QueryName(once.prefix, job.query, once.writer or ""), Attempt(slot, job.number, call, ends=job.ends)
-            )
+            return Writing(QueryName(once.prefix, job.query), Attempt(slot, job.number, call, ends=job.ends))
         return Writing(QueryName(once.prefix, call), Attempt(slot, 0, call, may_be_replayed=False))
     run = context.getLocalProperty("spark.jobGroup.id") or ""
     if not call:

@@ -22,7 +22,7 @@ from pyspark_zkafka.write.plan import plan_write
 if TYPE_CHECKING:
     from pyspark_zkafka.write.rows import Written
 
-__all__ = ["IN_TRANSACTION", "SlotContext", "SlotQuery", "TaskProcess", "once", "rows"]
+__all__ = ["IN_TRANSACTION", "SlotContext", "SlotJob", "SlotQuery", "TaskProcess", "once", "rows"]
 
 _PROGRAM = Path(__file__).resolve().parent.parent / "faults" / "drivers" / "exactly_once_task.py"
 
@@ -74,6 +74,37 @@ class SlotQuery:
         """The transactional.id of a slot."""
         assert self.options.once is not None
         return f"{self.options.once.prefix}-{self.query}-{slot}"
+
+
+@dataclass(frozen=True)
+class _JobContext:
+    slot: int
+
+    def partitionId(self) -> int:  # noqa: N802
+        return self.slot
+
+    def getLocalProperty(self, key: str) -> str | None:  # noqa: N802
+        return None
+
+
+class SlotJob:
+    """A batch job that writes exactly once, planned when it is made; each call of `write` is a task, in this process."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.options = parse_write({"deliveryGuarantee": "exactly-once", **options})
+        self.plan = plan_write(self.options)
+
+    def write(self, found: Iterable[int], slot: int = 0) -> Written:
+        """Write numbered rows as a slot."""
+        from pyspark_zkafka.write.exactly_once import write_rows_once
+
+        return write_rows_once(self.options, self.plan, rows(found), _JobContext(slot))  # type: ignore[arg-type]
+
+    def commit(self) -> None:
+        """Commit the offsets of the job, as the driver does when all tasks have succeeded."""
+        from pyspark_zkafka.write.batch_writer import ZKafkaWriter
+
+        ZKafkaWriter(self.options, self.plan).commit([])
 
 
 class TaskProcess:
