@@ -12,14 +12,11 @@ from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.group.offset_store import GroupOffsets
 from pyspark_zkafka.kafka.group_admin import GroupAdmin
 from pyspark_zkafka.operations.ledger import delete_ledger, read_ledgers
-from pyspark_zkafka.protocol.ledger import QueryName, key_of
+from pyspark_zkafka.protocol.ledger import QueryName
 from pyspark_zkafka.protocol.model import ClaimOwner
-from pyspark_zkafka.transport.select import open_transactional
-from pyspark_zkafka.transport.sender import GroupOffset
-from pyspark_zkafka.transport.transactions import transactional_properties
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 from tests.support.numbered_rows import numbers
-from tests.support.slot_tasks import SlotJob, once
+from tests.support.slot_tasks import SlotJob, once, open_entry
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -97,20 +94,11 @@ def test_died_in_a_transaction(group: Group) -> None:
     assert died.plan.ledger is not None
     assert died.plan.ledger.job is not None
     name = QueryName("zkafka", died.plan.ledger.job.query)
-    connection, servers, sink = died.options.connection, died.plan.bootstrap_servers, died.options.topic or ""
-    properties = transactional_properties(connection, servers, name.transactional_id(1))
-    key = key_of(name, 1, width=2)
-    with open_transactional(connection, properties, sink, anew=True) as producer:
-        producer.begin()
-        pending = GroupOffset(key.group, sink, key.partition, 0, "not committed")
-        producer.producer.transactions.commit_offset(pending, 10)  # type: ignore[attr-defined]
+    with open_entry(died.options, name, slot=1, width=2):
         again = group.job(5)
         again.write(range(3, 5), slot=1)
         again.write(range(3))
         again.commit()
-        with pytest.raises(Exception, match="FENCED"):
-            producer.abort()
-        producer._began_at = None
     assert group.written() == once(range(5))
 
 

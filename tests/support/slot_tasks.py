@@ -10,6 +10,7 @@ import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +18,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pyspark_zkafka.options.batch import parse_write
+from pyspark_zkafka.protocol.ledger import QueryName, key_of
+from pyspark_zkafka.transport.sender import GroupOffset
 from pyspark_zkafka.write.plan import plan_write
 
 if TYPE_CHECKING:
+    from pyspark_zkafka.options.model import WriteOptions
     from pyspark_zkafka.write.rows import Written
 
-__all__ = ["IN_TRANSACTION", "SlotContext", "SlotJob", "SlotQuery", "TaskProcess", "once", "rows"]
+__all__ = ["IN_TRANSACTION", "SlotContext", "SlotJob", "SlotQuery", "TaskProcess", "once", "open_entry", "rows"]
 
 _PROGRAM = Path(__file__).resolve().parent.parent / "faults" / "drivers" / "exactly_once_task.py"
 
@@ -105,6 +109,27 @@ class SlotJob:
         from pyspark_zkafka.write.batch_writer import ZKafkaWriter
 
         ZKafkaWriter(self.options, self.plan).commit([])
+
+
+@contextmanager
+def open_entry(options: WriteOptions, name: QueryName, slot: int, width: int) -> Iterator[None]:
+    """An entry in a transaction that is not committed, as a killed run may leave; what the block does must fence it."""
+    import pytest  # here, as processes of tasks import this module as well
+
+    from pyspark_zkafka.errors import TransactionFailed
+    from pyspark_zkafka.transport.python_sender import MessageSender
+    from pyspark_zkafka.transport.transactions import TransactionalProducer, transactional_properties
+
+    topic, key = options.ledger_topic, key_of(name, slot, width)
+    servers = plan_write(options, is_stream=True).bootstrap_servers
+    properties = transactional_properties(options.connection, servers, name.transactional_id(slot))
+    with TransactionalProducer(properties, MessageSender, topic=topic) as producer:
+        producer.begin()
+        offset = GroupOffset(key.group, topic, key.partition, 0, "not committed")
+        producer.producer.transactions.commit_offset(offset, 10)  # type: ignore[attr-defined]
+        yield
+        with pytest.raises(TransactionFailed, match="FENCED"):
+            producer.abort()
 
 
 class TaskProcess:
