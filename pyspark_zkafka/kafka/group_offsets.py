@@ -73,11 +73,18 @@ class KafkaGroupOffsets:
 
     A commit is a simple one, without member and generation, as by the JVM's old consumer with ``offsets.storage=kafka``:
     brokers accept it while no consumer of the new kind is in the group. Of librdkafka's `properties` only those of the
-    connection are used; `timeout_s` limits each call.
+    connection are used; `timeout_s` limits each call. Without `waits`, an offset that a transaction is about to replace is
+    returned as it is.
     """
 
     def __init__(
-        self, bootstrap_servers: str, properties: Mapping[str, Any], group: str, timeout_s: float = _TIMEOUT_S
+        self,
+        bootstrap_servers: str,
+        properties: Mapping[str, Any],
+        group: str,
+        timeout_s: float = _TIMEOUT_S,
+        *,
+        waits: bool = True,
     ) -> None:
         self._group = group
         self._timeout_s = timeout_s
@@ -85,6 +92,7 @@ class KafkaGroupOffsets:
         self._consumer: Consumer | None = None
         servers = {"bootstrap.servers": bootstrap_servers}
         self._config = {**lookup_properties(properties), **servers, "group.id": group, "enable.auto.commit": False}
+        self._config["isolation.level"] = "read_committed" if waits else "read_uncommitted"
         self._admin_config = {**shared_properties(properties), **servers}
         self._admin: AdminClient | None = None
         self._has_coordinator = False
@@ -109,7 +117,7 @@ class KafkaGroupOffsets:
     def committed_with_metadata(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
         """The next offsets to read, each with its metadata (see `offset_metadata`); otherwise as `committed`.
 
-        An offset of a transaction that is being committed is waited for, by brokers from 2.5 on.
+        An offset of a transaction that is not complete is waited for, by brokers from 2.5 on, unless `waits` is False.
         """
         if not partitions:
             return {}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.kafka.consumer_properties import lookup_properties
 from pyspark_zkafka.kafka.group_admin import GroupAdmin
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
@@ -21,6 +22,7 @@ _idle: ClientPool[KafkaGroupOffsets] = ClientPool()
 _idle_admins: ClientPool[GroupAdmin] = ClientPool()
 # Groups are listed by every broker: one that has just died fails the listing, until the others drop it from their metadata.
 _LISTING_MS = 10_000
+_LOOK_S = 1.0
 _retry = Retry(12, 0.5, time.sleep)
 _widths: dict[tuple[str, str], tuple[int, ...]] = {}
 """The widths of the ledgers that this process has seen, by bootstrap servers and query: one, as good as always."""
@@ -29,23 +31,36 @@ _widths: dict[tuple[str, str], tuple[int, ...]] = {}
 class Ledger:
     """The entries of a query, in the groups of its name, under the partitions of a topic.
 
-    Each call blocks for some requests, and raises ZKafkaError if the brokers do not answer. Entries of a transaction that
-    is being committed are waited for.
+    Each call blocks for some requests, and raises ZKafkaError if the brokers do not answer.
 
     Parameters
     ----------
     topic, partitions : str, int
         The ledger's topic, and the number of its partitions.
+    waits : bool
+        True to wait for entries of transactions that are not complete, rather than read those of before.
+    timeout_s : float
+        The limit of a request, and so of a wait.
     """
 
     def __init__(
-        self, bootstrap_servers: str, properties: Mapping[str, Any], name: QueryName, topic: str, partitions: int
+        self,
+        bootstrap_servers: str,
+        properties: Mapping[str, Any],
+        name: QueryName,
+        topic: str,
+        partitions: int,
+        *,
+        waits: bool = True,
+        timeout_s: float = 30.0,
     ) -> None:
         self._servers = bootstrap_servers
         self._properties = properties
         self._name = name
         self._topic = topic
         self._partitions = partitions
+        self._waits = waits
+        self._timeout_s = timeout_s
 
     def key(self, slot: int) -> LedgerKey:
         """The key under which a slot's next entry is stored."""
@@ -63,8 +78,31 @@ class Ledger:
 
     def entries(self) -> dict[int, Entry]:
         """The last entry of each slot."""
-        groups = {*self._groups(), LedgerGroup(str(self._name), self._partitions, 0)}  # as in `entry`
-        return newest(entry for group in groups for entry in self._entries(str(group), range(group.width)))
+        return newest(entry for group in self._all_groups() for entry in self._entries(str(group), range(group.width)))
+
+    def open_slots(self) -> list[int]:
+        """The slots with an entry in a transaction that is not complete; blocks for a second for each of these.
+
+        Raises BrokersUnavailable if it is the brokers that do not answer.
+        """
+        self._reading(waits=False).entries()
+        patient = self._reading(timeout_s=_LOOK_S)
+        keys = ((group, partition) for group in self._all_groups() for partition in range(group.width))
+        return [group.number * group.width + p for group, p in keys if patient._is_open(str(group), p)]
+
+    def _is_open(self, group: str, partition: int) -> bool:
+        try:
+            list(self._entries(group, [partition]))
+        except BrokersUnavailable:
+            return True
+        return False
+
+    def _reading(self, *, waits: bool = True, timeout_s: float = 30.0) -> Ledger:
+        place = self._servers, self._properties, self._name, self._topic, self._partitions
+        return Ledger(*place, waits=waits, timeout_s=timeout_s)
+
+    def _all_groups(self) -> set[LedgerGroup]:
+        return {*self._groups(), LedgerGroup(str(self._name), self._partitions, 0)}  # as in `entry`
 
     def _known_widths(self) -> tuple[int, ...]:
         return _widths.get((self._servers, str(self._name)), ())
@@ -96,9 +134,9 @@ class Ledger:
     @contextmanager
     def _lease_offsets(self, group: str) -> Iterator[KafkaGroupOffsets]:
         properties = {**lookup_properties(self._properties), "bootstrap.servers": self._servers, "group.id": group}
-        with _idle.lease(
-            configuration(properties), lambda: KafkaGroupOffsets(self._servers, self._properties, group)
-        ) as client:
+        place, how = (self._servers, self._properties, group, self._timeout_s), self._waits
+        key = configuration(properties), self._timeout_s, how
+        with _idle.lease(key, lambda: KafkaGroupOffsets(*place, waits=how)) as client:
             yield client
 
     @contextmanager

@@ -130,11 +130,13 @@ def write_slot(attempt: Attempt) -> Generator[Step, Any, Result]:
     LedgerError
         ROWS_DIFFER: the slot is recorded with other rows. LAYOUT_CHANGED: slots that are recorded were not verified in
         time. CHECKPOINT_ROLLED_BACK: the ledger is ahead of the query. WRITTEN_TWICE: another write of the same
-        ``foreachBatch`` has recorded slots under the same name. Nothing of the attempt is committed then.
+        ``foreachBatch`` has recorded slots under the same name. UNFINISHED_JOB: another job of the group has the same
+        number. Nothing of the attempt is committed then.
     """
     own: Entry | None = yield Begin()
     _require_not_ahead(attempt, own)
     if own is not None and own.batch == attempt.batch:
+        _require_same_job(attempt, [own])
         _require_same_write(attempt, [own])
         return (yield from _verify(attempt, own))
     awaited: Collection[int] = ()
@@ -204,6 +206,7 @@ def _awaited(attempt: Attempt, entries: Mapping[int, Entry]) -> tuple[int, ...]:
     """
     for entry in entries.values():
         _require_not_ahead(attempt, entry)
+    _require_same_job(attempt, entries.values())
     _require_same_write(attempt, entries.values())
     return unverified(attempt, entries)
 
@@ -220,6 +223,18 @@ def _require_not_ahead(attempt: Attempt, entry: Entry | None) -> None:
         batch=attempt.batch,
         recorded_batch=entry.batch,
     )
+
+
+def _require_same_job(attempt: Attempt, entries: Iterable[Entry]) -> None:
+    """A group's job that was planned at the same time as another one has the same number, and commits other offsets."""
+    other = next((e for e in entries if e.batch == attempt.batch and e.ends != attempt.ends), None)
+    if other is not None:
+        raise LedgerError(
+            "UNFINISHED_JOB",
+            f"Another job of the group began to write at the same time, and commits the offsets {other.ends}; this one "
+            f"would commit {attempt.ends}; run one job of a group at a time, and this one again",
+            unfinished=other.ends,
+        )
 
 
 def _require_same_write(attempt: Attempt, entries: Iterable[Entry]) -> None:

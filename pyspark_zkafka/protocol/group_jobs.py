@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark_zkafka.errors import LedgerError
@@ -18,7 +18,7 @@ from pyspark_zkafka.protocol.ledger import Entry
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import canonical_json
 
-__all__ = ["MAX_ENDS_BYTES", "GroupJob", "group_job", "job_name", "last_entry", "parse_ends"]
+__all__ = ["MAX_ENDS_BYTES", "GroupJob", "LastJob", "group_job", "job_names", "last_job", "parse_ends"]
 
 MAX_ENDS_BYTES = 3000
 """The size of `Entry.ends` up to which an entry fits into the metadata that brokers accept by default, 4,096 bytes."""
@@ -33,23 +33,53 @@ class GroupJob:
     ends: str
 
 
-def job_name(group: str, offsets: Iterable[TopicPartition], *, is_member: bool) -> str:
-    """The name under which a group's jobs are recorded; members of a group, which run at the same time, have several.
+@dataclass(frozen=True, slots=True)
+class LastJob:
+    """The job of a ledger that was begun last, and the offsets that its entries name.
 
-    >>> job_name("billing", [TopicPartition("orders", 0)], is_member=False)
-    'group.billing'
-    >>> job_name("billing", [TopicPartition("orders", 0)], is_member=True)
-    'group.billing-4ef79fa17659'
+    These differ among its entries only if two jobs were planned at the same time, and have one number.
     """
-    if not is_member:
-        return f"group.{group}"
+
+    query: str
+    number: int
+    ends: tuple[str, ...]
+
+    @property
+    def partitions(self) -> set[TopicPartition]:
+        """The partitions whose offsets it was about to commit."""
+        return {tp for ends in self.ends for tp in parse_ends(ends)}
+
+    def unfinished(self, committed: Mapping[TopicPartition, int]) -> list[str]:
+        """Those of its ends that are not committed."""
+        return [ends for ends in self.ends if any(committed.get(tp, 0) < end for tp, end in parse_ends(ends).items())]
+
+
+def job_names(
+    group: str, offsets: Iterable[TopicPartition], writer: str | None = None, *, is_member: bool
+) -> tuple[str, str]:
+    """The name under which a group's jobs are recorded, and the other one under which these partitions may be.
+
+    Members of a group, which run at the same time, have names of their own. Neither a group nor a writer has a colon in its
+    name, so that no other group's jobs have the same.
+
+    >>> job_names("billing", [TopicPartition("orders", 0)], is_member=False)
+    ('group.billing', 'group.billing:4ef79fa17659')
+    >>> job_names("billing", [TopicPartition("orders", 0)], "audit", is_member=True)
+    ('group.billing:4ef79fa17659:audit', 'group.billing:audit')
+    """
     partitions = json.dumps([[tp.topic, tp.partition] for tp in sorted(offsets)])
-    return f"group.{group}-{hashlib.sha256(partitions.encode()).hexdigest()[:12]}"
+    of_member = hashlib.sha256(partitions.encode()).hexdigest()[:12]
+    alone, member = (":".join(filter(None, (f"group.{group}", part, writer))) for part in ("", of_member))
+    return (member, alone) if is_member else (alone, member)
 
 
-def last_entry(entries: Iterable[Entry]) -> Entry | None:
-    """An entry of the job that was begun last; all entries of a job have the same number and ends."""
-    return max(entries, key=lambda entry: entry.batch, default=None)
+def last_job(query: str, entries: Iterable[Entry]) -> LastJob | None:
+    """The last job of a ledger; None if it has no entry."""
+    found = list(entries)
+    number = max((entry.batch for entry in found), default=None)
+    if number is None:
+        return None
+    return LastJob(query, number, tuple(dict.fromkeys(entry.ends for entry in found if entry.batch == number)))
 
 
 def parse_ends(ends: str) -> dict[TopicPartition, int]:
@@ -65,29 +95,36 @@ def parse_ends(ends: str) -> dict[TopicPartition, int]:
 
 
 def group_job(
-    query: str, ends: Mapping[TopicPartition, int], last: Entry | None, committed: Mapping[TopicPartition, int]
+    query: str, ends: Mapping[TopicPartition, int], last: Sequence[LastJob], committed: Mapping[TopicPartition, int]
 ) -> GroupJob:
-    """The job that commits `ends`: a new one if the last one is finished, else the last one, repeated.
+    """The job that commits `ends`: a new one if the last ones are finished, else one of these, repeated.
 
-    `committed` are the group's offsets of the partitions that the last job was about to commit.
+    `last` are those of the ledgers of `job_names`, `query` being the first of these names; `committed` are the group's
+    offsets of the partitions that they were about to commit.
 
     Raises
     ------
     LedgerError
-        UNFINISHED_JOB: the last job wrote rows, its offsets were not committed, and this one would commit others.
+        UNFINISHED_JOB: a last job wrote rows, its offsets were not committed, and this one would commit others.
     """
-    text = canonical_json(ends)
-    if last is None:
-        return GroupJob(query, 0, text)
-    if all(committed.get(tp, 0) >= offset for tp, offset in parse_ends(last.ends).items()):
-        return GroupJob(query, last.batch + 1, text)
-    if last.ends != text:
-        raise LedgerError(
-            "UNFINISHED_JOB",
-            f"The last job of the ledger {query} wrote rows, and ended before it committed the offsets {last.ends}; this "
-            f"one would commit {text}, and write these rows again; run it once with endingOffsets and commitOffsets of the "
-            "last one, which writes what is missing; if the group was reset on purpose, to write everything again, delete "
-            "the ledger with zkafka ledger delete",
-            unfinished=last.ends,
-        )
-    return GroupJob(query, last.batch, text)
+    text, number = canonical_json(ends), 0
+    for job in last:
+        unfinished = job.unfinished(committed)
+        if text in unfinished:
+            return GroupJob(job.query, job.number, text)
+        if unfinished and (job.query == query or not job.partitions.isdisjoint(ends)):
+            raise _unfinished(job, unfinished[0], text)
+        if job.query == query:
+            number = job.number + 1
+    return GroupJob(query, number, text)
+
+
+def _unfinished(job: LastJob, unfinished: str, text: str) -> LedgerError:
+    return LedgerError(
+        "UNFINISHED_JOB",
+        f"The last job of the ledger {job.query} wrote rows, and ended before it committed the offsets {unfinished}; this "
+        f"one would commit {text}, and write these rows again; run it once with endingOffsets and commitOffsets of the "
+        "last one, which writes what is missing; if the group was reset on purpose, to write everything again, delete "
+        "the ledger with zkafka ledger delete (its name there begins with transactionalIdPrefix)",
+        unfinished=unfinished,
+    )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
-from pyspark_zkafka.errors import OptionError, TransactionFailed
+from pyspark_zkafka.errors import BrokersUnavailable, OptionError, TransactionFailed
 from pyspark_zkafka.kafka.ledger import Ledger
 from pyspark_zkafka.options.model import ExactlyOnce, WriteOptions
 from pyspark_zkafka.protocol.exactly_once import (
@@ -67,9 +67,7 @@ def identify(context: TaskContext, once: ExactlyOnce, ledger: LedgerPlan, topic:
     slot, call = context.partitionId(), ledger.call
     if query is None or batch is None:
         if (job := ledger.job) is not None:
-            return Writing(
-                QueryName(once.prefix, job.query, once.writer or ""), Attempt(slot, job.number, call, ends=job.ends)
-            )
+            return Writing(QueryName(once.prefix, job.query), Attempt(slot, job.number, call, ends=job.ends))
         return Writing(QueryName(once.prefix, call), Attempt(slot, 0, call, may_be_replayed=False))
     run = context.getLocalProperty("spark.jobGroup.id") or ""
     if not call:
@@ -157,6 +155,7 @@ class _SlotTask:
     def __init__(self, options: WriteOptions, plan: WritePlan, ledger: LedgerPlan, writing: Writing, turn: int) -> None:
         self._options = options
         self._plan = plan
+        self._name = writing.name
         self._attempt = writing.attempt
         self._turn = turn
         self._ledger_topic = ledger.topic
@@ -193,11 +192,13 @@ class _SlotTask:
     def _take(self, step: Step, producer: TransactionalProducer, rows: _Rows) -> Any:
         match step:
             case Begin():
-                if not producer.is_kept:  # otherwise nobody has written the slot since, or this producer is fenced
+                # Otherwise nobody has written the slot since, or this producer is fenced. But a group's ledger may be
+                # deleted between two of its jobs.
+                if not producer.is_kept or self._attempt.ends:
                     producer.last = self._ledger.entry(self._attempt.slot)
                 return producer.last
             case ReadLedger():
-                return self._ledger.entries()
+                return self._read_ledger()
             case Measure():
                 return rows.measure()
             case Send():
@@ -209,6 +210,22 @@ class _SlotTask:
             case Abort():
                 producer.abort()
         return None
+
+    def _read_ledger(self) -> dict[int, Entry]:
+        """The entries of all slots, which a transaction that a killed run left open keeps from being read.
+
+        The task of its slot ends it, unless it waits for this task's core: then this one does.
+        """
+        try:
+            return self._ledger.entries()
+        except BrokersUnavailable:
+            slots = [slot for slot in self._ledger.open_slots() if slot != self._attempt.slot]
+        for slot in slots:
+            _log.warning("slot %d ends the transaction of slot %d, which holds up the ledger", self._attempt.slot, slot)
+            properties = {**self._properties, "transactional.id": self._name.transactional_id(slot)}
+            with open_transactional(self._options.connection, properties, self._ledger_topic, anew=True):
+                pass
+        return self._ledger.entries()
 
     def _await(self, producer: TransactionalProducer, slots: tuple[int, ...]) -> bool:
         pause_s = next(self._pauses)

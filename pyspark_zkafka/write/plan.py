@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from pyspark_zkafka.errors import UnknownTopic
+from pyspark_zkafka.errors import BrokersUnavailable, UnknownTopic
 from pyspark_zkafka.options.model import CommitPlan, WriteOptions
-from pyspark_zkafka.protocol.group_jobs import MAX_ENDS_BYTES, GroupJob, group_job, job_name, last_entry, parse_ends
-from pyspark_zkafka.protocol.ledger import QueryName
+from pyspark_zkafka.protocol.group_jobs import MAX_ENDS_BYTES, GroupJob, group_job, job_names, last_job
+from pyspark_zkafka.protocol.ledger import Entry, QueryName
 from pyspark_zkafka.protocol.model import Topic, TopicPartition
-from pyspark_zkafka.protocol.offsets import canonical_json
 from pyspark_zkafka.protocol.partitioners import Router
 
 __all__ = ["LedgerPlan", "WritePlan", "plan_write"]
 
 _log = logging.getLogger(__name__)
+
+_COMPLETION_S = 5.0
+"""The time within which brokers complete a transaction whose commit they have accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,36 +112,48 @@ def _ledger(options: WriteOptions, plan: WritePlan, *, is_stream: bool) -> Ledge
 
 def _job(options: WriteOptions, commit: CommitPlan, plan: WritePlan, ledger: LedgerPlan) -> GroupJob | None:
     """The job that commits the offsets; None if they are too many for an entry. Blocks for some requests."""
-    from pyspark_zkafka.kafka.ledger import Ledger
-
     if options.once is None or not commit.offsets:
         return None
-    if len(canonical_json(commit.offsets).encode()) > MAX_ENDS_BYTES:
+    names = job_names(commit.group, commit.offsets, options.once.writer, is_member=commit.owner is not None)
+    recorded = ((query, _entries(options, plan, ledger, QueryName(options.once.prefix, query))) for query in names)
+    found = [last for query, entries in recorded if (last := last_job(query, entries)) is not None]
+    asked = {tp for last in found for tp in last.partitions}
+    job = group_job(names[0], commit.offsets, found, _committed(options, commit, plan, asked))
+    if len(job.ends.encode()) > MAX_ENDS_BYTES:
         _log.warning("commitOffsets is longer than %d bytes: the job is not recognised if it is repeated", MAX_ENDS_BYTES)
         return None
-    query = job_name(commit.group, commit.offsets, is_member=commit.owner is not None)
-    name = QueryName(options.once.prefix, query, options.once.writer or "")
-    found = Ledger(plan.bootstrap_servers, options.connection.kafka, name, ledger.topic, ledger.partitions).entries()
-    last = last_entry(found.values())
-    unfinished = {} if last is None else parse_ends(last.ends)
-    return group_job(query, commit.offsets, last, _committed(options, commit, plan, unfinished))
+    return job
+
+
+def _entries(options: WriteOptions, plan: WritePlan, ledger: LedgerPlan, name: QueryName) -> Collection[Entry]:
+    """The entries of a group's ledger.
+
+    A transaction that is being committed is waited for. One that is still open after that may be a killed job's: its slot
+    ends it before it writes, and reads the ledger again.
+    """
+    from pyspark_zkafka.kafka.ledger import Ledger
+
+    place = plan.bootstrap_servers, options.connection.kafka, name, ledger.topic, ledger.partitions
+    try:
+        return Ledger(*place, timeout_s=_COMPLETION_S).entries().values()
+    except BrokersUnavailable:
+        return Ledger(*place, waits=False).entries().values()
 
 
 def _committed(
-    options: WriteOptions, commit: CommitPlan, plan: WritePlan, partitions: Iterable[TopicPartition]
+    options: WriteOptions, commit: CommitPlan, plan: WritePlan, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """The group's offsets, the smaller where two stores differ: a job is finished when both have its own."""
+    """The group's offsets, the larger where two stores differ: a job commits to the first one when all rows are written."""
     from pyspark_zkafka.group.offset_store import GroupOffsets
     from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
-    asked = sorted(partitions)
+    if not partitions:
+        return {}
     with ExitStack() as opened:
         connection, client = options.connection, None
         if connection.zookeeper is not None:
             client = opened.enter_context(ZooKeeperClient(connection.zookeeper))
-        found = []
-        for store in commit.stores if asked else ():
-            offsets = GroupOffsets(connection, plan.bootstrap_servers, commit.group, (store,), client)
-            with offsets:
-                found.append({tp: stored.offset for tp, stored in offsets.committed(asked).items()})
-    return {tp: min(one.get(tp, 0) for one in found) for tp in asked}
+        offsets = opened.enter_context(
+            GroupOffsets(connection, plan.bootstrap_servers, commit.group, commit.stores, client)
+        )
+        return {tp: stored.offset for tp, stored in offsets.committed(sorted(partitions)).items()}

@@ -10,6 +10,7 @@ import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +18,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pyspark_zkafka.options.batch import parse_write
+from pyspark_zkafka.protocol.ledger import QueryName, key_of
+from pyspark_zkafka.transport.sender import GroupOffset
 from pyspark_zkafka.write.plan import plan_write
 
 if TYPE_CHECKING:
+    from pyspark_zkafka.options.model import WriteOptions
     from pyspark_zkafka.write.rows import Written
 
-__all__ = ["IN_TRANSACTION", "SlotContext", "SlotQuery", "TaskProcess", "once", "rows"]
+__all__ = ["IN_TRANSACTION", "SlotContext", "SlotJob", "SlotQuery", "TaskProcess", "once", "open_entry", "rows"]
 
 _PROGRAM = Path(__file__).resolve().parent.parent / "faults" / "drivers" / "exactly_once_task.py"
 
@@ -74,6 +78,58 @@ class SlotQuery:
         """The transactional.id of a slot."""
         assert self.options.once is not None
         return f"{self.options.once.prefix}-{self.query}-{slot}"
+
+
+@dataclass(frozen=True)
+class _JobContext:
+    slot: int
+
+    def partitionId(self) -> int:  # noqa: N802
+        return self.slot
+
+    def getLocalProperty(self, key: str) -> str | None:  # noqa: N802
+        return None
+
+
+class SlotJob:
+    """A batch job that writes exactly once, planned when it is made; each call of `write` is a task, in this process."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.options = parse_write({"deliveryGuarantee": "exactly-once", **options})
+        self.plan = plan_write(self.options)
+
+    def write(self, found: Iterable[int], slot: int = 0) -> Written:
+        """Write numbered rows as a slot."""
+        from pyspark_zkafka.write.exactly_once import write_rows_once
+
+        return write_rows_once(self.options, self.plan, rows(found), _JobContext(slot))  # type: ignore[arg-type]
+
+    def commit(self) -> None:
+        """Commit the offsets of the job, as the driver does when all tasks have succeeded."""
+        from pyspark_zkafka.write.batch_writer import ZKafkaWriter
+
+        ZKafkaWriter(self.options, self.plan).commit([])
+
+
+@contextmanager
+def open_entry(options: WriteOptions, name: QueryName, slot: int, width: int) -> Iterator[None]:
+    """An entry in a transaction that is not committed, as a killed run may leave; what the block does must fence it."""
+    import pytest  # here, as processes of tasks import this module as well
+
+    from pyspark_zkafka.errors import TransactionFailed
+    from pyspark_zkafka.transport.python_sender import MessageSender
+    from pyspark_zkafka.transport.transactions import TransactionalProducer, transactional_properties
+
+    topic, key = options.ledger_topic, key_of(name, slot, width)
+    servers = plan_write(options, is_stream=True).bootstrap_servers
+    properties = transactional_properties(options.connection, servers, name.transactional_id(slot))
+    with TransactionalProducer(properties, MessageSender, topic=topic) as producer:
+        producer.begin()
+        offset = GroupOffset(key.group, topic, key.partition, 0, "not committed")
+        producer.producer.transactions.commit_offset(offset, 10)  # type: ignore[attr-defined]
+        yield
+        with pytest.raises(TransactionFailed, match="FENCED"):
+            producer.abort()
 
 
 class TaskProcess:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.protocol.ledger import QueryName
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
 from tests.support.eventually import eventually
 from tests.support.numbered_rows import numbers
-from tests.support.slot_tasks import IN_TRANSACTION, SlotQuery, TaskProcess, once, rows
+from tests.support.slot_tasks import IN_TRANSACTION, SlotQuery, TaskProcess, once, open_entry, rows
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -176,3 +177,12 @@ def test_restart_frees_readers(
     process.kill()
     query.write(0, rows(WHOLE), run="run-2")
     eventually(lambda: visible(zkafka_cluster, options) == once(WHOLE), timeout_s=5)
+
+
+def test_open_transaction_of_another_slot(zkafka_cluster: LocalCluster, options: dict[str, str], query: SlotQuery) -> None:
+    """A task ends the transaction that a killed run left open in another slot, whose own task has no core yet."""
+    query.write(0, rows(range(10)))
+    with open_entry(query.options, QueryName("zkafka", query.query), slot=1, width=2):
+        assert query.write(0, rows(range(10)), run="run-2").repeated == 10
+        query.write(0, rows(range(10, 20)), slot=1, run="run-2")
+    assert visible(zkafka_cluster, options) == once(range(20))

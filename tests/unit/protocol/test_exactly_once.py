@@ -197,6 +197,16 @@ def test_another_entry_is_ahead_of_a_recorded_slot() -> None:
     assert failure(ATTEMPT, [(Begin(), WRITTEN_BEFORE), (ReadLedger(), entries)]).condition == "CHECKPOINT_ROLLED_BACK"
 
 
+@pytest.mark.parametrize(
+    "script", [[(Begin(), WRITTEN_BEFORE)], [(Begin(), None), (ReadLedger(), {0: replace(OTHER, ends="{}")})]]
+)
+def test_another_job_of_the_same_number(script: Script) -> None:
+    """A group's job is refused before it writes, if another one that was planned at the same time has begun to write."""
+    error = failure(replace(ATTEMPT, ends='{"orders":{"0":7}}'), script)
+    assert error.condition == "UNFINISHED_JOB"
+    assert '{"orders":{"0":7}}' in error.message
+
+
 def test_second_write_of_the_same_name() -> None:
     """A second write of a foreachBatch stops at its own slot's entry of the first one."""
     assert failure(FOREACH, [(Begin(), replace(WRITTEN, write="w1"))]).condition == "WRITTEN_TWICE"

@@ -1,0 +1,144 @@
+"""Plans and tasks of batch jobs that commit a group's offsets, without Spark: a job that dies, and the one after it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyspark_zkafka.errors import LedgerError
+from pyspark_zkafka.group.offset_store import GroupOffsets
+from pyspark_zkafka.kafka.group_admin import GroupAdmin
+from pyspark_zkafka.operations.ledger import delete_ledger, read_ledgers
+from pyspark_zkafka.protocol.ledger import QueryName
+from pyspark_zkafka.protocol.model import ClaimOwner
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from tests.support.numbered_rows import numbers
+from tests.support.slot_tasks import SlotJob, once, open_entry
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+
+pytestmark = pytest.mark.server
+
+DUAL = {"offsets.storage": "kafka", "dual.commit.enabled": "true"}
+
+
+class Group:
+    """A group, whose jobs read a topic of two partitions and write to another one."""
+
+    def __init__(self, cluster: LocalCluster, source: str, sink: str) -> None:
+        self._cluster = cluster
+        self.name = f"jobs-{source}"
+        self._source = source
+        self._options = {"zookeeper.connect": cluster.zookeeper_connect, "group.id": self.name, "topic": sink}
+        self._sink = sink
+
+    def job(self, *ends: int, **more: str) -> SlotJob:
+        """A job that commits an end for each of the first partitions."""
+        offsets = json.dumps({self._source: dict(enumerate(ends))})
+        return SlotJob({**self._options, "commitOffsets": offsets, **more})
+
+    def written(self) -> dict[int, int]:
+        """How often a reader of committed records finds each row."""
+        return numbers(self._cluster.bootstrap_servers, self._sink)
+
+    def reset(self) -> None:
+        """Delete the group's offsets, and its ledger."""
+        with self._cluster.zookeeper() as client:
+            client.delete(f"/consumers/{self.name}", recursive=True)
+        with GroupAdmin(self._cluster.bootstrap_servers, {}) as brokers:
+            for ledger in read_ledgers(brokers, [f"zkafka-group.{self.name}"]).values():
+                delete_ledger(brokers, ledger, force=True)
+
+
+@pytest.fixture
+def group(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> Group:
+    """A group without a job."""
+    return Group(zkafka_cluster, new_topic(partitions=2), new_topic(partitions=2))
+
+
+def test_second_store(group: Group) -> None:
+    """A job that commits to Kafka as well follows one that committed to ZooKeeper alone."""
+    first = group.job(5)
+    first.write(range(5))
+    first.commit()
+    second = group.job(8, **DUAL)
+    second.write(range(5, 8))
+    second.commit()
+    assert group.written() == once(range(8))
+
+
+def test_died_between_two_stores(group: Group) -> None:
+    """A job that dies between its commits to two stores is finished: the next one reads from the larger offset."""
+    died = group.job(5, **DUAL)
+    died.write(range(5))
+    commit, connection = died.options.commit, died.options.connection
+    assert commit is not None
+    assert connection.zookeeper is not None
+    with ZooKeeperClient(connection.zookeeper) as client:
+        place = connection, died.plan.bootstrap_servers, group.name, commit.stores[:1], client
+        with GroupOffsets(*place) as offsets:
+            offsets.commit(commit.offsets)
+    following = group.job(8, **DUAL)
+    following.write(range(5, 8))
+    following.commit()
+    assert group.written() == once(range(8))
+
+
+def test_died_in_a_transaction(group: Group) -> None:
+    """A job that follows one whose transaction is still open is planned within seconds; its tasks end that transaction."""
+    died = group.job(5)
+    assert died.plan.ledger is not None
+    assert died.plan.ledger.job is not None
+    name = QueryName("zkafka", died.plan.ledger.job.query)
+    with open_entry(died.options, name, slot=1, width=2):
+        again = group.job(5)
+        again.write(range(3, 5), slot=1)
+        again.write(range(3))
+        again.commit()
+    assert group.written() == once(range(5))
+
+
+def test_ledger_deleted(group: Group) -> None:
+    """A job of a group that was reset, and its ledger deleted, is written again, also by a worker that wrote it before."""
+    for _ in range(2):
+        job = group.job(5)
+        job.write(range(5))
+        job.commit()
+        group.reset()
+    assert group.written() == dict.fromkeys(range(5), 2)
+
+
+def test_job_of_a_member_that_is_gone(group: Group) -> None:
+    """A job without a member finishes that of a member with the same partitions, as the error says."""
+    owner = str(ClaimOwner("member", 1))
+    group.job(5, commitOwner=owner).write(range(5))
+    for member in ({"commitOwner": owner}, {}):
+        with pytest.raises(LedgerError, match="UNFINISHED_JOB"):
+            group.job(8, **member)
+    again = group.job(5)
+    assert again.write(range(5)).repeated == 5
+    again.commit()
+    assert group.written() == once(range(5))
+
+
+def test_planned_at_the_same_time(group: Group) -> None:
+    """Of two jobs that are planned at the same time, the one that writes first goes on; the other one is refused."""
+    first, second = group.job(5, 0), group.job(5, 3)
+    first.write(range(5))
+    first.commit()
+    for slot, found in enumerate((range(5), range(100, 103))):
+        with pytest.raises(LedgerError, match=r"UNFINISHED_JOB.*at the same time"):
+            second.write(found, slot=slot)
+    group.job(5, 3).write(range(100, 103), slot=1)
+    assert group.written() == once([*range(5), *range(100, 103)])
+
+
+def test_too_many_offsets(group: Group) -> None:
+    """A job whose offsets are too many for an entry does not follow an unfinished one, either."""
+    group.job(5).write(range(5))
+    with pytest.raises(LedgerError, match="UNFINISHED_JOB"):
+        group.job(*range(5, 505))
