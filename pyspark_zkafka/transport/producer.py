@@ -37,6 +37,7 @@ _DEFAULTS: dict[str, Any] = {
 }
 _UNLIMITED = {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 2_000_000_000}
 _ADVANCE_S = 0.01
+_STALLED_S = 0.1
 _NO_PROGRESS = -1, 0.0
 _METADATA_TIMEOUT_S = 30.0
 _CREATION_S = 10.0
@@ -58,7 +59,7 @@ class CountingProducer:
     """
 
     _remedy = "correct the cause and write again: the acknowledged rows will be duplicated"
-    _stalled_s = 0.1
+    _flush_stalled_s = _STALLED_S
 
     def __init__(
         self,
@@ -142,18 +143,18 @@ class CountingProducer:
             self._raise_failure()
             if not done:
                 # The queue is full of batches that are not: send them, as Java's producer does when out of buffer memory.
-                self._flush_partial_batches()
+                self._flush_partial_batches(_STALLED_S)
 
     def flush(self) -> None:
         """Wait until every record sent is acknowledged, or one has failed (DeliveryFailed), after delivery.timeout.ms."""
         self._progress = _NO_PROGRESS
         while self._sender.queued > 0:
-            if not self._flush_partial_batches():
-                self._sender.poll(self._stalled_s)
+            if not self._flush_partial_batches(self._flush_stalled_s):
+                self._sender.poll(self._flush_stalled_s)
             self._raise_failure()
         self._raise_failure()
 
-    def _flush_partial_batches(self) -> bool:
+    def _flush_partial_batches(self, stalled_s: float) -> bool:
         """Send batches that are not full, unless reports are expected without that; True if it did.
 
         While records of its partition are in flight, librdkafka's idempotent producer checks in a busy loop whether a
@@ -162,7 +163,7 @@ class CountingProducer:
         now, acknowledged = self._clock(), self.acknowledged
         if acknowledged != self._progress[0]:
             self._progress = acknowledged, now
-        if now - self._progress[1] < self._stalled_s and self._sender.is_moving:
+        if now - self._progress[1] < stalled_s and self._sender.is_moving:
             return False
         self._sender.flush(_ADVANCE_S)
         self._progress = _NO_PROGRESS

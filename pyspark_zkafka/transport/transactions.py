@@ -242,7 +242,7 @@ class _TransactionRows(CountingProducer):
 
     _remedy = "correct the cause and write again: readers of committed records do not see any row of the transaction"
     # librdkafka sends no record before its partition is registered in the transaction: the first flush sends none.
-    _stalled_s = 0.01
+    _flush_stalled_s = 0.01
 
     def __init__(
         self,
