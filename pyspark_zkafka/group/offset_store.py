@@ -97,6 +97,21 @@ class GroupOffsets:
             )
         return result
 
+    def level(self, partitions: Collection[TopicPartition], owner: ClaimOwner | None = None) -> None:
+        """Commit the larger offset of two stores to the one that lags, or has none, for partitions that the owner owns.
+
+        Otherwise a partition without new records would never have an offset in a store that was added.
+        """
+        if len(self._stores) < 2 or not partitions:
+            return
+        by_store = {store: self._read(store, partitions, skip_malformed=True) for store in self._stores}
+        best = {tp: max(f[tp].offset for f in by_store.values() if tp in f) for f in by_store.values() for tp in f}
+        for store, found in by_store.items():
+            lagging = {tp: offset for tp, offset in best.items() if tp not in found or found[tp].offset < offset}
+            if lagging:
+                commit = self._commit_to_zookeeper if store == "zookeeper" else self._commit_to_kafka
+                commit(lagging, owner, ())
+
     def begin(
         self, starts: Mapping[TopicPartition, int], waiting: Collection[TopicPartition] = ()
     ) -> dict[TopicPartition, StoredOffset]:

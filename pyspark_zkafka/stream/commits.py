@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 from pyspark_zkafka.errors import PartitionOwned, ZKafkaError, listing
+from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.stream.planner import StreamState
 from pyspark_zkafka.stream.session import StreamSession
 from pyspark_zkafka.stream.warnings import StreamWarnings
 
-__all__ = ["commit_positions"]
+__all__ = ["commit_positions", "level_stores"]
 
 _log = logging.getLogger(__name__)
 
@@ -42,3 +44,18 @@ def commit_positions(state: StreamState, session: StreamSession, reports: Stream
             "assigned the partition again"
         )
     return committed
+
+
+def level_stores(partitions: Collection[TopicPartition], session: StreamSession) -> None:
+    """Commit the offsets of partitions just gained to the store that lags; retriable errors are logged."""
+    owner = None if session.member is None else session.member.owner
+    if session.member is not None and owner is None:
+        return
+    try:
+        session.level(partitions, owner)
+    except PartitionOwned:
+        return  # reported by the next commit
+    except ZKafkaError as error:
+        if not error.retriable:
+            raise
+        _log.warning("a store of the group's offsets still lags: %s", error)

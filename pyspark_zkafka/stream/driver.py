@@ -20,7 +20,7 @@ from pyspark_zkafka.protocol.planning import (
     split_ranges,
     subscribed_partitions,
 )
-from pyspark_zkafka.stream.commits import commit_positions
+from pyspark_zkafka.stream.commits import commit_positions, level_stores
 from pyspark_zkafka.stream.ends import StreamEnds
 from pyspark_zkafka.stream.limits import StreamLimits
 from pyspark_zkafka.stream.planner import Loss, StreamState, check_ends, check_topics, end_of, ranges_of
@@ -225,6 +225,11 @@ class StreamDriver:
         decided = self._session.retry(lambda: self._starts.decide(begun))
         others = {tp: PlannedRange(start, start) for tp, start in decided.undecided.items() if tp not in decided.gains}
         self._state = replace(self._state.start(decided.gains), undecided=others)
+        self._level_stores(decided.gains)
+
+    def _level_stores(self, gained: Collection[TopicPartition]) -> None:
+        if self._has_group and len(self._read.stores) > 1:
+            level_stores(gained, self._session)
 
     def _apply(self, state: StreamState, losses: Iterable[Loss]) -> None:
         """Report data loss, and adopt the state without the lost records unless that raises."""
@@ -257,6 +262,7 @@ class StreamDriver:
             return
         self._state = self._state.assign(owned, found)
         self.commit()
+        self._level_stores(gained)
 
     def _wait_idle(self) -> bool:
         """Wait when nothing is to be read; True if partitions were gained meanwhile that have fixed ends.

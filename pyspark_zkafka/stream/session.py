@@ -14,7 +14,7 @@ from pyspark_zkafka.cluster import bootstrap_servers, current_snapshot, describe
 from pyspark_zkafka.errors import ClusterStateError, OptionError, ZKafkaError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import StreamOptions
-from pyspark_zkafka.protocol.model import NO_LEADER, Claim, ClusterSnapshot, TopicPartition
+from pyspark_zkafka.protocol.model import NO_LEADER, Claim, ClaimOwner, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import HIGH_WATERMARK, LATEST
 from pyspark_zkafka.protocol.planning import (
     Assign,
@@ -31,6 +31,7 @@ from pyspark_zkafka.stream.freshness import has_same_topics, max_age_s, moved_to
 
 if TYPE_CHECKING:
     from pyspark_zkafka.group.membership import Membership, OffsetStore
+    from pyspark_zkafka.group.offset_store import GroupOffsets
     from pyspark_zkafka.options.model import GroupOptions, ZooKeeperConfig
     from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
@@ -144,13 +145,20 @@ class StreamSession:
     @cached_property
     def offsets(self) -> OffsetStore:
         """The group's offsets, in their stores."""
-        if self._member_offsets is not None:
-            return self._member_offsets
+        return self._member_offsets or self._stored_offsets
+
+    @cached_property
+    def _stored_offsets(self) -> GroupOffsets:
         from pyspark_zkafka.group.offset_store import GroupOffsets
 
         name, servers = self._required_group.name, self.servers(self.snapshot())
         offsets = GroupOffsets(self._read.connection, servers, name, self._read.stores, self._zookeeper, self._sleep)
         return self._opened.enter_context(offsets)
+
+    def level(self, partitions: Collection[TopicPartition], owner: ClaimOwner | None) -> None:
+        """Commit the offsets of a group with two stores to the one that lags; see `GroupOffsets.level`."""
+        if self._member_offsets is None:
+            self._stored_offsets.level(partitions, owner)
 
     @property
     def commits_as_member(self) -> bool:

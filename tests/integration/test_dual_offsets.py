@@ -1,0 +1,57 @@
+"""Streams whose group has its offsets in two stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from tests.support.fill import fill
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pyspark_zkafka.testing import LocalCluster
+
+pytestmark = pytest.mark.server
+
+DUAL = {"offsets.storage": "kafka", "dual.commit.enabled": "true"}
+
+
+@pytest.mark.parametrize("membership", ["zookeeper", "none"])
+def test_idle_partitions(
+    spark: SparkSession,
+    zookeeper: dict[str, str],
+    zkafka_cluster: LocalCluster,
+    new_topic: Callable[..., str],
+    tmp_path: Path,
+    membership: str,
+) -> None:
+    """A store that is added gets the offsets of all partitions, also of those without new records."""
+    topic = new_topic(partitions=3)
+    group = {"subscribe": topic, "group.id": topic, "groupMembership": membership, "auto.offset.reset": "earliest"}
+
+    def run(**options: str) -> None:
+        frame = spark.readStream.format("zkafka").options(**zookeeper, **group, **options).load()
+        writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(60)
+
+    fill(zkafka_cluster, topic, 5, (0, 1))
+    run()
+    assert _in_kafka(zkafka_cluster, topic) == {}
+    fill(zkafka_cluster, topic, 2, 0)
+    run(**DUAL)
+    assert _in_kafka(zkafka_cluster, topic) == {0: 7, 1: 5, 2: 0}
+
+
+def _in_kafka(cluster: LocalCluster, group: str) -> dict[int, int]:
+    """The offsets that a group has in Kafka, of the three partitions of the topic of its name."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
+    found = consumer.committed([KafkaTopicPartition(group, partition) for partition in range(3)], timeout=20)
+    consumer.close()
+    return {tp.partition: tp.offset for tp in found if tp.offset >= 0}
