@@ -31,9 +31,9 @@ matrix: $(RELEASE_READY)
 simulate: $(READY)
 	$(BIN)/python -m tests.simulation $(or $(SCHEDULES),10000)
 
-# All fault tests, also those that take too long for `make test`; some half an hour.
+# All tests of faults and of members, also those that take too long for `make test`; an hour.
 faults: $(READY)
-	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadfile -m "long or not long" tests/faults $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadfile -m "long or not long" tests/faults tests/integration/membership $(PYTEST_ARGS)
 
 # Exactly-once writes for MINUTES, while applications, workers and brokers are killed at random; then each row is counted.
 soak-exactly-once: $(READY)

@@ -18,7 +18,7 @@ def kafka4() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.fixture(params=["zookeeper", "cooperative-sticky", "range", "consumer"])
+@pytest.fixture(params=["zookeeper", "cooperative-sticky", pytest.param("range", marks=pytest.mark.long), "consumer"])
 def group(request: pytest.FixtureRequest) -> Iterator[MemberGroup]:
     """A group that reads a topic with four partitions."""
     cluster = request.getfixturevalue("kafka4" if request.param == "consumer" else "zkafka_cluster")
