@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark_zkafka.transport.direct.connection import Address, Buffer, Connection
 from pyspark_zkafka.transport.direct.errors import ConnectionLost
-from pyspark_zkafka.transport.direct.messages import METADATA, Metadata, metadata_request, read_metadata
+from pyspark_zkafka.transport.direct.messages import FETCH, METADATA, Metadata, metadata_request, read_metadata
 from pyspark_zkafka.transport.direct.settings import settings_of
 from pyspark_zkafka.transport.direct.tls import tls_context
 
@@ -22,12 +22,18 @@ class DirectClient:
     """Connections by broker, open for a ``with`` block, and used by one `DirectConsumer` after the other.
 
     Create it where it is used, after any fork. The constructor raises Unsupported for a property that is not honoured, and
-    ``with`` for one that cannot be used.
+    ``with`` for one that cannot be used. No version of Fetch after `newest_fetch` is used.
     """
 
-    def __init__(self, properties: Mapping[str, Any], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        clock: Callable[[], float] = time.monotonic,
+        newest_fetch: int = FETCH.newest,
+    ) -> None:
         self.settings = settings_of(properties)
         self.clock = clock
+        self.newest_fetch = newest_fetch
         self.buffers = (Buffer(), Buffer())
         self.brokers: Mapping[int, Address] = {}
         self._context: ssl.SSLContext | None = None

@@ -103,6 +103,10 @@ class Connection:
         """The version of an API to use with the broker; Unsupported if there is none."""
         return api.version(self._versions, newest)
 
+    def has(self, api: Api) -> bool:
+        """True if there is a version of an API to use with the broker."""
+        return api.is_in(self._versions)
+
     def open(self, deadline: float) -> None:
         """Connect, and log in; blocks until then, or until the deadline."""
         self.close()
