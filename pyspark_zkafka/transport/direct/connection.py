@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from pyspark_zkafka._version import __version__
-from pyspark_zkafka.transport.direct.errors import ConnectionLost, MalformedResponse, Unsupported
+from pyspark_zkafka.transport.direct.errors import ConnectionLost, LoginRefused, MalformedResponse, Unsupported
 from pyspark_zkafka.transport.direct.messages import (
     NONE,
     SASL_AUTHENTICATE,
@@ -205,7 +205,7 @@ class Connection:
         while True:
             answer = read_sasl_authenticate(self.ask(sasl_authenticate_request(version, token), deadline), version)
             if answer.error != NONE:
-                raise Unsupported(f"{self}: the broker refuses the login")
+                raise LoginRefused(f"{self}: the broker refuses the login")
             try:
                 token = tokens.send(answer.data)
             except StopIteration:
