@@ -55,9 +55,9 @@ class DirectClient:
         self._connections.clear()
 
     def connected(self, address: Address) -> Connection | None:
-        """The connection to a broker, if it is open."""
+        """The connection to a broker, if it is open, and no response is due: that would be taken for another one."""
         found = self._connections.get(address)
-        return found if found is not None and found.is_open else None
+        return found if found is not None and found.is_open and found.is_idle else None
 
     def connect(self, address: Address) -> Connection:
         """The connection to a broker; opened now if it is not, for which it may block for some seconds.
@@ -67,6 +67,8 @@ class DirectClient:
         found = self.connected(address)
         if found is not None:
             return found
+        if address in self._connections:
+            self._connections.pop(address).close()
         connection = Connection(address, self.settings, self._context, self.clock)
         failures = self._failures.get(address, 0)
         self._failures[address] = failures + 1
@@ -80,26 +82,24 @@ class DirectClient:
 
         Raises ConnectionLost and Unsupported.
         """
-        connection = self._any_connection()
+        server = self._server_to_ask()
+        # Another broker may know more, if this one is asked again.
+        self._next_server += 1
+        connection = self.connect(server)
         version = connection.version(METADATA)
         try:
             response = connection.ask(metadata_request(version, topic), self.clock() + _FIRST_SETUP_S)
         except ConnectionLost:
-            self._next_server += 1
+            self._failures[server] = self._failures.get(server, 0) + 1
             raise
         found = read_metadata(response, version, topic)
         self.brokers = found.brokers
-        # Another broker may know more, if this one is asked again.
-        self._next_server += 1
         return found
 
-    def _any_connection(self) -> Connection:
+    def _server_to_ask(self) -> Address:
+        """One broker after the other, of those that have failed least."""
         servers = list(dict.fromkeys([*self.settings.servers, *self.brokers.values()]))
         if not servers:
             raise ConnectionLost("there are no bootstrap servers")
-        server = servers[self._next_server % len(servers)]
-        try:
-            return self.connect(server)
-        except ConnectionLost:
-            self._next_server += 1
-            raise
+        first = self._next_server % len(servers)
+        return min(servers[first:] + servers[:first], key=lambda server: self._failures.get(server, 0))

@@ -35,6 +35,7 @@ Address = tuple[str, int]
 _LENGTH_BYTES = 4
 _NEWEST_API_VERSIONS = 3
 _SEND_TIMEOUT_S = 10.0
+_LEAST_TIMEOUT_S = 0.001  # 0 would not wait at all
 # A login is renewed by a new connection, before its session ends and the broker closes the old one (KIP-368).
 _SHARE_OF_SESSION = 0.85
 
@@ -173,17 +174,20 @@ class Connection:
             plain = _connect(self._address, self._settings.socket, deadline, self._clock)
         except OSError as error:
             raise self._lost("connecting failed", error) from error
+        except UnicodeError as error:
+            raise Unsupported(f"{self}: {error}") from None
         if self._context is None:
             return plain
-        plain.settimeout(_left(deadline, self._clock))
+        plain.settimeout(max(_left(deadline, self._clock), _LEAST_TIMEOUT_S))
         try:
             return self._context.wrap_socket(plain, server_hostname=self._address[0])
-        except (ssl.SSLEOFError, ConnectionError, TimeoutError) as error:
+        except (OSError, ValueError) as error:
             plain.close()
+            if isinstance(error, ValueError) or (
+                isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError)
+            ):
+                raise Unsupported(f"{self}: the TLS handshake failed: {error}") from None
             raise self._lost("the TLS handshake was broken off", error) from error
-        except (ssl.SSLError, ssl.CertificateError, ValueError) as error:
-            plain.close()
-            raise Unsupported(f"{self}: the TLS handshake failed: {error}") from None
 
     def _ask_versions(self, deadline: float) -> dict[int, tuple[int, int]]:
         for version in (_NEWEST_API_VERSIONS, 0):
@@ -268,13 +272,18 @@ def _left(deadline: float, clock: Callable[[], float]) -> float:
 
 
 def _connect(address: Address, settings: SocketSettings, deadline: float, clock: Callable[[], float]) -> socket.socket:
-    """A socket that is connected to the first of the host's addresses that accepts; else the last one's OSError."""
+    """A socket that is connected to the first of the host's addresses that accepts; else the last one's OSError.
+
+    Each address has its share of the time left, so that one that does not answer leaves some to the next.
+    """
     failure: OSError = OSError("the host has no address")
-    for family, kind, protocol, _, where in socket.getaddrinfo(*address, settings.family, socket.SOCK_STREAM):
+    addresses = socket.getaddrinfo(*address, settings.family, socket.SOCK_STREAM)
+    for number, (family, kind, protocol, _, where) in enumerate(addresses):
         opened = socket.socket(family, kind, protocol)
         try:
             _configure(opened, settings)
-            opened.settimeout(max(_left(deadline, clock), 0.001))
+            share = _left(deadline, clock) / (len(addresses) - number)
+            opened.settimeout(max(share, _LEAST_TIMEOUT_S))
             opened.connect(where)
         except OSError as error:
             opened.close()

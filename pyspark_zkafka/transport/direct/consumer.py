@@ -62,7 +62,8 @@ class DirectConsumer:
         self._fetcher.receive()
         while True:
             poll = self._decode(most_records, most_bytes, until)
-            if poll.first is not None:
+            # Records that are not gathered yet must not be replaced by those of the next response.
+            if poll.first is not None or self._fed_until is not None:
                 return self._events.finish(poll)
             records = self._fetcher.fetch(until, deadline, poll)
             if records is None:

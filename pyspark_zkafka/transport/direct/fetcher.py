@@ -202,7 +202,8 @@ class Fetcher:
     def _send(self, connection: Connection) -> None:
         version = self._fetch_version(connection)
         position = Position(self._offset, self._broker.epoch, self._last_epoch)
-        connection.send(fetch_request(version, self._partition, self._topic_id, position, self._wanted))
+        wanted = self._wanted._replace(rack="") if self._broker.avoids_replicas else self._wanted
+        connection.send(fetch_request(version, self._partition, self._topic_id, position, wanted))
         self._under_way, self._version = connection, version
 
     def _fetch_version(self, connection: Connection) -> int:

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError
 from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.transport.direct.client import DirectClient
 from pyspark_zkafka.transport.direct.connection import Address, Connection
-from pyspark_zkafka.transport.direct.errors import Unsupported
+from pyspark_zkafka.transport.direct.errors import ConnectionLost, Unsupported
 from pyspark_zkafka.transport.direct.messages import NONE, Leader
 from pyspark_zkafka.transport.direct.settings import parse_servers
 
@@ -46,12 +46,18 @@ class PartitionBroker:
         self._leader = _planned_leader(split, client.settings.wanted.rack)
         self._replica: Address | None = None
         self._replica_until = 0.0
+        self._avoided_until = 0.0
         self.epoch = split.leader_epoch
 
     @property
     def is_replica(self) -> bool:
         """True if a follower is fetched from."""
         return self._replica is not None
+
+    @property
+    def avoids_replicas(self) -> bool:
+        """True if the leader must not name a replica, since the one that it named is out of reach."""
+        return self._client.clock() < self._avoided_until
 
     def connected(self) -> Connection | None:
         """The connection to fetch from, if it is known, and open."""
@@ -62,7 +68,12 @@ class PartitionBroker:
         """The connection to fetch from. Blocks while it is opened; the leader must have been found."""
         if self._replica is not None and self._client.clock() > self._replica_until:
             self._replica = None
-        return self._opened(self._replica)
+        try:
+            return self._opened(self._replica)
+        except ConnectionLost:
+            if self._replica is not None:
+                self._avoid_replicas()
+            raise
 
     def connect_leader(self) -> Connection:
         """The connection to the leader, which must have been found."""
@@ -87,8 +98,10 @@ class PartitionBroker:
         if replica not in self._client.brokers:
             self._client.metadata(self._partition.topic)
         self._replica = self._client.brokers.get(replica)
-        if self._replica is not None:
-            _log.debug("%s: fetches go to the preferred replica %d", self._partition, replica)
+        if self._replica is None:
+            self._avoid_replicas()
+            return
+        _log.debug("%s: fetches go to the preferred replica %d", self._partition, replica)
         self._replica_until = self._client.clock() + self._client.settings.metadata_age_s
 
     def leave_replica(self) -> None:
@@ -98,6 +111,9 @@ class PartitionBroker:
     def forget(self) -> None:
         """Request the leader before the next fetch."""
         self._leader = self._replica = None
+
+    def _avoid_replicas(self) -> None:
+        self._avoided_until = self._client.clock() + self._client.settings.metadata_age_s
 
     def _opened(self, address: Address | None) -> Connection:
         target = address or self._leader

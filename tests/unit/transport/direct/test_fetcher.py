@@ -100,3 +100,11 @@ def test_broker_without_epochs(open_fetcher: Open) -> None:
     partition.leader_epoch = 2
     assert fetch(fetcher)[0] == 20
     assert EPOCH_END not in partition.asked
+
+
+@pytest.mark.parametrize("others", [{}, {9: 1}])
+def test_preferred_replica_out_of_reach(open_fetcher: Open, others: dict[int, int]) -> None:
+    """A replica that the metadata lacks, or that does not accept connections, leaves the read to the leader."""
+    partition = FakePartition(records(0, 10))
+    partition.replica, partition.others = 9, others
+    assert fetch(open_fetcher(partition, client_rack="r"))[0] == 10
