@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -40,6 +41,7 @@ class DirectClient:
         self._connections: dict[Address, Connection] = {}
         self._failures: dict[Address, int] = {}
         self._next_server = 0
+        self._asked: Address | None = None
 
     def __enter__(self) -> DirectClient:
         self._context = None if self.settings.tls is None else tls_context(self.settings.tls)
@@ -64,28 +66,54 @@ class DirectClient:
 
         Raises ConnectionLost and Unsupported.
         """
-        found = self.connected(address)
-        if found is not None:
-            return found
-        if address in self._connections:
-            self._connections.pop(address).close()
-        connection = Connection(address, self.settings, self._context, self.clock)
-        failures = self._failures.get(address, 0)
-        self._failures[address] = failures + 1
-        connection.open(self.clock() + min(_FIRST_SETUP_S * 2 ** min(failures, 10), self.settings.socket.setup_timeout_s))
-        del self._failures[address]
-        self._connections[address] = connection
+        while (connection := self.try_connect(address, math.inf)) is None:
+            pass
         return connection
 
-    def metadata(self, topic: str) -> Metadata:
-        """The state of a topic by one broker; after a failure, the next call asks another one. Blocks for a round trip.
+    def try_connect(self, address: Address, wait_until: float) -> Connection | None:
+        """The connection to a broker; None if it is not open at `wait_until`: another call goes on with it.
 
         Raises ConnectionLost and Unsupported.
         """
-        server = self._server_to_ask()
+        found = self.connected(address)
+        if found is not None:
+            return found
+        connection = self._opening(address)
+        try:
+            if not connection.open_further(wait_until):
+                return None
+        except ConnectionLost:
+            self._failures[address] = self._failures.get(address, 0) + 1
+            raise
+        self._failures.pop(address, None)
+        return connection
+
+    def _opening(self, address: Address) -> Connection:
+        """The connection that is being opened, or a new one."""
+        found = self._connections.get(address)
+        if found is not None and found.is_opening:
+            return found
+        if found is not None:
+            found.close()
+        made = self._connections[address] = Connection(address, self.settings, self._context, self.clock)
+        limit_s = _FIRST_SETUP_S * 2 ** min(self._failures.get(address, 0), 10)
+        made.begin_opening(self.clock() + min(limit_s, self.settings.socket.setup_timeout_s))
+        return made
+
+    def metadata(self, topic: str, wait_until: float = math.inf) -> Metadata | None:
+        """The state of a topic by one broker; after a failure, the next call asks another one.
+
+        None if there is no connection at `wait_until`: another call goes on with it. With one, it blocks for a round trip.
+        Raises ConnectionLost and Unsupported.
+        """
+        server = self._asked or self._server_to_ask()
+        self._asked = None
+        connection = self.try_connect(server, wait_until)
+        if connection is None:
+            self._asked = server
+            return None
         # Another broker may know more, if this one is asked again.
         self._next_server += 1
-        connection = self.connect(server)
         version = connection.version(METADATA)
         try:
             response = connection.ask(metadata_request(version, topic), self.clock() + _FIRST_SETUP_S)

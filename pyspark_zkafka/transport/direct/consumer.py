@@ -57,7 +57,11 @@ class DirectConsumer:
         self._fed_until = None
 
     def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
-        """The bytes may be exceeded by one record. Blocks for some seconds longer while a connection is opened."""
+        """The bytes may be exceeded by one record.
+
+        It may block for some seconds longer: while a host is resolved, and where a connected broker is slow to answer a
+        request other than Fetch, for metadata or the end of a leader epoch.
+        """
         deadline = self._client.clock() + timeout_s
         self._fetcher.receive()
         while True:

@@ -124,7 +124,7 @@ class Fetcher:
         """An idle connection to the leader, and its epoch; ConnectionLost, NoLeader or UnknownTopic without one."""
         self.abandon()
         code = self._broker.find()
-        if code != NONE:
+        if code:
             raise from_kafka(KafkaError(code), doing)
         return self._broker.connect_leader(), self._broker.epoch
 
@@ -153,7 +153,7 @@ class Fetcher:
     def _exchange(self, deadline: float) -> Fetched | None:
         """The response to the request under way, or to a new one."""
         if self._under_way is None:
-            refused = self._send_to_broker()
+            refused = self._send_to_broker(deadline)
             if refused is not None:
                 return refused
         connection = self._under_way
@@ -164,16 +164,18 @@ class Fetcher:
         self._buffer = 1 - self._buffer
         return read_fetch(response, self._version, self._partition.partition)
 
-    def _send_to_broker(self) -> Fetched | None:
+    def _send_to_broker(self, wait_until: float) -> Fetched | None:
         """Send a request to the leader, or the preferred replica, if there is a leader now, and its log has the position.
 
-        If it has not, nothing is sent; returns the response of a broker that reports this.
+        If it has not, nothing is sent; returns the response of a broker that reports this. Nor is anything sent if there is
+        no connection at `wait_until`.
         """
-        code = self._broker.find()
-        if code != NONE:
+        code = self._broker.find(wait_until)
+        if code:
             self._fail(KafkaError(code))
+        connection = None if code != NONE else self._broker.connect(wait_until)
+        if connection is None:
             return None
-        connection = self._broker.connect()
         refused = self._validate(connection)
         if refused is None:
             self._send(connection)
@@ -280,6 +282,6 @@ class Fetcher:
         self._validated_epoch = self._broker.epoch  # by which the leader's response was fenced
         if span.next_offset < until and self._clock() >= self._retry_at:
             with self._noting_loss():
-                self._send_to_broker()
+                self._send_to_broker(self._clock())
         aborted = (fetched.aborted or ()) if self._wanted.read_committed else None
         return Records(fetched.records[: span.size], aborted, span.next_offset)

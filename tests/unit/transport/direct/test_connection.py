@@ -205,3 +205,40 @@ def test_address_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
         opened.callback(connection.close)
         connection.open(soon(2))
         assert connection.is_open
+
+
+def test_opened_step_by_step() -> None:
+    """A connection that takes longer than its caller's time is opened by further calls."""
+
+    def script(request: Received) -> bytes:
+        time.sleep(0.3)
+        if request.api == 17:
+            return answered(request, wire.int16(0) + wire.int32(0))
+        return answered(request, wire.int16(0) + wire.string(None) + wire.nullable_bytes(b"") + wire.int64(0))
+
+    login = {name.replace("_", "."): value for name, value in LOGIN.items()} | {"sasl.mechanism": "PLAIN"}
+    with ScriptedBroker(script) as broker:
+        connection = Connection(broker.address, settings_of({"bootstrap.servers": "b", **login}), None)
+        connection.begin_opening(soon())
+        calls = 1
+        while not connection.open_further(soon(0.05)):
+            assert connection.is_opening
+            assert not connection.is_open
+            calls += 1
+        assert connection.is_open
+        connection.close()
+        assert 5 < calls < 20
+        assert [r.api for r in broker.received] == [18, 18, 17, 36]
+        assert broker.connections == 1
+
+
+def test_opening_has_an_end() -> None:
+    """A server that accepts connections and never answers is given up at the deadline, however often it is called."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connection = Connection(server.getsockname(), settings_of({"bootstrap.servers": "b"}), None)
+        begin = time.monotonic()
+        connection.begin_opening(soon(0.3))
+        with pytest.raises(ConnectionLost, match="no response in time"):
+            list(iter(lambda: connection.open_further(soon(0.05)), True))
+        assert 0.3 <= time.monotonic() - begin < 1
+        assert not connection.is_opening

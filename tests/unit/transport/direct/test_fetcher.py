@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -108,3 +109,15 @@ def test_preferred_replica_out_of_reach(open_fetcher: Open, others: dict[int, in
     partition = FakePartition(records(0, 10))
     partition.replica, partition.others = 9, others
     assert fetch(open_fetcher(partition, client_rack="r"))[0] == 10
+
+
+def test_time_of_a_poll() -> None:
+    """A poll returns in its time while a connection is opened, also where the metadata is to be asked first."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        servers = f"127.0.0.1:{silent.getsockname()[1]}"
+        with DirectClient({"bootstrap.servers": servers}) as client:
+            for endpoints in ((servers,), ()):
+                fetcher = Fetcher(client, Split(TP, 0, UNTIL, 0, 1, (0,), endpoints), PartitionEvents(TP))
+                begin = time.monotonic()
+                assert fetcher.fetch(UNTIL, begin + 0.1, Poll()) is None
+                assert 0.1 <= time.monotonic() - begin < 0.3
