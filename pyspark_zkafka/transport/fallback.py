@@ -23,8 +23,8 @@ class FallbackConsumer:
     """The `PartitionConsumer` that uses `first`, until it raises UnsupportedRecords, and then `open_second`'s.
 
     The second one continues at the offset after the last poll. The batch gathered until then is taken from the first one
-    before: a poll without records makes the reader take it. `on_end` is called when the first one is left, and a line is
-    logged, of the level given. `why` is the reason then, None before.
+    before: a poll without records makes the reader take it. `on_end` is called with the reason when the first one is left,
+    and a line is logged, of the level given. `why` is the reason then, None before.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class FallbackConsumer:
         partition: TopicPartition,
         first: PartitionConsumer,
         open_second: OpenConsumer,
-        on_end: Callable[[], None],
+        on_end: Callable[[UnsupportedRecords], None],
         log_level: int = logging.INFO,
     ) -> None:
         self._partition = partition
@@ -104,7 +104,7 @@ class FallbackConsumer:
     def _leave(self, why: UnsupportedRecords) -> None:
         self.why = why
         _log.log(self._log_level, "%s: librdkafka continues at offset %d: %s", self._partition, self._position, why)
-        self._on_end()
+        self._on_end(why)
 
     def _continued(self) -> PartitionConsumer:
         """The second consumer, opened now, at the position."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.kafka.pool import ClientPool, configuration
 from pyspark_zkafka.options.model import Connection
+from pyspark_zkafka.transport.direct_errors import UnsupportedRecords
 from pyspark_zkafka.transport.native.library import describe, library, require
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ __all__ = ["hash_function", "open_consumer", "open_producer", "open_transactiona
 _log = logging.getLogger(__name__)
 
 _LONG_FETCH_BYTES = 2 * 1024 * 1024
+_REFUSED_FOR_S = 600.0
 
 
 def uses_native(connection: Connection) -> bool:
@@ -46,6 +49,8 @@ def _is_native(connection: Connection) -> bool:
 
 _idle_consumers: ClientPool[Any] = ClientPool()
 _idle_direct: ClientPool[DirectClient] = ClientPool()
+# When a login of the direct transport was refused: attempts count towards a lock-out, and librdkafka makes one, too.
+_refused_logins: dict[Hashable, float] = {}
 _idle_producers: ClientPool[CountingProducer] = ClientPool()
 # Kept for longer than others: the next micro-batch may begin a minute later, and a new one costs more.
 _idle_transactional: ClientPool[TransactionalProducer] = ClientPool(max_idle_s=90.0, most=16)
@@ -74,7 +79,7 @@ def _open_direct(
         return None
     from pyspark_zkafka.transport.direct.client import DirectClient
     from pyspark_zkafka.transport.direct.consumer import DirectConsumer
-    from pyspark_zkafka.transport.direct.errors import Unsupported
+    from pyspark_zkafka.transport.direct.errors import LoginRefused, Unsupported
     from pyspark_zkafka.transport.fallback import FallbackConsumer
 
     level = logging.WARNING if connection.transport == "direct" else logging.INFO
@@ -84,10 +89,27 @@ def _open_direct(
     except Unsupported as why:
         _log.log(level, "the direct transport is not used: it does not support %s", why)
         return None
+    refused_at = _refused_logins.get(_login_of(properties))
+    if refused_at is not None and time.monotonic() - refused_at < _REFUSED_FOR_S:
+        _log.log(level, "the direct transport is not used: a broker has refused its login before")
+        return None
     _log.info("the direct transport is used")
+
+    def leave(why: UnsupportedRecords) -> None:
+        client.disconnect()
+        if isinstance(why, LoginRefused):
+            _refused_logins[_login_of(properties)] = time.monotonic()
+
     consumer = opened.enter_context(DirectConsumer(client, split, schema))
     librdkafka = partial(_open_librdkafka, connection, properties, split, schema)
-    return opened.enter_context(FallbackConsumer(split.partition, consumer, librdkafka, client.disconnect, level))
+    return opened.enter_context(FallbackConsumer(split.partition, consumer, librdkafka, leave, level))
+
+
+def _login_of(properties: Mapping[str, Any]) -> Hashable:
+    """The bootstrap servers, regardless of order, and the login."""
+    return frozenset(properties["bootstrap.servers"].split(",")), frozenset(
+        (name, value) for name, value in properties.items() if name.startswith("sasl.")
+    )
 
 
 def _direct_sizes(connection: Connection, properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,9 +13,14 @@ from pyspark.errors import StreamingQueryException
 
 from pyspark_zkafka.batch.planner import BatchPlan, plan_batch
 from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.batch.split_reader import ReadPolicy, SplitReader
 from pyspark_zkafka.errors import DataLoss
+from pyspark_zkafka.kafka.consumer_properties import consumer_properties
 from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.stream.driver import StreamDriver
+from pyspark_zkafka.transport.direct.client import DirectClient
+from pyspark_zkafka.transport.direct.consumer import DirectConsumer
 from tests.support.eventually import eventually
 from tests.support.fill import fill
 
@@ -35,9 +40,8 @@ pytestmark = pytest.mark.usefixtures("all_brokers")
 class Reading:
     """A task on its way: what it has read, as pairs of offset and the first letters of the value."""
 
-    def __init__(self, options: dict[str, str], plan: BatchPlan) -> None:
-        reader = ZKafkaReader(parse_read(options), SCHEMA)
-        self._batches: Iterator[pa.RecordBatch] = iter(reader.read(SplitPartition(plan.splits, plan.bootstrap_servers)))
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
         self.seen: list[tuple[int, bytes]] = []
 
     def first(self) -> None:
@@ -53,6 +57,15 @@ class Reading:
         self.seen += [(row["offset"], row["value"].rstrip(b".")) for row in batch.to_pylist()]
 
 
+def read_by_fetch_11(options: ReadOptions, plan: BatchPlan) -> Iterator[pa.RecordBatch]:
+    """A direct read as with brokers before 2.7, whose Fetch does not report that a log was truncated."""
+    properties = consumer_properties(options.connection, plan.bootstrap_servers, options.client_group)
+    policy = ReadPolicy(options.fail_on_data_loss, options.poll_timeout_ms)
+    (split,) = plan.splits
+    with DirectClient(properties, newest_fetch=11) as client, DirectConsumer(client, split, SCHEMA) as consumer:
+        yield from SplitReader(split, consumer, policy, lambda: "same").batches()
+
+
 def test_cut_off_below_a_reader(
     zkafka_cluster: LocalCluster, new_topic: MakeTopic, zookeeper: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -63,15 +76,20 @@ def test_cut_off_below_a_reader(
     zkafka_cluster.stop(1)
     fill(zkafka_cluster, topic, [b"lost"] * 2990, size_bytes=SIZE_BYTES)
 
-    def begin(**more: str) -> Reading:
+    def begin(by_fetch_11: bool = False, **more: str) -> Reading:
         options = {**zookeeper, "subscribe": topic, **SLOW, "kafkaConsumer.pollTimeoutMs": "60000", **more}
-        reading = Reading(options, plan_batch(parse_read(options)))
+        parsed = parse_read(options)
+        plan = plan_batch(parsed)
+        whole = SplitPartition(plan.splits, plan.bootstrap_servers)
+        reading = Reading(read_by_fetch_11(parsed, plan) if by_fetch_11 else iter(ZKafkaReader(parsed, SCHEMA).read(whole)))
         reading.first()
         assert 10 < len(reading.seen) < 2500
         return reading
 
     strict = [begin(transport=name) for name in ("direct", "librdkafka", "python")]
+    strict.append(begin(by_fetch_11=True))
     lenient = [begin(transport=name, failOnDataLoss="false") for name in ("direct", "librdkafka", "python")]
+    lenient.append(begin(by_fetch_11=True, failOnDataLoss="false"))
     zkafka_cluster.stop(0)
     zkafka_cluster.restart(1)
     assert zkafka_cluster.wait_for_leader(topic, 0) == 1

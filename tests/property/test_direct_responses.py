@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.transport.direct import messages
+from pyspark_zkafka.transport.direct.epochs import read_epoch_end
 from pyspark_zkafka.transport.direct.errors import Unsupported
 from pyspark_zkafka.transport.direct.fetch import read_fetch, span_of
 from pyspark_zkafka.transport.direct.wire import Reader, unsigned_varint
@@ -23,6 +24,7 @@ READERS: dict[str, Callable[[Reader], Any]] = {
     **{f"SaslAuthenticate {v}": lambda r, v=v: messages.read_sasl_authenticate(r, v) for v in (0, 2)},
     **{f"Metadata {v}": lambda r, v=v: messages.read_metadata(r, v, "t") for v in (4, 7)},
     **{f"ListOffsets {v}": lambda r, v=v: messages.read_list_offsets(r, v, TP) for v in (1, 5)},
+    "OffsetForLeaderEpoch": lambda r: read_epoch_end(r, TP),
     **{f"Fetch {v}": lambda r, v=v: read_fetch(r, v, 0) for v in (4, 11, 12, 17)},
     "batches": lambda r: span_of(r.span(r.left)),
 }

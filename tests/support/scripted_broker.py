@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from pyspark_zkafka.testing.ports import LOOPBACK
 
-__all__ = ["API_VERSIONS", "Received", "ScriptedBroker", "answered", "framed"]
+__all__ = ["API_VERSIONS", "RANGES", "Received", "ScriptedBroker", "answered", "framed"]
 
-_RANGES: Mapping[int, tuple[int, int]] = {1: (0, 11), 2: (0, 5), 3: (0, 7), 17: (0, 1), 18: (0, 0), 36: (0, 1)}
+RANGES: Mapping[int, tuple[int, int]] = {1: (0, 11), 2: (0, 5), 3: (0, 7), 17: (0, 1), 18: (0, 0), 36: (0, 1)}
 API_VERSIONS = 18
 
 
@@ -39,7 +39,7 @@ def answered(request: Received, body: bytes) -> bytes:
     return framed(struct.pack(">i", request.correlation_id) + body)
 
 
-def versions(ranges: Mapping[int, tuple[int, int]] = _RANGES) -> bytes:
+def versions(ranges: Mapping[int, tuple[int, int]]) -> bytes:
     """The body of a response to ApiVersions 0."""
     rows = b"".join(struct.pack(">hhh", key, *pair) for key, pair in ranges.items())
     return struct.pack(">hi", 0, len(ranges)) + rows
@@ -49,7 +49,7 @@ class ScriptedBroker:
     """A server on loopback, open within its ``with`` block, which answers each request by a function of a test.
 
     The function returns all bytes of a response, with their length, or None to close the connection; empty bytes are no
-    response. By default, ApiVersions is answered as by a broker that has only version 0 of it.
+    response. ApiVersions is answered as by a broker that has only version 0 of it, and the `ranges` of versions by API.
 
     Attributes
     ----------
@@ -57,8 +57,9 @@ class ScriptedBroker:
         All requests.
     """
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, ranges: Mapping[int, tuple[int, int]] = RANGES) -> None:
         self._script = script
+        self._ranges = ranges
         self.received: list[Received] = []
         self.connections = 0
 
@@ -97,4 +98,4 @@ class ScriptedBroker:
     def _respond(self, request: Received) -> bytes | None:
         if request.api != API_VERSIONS:
             return self._script(request)
-        return answered(request, versions() if request.version == 0 else struct.pack(">hi", 35, 0))
+        return answered(request, versions(self._ranges) if request.version == 0 else struct.pack(">hi", 35, 0))

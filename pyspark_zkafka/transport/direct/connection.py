@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import math
+import os
+import select
 import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from pyspark_zkafka._version import __version__
-from pyspark_zkafka.transport.direct.errors import ConnectionLost, MalformedResponse, Unsupported
+from pyspark_zkafka.transport.direct.errors import ConnectionLost, LoginRefused, MalformedResponse, Unsupported
 from pyspark_zkafka.transport.direct.messages import (
     NONE,
     SASL_AUTHENTICATE,
@@ -31,7 +35,11 @@ from pyspark_zkafka.transport.direct.wire import Reader
 
 __all__ = ["Address", "Buffer", "Connection"]
 
+A = TypeVar("A")
 Address = tuple[str, int]
+Waiting: TypeAlias = Generator[None, None, A]
+"""Steps that yield where the caller's time is over before they are done."""
+
 _LENGTH_BYTES = 4
 _NEWEST_API_VERSIONS = 3
 _SEND_TIMEOUT_S = 10.0
@@ -85,6 +93,8 @@ class Connection:
         self._arrived = 0
         self._silent_s = 0.0
         self._own = Buffer()
+        self._opening: Waiting[None] | None = None
+        self._wait_until = 0.0
 
     def __str__(self) -> str:
         return f"{self._address[0]}:{self._address[1]}"
@@ -92,7 +102,8 @@ class Connection:
     @property
     def is_open(self) -> bool:
         """True if it can be used; False after an error, and when the session of its login is about to end."""
-        return self._socket is not None and (bool(self._pending) or self._clock() < self._expires)
+        is_ready = self._socket is not None and self._opening is None
+        return is_ready and (bool(self._pending) or self._clock() < self._expires)
 
     @property
     def is_idle(self) -> bool:
@@ -103,24 +114,42 @@ class Connection:
         """The version of an API to use with the broker; Unsupported if there is none."""
         return api.version(self._versions, newest)
 
+    def has(self, api: Api) -> bool:
+        """True if there is a version of an API to use with the broker."""
+        return api.is_in(self._versions)
+
+    @property
+    def is_opening(self) -> bool:
+        """True if `open_further` is to be called again."""
+        return self._opening is not None
+
     def open(self, deadline: float) -> None:
         """Connect, and log in; blocks until then, or until the deadline."""
+        self.begin_opening(deadline)
+        self.open_further(deadline)
+
+    def begin_opening(self, deadline: float) -> None:
+        """Have `open_further` connect, and log in, until the deadline at the latest. Does not block."""
         self.close()
+        self._opening = self._open(deadline)
+
+    def open_further(self, wait_until: float) -> bool:
+        """Go on with opening; True if it is open. Blocks until `wait_until` at most, but for the resolution of the host."""
+        self._wait_until = wait_until
         try:
-            self._socket = self._connected(deadline)
-            self._versions = self._ask_versions(deadline)
-            if self._settings.login is not None:
-                self._log_in(self._settings.login, deadline)
+            for _ in self._opening or ():
+                if self._clock() >= wait_until:
+                    return False
         except (ConnectionLost, Unsupported):
             self.close()
             raise
+        self._opening = None
+        return True
 
     def close(self) -> None:
         """Close it; responses that are due are lost."""
-        if self._socket is not None:
-            with suppress(OSError):
-                self._socket.close()
-        self._socket = None
+        self._opening = None
+        self._drop_socket()
         self._pending.clear()
         self._expires = float("inf")
         self._arriving, self._arrived, self._silent_s = None, 0, 0.0
@@ -164,44 +193,109 @@ class Connection:
                 return response
         raise self._lost("no response in time")
 
-    def _connected(self, deadline: float) -> socket.socket:
+    def _drop_socket(self) -> None:
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.close()
+        self._socket = None
+
+    def _open(self, deadline: float) -> Waiting[None]:
+        yield from self._connect(deadline)
+        if self._context is not None:
+            yield from self._shake_hands(self._context, deadline)
+        self._versions = yield from self._ask_versions(deadline)
+        if self._settings.login is not None:
+            yield from self._log_in(self._settings.login, deadline)
+
+    def _connect(self, deadline: float) -> Waiting[None]:
+        """Connect to the first of the host's addresses that accepts.
+
+        Each address has its share of the time left, so that one that does not answer leaves some to the next.
+        """
+        failure: OSError = OSError("the host has no address")
         try:
-            plain = _connect(self._address, self._settings.socket, deadline, self._clock)
+            addresses = socket.getaddrinfo(*self._address, self._settings.socket.family, socket.SOCK_STREAM)
+        except UnicodeError as error:
+            raise Unsupported(f"{self}: {error}") from None
         except OSError as error:
             raise self._lost("connecting failed", error) from error
-        if self._context is None:
-            return plain
-        plain.settimeout(_left(deadline, self._clock))
-        try:
-            return self._context.wrap_socket(plain, server_hostname=self._address[0])
-        except (ssl.SSLEOFError, ConnectionError, TimeoutError) as error:
-            plain.close()
-            raise self._lost("the TLS handshake was broken off", error) from error
-        except (ssl.SSLError, ssl.CertificateError, ValueError) as error:
-            plain.close()
-            raise Unsupported(f"{self}: the TLS handshake failed: {error}") from None
+        for number, (family, kind, protocol, _, where) in enumerate(addresses):
+            share = self._clock() + _left(deadline, self._clock) / (len(addresses) - number)
+            try:
+                self._socket = socket.socket(family, kind, protocol)
+                _configure(self._socket, self._settings.socket)
+                yield from self._connect_to(self._socket, where, share)
+            except OSError as error:
+                self._drop_socket()
+                failure = error
+            else:
+                return
+        raise self._lost("connecting failed", failure) from failure
 
-    def _ask_versions(self, deadline: float) -> dict[int, tuple[int, int]]:
+    def _connect_to(self, opened: socket.socket, where: Any, limit: float) -> Waiting[None]:
+        opened.setblocking(False)
+        code = opened.connect_ex(where)
+        if code == errno.EINPROGRESS:
+            yield from self._ready(opened, select.POLLOUT, limit)
+            code = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code))
+
+    def _shake_hands(self, context: ssl.SSLContext, deadline: float) -> Waiting[None]:
+        try:
+            opened = context.wrap_socket(
+                self._socket_for(0), server_hostname=self._address[0], do_handshake_on_connect=False
+            )
+            self._socket = opened
+            while (event := _handshake_waits_for(opened)) is not None:
+                yield from self._ready(opened, event, deadline)
+        except (OSError, ValueError) as error:
+            if isinstance(error, ValueError) or (
+                isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError)
+            ):
+                raise Unsupported(f"{self}: the TLS handshake failed: {error}") from None
+            raise self._lost("the TLS handshake was broken off", error) from error
+
+    def _ready(self, opened: socket.socket, event: int, limit: float) -> Waiting[None]:
+        """Wait for an event of a socket; TimeoutError at the limit."""
+        waiting = select.poll()
+        waiting.register(opened, event)
+        while not waiting.poll(math.ceil(_left(min(limit, self._wait_until), self._clock) * 1000)):
+            if self._clock() >= limit:
+                raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+            yield
+
+    def _asked(self, request: Request, deadline: float) -> Waiting[Reader]:
+        """The response to a request, on a connection without others."""
+        self.send(request)
+        while (response := self.receive(self._own, min(deadline, self._wait_until))) is None:
+            if self._clock() >= deadline:
+                raise self._lost("no response in time")
+            yield
+        return response
+
+    def _ask_versions(self, deadline: float) -> Waiting[dict[int, tuple[int, int]]]:
         for version in (_NEWEST_API_VERSIONS, 0):
-            response = self.ask(api_versions_request(version, __version__), deadline)
+            response = yield from self._asked(api_versions_request(version, __version__), deadline)
             found = read_api_versions(response, version)
             if found is not None:
                 return found
         raise Unsupported(f"{self}: the broker knows no version of ApiVersions")
 
-    def _log_in(self, login: Login, deadline: float) -> None:
+    def _log_in(self, login: Login, deadline: float) -> Waiting[None]:
         """SASL inside of Kafka's protocol (KIP-152); an older broker is not supported, and librdkafka reports a refusal."""
         self.version(SASL_HANDSHAKE)
         version = self.version(SASL_AUTHENTICATE)
-        found = read_sasl_handshake(self.ask(sasl_handshake_request(login.mechanism), deadline))
+        found = read_sasl_handshake((yield from self._asked(sasl_handshake_request(login.mechanism), deadline)))
         if found.error != NONE:
             raise Unsupported(f"{self}: the broker has the mechanisms {','.join(found.mechanisms)}")
         tokens = exchange(login)
         token = next(tokens)
         while True:
-            answer = read_sasl_authenticate(self.ask(sasl_authenticate_request(version, token), deadline), version)
+            response = yield from self._asked(sasl_authenticate_request(version, token), deadline)
+            answer = read_sasl_authenticate(response, version)
             if answer.error != NONE:
-                raise Unsupported(f"{self}: the broker refuses the login")
+                raise LoginRefused(f"{self}: the broker refuses the login")
             try:
                 token = tokens.send(answer.data)
             except StopIteration:
@@ -263,21 +357,15 @@ def _left(deadline: float, clock: Callable[[], float]) -> float:
     return max(deadline - clock(), 0.0)
 
 
-def _connect(address: Address, settings: SocketSettings, deadline: float, clock: Callable[[], float]) -> socket.socket:
-    """A socket that is connected to the first of the host's addresses that accepts; else the last one's OSError."""
-    failure: OSError = OSError("the host has no address")
-    for family, kind, protocol, _, where in socket.getaddrinfo(*address, settings.family, socket.SOCK_STREAM):
-        opened = socket.socket(family, kind, protocol)
-        try:
-            _configure(opened, settings)
-            opened.settimeout(max(_left(deadline, clock), 0.001))
-            opened.connect(where)
-        except OSError as error:
-            opened.close()
-            failure = error
-        else:
-            return opened
-    raise failure
+def _handshake_waits_for(opened: ssl.SSLSocket) -> int | None:
+    """The event that a TLS handshake waits for; None if it is done."""
+    try:
+        opened.do_handshake()
+    except ssl.SSLWantReadError:
+        return select.POLLIN
+    except ssl.SSLWantWriteError:
+        return select.POLLOUT
+    return None
 
 
 def _configure(opened: socket.socket, settings: SocketSettings) -> None:

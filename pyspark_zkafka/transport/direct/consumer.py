@@ -57,12 +57,17 @@ class DirectConsumer:
         self._fed_until = None
 
     def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
-        """The bytes may be exceeded by one record. Blocks for some seconds longer while a connection is opened."""
+        """The bytes may be exceeded by one record.
+
+        It may block for some seconds longer: while a host is resolved, and where a connected broker is slow to answer a
+        request other than Fetch, for metadata or the end of a leader epoch.
+        """
         deadline = self._client.clock() + timeout_s
         self._fetcher.receive()
         while True:
             poll = self._decode(most_records, most_bytes, until)
-            if poll.first is not None:
+            # Records that are not gathered yet must not be replaced by those of the next response.
+            if poll.first is not None or self._fed_until is not None:
                 return self._events.finish(poll)
             records = self._fetcher.fetch(until, deadline, poll)
             if records is None:

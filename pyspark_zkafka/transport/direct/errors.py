@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark_zkafka.transport.direct_errors import UnsupportedRecords
 
-__all__ = ["ConnectionLost", "MalformedResponse", "Unsupported"]
+__all__ = ["ConnectionLost", "LoginRefused", "MalformedResponse", "Unsupported"]
 
 
 class Unsupported(UnsupportedRecords):
@@ -13,6 +13,10 @@ class Unsupported(UnsupportedRecords):
 
 class MalformedResponse(Unsupported):
     """Bytes of a broker that do not follow the schema of the response."""
+
+
+class LoginRefused(Unsupported):
+    """A login that a broker refuses; each further attempt counts towards a lock-out of the user."""
 
 
 class ConnectionLost(Exception):

@@ -26,7 +26,21 @@ from pyspark_zkafka.transport.direct.wire import (
     string,
 )
 
-__all__ = ["Fetched", "Position", "Span", "Wanted", "fetch_request", "id_bytes", "newest_version", "read_fetch", "span_of"]
+__all__ = [
+    "FIRST_DIVERGING",
+    "Fetched",
+    "Position",
+    "Span",
+    "Wanted",
+    "fetch_request",
+    "id_bytes",
+    "newest_version",
+    "read_fetch",
+    "span_of",
+]
+
+FIRST_DIVERGING = 12
+"""The first version whose response reports that the log was truncated below the offset."""
 
 _FIRST_FLEXIBLE, _LAST_WITH_NAMES, _FIRST_WITH_IDS = 12, 12, 13
 _ID_BYTES = 16

@@ -14,8 +14,10 @@ from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.transport.consumer import PartitionEvents, Poll
 from pyspark_zkafka.transport.direct.client import DirectClient
 from pyspark_zkafka.transport.direct.connection import Connection
+from pyspark_zkafka.transport.direct.epochs import OFFSET_FOR_LEADER_EPOCH, epoch_end_request, read_epoch_end
 from pyspark_zkafka.transport.direct.errors import ConnectionLost, Unsupported
 from pyspark_zkafka.transport.direct.fetch import (
+    FIRST_DIVERGING,
     Fetched,
     Position,
     Span,
@@ -31,6 +33,9 @@ from pyspark_zkafka.transport.direct.messages import FETCH, NONE
 __all__ = ["Fetcher", "Records"]
 
 _OTHER_TOPIC = frozenset({100, 103})  # UNKNOWN_TOPIC_ID and INCONSISTENT_TOPIC_ID
+# Before Kafka 2.3, OffsetForLeaderEpoch was allowed to brokers alone, where there are ACLs.
+_NOT_ALLOWED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+_ANSWER_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,7 @@ class Fetcher:
         self._wanted = client.settings.wanted
         self._offset = split.start
         self._last_epoch = -1
+        self._validated_epoch = -1
         self._under_way: Connection | None = None
         self._version = 0
         self._buffer = 0
@@ -118,7 +124,7 @@ class Fetcher:
         """An idle connection to the leader, and its epoch; ConnectionLost, NoLeader or UnknownTopic without one."""
         self.abandon()
         code = self._broker.find()
-        if code != NONE:
+        if code:
             raise from_kafka(KafkaError(code), doing)
         return self._broker.connect_leader(), self._broker.epoch
 
@@ -146,7 +152,11 @@ class Fetcher:
 
     def _exchange(self, deadline: float) -> Fetched | None:
         """The response to the request under way, or to a new one."""
-        connection = self._under_way or self._send_to_broker()
+        if self._under_way is None:
+            refused = self._send_to_broker(deadline)
+            if refused is not None:
+                return refused
+        connection = self._under_way
         response = None if connection is None else connection.receive(self._client.buffers[self._buffer], deadline)
         if response is None:
             return None
@@ -154,21 +164,52 @@ class Fetcher:
         self._buffer = 1 - self._buffer
         return read_fetch(response, self._version, self._partition.partition)
 
-    def _send_to_broker(self) -> Connection | None:
-        """Send a request to the leader, or the preferred replica; None if there is no leader now."""
-        code = self._broker.find()
-        if code != NONE:
+    def _send_to_broker(self, wait_until: float) -> Fetched | None:
+        """Send a request to the leader, or the preferred replica, if there is a leader now, and its log has the position.
+
+        If it has not, nothing is sent; returns the response of a broker that reports this. Nor is anything sent if there is
+        no connection at `wait_until`.
+        """
+        code = self._broker.find(wait_until)
+        if code:
             self._fail(KafkaError(code))
+        connection = None if code != NONE else self._broker.connect(wait_until)
+        if connection is None:
             return None
-        connection = self._broker.connect()
-        self._send(connection)
-        return connection
+        refused = self._validate(connection)
+        if refused is None:
+            self._send(connection)
+        return refused
+
+    def _validate(self, connection: Connection) -> Fetched | None:
+        """Find out whether another leader has truncated the log below the position, where its Fetch does not report it.
+
+        None if it has not, or the broker does not tell; as ``rd_kafka_offset_validate`` of librdkafka.
+        """
+        epoch = self._broker.epoch
+        if self._last_epoch < 0 or self._validated_epoch == epoch or self._fetch_version(connection) >= FIRST_DIVERGING:
+            return None
+        leader = self._broker.connect_leader()
+        if leader.has(OFFSET_FOR_LEADER_EPOCH):
+            version = leader.version(OFFSET_FOR_LEADER_EPOCH)
+            request = epoch_end_request(version, self._partition, epoch, self._last_epoch)
+            end = read_epoch_end(leader.ask(request, self._clock() + _ANSWER_S), self._partition)
+            if end.error not in (NONE, *_NOT_ALLOWED):
+                return Fetched(0, end.error)
+            if 0 <= end.offset < self._offset and end.error == NONE:
+                return Fetched(0, NONE, diverging=(end.epoch, end.offset))
+        self._validated_epoch = epoch
+        return None
 
     def _send(self, connection: Connection) -> None:
-        version = connection.version(FETCH, newest_version(self._topic_id))
+        version = self._fetch_version(connection)
         position = Position(self._offset, self._broker.epoch, self._last_epoch)
-        connection.send(fetch_request(version, self._partition, self._topic_id, position, self._wanted))
+        wanted = self._wanted._replace(rack="") if self._broker.avoids_replicas else self._wanted
+        connection.send(fetch_request(version, self._partition, self._topic_id, position, wanted))
         self._under_way, self._version = connection, version
+
+    def _fetch_version(self, connection: Connection) -> int:
+        return connection.version(FETCH, min(newest_version(self._topic_id), self._client.newest_fetch))
 
     def _fail(self, error: KafkaError) -> None:
         """Note an error, and request the leader again after a wait."""
@@ -238,8 +279,9 @@ class Fetcher:
         if span.next_offset is None or span.next_offset <= self._offset:
             raise Unsupported(f"a fetch at offset {self._offset} without a whole batch after it")
         self._offset, self._last_epoch = span.next_offset, span.last_epoch
+        self._validated_epoch = self._broker.epoch  # by which the leader's response was fenced
         if span.next_offset < until and self._clock() >= self._retry_at:
             with self._noting_loss():
-                self._send_to_broker()
+                self._send_to_broker(self._clock())
         aborted = (fetched.aborted or ()) if self._wanted.read_committed else None
         return Records(fetched.records[: span.size], aborted, span.next_offset)

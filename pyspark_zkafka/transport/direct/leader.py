@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 
 from confluent_kafka import KafkaError
 
 from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.transport.direct.client import DirectClient
 from pyspark_zkafka.transport.direct.connection import Address, Connection
-from pyspark_zkafka.transport.direct.errors import Unsupported
+from pyspark_zkafka.transport.direct.errors import ConnectionLost, Unsupported
 from pyspark_zkafka.transport.direct.messages import NONE, Leader
 from pyspark_zkafka.transport.direct.settings import parse_servers
 
@@ -46,6 +47,7 @@ class PartitionBroker:
         self._leader = _planned_leader(split, client.settings.wanted.rack)
         self._replica: Address | None = None
         self._replica_until = 0.0
+        self._avoided_until = 0.0
         self.epoch = split.leader_epoch
 
     @property
@@ -53,26 +55,41 @@ class PartitionBroker:
         """True if a follower is fetched from."""
         return self._replica is not None
 
+    @property
+    def avoids_replicas(self) -> bool:
+        """True if the leader must not name a replica, since the one that it named is out of reach."""
+        return self._client.clock() < self._avoided_until
+
     def connected(self) -> Connection | None:
         """The connection to fetch from, if it is known, and open."""
         target = self._replica or self._leader
         return None if target is None else self._client.connected(target)
 
-    def connect(self) -> Connection:
-        """The connection to fetch from. Blocks while it is opened; the leader must have been found."""
+    def connect(self, wait_until: float) -> Connection | None:
+        """The connection to fetch from; None if it is not open at `wait_until`. The leader must have been found."""
         if self._replica is not None and self._client.clock() > self._replica_until:
             self._replica = None
-        return self._opened(self._replica)
+        try:
+            return self._client.try_connect(self._replica or self._known_leader(), wait_until)
+        except ConnectionLost:
+            if self._replica is not None:
+                self._avoid_replicas()
+            raise
 
     def connect_leader(self) -> Connection:
-        """The connection to the leader, which must have been found."""
-        return self._opened(None)
+        """The connection to the leader, which must have been found. Blocks while it is opened."""
+        return self._client.connect(self._known_leader())
 
-    def find(self) -> int:
-        """Request the leader, unless it is known; returns the broker's error if there is none, else 0."""
+    def find(self, wait_until: float = math.inf) -> int | None:
+        """Request the leader, unless it is known; returns the broker's error if there is none, else 0.
+
+        None if no broker could be asked before `wait_until`: another call goes on with it.
+        """
         if self._leader is not None:
             return NONE
-        found = self._client.metadata(self._partition.topic)
+        found = self._client.metadata(self._partition.topic, wait_until)
+        if found is None:
+            return None
         state = found.partitions.get(self._partition.partition, Leader(KafkaError.UNKNOWN_TOPIC_OR_PART, -1, -1))
         # That a replica is not available does no harm.
         code = found.error or (NONE if state.error == KafkaError.REPLICA_NOT_AVAILABLE else state.error)
@@ -87,8 +104,10 @@ class PartitionBroker:
         if replica not in self._client.brokers:
             self._client.metadata(self._partition.topic)
         self._replica = self._client.brokers.get(replica)
-        if self._replica is not None:
-            _log.debug("%s: fetches go to the preferred replica %d", self._partition, replica)
+        if self._replica is None:
+            self._avoid_replicas()
+            return
+        _log.debug("%s: fetches go to the preferred replica %d", self._partition, replica)
         self._replica_until = self._client.clock() + self._client.settings.metadata_age_s
 
     def leave_replica(self) -> None:
@@ -99,11 +118,13 @@ class PartitionBroker:
         """Request the leader before the next fetch."""
         self._leader = self._replica = None
 
-    def _opened(self, address: Address | None) -> Connection:
-        target = address or self._leader
-        if target is None:
+    def _avoid_replicas(self) -> None:
+        self._avoided_until = self._client.clock() + self._client.settings.metadata_age_s
+
+    def _known_leader(self) -> Address:
+        if self._leader is None:
             raise RuntimeError("the leader has not been found")
-        return self._client.connect(target)
+        return self._leader
 
 
 def _planned_leader(split: Split, rack: str) -> Address | None:

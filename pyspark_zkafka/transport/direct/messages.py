@@ -82,6 +82,11 @@ class Api(NamedTuple):
             raise Unsupported(f"the broker has {self.name} {low} to {high}, not {self.oldest} to {self.newest}")
         return found
 
+    def is_in(self, ranges: Mapping[int, tuple[int, int]]) -> bool:
+        """True if a broker has a version of it that is written here."""
+        low, high = ranges.get(self.key, (0, -1))
+        return max(self.oldest, low) <= min(self.newest, high)
+
 
 _NEVER = 1000
 FETCH = Api("Fetch", 1, 4, 17, 12)

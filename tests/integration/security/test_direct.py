@@ -52,7 +52,7 @@ def test_login(read: Read, login: Options, shown: Callable[..., None], caplog: p
 
 
 def test_wrong_login(brokers: Options, shown: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
-    """A refused login is left to librdkafka, whose error is the task's."""
+    """A refused login is left to librdkafka, whose error is the task's; later tasks do not try it by both transports."""
     plan = plan_batch(parse_read({**brokers, **password_login(), "subscribe": "orders"}))
     wrong = {**brokers, **password_login(WRONG), "subscribe": "orders", "kafka.sasl.mechanism": "SCRAM-SHA-256"}
     options = parse_read({**wrong, "transport": "direct"})
@@ -60,6 +60,13 @@ def test_wrong_login(brokers: Options, shown: Callable[..., None], caplog: pytes
     error = fails_soon(ClusterStateError, "REFUSED_BY_BROKER", lambda: list(ZKafkaReader(options, SCHEMA).read(split)))
     assert LEFT in caplog.text
     shown(error, options)
+    caplog.clear()
+    error = fails_soon(ClusterStateError, "REFUSED_BY_BROKER", lambda: list(ZKafkaReader(options, SCHEMA).read(split)))
+    assert f"{NOT_USED}: a broker has refused its login before" in caplog.text
+    shown(error, options)
+    right = {**brokers, **password_login(), "subscribe": "orders", "kafka.sasl.mechanism": "SCRAM-SHA-256"}
+    assert read_values({**right, "transport": "direct"}) == TEN
+    assert USED in caplog.text
 
 
 def test_tls(read: Read, pem: dict[str, str], shown: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:

@@ -72,7 +72,7 @@ class Opened:
 def read(first: Numbers, second: Opened, policy: ReadPolicy = PATIENT) -> tuple[Sequence[int], Sequence[str], int]:
     """The offsets, who read them, and how often the first one was left."""
     left: list[str] = []
-    with FallbackConsumer(TP, first, second, lambda: left.append(""), logging.WARNING) as consumer:
+    with FallbackConsumer(TP, first, second, lambda why: left.append(str(why)), logging.WARNING) as consumer:
         split = Split(TP, 0, 20, 0, 0, (0,), ())
         table = pa.Table.from_batches(SplitReader(split, consumer, policy, lambda: "same").batches(), SCHEMA)
     return table["offset"].to_pylist(), table["by"].to_pylist(), len(left)
@@ -103,11 +103,11 @@ def test_change(fails_at: int, surplus: int, most: int, caplog: pytest.LogCaptur
 def test_ends_of_the_log() -> None:
     """The ends of a log are asked of the one that can say them; the position is kept."""
     second = Opened(Numbers("second"))
-    with FallbackConsumer(TP, Numbers("first", 7), second, lambda: None) as consumer:
+    with FallbackConsumer(TP, Numbers("first", 7), second, lambda why: None) as consumer:
         consumer.seek(5)
         assert consumer.watermarks(1) == (0, 20)
         assert consumer.poll(10, 10, 20, 0).first == 5
     assert second.opened == 2
-    with FallbackConsumer(TP, Numbers("first"), second, lambda: None) as consumer:
+    with FallbackConsumer(TP, Numbers("first"), second, lambda why: None) as consumer:
         assert consumer.watermarks(1) == (0, 20)
     assert second.opened == 2

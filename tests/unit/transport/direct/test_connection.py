@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -172,3 +174,71 @@ def test_refused_login(connect: Connect, handshake: int, why: str) -> None:
     with pytest.raises(Unsupported, match=why) as caught:
         connect(script, **LOGIN, sasl_mechanism="PLAIN")
     assert "sesame" not in str(caught.value)
+
+
+def test_tls_handshake_in_time() -> None:
+    """A TLS handshake for which no time is left is a lost connection, as another attempt may succeed."""
+    with ScriptedBroker(lambda request: None) as broker:
+        connection = Connection(broker.address, settings_of({"bootstrap.servers": "b"}), ssl.create_default_context())
+        with pytest.raises(ConnectionLost, match="the TLS handshake was broken off"):
+            connection.open(time.monotonic())
+
+
+def test_host_that_is_none() -> None:
+    """A host that is no name of the DNS is left to librdkafka."""
+    connection = Connection(("a..b", 9092), settings_of({"bootstrap.servers": "b"}), None)
+    with pytest.raises(Unsupported, match=r"a\.\.b:9092: "):
+        connection.open(soon())
+
+
+def test_address_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address that does not answer leaves time for the host's next one."""
+    with ScriptedBroker(lambda request: None) as broker, ExitStack() as opened:
+        full = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            waiting = opened.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        addresses = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", where) for where in (full.getsockname(), broker.address)]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *args: addresses)
+        connection = Connection(("host", 9092), settings_of({"bootstrap.servers": "b"}), None)
+        opened.callback(connection.close)
+        connection.open(soon(2))
+        assert connection.is_open
+
+
+def test_opened_step_by_step() -> None:
+    """A connection that takes longer than its caller's time is opened by further calls."""
+
+    def script(request: Received) -> bytes:
+        time.sleep(0.3)
+        if request.api == 17:
+            return answered(request, wire.int16(0) + wire.int32(0))
+        return answered(request, wire.int16(0) + wire.string(None) + wire.nullable_bytes(b"") + wire.int64(0))
+
+    login = {name.replace("_", "."): value for name, value in LOGIN.items()} | {"sasl.mechanism": "PLAIN"}
+    with ScriptedBroker(script) as broker:
+        connection = Connection(broker.address, settings_of({"bootstrap.servers": "b", **login}), None)
+        connection.begin_opening(soon())
+        calls = 1
+        while not connection.open_further(soon(0.05)):
+            assert connection.is_opening
+            assert not connection.is_open
+            calls += 1
+        assert connection.is_open
+        connection.close()
+        assert 5 < calls < 20
+        assert [r.api for r in broker.received] == [18, 18, 17, 36]
+        assert broker.connections == 1
+
+
+def test_opening_has_an_end() -> None:
+    """A server that accepts connections and never answers is given up at the deadline, however often it is called."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connection = Connection(server.getsockname(), settings_of({"bootstrap.servers": "b"}), None)
+        begin = time.monotonic()
+        connection.begin_opening(soon(0.3))
+        with pytest.raises(ConnectionLost, match="no response in time"):
+            list(iter(lambda: connection.open_further(soon(0.05)), True))
+        assert 0.3 <= time.monotonic() - begin < 1
+        assert not connection.is_opening

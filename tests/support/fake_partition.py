@@ -1,0 +1,72 @@
+"""A partition on a scripted broker: answers to Metadata, Fetch 11 and OffsetForLeaderEpoch as a test sets them."""
+
+from __future__ import annotations
+
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.transport.direct import wire
+from tests.support.record_batches import Batch, Row
+from tests.support.scripted_broker import Received, answered
+
+__all__ = ["EPOCH_END", "FETCH", "METADATA", "TP", "FakePartition", "records"]
+
+TP = TopicPartition("t", 0)
+FETCH, METADATA, EPOCH_END = 1, 3, 23
+
+
+def records(first: int, until: int, epoch: int = 1) -> bytes:
+    """A record batch with the offsets `[first, until)`."""
+    return Batch(tuple(Row(n, value=b"%d" % n) for n in range(first, until)), leader_epoch=epoch).encode()
+
+
+class FakePartition:
+    """The script of a broker that is the only one of its cluster, and the leader of one partition.
+
+    `fetches` are the answers to Fetch, each an error or record batches; None closes the connection. The last one is
+    repeated. `epoch_end` is an error, an epoch and its end. `leader_epoch` is reported by the metadata. A client with a
+    rack is sent to the `replica`, if that is not -1; `others` are the ports of brokers besides, by id.
+    """
+
+    def __init__(self, *fetches: int | bytes | None) -> None:
+        self.fetches = list(fetches)
+        self.epoch_end = (0, -1, -1)
+        self.leader_epoch = 1
+        self.high_watermark = 100
+        self.throttle_ms = 0
+        self.replica = -1
+        self.port = 0
+        self.others: dict[int, int] = {}
+        self.asked: list[int] = []
+
+    def __call__(self, request: Received) -> bytes | None:
+        self.asked.append(request.api)
+        if request.api == METADATA:
+            return answered(request, self._metadata())
+        if request.api == EPOCH_END:
+            return answered(request, self._epoch_end())
+        if self.replica >= 0 and not request.rest.endswith(wire.string("")):
+            return answered(request, self._fetch(b"", self.replica))
+        found = self.fetches.pop(0) if len(self.fetches) > 1 else self.fetches[0]
+        return None if found is None else answered(request, self._fetch(found))
+
+    def _metadata(self) -> bytes:
+        ports = {0: self.port, **self.others}
+        brokers = wire.int32(len(ports)) + b"".join(
+            wire.int32(n) + wire.string("127.0.0.1") + wire.int32(port) + wire.string(None) for n, port in ports.items()
+        )
+        nobody = wire.int32(0)
+        partition = wire.int16(0) + wire.int32(0) + wire.int32(0) + wire.int32(self.leader_epoch) + 3 * nobody
+        topic = wire.int32(1) + wire.int16(0) + wire.string(TP.topic) + wire.int8(0) + wire.int32(1) + partition
+        return wire.int32(0) + brokers + wire.string(None) + wire.int32(0) + topic
+
+    def _fetch(self, found: int | bytes, replica: int = -1) -> bytes:
+        error, data = (0, found) if isinstance(found, bytes) else (found, b"")
+        high = wire.int64(self.high_watermark)
+        row = wire.int32(0) + wire.int16(error) + high + high + wire.int64(0) + wire.int32(0)
+        row += wire.int32(replica) + wire.nullable_bytes(data)
+        head = wire.int32(self.throttle_ms) + wire.int16(0) + wire.int32(0)
+        return head + wire.int32(1) + wire.string(TP.topic) + wire.int32(1) + row
+
+    def _epoch_end(self) -> bytes:
+        error, epoch, end = self.epoch_end
+        row = wire.int16(error) + wire.int32(0) + wire.int32(epoch) + wire.int64(end)
+        return wire.int32(0) + wire.int32(1) + wire.string(TP.topic) + wire.int32(1) + row

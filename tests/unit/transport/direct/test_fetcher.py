@@ -1,0 +1,123 @@
+"""Fetches from a broker that answers as it is told."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.protocol.planning import Split
+from pyspark_zkafka.transport.consumer import PartitionEvents, Poll
+from pyspark_zkafka.transport.direct.client import DirectClient
+from pyspark_zkafka.transport.direct.fetcher import Fetcher
+from tests.support.fake_partition import EPOCH_END, FETCH, METADATA, TP, FakePartition, records
+from tests.support.scripted_broker import RANGES, ScriptedBroker
+
+NOT_LEADER, FENCED, UNKNOWN_EPOCH = 6, 74, 75
+WITH_EPOCHS = {**RANGES, EPOCH_END: (0, 3)}
+UNTIL = 20
+
+Open = Callable[..., Fetcher]
+
+
+@pytest.fixture
+def open_fetcher() -> Iterator[Open]:
+    """Opens a fetcher of a partition with 20 records: ``open_fetcher(partition, ranges)``."""
+    with ExitStack() as opened:
+
+        def make(partition: FakePartition, ranges: Mapping[int, tuple[int, int]] = WITH_EPOCHS, **kafka: Any) -> Fetcher:
+            broker = opened.enter_context(ScriptedBroker(partition, ranges))
+            partition.port = broker.address[1]
+            server = f"127.0.0.1:{partition.port}"
+            given = {name.replace("_", "."): value for name, value in kafka.items()}
+            properties = {"bootstrap.servers": server, "reconnect.backoff.ms": 1, **given}
+            client = opened.enter_context(DirectClient(properties))
+            fetcher = Fetcher(client, Split(TP, 0, UNTIL, 0, 1, (0,), (server,)), PartitionEvents(TP))
+            opened.callback(fetcher.abandon)
+            return fetcher
+
+        yield make
+
+
+def fetch(fetcher: Fetcher) -> tuple[int | None, Poll]:
+    """The offset after the next records, and the events before them."""
+    poll = Poll()
+    found = fetcher.fetch(UNTIL, time.monotonic() + 5, poll)
+    return None if found is None else found.next_offset, poll
+
+
+@pytest.mark.parametrize("event", [NOT_LEADER, FENCED, UNKNOWN_EPOCH, None])
+def test_truncation_before_fetch_12(open_fetcher: Open, event: int | None) -> None:
+    """A leader of another epoch is asked for the end of the epoch last read; below the position, that is a truncation."""
+    partition = FakePartition(records(0, 10), event, records(10, 20, epoch=2))
+    fetcher = open_fetcher(partition)
+    assert fetch(fetcher)[0] == 10
+    partition.leader_epoch, partition.epoch_end = 2, (0, 1, 5)
+    found, poll = fetch(fetcher)
+    assert found is None
+    assert poll.out_of_range
+    assert poll.truncation == "leader epoch 1 is unknown to the leader: epoch 1 ends at offset 5"
+    assert partition.asked == [FETCH, FETCH, METADATA, EPOCH_END]
+    fetcher.seek(10)
+    assert fetch(fetcher)[0] == 20
+
+
+@pytest.mark.parametrize("end", [(0, 1, 10), (0, -1, -1), (29, -1, -1), (31, -1, -1)])
+def test_no_truncation_before_fetch_12(open_fetcher: Open, end: tuple[int, int, int]) -> None:
+    """The read continues where the epoch ends at the position, the leader does not know the epoch, or may not tell."""
+    partition = FakePartition(records(0, 10), FENCED, NOT_LEADER, records(10, 20, epoch=2))
+    fetcher = open_fetcher(partition)
+    assert fetch(fetcher)[0] == 10
+    partition.leader_epoch, partition.epoch_end = 2, end
+    found, poll = fetch(fetcher)
+    assert (found, poll) == (20, Poll())
+    # Once for each epoch of a leader.
+    assert partition.asked == [FETCH, FETCH, METADATA, EPOCH_END, FETCH, METADATA, FETCH]
+
+
+def test_epoch_that_changes_again(open_fetcher: Open) -> None:
+    """A broker that is no longer the leader when it is asked for the end of an epoch has the next one asked."""
+    partition = FakePartition(records(0, 10), FENCED, records(10, 20, epoch=2))
+    partition.epoch_end = (FENCED, -1, -1)
+    fetcher = open_fetcher(partition)
+    assert fetch(fetcher)[0] == 10
+    partition.leader_epoch = 2
+    poll = Poll()
+    assert fetcher.fetch(UNTIL, time.monotonic() + 0.3, poll) is None
+    partition.leader_epoch, partition.epoch_end = 3, (0, 1, 10)
+    assert fetch(fetcher)[0] == 20
+    assert partition.asked.count(FETCH) == 3
+
+
+def test_broker_without_epochs(open_fetcher: Open) -> None:
+    """A broker that does not tell the end of an epoch to consumers is not asked."""
+    partition = FakePartition(records(0, 10), NOT_LEADER, records(10, 20, epoch=2))
+    fetcher = open_fetcher(partition, {**RANGES, EPOCH_END: (0, 1)})
+    assert fetch(fetcher)[0] == 10
+    partition.leader_epoch = 2
+    assert fetch(fetcher)[0] == 20
+    assert EPOCH_END not in partition.asked
+
+
+@pytest.mark.parametrize("others", [{}, {9: 1}])
+def test_preferred_replica_out_of_reach(open_fetcher: Open, others: dict[int, int]) -> None:
+    """A replica that the metadata lacks, or that does not accept connections, leaves the read to the leader."""
+    partition = FakePartition(records(0, 10))
+    partition.replica, partition.others = 9, others
+    assert fetch(open_fetcher(partition, client_rack="r"))[0] == 10
+
+
+def test_time_of_a_poll() -> None:
+    """A poll returns in its time while a connection is opened, also where the metadata is to be asked first."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        servers = f"127.0.0.1:{silent.getsockname()[1]}"
+        with DirectClient({"bootstrap.servers": servers}) as client:
+            for endpoints in ((servers,), ()):
+                fetcher = Fetcher(client, Split(TP, 0, UNTIL, 0, 1, (0,), endpoints), PartitionEvents(TP))
+                begin = time.monotonic()
+                assert fetcher.fetch(UNTIL, begin + 0.1, Poll()) is None
+                assert 0.1 <= time.monotonic() - begin < 0.3
