@@ -65,9 +65,10 @@ class Host:
     """A process of members, which join and leave when it is told to."""
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
-        # Java's consumer logs each partition that it is assigned.
+        # Java's consumer logs each partition that it is assigned, to either stream.
         quiet = subprocess.DEVNULL
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=quiet, text=True, env=environment)
+        pipes = {"stdin": subprocess.PIPE, "stdout": quiet, "stderr": quiet}
+        self._process = subprocess.Popen(command, **pipes, text=True, env=environment)
 
     def tell(self, what: str, name: str) -> None:
         """``join`` or ``leave``."""

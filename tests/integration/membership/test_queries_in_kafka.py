@@ -159,7 +159,7 @@ def test_available_now_beside_another(
     query = stream(group.options(), connection={})
     running = query.start(availableNow=True)
     eventually(lambda: not first.settled, timeout_s=30)
-    assert not running.awaitTermination(3)
+    assert not running.awaitTermination(10)
     kept = first.rebalance()
     assert running.awaitTermination(60)
     assert len(kept) == 2
