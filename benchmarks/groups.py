@@ -1,4 +1,4 @@
-"""How long a group rebalances, on the cluster that is up; see `benchmarks.rebalance`."""
+"""How long groups rebalance: in ZooKeeper on the cluster that is up, and in Kafka; see `benchmarks.rebalance`."""
 
 from __future__ import annotations
 
@@ -7,26 +7,37 @@ from statistics import median
 from typing import Any
 
 from benchmarks.cluster import BenchCluster
+from benchmarks.kafka_groups import kafka_rebalances
 from benchmarks.rebalance import PARTITIONS, TOPIC, Group, rounds, started
 from pyspark_zkafka.options.model import ZooKeeperConfig
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
 
 def rebalances(cluster: BenchCluster, sizes: Iterable[int], count: int) -> list[dict[str, Any]]:
-    """A row for each size of the group and what happens to it: seconds until all partitions are owned again."""
+    """A row for each kind and size of group, and what happens to it: seconds until all partitions are owned again."""
+    sizes = list(sizes)
+    rows = _in_zookeeper(cluster, sizes, count)
+    return rows + [row for kind, size, found in kafka_rebalances(sizes, count) for row in _rows(kind, size, found)]
+
+
+def _in_zookeeper(cluster: BenchCluster, sizes: Iterable[int], count: int) -> list[dict[str, Any]]:
     cluster.create_topic(TOPIC, PARTITIONS)
     hosts, _, chroot = cluster.zookeeper_connect.partition("/")
     config = ZooKeeperConfig(hosts, f"/{chroot}")
     with ZooKeeperClient(config) as zookeeper:
         group = Group(zookeeper)
-        return [row for size in sizes for row in _rows(config, group, size, count)]
+        return [row for size in sizes for row in _rows("ZooKeeper", size, _rounds(config, group, size, count))]
 
 
-def _rows(config: ZooKeeperConfig, group: Group, size: int, count: int) -> list[dict[str, Any]]:
+def _rounds(config: ZooKeeperConfig, group: Group, size: int, count: int) -> list[dict[str, float]]:
     with started(config, group, size) as members:
-        found = list(rounds(group, members, count))
+        return list(rounds(group, members, count))
+
+
+def _rows(kind: str, size: int, found: list[dict[str, float]]) -> list[dict[str, Any]]:
     return [
         {
+            "group": kind,
             "members": size,
             "after": what,
             "median s": median(one[what] for one in found),

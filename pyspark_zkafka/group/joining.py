@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 from pyspark_zkafka.errors import ClusterStateError, GroupError, listing
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.kafka_offsets import KafkaMemberOffsets
+from pyspark_zkafka.group.kafka_rebalance import is_final
 from pyspark_zkafka.kafka.group_admin import GroupAdmin
 from pyspark_zkafka.kafka.group_consumer import GroupConsumer, unsupported_protocol
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.options.model import Connection, GroupOptions
+from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Subscription
 from pyspark_zkafka.protocol.znodes import brokers as broker_znodes
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
@@ -53,26 +56,27 @@ class KafkaJoin:
     def member(self) -> KafkaGroupMember:
         """A member that has not joined yet."""
         group, kafka = self.options.name, self.options.kafka
-        is_idle = self.is_idle if kafka.protocol == "consumer" else None
         return KafkaGroupMember(
             self.options,
             self.subscription,
             lambda events: GroupConsumer(self.servers, self.connection, group, kafka, events),
-            is_idle,
+            self.is_final if kafka.is_incremental else None,
         )
 
-    def is_idle(self, member_id: str) -> bool:
-        """True if a member of KIP-848 is to be assigned nothing, of which its client does not tell it.
+    def is_final(self, member_id: str, owned: Collection[TopicPartition], topics: Collection[str]) -> bool:
+        """True if the coordinator has nothing more to assign to a member that owns some partitions of its topics.
 
-        Raises GROUP_PROTOCOL_UNSUPPORTED if the group's coordinator does not know the member: brokers before 4.0 do not
-        answer such members at all. Blocks for a request or two.
+        Raises GROUP_PROTOCOL_UNSUPPORTED if it does not know a member by KIP-848: brokers before 4.0 do not answer such
+        members at all. Blocks for some requests.
         """
         name = self.options.name
         with GroupAdmin.of(self.connection, self.servers) as admin:
             state = admin.group_states([name])[name]
-        if member_id not in state.members:
-            raise unsupported_protocol(name, f"The coordinator of group {name} does not admit the member {member_id}")
-        return member_id in state.idle
+            if self.options.kafka.protocol == "consumer" and member_id not in state.members:
+                raise unsupported_protocol(name, f"The coordinator of group {name} does not admit the member {member_id}")
+            found = admin.snapshot(topics)
+        partitions = [tp for topic in found.topics for tp in found.partitions(topic)]
+        return state.name == "STABLE" and is_final(state.assigned, member_id, owned, partitions)
 
 
 def refuse_old_brokers(zookeeper: ZooKeeperClient) -> None:

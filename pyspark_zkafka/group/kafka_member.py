@@ -23,6 +23,7 @@ from pyspark_zkafka.protocol.planning import Subscribe, Subscription, wanted_top
 __all__ = ["GroupClient", "KafkaGroupMember"]
 
 T = TypeVar("T")
+FinalityCheck = Callable[[str, Collection[TopicPartition], Collection[str]], bool]
 _log = logging.getLogger(__name__)
 
 _TICK_S = 0.02
@@ -33,6 +34,7 @@ _MARGIN_S = 15.0
 _CLOSE_S = 4.0
 _FINISH_S = 2.0
 _CHECK_S = 1.5
+_LOOK_S = 0.2
 _REFUSALS = 3
 _STOPPED_S = 5.0  # a process that did not run for so long may have been expelled
 _DOUBT_S = 2.0  # in which librdkafka notices that
@@ -79,7 +81,8 @@ class KafkaGroupMember:
 
     An expelled member reads nothing more until it has joined again, and commits nothing of what it read before.
     Thread-safe; not pickle-safe, and not to be used after a fork. `connect` makes the client of the member that is passed
-    to it. `check` is called with the member's id while it is assigned nothing: it returns True if that is all, or raises.
+    to it. `is_final` gets the member's id, what it owns and its topics, and asks the coordinator whether it has more to
+    assign; it blocks, and raises for a member that the coordinator does not admit. None where each assignment is final.
     """
 
     def __init__(
@@ -87,7 +90,7 @@ class KafkaGroupMember:
         options: GroupOptions,
         subscription: Subscription,
         connect: Callable[[GroupEvents], GroupClient],
-        check: Callable[[str], bool] | None = None,
+        is_final: FinalityCheck | None = None,
         timing: Timing | None = None,
     ) -> None:
         self.group = options.name
@@ -95,7 +98,7 @@ class KafkaGroupMember:
         self.rebalances = 0
         self._options = options
         self._subscription = subscription
-        self._check = check
+        self._is_final = is_final
         self._timing = timing or Timing()
         self._hold_s = hold_s(options.hold_ms, options.kafka.max_poll_interval_ms)
         self._connect = connect
@@ -107,6 +110,7 @@ class KafkaGroupMember:
         self._assignment = Assignment()
         self._reading: frozenset[TopicPartition] = frozenset()
         self._is_assigned = False
+        self._final_at = -1
         self._rebalancing: list[Future[Mapping[TopicPartition, Claim]]] = []
         self._commits: deque[_Commit] = deque()
         self._topics: tuple[str, ...] = ()
@@ -140,8 +144,11 @@ class KafkaGroupMember:
 
     @property
     def settled(self) -> bool:
-        """True if the member has been assigned its partitions, and no revocation is pending."""
-        return self._is_assigned and not self._is_doubtful()
+        """True if the member has been assigned all of its partitions, and no revocation is pending.
+
+        Of incremental rebalances only `wait_settled` finds out, as it asks the coordinator.
+        """
+        return self._is_assigned and self._final_at == self.rebalances and not self._is_doubtful()
 
     def join(self) -> None:
         """Begin to join, and return; raises ZKafkaError if librdkafka refuses the properties."""
@@ -201,17 +208,17 @@ class KafkaGroupMember:
         self._changed.clear()
 
     def wait_settled(self, timeout_s: float | None = None) -> bool:
-        """Wait until the member is assigned its partitions; by default until members that died have expired.
+        """Wait until the member is assigned all of its partitions; by default until members that died have expired.
 
-        Returns False on time-out, and on an error that `rebalance` raises.
+        Returns False on time-out, and on an error that `rebalance` raises. Asks the coordinator once at least, if it must.
         """
         patience_s = self._options.kafka.session_timeout_ms / 1000 + self._hold_s + _MARGIN_S
         deadline = self._timing.clock() + (patience_s if timeout_s is None else timeout_s)
-        while not self.settled:
+        while not (self.settled or self._has_settled()):
             left = deadline - self._timing.clock()
             if left <= 0 or self._closing or (self._error is not None and not self._error.retriable):
                 return False
-            self.wait(min(left, 0.2))
+            self.wait(min(left, _LOOK_S))
         return True
 
     def request_rebalance(self, event: object = None) -> None:
@@ -219,6 +226,20 @@ class KafkaGroupMember:
         self._wake()
 
     # --- for other threads
+
+    def _has_settled(self) -> bool:
+        """Ask the coordinator whether the present assignment is final; on its refusal to say, that is assumed."""
+        seen, owned, topics = self.rebalances, self.owned(), self._topics
+        if not self._is_assigned or self._is_final is None:
+            return False
+        try:
+            is_final = self._is_final(self.consumer, owned.keys(), topics)
+        except ZKafkaError as error:
+            self._warn(f"its coordinator does not describe the group: {error}")
+            is_final = not error.retriable
+        if is_final:
+            self._final_at = seen
+        return self.settled
 
     def _commit(self, commit: _Commit) -> set[TopicPartition]:
         self._requests.put(lambda: self._commits.append(commit))
@@ -321,9 +342,10 @@ class KafkaGroupMember:
         try:
             topics = tuple(wanted_topics(self._subscription, self._names()))
             if topics != self._topics:
-                self._topics = topics
+                self._topics, self._is_assigned = topics, False
                 self._client.subscribe(topics)
-            self._is_assigned = self._is_assigned or not topics
+            if not topics:
+                self._is_assigned, self._final_at = True, self.rebalances
         except ZKafkaError as error:
             self._note_error(error)
 
@@ -359,14 +381,19 @@ class KafkaGroupMember:
                 answer.set_exception(error)
 
     def _check_admission(self) -> None:
-        """Look, without an assignment, whether the coordinator has admitted the member, and has something to assign."""
+        """Look, without an assignment, whether the coordinator has admitted the member, and has something to assign.
+
+        Members by KIP-848 alone are called back neither for that nor if it has nothing.
+        """
         now = self._timing.clock()
-        if self._is_assigned or self._check is None:
+        if self._is_assigned or self._is_final is None or self._options.kafka.protocol != "consumer":
             self._check_at = now + _CHECK_S
         elif now >= self._check_at:
             self._check_at = now + _CHECK_S
+            self.consumer = self._client.member_id
             try:
-                self._is_assigned = self._check(self._client.member_id)
+                if self._is_final(self.consumer, (), self._topics):
+                    self._is_assigned, self._final_at = True, self.rebalances
             except ZKafkaError as error:
                 self._refusals += 1
                 if error.retriable or self._refusals >= _REFUSALS:
@@ -427,6 +454,8 @@ class KafkaGroupMember:
     def _change(self, *, is_assigned: bool) -> None:
         self.rebalances += 1
         self._is_assigned = is_assigned
+        if self._is_final is None:
+            self._final_at = self.rebalances
         self._changed.set()
 
     def _send_commits(self) -> None:

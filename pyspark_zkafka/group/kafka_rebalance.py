@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from pyspark_zkafka.protocol.model import Claim, TopicPartition
 
-__all__ = ["Assignment", "Hold", "hold_s"]
+__all__ = ["Assignment", "Hold", "hold_s", "is_final"]
 
 _SHARE_OF_POLL_INTERVAL = 0.8
 
@@ -79,6 +79,27 @@ class Hold:
         (frozenset({TopicPartition(topic='t', partition=0)}), frozenset(), frozenset())
         """
         return self.revoking.intersection(reading) if now < self.until else frozenset()
+
+
+def is_final(
+    assigned: Mapping[str, Collection[TopicPartition]],
+    member: str,
+    owned: Collection[TopicPartition],
+    partitions: Collection[TopicPartition],
+) -> bool:
+    """True if a stable group, as its coordinator describes it, has nothing more to assign to the member.
+
+    While a cooperative rebalance waits for a member to release partitions, the group is stable, too, but nobody is assigned
+    them. `partitions` are all those of the member's topics.
+
+    >>> t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
+    >>> is_final({"a": [t0], "b": []}, "b", [], [t0, t1])
+    False
+    >>> is_final({"a": [t0], "b": [t1]}, "b", [], [t0, t1]), is_final({"a": [t0], "b": [t1]}, "b", [t1], [t0, t1])
+    (False, True)
+    """
+    everyones = {tp for places in assigned.values() for tp in places}
+    return set(assigned.get(member, ())) == set(owned) and everyones.issuperset(partitions)
 
 
 def hold_s(hold_ms: int, max_poll_interval_ms: int) -> float:

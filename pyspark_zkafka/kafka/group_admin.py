@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -33,12 +33,13 @@ _UNKNOWN_GROUP_CODES = frozenset({KafkaError.GROUP_ID_NOT_FOUND})
 class GroupState:
     """A group's state as its coordinator names it, and the ids of its members; an unknown group is ``DEAD``.
 
-    `idle` are the members to whom nothing is, or is to be, assigned.
+    `assigned` are the partitions of each member, those that it is still to get among them. Groups of the consumer protocol
+    that are not ``STABLE`` are ``UNKNOWN``: librdkafka has no names for their other states.
     """
 
     name: str
     members: tuple[str, ...] = ()
-    idle: frozenset[str] = frozenset()
+    assigned: Mapping[str, frozenset[TopicPartition]] = field(default_factory=dict)
 
     @property
     def is_active(self) -> bool:
@@ -228,8 +229,8 @@ class GroupAdmin(KafkaAdmin):
         found = self._of_group(group, f"describing group {group}", future, lambda: None)
         if found is None:
             return GroupState("DEAD")
-        idle = frozenset(member.member_id for member in found.members if _is_idle(member))
-        return GroupState(found.state.name, tuple(member.member_id for member in found.members), idle)
+        assigned = {member.member_id: _assigned(member) for member in found.members}
+        return GroupState(found.state.name, tuple(assigned), assigned)
 
     def _of_group(self, group: str, doing: str, future: Future[Any], unknown: Callable[[], Any] | None = None) -> Any:
         """A request's result; `unknown` makes that of a group that does not exist."""
@@ -247,9 +248,9 @@ def _error_of(error: KafkaError, group: str, doing: str) -> ZKafkaError:
     return group_active(group, doing) if error.code() in ACTIVE_CODES else from_kafka(error, doing)
 
 
-def _is_idle(member: Any) -> bool:
+def _assigned(member: Any) -> frozenset[TopicPartition]:
     found = (member.assignment, getattr(member, "target_assignment", None))
-    return not any(assigned.topic_partitions for assigned in found if assigned is not None)
+    return frozenset(_place(place) for assigned in found if assigned is not None for place in assigned.topic_partitions)
 
 
 def _place(committed: KafkaTopicPartition) -> TopicPartition:

@@ -175,14 +175,10 @@ class GroupConsumer:
             raise RuntimeError("GroupConsumer is used before open, or after close")
         return self._consumer
 
-    @property
-    def _is_incremental(self) -> bool:
-        return self._options.protocol == "consumer" or self._options.strategy == "cooperative-sticky"
-
     def _on_assign(self, consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
         # An offset of its own keeps librdkafka from fetching the group's; nothing is read from there.
         places = [KafkaTopicPartition(p.topic, p.partition, 0) for p in partitions]
-        (consumer.incremental_assign if self._is_incremental else consumer.assign)(places)
+        (consumer.incremental_assign if self._options.is_incremental else consumer.assign)(places)
         consumer.pause(places)
         if self._consumer is not None:
             self._is_member = True
@@ -201,7 +197,7 @@ class GroupConsumer:
         self._unassign(consumer, partitions)
 
     def _unassign(self, consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
-        if self._is_incremental:
+        if self._options.is_incremental:
             consumer.incremental_unassign(partitions)
         else:
             consumer.unassign()

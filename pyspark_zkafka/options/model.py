@@ -148,6 +148,11 @@ class KafkaGroupOptions:
     session_timeout_ms: int = 45_000
     max_poll_interval_ms: int = 300_000
 
+    @property
+    def is_incremental(self) -> bool:
+        """True if a rebalance revokes what moves alone; a member then learns of its share in steps."""
+        return self.protocol == "consumer" or self.strategy == "cooperative-sticky"
+
 
 @dataclass(frozen=True, slots=True)
 class GroupOptions:

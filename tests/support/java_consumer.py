@@ -12,10 +12,13 @@ from pyspark_zkafka.testing.configs import jvm_command
 from pyspark_zkafka.testing.java import find_java
 from pyspark_zkafka.testing.java_program import compiled_program
 
-__all__ = ["VERSIONS", "JavaConsumer"]
+__all__ = ["GROUP_MEMBERS", "VERSIONS", "JavaConsumer"]
 
 VERSIONS = ("3.9.1", "4.3.1")
 """The versions of kafka-clients to test with."""
+
+GROUP_MEMBERS = Path(__file__).with_name("GroupMembers.java")
+"""A program of several members, for `compiled_program`."""
 
 _HEAP_MB = 64
 _PATIENCE_S = 60

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from tests.support.eventually import eventually
@@ -90,10 +90,10 @@ def numbers(member: GroupMember) -> list[int]:
     return sorted(tp.partition for tp in member.owned())
 
 
-def settled(members: Iterable[GroupMember], partitions: int) -> bool:
+def settled(members: Collection[GroupMember], partitions: int) -> bool:
     """Whether all members own what they are assigned, and together that number of partitions, each once."""
     owned = [tp for m in members for tp in m.owned()]
-    return all(m.settled for m in members) and len(owned) == len(set(owned)) == partitions
+    return len(owned) == len(set(owned)) == partitions and all(m.wait_settled(0) for m in members)
 
 
 def caught_up(members: Iterable[GroupMember]) -> list[int]:

@@ -4,39 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, AdminClient, ResourcePatternType, ResourceType
 
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.testing import LocalCluster
+from tests.support.acls import CONFIG, LOGIN, Right, grant, withdraw
 from tests.support.numbered_rows import numbers
-from tests.support.security import MODULES
 from tests.support.slot_tasks import SlotQuery, TaskProcess, once, rows
 
-USER = "writer"
-PASSWORD = "sesame"
-CONFIG = {
-    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-    "super.users": "User:ANONYMOUS",
-    "sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.login.plain.sasl.jaas.config": f'{MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
-}
-LOGIN = {
-    "kafka.security.protocol": "SASL_PLAINTEXT",
-    "kafka.sasl.mechanism": "PLAIN",
-    "kafka.sasl.username": USER,
-    "kafka.sasl.password": PASSWORD,
-}
 MISSED = {
     "transactional id": r"ACLs must allow Write and Describe on the transactional id {prefix}-\S+-0",
     "topic": r"an ACL must allow (Read, Write or Describe|Write) on the topic",
@@ -44,19 +22,6 @@ MISSED = {
     "ledger's topic": r"an ACL must allow Read, Write or Describe on the topic|Read on the ledger's topic",
 }
 TEN = range(10)
-
-
-class Right(NamedTuple):
-    """An operation that is allowed to the user on a resource, or on all whose names begin with its name."""
-
-    kind: ResourceType
-    name: str
-    operation: AclOperation
-    pattern: ResourcePatternType = ResourcePatternType.LITERAL
-
-    def acl(self, form: type[AclBinding]) -> AclBinding:
-        """The ACL, as a binding or as a filter for it."""
-        return form(self.kind, self.name, self.pattern, f"User:{USER}", "*", self.operation, AclPermissionType.ALLOW)
 
 
 CONFIGS_OF_CLUSTER = Right(ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS)
@@ -87,8 +52,7 @@ class Rights:
     def grant(self, *rights: Right) -> None:
         """Allow operations."""
         self._granted.update(rights)
-        for future in self._admin.create_acls([right.acl(AclBinding) for right in rights]).values():
-            future.result(30)
+        grant(self._admin, rights)
 
     def grant_all_but(self, missing: str | None = None) -> None:
         """Allow what is documented, except for one."""
@@ -98,8 +62,7 @@ class Rights:
         """Allow them no longer; without arguments, nothing."""
         given = rights or tuple(self._granted)
         self._granted.difference_update(given)
-        for future in self._admin.delete_acls([right.acl(AclBindingFilter) for right in given]).values():
-            future.result(30)
+        withdraw(self._admin, given)
 
 
 @pytest.fixture

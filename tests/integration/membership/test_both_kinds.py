@@ -83,6 +83,21 @@ def test_hold(group: MemberGroup) -> None:
     assert len(second.owned()) == 2
 
 
+def test_settled_with_its_share(group: MemberGroup) -> None:
+    """A member is not settled while another one keeps what it is to get, and then owns it."""
+    first = group.member(hold_ms=60_000)
+    assert first.wait_settled(20)
+    first.rebalance()
+    second = group.member()
+    eventually(lambda: not first.settled, timeout_s=20)
+    assert not second.wait_settled(3)
+    first.rebalance()
+    assert second.wait_settled(20)
+    assert len(second.owned()) == 2
+    assert first.wait_settled(20)
+    assert len(first.owned()) == 2
+
+
 def test_hold_ends(group: MemberGroup, caplog: pytest.LogCaptureFixture) -> None:
     """After rebalance.hold.ms a partition is released even while it is read, with a warning; its commit is lost."""
     first = group.member(hold_ms=300)

@@ -146,6 +146,27 @@ def test_batch_job(new_group: Callable[[str], MemberGroup], spark: SparkSession)
         assert member.plan(spark).load().count() == 0
 
 
+@pytest.mark.parametrize("kind", ["cooperative-sticky", "consumer"])
+def test_available_now_beside_another(
+    new_group: Callable[[str], MemberGroup], stream: Callable[..., Stream], kind: str
+) -> None:
+    """A query that reads what there is waits for its share while another member finishes its work on it."""
+    group = new_group(kind)
+    fill(group.cluster, group.topic, 5, PARTITIONS)
+    first = group.member(hold_ms=60_000)
+    assert first.wait_settled(30)
+    assert len(first.rebalance()) == 4
+    query = stream(group.options(), connection={})
+    running = query.start(availableNow=True)
+    eventually(lambda: not first.settled, timeout_s=30)
+    assert not running.awaitTermination(10)
+    kept = first.rebalance()
+    assert running.awaitTermination(60)
+    assert len(kept) == 2
+    mine = set(PARTITIONS) - {tp.partition for tp in kept}
+    assert {(row.partition, row.offset) for row in query.rows} == {(n, offset) for n in mine for offset in range(5)}
+
+
 def test_inconsistent_strategy(new_group: Callable[[str], MemberGroup]) -> None:
     """A query whose strategy the group's members do not have fails within seconds, and says what to do."""
     group = new_group("range")

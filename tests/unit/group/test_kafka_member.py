@@ -83,9 +83,9 @@ def new_member(coordinator: Coordinator) -> Iterator[Callable[..., KafkaGroupMem
     """Makes joined members: ``new_member(hold_ms=100)``; they leave when the test ends."""
     made: list[KafkaGroupMember] = []
 
-    def make(subscription: Any = TOPIC, check: Any = None, hold_ms: int = 60_000, **kafka: Any) -> Any:
+    def make(subscription: Any = TOPIC, is_final: Any = None, hold_ms: int = 60_000, **kafka: Any) -> Any:
         options = GroupOptions("g", "kafka", hold_ms=hold_ms, kafka=KafkaGroupOptions(**kafka))
-        made.append(KafkaGroupMember(options, subscription, coordinator.connect, check))
+        made.append(KafkaGroupMember(options, subscription, coordinator.connect, is_final))
         made[-1].join()
         return made[-1]
 
@@ -264,11 +264,11 @@ def test_admission(coordinator: Coordinator, new_member: Callable[..., Any], mon
     monkeypatch.setattr("pyspark_zkafka.group.kafka_member._CHECK_S", 0.05)
     looks: list[str] = []
 
-    def check(member_id: str) -> bool:
+    def is_final(member_id: str, owned: object, topics: object) -> bool:
         looks.append(member_id)
         raise GroupError("GROUP_PROTOCOL_UNSUPPORTED", f"no {member_id}")
 
-    member = new_member(check=check)
+    member = new_member(is_final=is_final, protocol="consumer")
     assert not member.wait_settled(20)
     with pytest.raises(GroupError, match="GROUP_PROTOCOL_UNSUPPORTED"):
         member.rebalance()
@@ -278,7 +278,49 @@ def test_admission(coordinator: Coordinator, new_member: Callable[..., Any], mon
 def test_idle(new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A member to whom the coordinator has nothing to assign is settled."""
     monkeypatch.setattr("pyspark_zkafka.group.kafka_member._CHECK_S", 0.05)
-    assert new_member(check=lambda member_id: True).wait_settled(20)
+    assert new_member(is_final=lambda *asked: True, protocol="consumer").wait_settled(20)
+
+
+def test_final(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
+    """A member that is assigned its partitions in steps is settled when there are no more, until one is revoked."""
+    asked: list[tuple[str, set[TopicPartition], tuple[str, ...]]] = []
+
+    def is_final(member_id: str, owned: Collection[TopicPartition], topics: tuple[str, ...]) -> bool:
+        asked.append((member_id, set(owned), topics))
+        if len(asked) == 2:
+            coordinator.happens.append(lambda events: events.assigned([T0]))
+        return T0 in owned
+
+    member = new_member(is_final=is_final)
+    coordinator.happens.append(lambda events: events.assigned([]))
+    assert member.wait_settled(20)
+    assert asked[0] == ("c-1", set(), ("t",))
+    assert asked[-1] == ("c-1", {T0}, ("t",))
+    assert member.owned().keys() == {T0}
+    revoke(coordinator, T0)
+    eventually(lambda: not member.settled, timeout_s=5)
+
+
+@pytest.mark.parametrize("error", [AGAIN, GroupError("REFUSED", "no")])
+def test_undescribed(coordinator: Coordinator, new_member: Callable[..., Any], error: ZKafkaError) -> None:
+    """Where the coordinator refuses to describe the group, what is assigned is final; without an answer, it is not."""
+
+    def is_final(*asked: object) -> bool:
+        raise error
+
+    member = new_member(is_final=is_final)
+    coordinator.happens.append(lambda events: events.assigned([T0]))
+    assert member.wait_settled(1) is not error.retriable
+
+
+def test_topic_is_found_later(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: Any) -> None:
+    """A member is not settled any more when its pattern finds a topic, until that is assigned."""
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._TOPICS_EVERY_S", 0.05)
+    member = new_member(SubscribePattern("t.*"))
+    assert member.wait_settled(5)
+    coordinator.topics = ["t"]
+    eventually(lambda: not member.settled, timeout_s=5)
+    assign(coordinator, member, T0)
 
 
 def test_pattern(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
