@@ -111,6 +111,7 @@ class KafkaGroupMember:
         self._reading: frozenset[TopicPartition] = frozenset()
         self._is_assigned = False
         self._final_at = -1
+        self._is_member = False
         self._rebalancing: list[Future[Mapping[TopicPartition, Claim]]] = []
         self._commits: deque[_Commit] = deque()
         self._topics: tuple[str, ...] = ()
@@ -290,7 +291,8 @@ class KafkaGroupMember:
             for answer in self._rebalancing:
                 answer.set_exception(_not_running(self.group))
             for commit in self._commits:
-                commit.lost.set_exception(_not_running(self.group))
+                if not commit.lost.done():
+                    commit.lost.set_exception(_not_running(self.group))
 
     def _replace_client(self) -> None:
         """Go on with another client after an expulsion with a commit under way.
@@ -393,7 +395,8 @@ class KafkaGroupMember:
             self.consumer = self._client.member_id
             try:
                 if self._is_final(self.consumer, (), self._topics):
-                    self._is_assigned, self._final_at = True, self.rebalances
+                    self._is_member = self._is_assigned = True
+                    self._final_at = self.rebalances
             except ZKafkaError as error:
                 self._refusals += 1
                 if error.retriable or self._refusals >= _REFUSALS:
@@ -409,6 +412,7 @@ class KafkaGroupMember:
             _log.info("%s is assigned %s", self._name, listing(sorted(partitions), _SHOWN))
         self._assignment = self._assignment.assign(partitions, self.consumer)
         self._error = None
+        self._is_member = True
         self._change(is_assigned=True)
 
     def revoked(self, partitions: Collection[TopicPartition]) -> None:
@@ -449,6 +453,7 @@ class KafkaGroupMember:
         for commit in self._commits:
             commit.sent = None  # nothing that this incarnation has read is committed any more
         self._doubted_until = 0.0
+        self._is_member = False
         self._change(is_assigned=False)
 
     def _change(self, *, is_assigned: bool) -> None:
@@ -475,7 +480,7 @@ class KafkaGroupMember:
     def _send(self, commit: _Commit) -> None:
         now = self._assignment
         ours = now.committable(commit.offsets, commit.incarnation)
-        if commit.of_group and commit.incarnation == now.incarnation and self._is_assigned:
+        if commit.of_group and commit.incarnation == now.incarnation and self._is_member:
             ours = dict(commit.offsets)
         if ours:
             commit.sent = ours

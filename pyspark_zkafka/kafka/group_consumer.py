@@ -107,8 +107,11 @@ class GroupConsumer:
             consumer.close()
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Join the group, or rejoin it with other topics, at the next calls of `poll`."""
+        """Join the group, rejoin it with other topics, or leave it without any, at the next calls of `poll`."""
         try:
+            if not topics:
+                self._client.unsubscribe()
+                return
             self._client.subscribe(
                 sorted(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )

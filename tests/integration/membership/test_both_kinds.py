@@ -132,6 +132,19 @@ def test_growth(group: MemberGroup) -> None:
     eventually(lambda: settled([member], 6), timeout_s=20)
 
 
+def test_pattern_without_topics(group: MemberGroup) -> None:
+    """A member whose pattern loses its last topic owns nothing, and the next topic when there is one."""
+    topic = f"{group.topic}-brief"
+    member = group.member(SubscribePattern(f"{group.topic}-.*"))
+    group.cluster.create_topic(topic, partitions=2)
+    eventually(lambda: settled([member], 2), timeout_s=20)
+    group.cluster.delete_topic(topic)
+    eventually(lambda: not member.rebalance(), timeout_s=20)
+    assert member.wait_settled(20)
+    group.cluster.create_topic(f"{group.topic}-later", partitions=3)
+    eventually(lambda: settled([member], 3), timeout_s=20)
+
+
 def test_pattern(group: MemberGroup) -> None:
     """A pattern finds its topics, also one that is created later."""
     member = group.member(SubscribePattern(f"{group.topic}(-.*)?"))

@@ -134,6 +134,17 @@ def test_starts_of_the_group(coordinator: Coordinator, new_member: Callable[...,
     assert not member.begin({T0: 5}, 1)
 
 
+def test_starts_during_a_revocation(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
+    """A group's starts are committed for all partitions, also while a revocation waits."""
+    member = new_member()
+    assign(coordinator, member, T0)
+    member.rebalance()
+    revoke(coordinator, T0)
+    eventually(lambda: not member.settled, timeout_s=5)
+    assert member.begin({T0: 5, T1: 6}, 0)
+    assert coordinator.commits == [{T0: 5, T1: 6}]
+
+
 @pytest.mark.parametrize("standing", ["again", "done"])
 def test_refused_commit(coordinator: Coordinator, new_member: Callable[..., Any], standing: Any) -> None:
     """A commit that comes during a rebalance is sent again; another refusal is raised."""
@@ -317,9 +328,9 @@ def test_topic_is_found_later(coordinator: Coordinator, new_member: Callable[...
     """A member is not settled any more when its pattern finds a topic, until that is assigned."""
     monkeypatch.setattr("pyspark_zkafka.group.kafka_member._TOPICS_EVERY_S", 0.05)
     member = new_member(SubscribePattern("t.*"))
-    assert member.wait_settled(5)
+    assert member.wait_settled(20)
     coordinator.topics = ["t"]
-    eventually(lambda: not member.settled, timeout_s=5)
+    eventually(lambda: not member.settled, timeout_s=20)
     assign(coordinator, member, T0)
 
 
@@ -327,11 +338,11 @@ def test_pattern(coordinator: Coordinator, new_member: Callable[..., Any], monke
     """A pattern is resolved again and again; without a topic, there is nothing to wait for."""
     monkeypatch.setattr("pyspark_zkafka.group.kafka_member._TOPICS_EVERY_S", 0.05)
     member = new_member(SubscribePattern("t.*"))
-    assert member.wait_settled(5)
+    assert member.wait_settled(20)
     coordinator.topics = ["t1", "u", "__consumer_offsets"]
-    eventually(lambda: coordinator.subscribed, timeout_s=5)
+    eventually(lambda: coordinator.subscribed, timeout_s=20)
     coordinator.topics = ["t1", "t2"]
-    eventually(lambda: len(coordinator.subscribed) > 1, timeout_s=5)
+    eventually(lambda: len(coordinator.subscribed) > 1, timeout_s=20)
     assert coordinator.subscribed == [["t1"], ["t1", "t2"]]
 
 
