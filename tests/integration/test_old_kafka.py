@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -16,6 +16,7 @@ from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.both_paths_reads import VALUE, Read
 from tests.support.connections import CONNECTIONS
+from tests.support.eventually import eventually
 from tests.support.topics import KEPT
 from tests.support.transactions import abort, commit
 
@@ -94,12 +95,17 @@ def test_old_message_format(old_cluster: LocalCluster, caplog: pytest.LogCapture
         pytest.warns(DeprecationWarning, match="alter_configs"),
     ):
         admin.alter_configs([resource])[resource].result(30)
-    old_cluster.produce("old-format", [{"value": b"old"}] * 10)
-    parsed = parse_read(options)
-    plan, reader = plan_batch(parsed), ZKafkaReader(parsed, pa.schema([("offset", pa.int64()), ("value", pa.binary())]))
-    rows = [r for b in reader.read(SplitPartition(plan.splits, plan.bootstrap_servers)) for r in b.to_pylist()]
-    assert rows == [{"offset": n, "value": b"new" if n < 10 else b"old"} for n in range(20)]
-    assert "librdkafka continues at offset" in caplog.text
+    columns = pa.schema([("offset", pa.int64()), ("value", pa.binary())])
+
+    def rows() -> list[dict[str, Any]] | None:
+        """The rows, after ten more records, if the broker has stored these in the old format."""
+        old_cluster.produce("old-format", [{"value": b"old"}] * 10)
+        plan, reader = plan_batch(parse_read(options)), ZKafkaReader(parse_read(options), columns)
+        found = [r for b in reader.read(SplitPartition(plan.splits, plan.bootstrap_servers)) for r in b.to_pylist()]
+        return found if "librdkafka continues at offset" in caplog.text else None
+
+    found = eventually(rows, 30)
+    assert found == [{"offset": n, "value": b"new" if n < 10 else b"old"} for n in range(len(found))]
 
 
 @pytest.mark.parametrize(
