@@ -43,8 +43,11 @@ def produce(settings: Mapping[str, object], topic: str, records: Iterable[Record
     while refused and all(_is_too_early(error) for error, _ in refused) and time.monotonic() < deadline:
         time.sleep(_PAUSE_S)
         again, refused[:] = refused[:], []
-        for _, message in again:
-            _send(producer, topic, _arguments_of(message))
+        for error, message in again:
+            try:
+                producer.produce(topic, **_arguments_of(message))
+            except KafkaException:  # still unknown
+                refused.append((error, message))
         waiting = producer.flush(_FLUSH_TIMEOUT_S)
     if waiting or refused:
         reason = refused[0][0] if refused else f"no answer within {_FLUSH_TIMEOUT_S} s"

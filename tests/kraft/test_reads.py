@@ -110,9 +110,9 @@ def test_stream_commits_to_kafka(
 def test_membership_needs_zookeeper(
     read_kraft: Read, stream: Callable[..., Stream], brokers: dict[str, str], topic: str
 ) -> None:
-    """A stream that would join a group is refused with the options that it needs instead."""
+    """A stream that would join a group in ZooKeeper is refused with the options that it needs instead."""
     with pytest.raises(Exception, match=r"zookeeper\.connect"):
-        stream({"subscribe": topic, "group.id": "g"}, connection=brokers).run()
+        stream({"subscribe": topic, "group.id": "g", "groupMembership": "zookeeper"}, connection=brokers).run()
 
 
 @pytest.mark.parametrize("view", ["brokers", "topics", "partitions", "plan"])

@@ -38,10 +38,10 @@ EXPECTED = {
     "off-zookeeper.ipynb": [
         r"billing\|orders\| *3\| *100\| *0\|",
         r"500 orders read",
-        r"orders +3 +100 +- +- +behind",
+        r"orders +3 +100 +100 +100 +equal",
         r"nothing was changed",
-        r"orders +3 +100 +- +100 +copied",
-        r"2 copied, 2 equal",
+        r"orders +3 +100 +100 +100 +equal",
+        r"4 equal",
         r"4 equal",
         r"10 new orders, from the offsets \{0: 150, 3: 100\}",
         r"0 orders left",
