@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from pyspark_zkafka.data_loss import report_data_loss
@@ -13,14 +13,14 @@ from pyspark_zkafka.errors import CodecError, OptionError, PartitionLost, listin
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets, commit_starts, find_lost
 from pyspark_zkafka.group.ownership import NoOwner, OwnedBy
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
-from pyspark_zkafka.options.model import Connection, OffsetStore
+from pyspark_zkafka.options.model import CommitPlan, Connection, OffsetStore
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.resumption import StoredOffset
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 from pyspark_zkafka.zookeeper.connection import ZnodeStat
 
-__all__ = ["GroupOffsets", "report_outdated", "require_none_lost"]
+__all__ = ["GroupOffsets", "open_group_offsets", "report_outdated", "require_none_lost"]
 
 _log = logging.getLogger(__name__)
 _SHOWN = 5
@@ -86,8 +86,7 @@ class GroupOffsets:
         """
         result = CommitResult()
         for store in self._stores:
-            commit = self._commit_to_zookeeper if store == "zookeeper" else self._commit_to_kafka
-            done = commit(offsets, owner, resets)
+            done = self._commit_to(store, offsets, owner, resets)
             offsets = {tp: offset for tp, offset in offsets.items() if tp not in done.lost}
             result = CommitResult(
                 {**result.written, **done.written},
@@ -109,8 +108,7 @@ class GroupOffsets:
         for store, found in by_store.items():
             lagging = {tp: offset for tp, offset in best.items() if tp not in found or found[tp].offset < offset}
             if lagging:
-                commit = self._commit_to_zookeeper if store == "zookeeper" else self._commit_to_kafka
-                commit(lagging, owner, ())
+                self._commit_to(store, lagging, owner)
 
     def begin(
         self, starts: Mapping[TopicPartition, int], waiting: Collection[TopicPartition] = ()
@@ -151,6 +149,16 @@ class GroupOffsets:
         nodes = self._client().get_many(paths).items()
         return {paths[path]: (_decode(path, node.data, skip_malformed), node.stat) for path, node in nodes}
 
+    def _commit_to(
+        self,
+        store: OffsetStore,
+        offsets: Mapping[TopicPartition, int],
+        owner: ClaimOwner | None,
+        resets: Collection[TopicPartition] = frozenset(),
+    ) -> CommitResult:
+        commit = self._commit_to_zookeeper if store == "zookeeper" else self._commit_to_kafka
+        return commit(offsets, owner, resets)
+
     def _commit_to_zookeeper(
         self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner | None, resets: Collection[TopicPartition]
     ) -> CommitResult:
@@ -185,6 +193,16 @@ class GroupOffsets:
         if self._zookeeper is None:
             raise OptionError("INVALID_OPTION", "Offsets in /consumers/<group>/offsets need zookeeper.connect; set it")
         return self._zookeeper
+
+
+@contextmanager
+def open_group_offsets(connection: Connection, servers: str, plan: CommitPlan) -> Iterator[GroupOffsets]:
+    """The offsets of the group that a write commits to, with a ZooKeeper client of their own if there is an ensemble."""
+    with ExitStack() as opened:
+        client = None
+        if connection.zookeeper is not None:
+            client = opened.enter_context(ZooKeeperClient(connection.zookeeper))
+        yield opened.enter_context(GroupOffsets(connection, servers, plan.group, plan.stores, client))
 
 
 def _decode(path: str, data: bytes | None, skip_malformed: bool) -> int:

@@ -83,15 +83,15 @@ def _open_direct(
     from pyspark_zkafka.transport.fallback import FallbackConsumer
 
     level = logging.WARNING if connection.transport == "direct" else logging.INFO
+    refused_at = _refused_logins.get(_login_of(properties))
+    if refused_at is not None and time.monotonic() - refused_at < _REFUSED_FOR_S:
+        _log.log(level, "the direct transport is not used: a broker has refused its login before")
+        return None
     sized = properties | _direct_sizes(connection, properties)
     try:
         client = opened.enter_context(_idle_direct.lease(configuration(sized), lambda: DirectClient(sized)))
     except Unsupported as why:
         _log.log(level, "the direct transport is not used: it does not support %s", why)
-        return None
-    refused_at = _refused_logins.get(_login_of(properties))
-    if refused_at is not None and time.monotonic() - refused_at < _REFUSED_FOR_S:
-        _log.log(level, "the direct transport is not used: a broker has refused its login before")
         return None
     _log.info("the direct transport is used")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from contextlib import ExitStack
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
@@ -34,16 +33,10 @@ class ZKafkaWriter(RowWriter, DataSourceArrowWriter):
             commit = self._options.commit
             if commit is None:
                 return
-            from pyspark_zkafka.group.offset_store import GroupOffsets, require_none_lost
-            from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+            from pyspark_zkafka.group.offset_store import open_group_offsets, require_none_lost
 
-        connection, servers = self._options.connection, self._planned().bootstrap_servers
-        with ExitStack() as opened:
-            client = None
-            if connection.zookeeper is not None:
-                client = opened.enter_context(ZooKeeperClient(connection.zookeeper))
-            offsets = GroupOffsets(connection, servers, commit.group, commit.stores, client)
-            result = opened.enter_context(offsets).commit(commit.offsets, commit.owner)
+        with open_group_offsets(self._options.connection, self._planned().bootstrap_servers, commit) as offsets:
+            result = offsets.commit(commit.offsets, commit.owner)
         require_none_lost(result, commit.group)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

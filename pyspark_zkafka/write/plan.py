@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from pyspark_zkafka.errors import BrokersUnavailable, UnknownTopic
@@ -144,16 +143,9 @@ def _committed(
     options: WriteOptions, commit: CommitPlan, plan: WritePlan, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """The group's offsets, the larger where two stores differ: a job commits to the first one when all rows are written."""
-    from pyspark_zkafka.group.offset_store import GroupOffsets
-    from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+    from pyspark_zkafka.group.offset_store import open_group_offsets
 
     if not partitions:
         return {}
-    with ExitStack() as opened:
-        connection, client = options.connection, None
-        if connection.zookeeper is not None:
-            client = opened.enter_context(ZooKeeperClient(connection.zookeeper))
-        offsets = opened.enter_context(
-            GroupOffsets(connection, plan.bootstrap_servers, commit.group, commit.stores, client)
-        )
+    with open_group_offsets(options.connection, plan.bootstrap_servers, commit) as offsets:
         return {tp: stored.offset for tp, stored in offsets.committed(sorted(partitions)).items()}
