@@ -13,7 +13,8 @@ from typing import Any
 import pyspark
 import typer.main
 
-from pyspark_zkafka.cli import app
+from benchmarks.cli import app as benchmarks_app
+from pyspark_zkafka.cli import app as zkafka_app
 
 __all__ = ["is_known", "problem"]
 
@@ -30,14 +31,16 @@ _HARMLESS = ("export", "cd", "mkdir")
 
 def is_known(name: str) -> bool:
     """True for a program that can be checked."""
-    return name in ("zkafka", "make", *_PROGRAMS, *_HARMLESS)
+    return name in ("zkafka", "make", "python", *_PROGRAMS, *_HARMLESS)
 
 
 def problem(words: list[str]) -> str | None:
     """Why a command would fail: no such subcommand, option, target or extra; None if nothing is wrong with it."""
     name, *arguments = words
     if name == "zkafka":
-        return _zkafka_problem(arguments)
+        return _typer_problem("zkafka", zkafka_app, arguments)
+    if name == "python":
+        return _module_problem(arguments)
     if name == "make":
         targets = [word for word in arguments if not word.startswith("-") and "=" not in word]
         return next((f"no target {target} in the Makefile" for target in targets if target not in _targets()), None)
@@ -46,16 +49,22 @@ def problem(words: list[str]) -> str | None:
     return None if is_known(name) else f"{name} is unknown here: check it, or say why it is not run"
 
 
-def _zkafka_problem(arguments: list[str]) -> str | None:
+def _module_problem(arguments: list[str]) -> str | None:
+    if arguments[:2] == ["-m", "benchmarks"]:
+        return _typer_problem("python -m benchmarks", benchmarks_app, arguments[2:])
+    return f"python {' '.join(arguments)} is unknown here: check it, or say why it is not run"
+
+
+def _typer_problem(name: str, app: typer.Typer, arguments: list[str]) -> str | None:
     command: Any = typer.main.get_command(app)
     rest = list(arguments)
     while (commands := getattr(command, "commands", None)) and rest and not rest[0].startswith("-"):
         command = commands.get(rest.pop(0))
         if command is None:
-            return f"no such command: zkafka {' '.join(arguments)}"
+            return f"no such command: {name} {' '.join(arguments)}"
     known = {"--help", *(option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts))}
     given = [word.partition("=")[0] for word in rest if re.match(r"--?[a-zA-Z]", word)]
-    return next((f"zkafka {command.name} has no option {option}" for option in given if option not in known), None)
+    return next((f"{name} {command.name} has no option {option}" for option in given if option not in known), None)
 
 
 @cache
