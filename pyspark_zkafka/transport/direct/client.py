@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pyspark_zkafka.transport.direct.connection import Address, Buffer, Connection
+from pyspark_zkafka.transport.direct.connection import Buffer, Connection
 from pyspark_zkafka.transport.direct.errors import ConnectionLost
+from pyspark_zkafka.transport.direct.link import Address
 from pyspark_zkafka.transport.direct.messages import FETCH, METADATA, Metadata, metadata_request, read_metadata
 from pyspark_zkafka.transport.direct.settings import settings_of
 from pyspark_zkafka.transport.direct.tls import tls_context

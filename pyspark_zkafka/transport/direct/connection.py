@@ -1,21 +1,17 @@
-"""A connection to a broker: socket, TLS, login, and responses in the order of their requests."""
+"""A connection to a broker: versions, login, and responses in the order of their requests."""
 
 from __future__ import annotations
 
-import errno
-import math
-import os
-import select
-import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable, Generator
-from contextlib import suppress
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
 
 from pyspark_zkafka._version import __version__
 from pyspark_zkafka.transport.direct.errors import ConnectionLost, LoginRefused, MalformedResponse, Unsupported
+from pyspark_zkafka.transport.direct.link import Address, Link, Waiting
 from pyspark_zkafka.transport.direct.messages import (
     NONE,
     SASL_AUTHENTICATE,
@@ -30,19 +26,13 @@ from pyspark_zkafka.transport.direct.messages import (
     sasl_handshake_request,
 )
 from pyspark_zkafka.transport.direct.sasl import exchange
-from pyspark_zkafka.transport.direct.settings import Login, Settings, SocketSettings
+from pyspark_zkafka.transport.direct.settings import Login, Settings
 from pyspark_zkafka.transport.direct.wire import Reader
 
-__all__ = ["Address", "Buffer", "Connection"]
-
-A = TypeVar("A")
-Address = tuple[str, int]
-Waiting: TypeAlias = Generator[None, None, A]
-"""Steps that yield where the caller's time is over before they are done."""
+__all__ = ["Buffer", "Connection"]
 
 _LENGTH_BYTES = 4
 _NEWEST_API_VERSIONS = 3
-_SEND_TIMEOUT_S = 10.0
 # A login is renewed by a new connection, before its session ends and the broker closes the old one (KIP-368).
 _SHARE_OF_SESSION = 0.85
 
@@ -79,11 +69,9 @@ class Connection:
         context: ssl.SSLContext | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._address = address
         self._settings = settings
-        self._context = context
         self._clock = clock
-        self._socket: socket.socket | None = None
+        self._link = Link(address, settings.socket, context, clock)
         self._versions: dict[int, tuple[int, int]] = {}
         self._pending: deque[_Pending] = deque()
         self._correlation_id = 0
@@ -94,15 +82,14 @@ class Connection:
         self._silent_s = 0.0
         self._own = Buffer()
         self._opening: Waiting[None] | None = None
-        self._wait_until = 0.0
 
     def __str__(self) -> str:
-        return f"{self._address[0]}:{self._address[1]}"
+        return str(self._link)
 
     @property
     def is_open(self) -> bool:
         """True if it can be used; False after an error, and when the session of its login is about to end."""
-        is_ready = self._socket is not None and self._opening is None
+        is_ready = self._link.is_open and self._opening is None
         return is_ready and (bool(self._pending) or self._clock() < self._expires)
 
     @property
@@ -135,21 +122,18 @@ class Connection:
 
     def open_further(self, wait_until: float) -> bool:
         """Go on with opening; True if it is open. Blocks until `wait_until` at most, but for the resolution of the host."""
-        self._wait_until = wait_until
-        try:
+        self._link.wait_until = wait_until
+        with self._closed_by_errors():
             for _ in self._opening or ():
                 if self._clock() >= wait_until:
                     return False
-        except (ConnectionLost, Unsupported):
-            self.close()
-            raise
         self._opening = None
         return True
 
     def close(self) -> None:
         """Close it; responses that are due are lost."""
         self._opening = None
-        self._drop_socket()
+        self._link.close()
         self._pending.clear()
         self._expires = float("inf")
         self._arriving, self._arrived, self._silent_s = None, 0, 0.0
@@ -158,10 +142,8 @@ class Connection:
         """Send a request, whose response `receive` returns after those of earlier requests."""
         self._correlation_id = (self._correlation_id + 1) % 2**31
         data = request.encoded(self._correlation_id, self._settings.client_id)
-        try:
-            self._socket_for(_SEND_TIMEOUT_S).sendall(data)
-        except OSError as error:
-            raise self._lost("sending failed", error) from error
+        with self._closed_by_errors():
+            self._link.send(data)
         self._pending.append(_Pending(request, self._correlation_id))
 
     def receive(self, buffer: Buffer, deadline: float) -> Reader | None:
@@ -193,82 +175,24 @@ class Connection:
                 return response
         raise self._lost("no response in time")
 
-    def _drop_socket(self) -> None:
-        if self._socket is not None:
-            with suppress(OSError):
-                self._socket.close()
-        self._socket = None
+    @contextmanager
+    def _closed_by_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (ConnectionLost, Unsupported):
+            self.close()
+            raise
 
     def _open(self, deadline: float) -> Waiting[None]:
-        yield from self._connect(deadline)
-        if self._context is not None:
-            yield from self._shake_hands(self._context, deadline)
+        yield from self._link.open(deadline)
         self._versions = yield from self._ask_versions(deadline)
         if self._settings.login is not None:
             yield from self._log_in(self._settings.login, deadline)
 
-    def _connect(self, deadline: float) -> Waiting[None]:
-        """Connect to the first of the host's addresses that accepts.
-
-        Each address has its share of the time left, so that one that does not answer leaves some to the next.
-        """
-        failure: OSError = OSError("the host has no address")
-        try:
-            addresses = socket.getaddrinfo(*self._address, self._settings.socket.family, socket.SOCK_STREAM)
-        except UnicodeError as error:
-            raise Unsupported(f"{self}: {error}") from None
-        except OSError as error:
-            raise self._lost("connecting failed", error) from error
-        for number, (family, kind, protocol, _, where) in enumerate(addresses):
-            share = self._clock() + _left(deadline, self._clock) / (len(addresses) - number)
-            try:
-                self._socket = socket.socket(family, kind, protocol)
-                _configure(self._socket, self._settings.socket)
-                yield from self._connect_to(self._socket, where, share)
-            except OSError as error:
-                self._drop_socket()
-                failure = error
-            else:
-                return
-        raise self._lost("connecting failed", failure) from failure
-
-    def _connect_to(self, opened: socket.socket, where: Any, limit: float) -> Waiting[None]:
-        opened.setblocking(False)
-        code = opened.connect_ex(where)
-        if code == errno.EINPROGRESS:
-            yield from self._ready(opened, select.POLLOUT, limit)
-            code = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if code:
-            raise OSError(code, os.strerror(code))
-
-    def _shake_hands(self, context: ssl.SSLContext, deadline: float) -> Waiting[None]:
-        try:
-            opened = context.wrap_socket(
-                self._socket_for(0), server_hostname=self._address[0], do_handshake_on_connect=False
-            )
-            self._socket = opened
-            while (event := _handshake_waits_for(opened)) is not None:
-                yield from self._ready(opened, event, deadline)
-        except (OSError, ValueError) as error:
-            if isinstance(error, ValueError) or (
-                isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError)
-            ):
-                raise Unsupported(f"{self}: the TLS handshake failed: {error}") from None
-            raise self._lost("the TLS handshake was broken off", error) from error
-
-    def _ready(self, opened: socket.socket, event: int, limit: float) -> Waiting[None]:
-        """Wait for an event of a socket; TimeoutError at the limit."""
-        waiting = select.poll()
-        waiting.register(opened, event)
-        while not waiting.poll(math.ceil(_left(min(limit, self._wait_until), self._clock) * 1000)):
-            if self._clock() >= limit:
-                raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
-            yield
-
     def _asked(self, request: Request, deadline: float) -> Waiting[Reader]:
         """The response to a request, on a connection without others."""
         self.send(request)
-        while (response := self.receive(self._own, min(deadline, self._wait_until))) is None:
+        while (response := self.receive(self._own, min(deadline, self._link.wait_until))) is None:
             if self._clock() >= deadline:
                 raise self._lost("no response in time")
             yield
@@ -327,51 +251,10 @@ class Connection:
 
     def _fill(self, target: memoryview, deadline: float) -> bool:
         """Receive into the rest of the target; False if the deadline has passed before it is full."""
-        while self._arrived < len(target):
-            try:
-                count = self._socket_for(_left(deadline, self._clock)).recv_into(target[self._arrived :])
-            except (BlockingIOError, TimeoutError, ssl.SSLWantReadError):
-                if self._clock() >= deadline:
-                    return False
-                continue
-            except OSError as error:
-                raise self._lost("receiving failed", error) from error
-            if count == 0:
-                raise self._lost("the broker closed the connection")
-            self._arrived += count
-        return True
+        with self._closed_by_errors():
+            self._arrived += self._link.fill(target[self._arrived :], deadline)
+        return self._arrived == len(target)
 
-    def _socket_for(self, timeout_s: float) -> socket.socket:
-        if self._socket is None:
-            raise ConnectionLost(f"{self}: the connection is closed")
-        self._socket.settimeout(timeout_s)
-        return self._socket
-
-    def _lost(self, what: str, error: OSError | None = None) -> ConnectionLost:
+    def _lost(self, what: str) -> ConnectionLost:
         self.close()
-        cause = "" if error is None else f": {error.strerror or error}"
-        return ConnectionLost(f"{self}: {what}{cause}")
-
-
-def _left(deadline: float, clock: Callable[[], float]) -> float:
-    return max(deadline - clock(), 0.0)
-
-
-def _handshake_waits_for(opened: ssl.SSLSocket) -> int | None:
-    """The event that a TLS handshake waits for; None if it is done."""
-    try:
-        opened.do_handshake()
-    except ssl.SSLWantReadError:
-        return select.POLLIN
-    except ssl.SSLWantWriteError:
-        return select.POLLOUT
-    return None
-
-
-def _configure(opened: socket.socket, settings: SocketSettings) -> None:
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, settings.keepalive)
-    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, settings.no_delay)
-    if settings.send_bytes:
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.send_bytes)
-    if settings.receive_bytes:
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_bytes)
+        return self._link.lost(what)

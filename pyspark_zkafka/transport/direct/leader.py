@@ -9,8 +9,9 @@ from confluent_kafka import KafkaError
 
 from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.transport.direct.client import DirectClient
-from pyspark_zkafka.transport.direct.connection import Address, Connection
+from pyspark_zkafka.transport.direct.connection import Connection
 from pyspark_zkafka.transport.direct.errors import ConnectionLost, Unsupported
+from pyspark_zkafka.transport.direct.link import Address
 from pyspark_zkafka.transport.direct.messages import NONE, Leader
 from pyspark_zkafka.transport.direct.settings import parse_servers
 
