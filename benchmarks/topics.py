@@ -19,6 +19,7 @@ PRODUCER = {
     "queue.buffering.max.kbytes": 512 * 1024,
 }
 _QUEUED_RECORDS = 100_000
+_KEPT_BYTES = 256 * 1024**2
 
 
 def filled(cluster: BenchCluster, shape: str, scale: float) -> Topic:
@@ -29,11 +30,12 @@ def filled(cluster: BenchCluster, shape: str, scale: float) -> Topic:
     return cluster.filled(name) or _fill(cluster, name, kind, records)
 
 
-def target(cluster: BenchCluster, shape: str) -> str:
-    """The topic that a shape's records are written to; it keeps the last 2 GiB or so."""
-    name = f"bench-target-{shape}"
+def target(cluster: BenchCluster, shape: str, written_bytes: int = 0) -> str:
+    """The topic that a shape's records are written to; it keeps the last 2 GiB or so, and so many bytes of records."""
+    kept = max(_KEPT_BYTES, -(-2 * written_bytes // PARTITIONS))  # twice the bytes: batches and records have headers
+    name = f"bench-target-{shape}" + (f"-{kept}" if kept > _KEPT_BYTES else "")
     if not cluster.has_topic(name):
-        cluster.create_topic(name, retention_bytes=str(256 * 1024**2), segment_bytes=str(64 * 1024**2))
+        cluster.create_topic(name, retention_bytes=str(kept), segment_bytes=str(64 * 1024**2))
     return name
 
 

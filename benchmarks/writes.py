@@ -30,7 +30,7 @@ class Write(Work):
     def open(self) -> None:
         from pyspark import StorageLevel
 
-        self._target = topics.target(self.bench.cluster, self.topic.shape)
+        self._target = topics.target(self.bench.cluster, self.topic.shape, self.payload_bytes)
         rows = self._read(self.topic.name).select("key", "value")
         # Spread: else each task would hold the keys of a single partition.
         self._cached = rows.repartition(len(self.topic.ends)).persist(StorageLevel.MEMORY_ONLY)
