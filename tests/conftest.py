@@ -57,6 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--zkafka-require-servers", action="store_true", help="a skipped test is a failure (for CI)")
+    parser.addoption("--zkafka-transport", default="auto", help="reads that name no transport take this one")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -65,6 +66,28 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     skipped = reporter.stats.get("skipped", []) if reporter is not None else []
     if skipped and session.config.getoption("--zkafka-require-servers"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _transport(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Have reads take the transport of the command line, unless a test sets ``transport`` itself."""
+    transport = request.config.getoption("--zkafka-transport")
+    with pytest.MonkeyPatch.context() as patch:
+        if transport != "auto":
+            from pyspark.sql import DataFrameReader
+            from pyspark.sql.streaming import DataStreamReader
+
+            for reader in (DataFrameReader, DataStreamReader):
+                patch.setattr(reader, "format", _format_with(reader.format, transport))
+        yield
+
+
+def _format_with(choose: Callable[[Any, str], Any], transport: str) -> Callable[[Any, str], Any]:
+    def chosen(reader: Any, source: str) -> Any:
+        found = choose(reader, source)
+        return found.option("transport", transport) if source == "zkafka" else found
+
+    return chosen
 
 
 @pytest.fixture(scope="session")
