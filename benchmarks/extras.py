@@ -1,4 +1,4 @@
-"""What is measured beside throughput: latency, memory, starts, planning, rebalances, exactly-once writes.
+"""What is measured beside throughput: latency, memory, starts, planning, large plans, rebalances, exactly-once writes.
 
 Run as a module, in a process of its own: ``python -m benchmarks.extras NAME SIZE UNIX_SOCKETS OUTPUT``.
 """
@@ -14,6 +14,7 @@ from typing import Any
 from benchmarks.cluster import BenchCluster, running
 from benchmarks.exactly_once import micro_batches
 from benchmarks.groups import rebalances
+from benchmarks.large_plan import large_plans
 from benchmarks.latency import latencies
 from benchmarks.matrix import Extras
 from benchmarks.memory import task_memory
@@ -21,7 +22,7 @@ from benchmarks.plan_times import plan_times
 from benchmarks.session import opened
 from benchmarks.starts import starts
 
-NAMES = ("latency", "memory", "starts", "planning", "rebalance", "exactly-once")
+NAMES = ("latency", "memory", "starts", "planning", "large-plan", "rebalance", "exactly-once")
 _MASTER = "local[2]"
 _MASTERS = (_MASTER, "local[8]")
 _Rows = list[dict[str, Any]]
@@ -31,6 +32,8 @@ def measure(name: str, size: Extras, cluster: BenchCluster, *, unix_sockets: boo
     """Rows of figures."""
     if name == "planning":
         return plan_times(size.plan_sizes, size.plan_rounds)
+    if name == "large-plan":
+        return large_plans(size.large_sizes, size.plan_rounds)
     if name == "memory":
         return task_memory(cluster, size.memory_scale, unix_sockets=unix_sockets)
     if name == "rebalance":

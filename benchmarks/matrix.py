@@ -26,6 +26,7 @@ class Extras:
     idle_s: float = 10.0
     plan_sizes: tuple[int, ...] = (8, 1_000, 10_000)
     plan_rounds: int = 3
+    large_sizes: tuple[int, ...] = (10_000, 100_000)
     group_sizes: tuple[int, ...] = (2, 5, 20)
     group_rounds: int = 3
     once_batches: int = 50
@@ -33,7 +34,7 @@ class Extras:
 
 
 FULL = Extras()
-QUICK = Extras(2.0, 0.05, 1, 2.0, (8, 1_000), 1, (2,), 1, 25, 1)
+QUICK = Extras(2.0, 0.05, 1, 2.0, (8, 1_000), 1, (10_000,), (2,), 1, 25, 1)
 
 
 def full(scale: float, rounds: int, *, unix_sockets: bool) -> list[Job]:
