@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark_zkafka.batch.ranges import readable_partitions, resolve_ranges
@@ -12,7 +12,7 @@ from pyspark_zkafka.cluster import ClusterSource, ZooKeeperSource, bootstrap_ser
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import ReadOptions
-from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.protocol.model import ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, Position
 from pyspark_zkafka.protocol.planning import (
     Split,
@@ -28,7 +28,7 @@ from pyspark_zkafka.protocol.pushdown import PushedFilters
 from pyspark_zkafka.protocol.resumption import outdated
 from pyspark_zkafka.retries import Retry
 
-__all__ = ["BatchPlan", "plan_batch"]
+__all__ = ["BatchPlan", "plan_batch", "subscribed_snapshot", "task_splits"]
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ def plan_batch(
     retry = Retry(options.retries, options.retry_interval_ms / 1000, sleep)
     subscription = options.require_subscription()
     with open_cluster(options.connection) as cluster:
-        snapshot = retry(lambda: _snapshot(subscription, cluster))
+        snapshot = retry(lambda: subscribed_snapshot(subscription, cluster))
         subscribed = readable_partitions(subscription, snapshot, skip_offline=options.skip_offline)
         partitions = [tp for tp in subscribed if pushed is None or pushed.admits(tp)]
         servers = bootstrap_servers(options.connection, snapshot)
@@ -64,9 +64,20 @@ def plan_batch(
         with open_admin(cluster, options.connection, servers) as admin:
             bounds = _Bounds(options, admin, cluster, servers, snapshot)
             ranges = retry(lambda: resolve_ranges(options, partitions, subscribed, bounds, pushed))
+    return BatchPlan(task_splits(ranges, options, snapshot), servers, snapshot)
+
+
+def task_splits(ranges: Sequence[OffsetRange], options: ReadOptions, snapshot: ClusterSnapshot) -> tuple[Split, ...]:
+    """The splits of ranges, in the order of Spark's tasks, of which neighbours read from different leaders."""
     pieces = split_ranges(ranges, options.min_partitions, options.max_records)
     splits = make_splits(pieces, snapshot, options.connection.client_rack, options.connection.listener)
-    return BatchPlan(tuple(spread_over_leaders(splits)), servers, snapshot)
+    return tuple(spread_over_leaders(splits))
+
+
+def subscribed_snapshot(subscription: Subscription, cluster: ClusterSource) -> ClusterSnapshot:
+    """The cluster with the topics of a subscription that exist; a pattern also requires the names of all topics."""
+    by_pattern = isinstance(subscription, (SubscribePattern, SubscribeExcept))
+    return cluster.snapshot(wanted_topics(subscription, cluster.topic_names() if by_pattern else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +110,3 @@ class _Bounds:
         if stale:
             report_outdated(stale, committed, self.options.fail_on_data_loss)
         return {tp: EARLIEST if tp in stale else stored.offset for tp, stored in committed.items()}
-
-
-def _snapshot(subscription: Subscription, cluster: ClusterSource) -> ClusterSnapshot:
-    by_pattern = isinstance(subscription, (SubscribePattern, SubscribeExcept))
-    return cluster.snapshot(wanted_topics(subscription, cluster.topic_names() if by_pattern else ()))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark_zkafka.cluster import ClusterSource
     from pyspark_zkafka.kafka.config_admin import ConfigAdmin
+    from pyspark_zkafka.kafka.group_admin import GroupAdmin
     from pyspark_zkafka.options.model import Connection
     from pyspark_zkafka.protocol.model import ClusterSnapshot
     from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
@@ -142,6 +143,16 @@ class Target:
         connection = self.connection
         servers = bootstrap_servers(connection, snapshot)
         with ConfigAdmin.of(connection, servers) as admin:
+            yield admin
+
+    @contextmanager
+    def group_brokers(self, snapshot: ClusterSnapshot) -> Iterator[GroupAdmin]:
+        """A client of the brokers as `brokers`, for their groups."""
+        from pyspark_zkafka.cluster import bootstrap_servers
+        from pyspark_zkafka.kafka.group_admin import GroupAdmin
+
+        connection = self.connection
+        with GroupAdmin(bootstrap_servers(connection, snapshot), connection.kafka) as admin:
             yield admin
 
     def proceed(self, question: str) -> bool:

@@ -60,19 +60,14 @@ class Servers:
 @contextmanager
 def open_servers(target: Target) -> Iterator[Servers]:
     """Clients of ZooKeeper, where it is given, and of the brokers, where they are needed."""
-    from pyspark_zkafka.cluster import bootstrap_servers
-    from pyspark_zkafka.kafka.group_admin import GroupAdmin
     from pyspark_zkafka.protocol.model import ClusterSnapshot
 
-    connection = target.connection
     with ExitStack() as opened:
-        zookeeper = None if connection.zookeeper is None else opened.enter_context(target.zookeeper())
+        zookeeper = None if target.connection.zookeeper is None else opened.enter_context(target.zookeeper())
 
         def open_brokers() -> GroupAdmin:
             snapshot = ClusterSnapshot({}) if zookeeper is None else zookeeper.snapshot([])
-            brokers = GroupAdmin(bootstrap_servers(connection, snapshot), connection.kafka)
-            opened.enter_context(brokers)
-            return brokers
+            return opened.enter_context(target.group_brokers(snapshot))
 
         yield Servers(zookeeper, open_brokers)
 

@@ -11,7 +11,7 @@ from confluent_kafka.admin import ConfigResource
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 
-__all__ = ["ConfigAdmin"]
+__all__ = ["ConfigAdmin", "invalid_config"]
 
 _INVALID_CONFIG_CODES = frozenset({KafkaError.INVALID_CONFIG, KafkaError.INVALID_REQUEST, KafkaError.POLICY_VIOLATION})
 
@@ -38,10 +38,7 @@ class ConfigAdmin(KafkaAdmin):
         try:
             self._result(doing, futures[resource])
         except KafkaException as error:
-            if error.args[0].code() not in _INVALID_CONFIG_CODES:
-                raise self._error(error, doing) from error
-            text = f"The configuration of {topic} is not valid: {error.args[0].str()}"
-            raise OptionError("INVALID_TOPIC_CONFIG", f"{text}; correct the name or the value") from error
+            raise invalid_config(topic, error.args[0]) or self._error(error, doing) from error
 
     def broker_config(self, broker: int, name: str) -> str | None:
         """The value of a broker's setting, None if the broker does not have it."""
@@ -51,3 +48,11 @@ class ConfigAdmin(KafkaAdmin):
         doing = f"describing the configuration of broker {broker}"
         found = self._call(doing, lambda _: self._result(doing, future)).get(name)
         return None if found is None else found.value
+
+
+def invalid_config(topic: str, error: KafkaError) -> OptionError | None:
+    """The error for a configuration that a broker refuses; None for an error that is not about the configuration."""
+    if error.code() not in _INVALID_CONFIG_CODES:
+        return None
+    text = f"The configuration of {topic} is not valid: {error.str()}"
+    return OptionError("INVALID_TOPIC_CONFIG", f"{text}; correct the name or the value")

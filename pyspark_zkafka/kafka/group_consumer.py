@@ -17,7 +17,7 @@ from pyspark_zkafka.options.librdkafka import load
 from pyspark_zkafka.options.model import Connection, KafkaGroupOptions
 from pyspark_zkafka.protocol.model import TopicPartition
 
-__all__ = ["CommitAnswer", "GroupConsumer", "GroupEvents", "group_properties"]
+__all__ = ["CommitAnswer", "GroupConsumer", "GroupEvents", "commit_standing", "group_properties", "membership_error"]
 
 Standing = Literal["done", "again", "fenced"]
 
@@ -213,31 +213,40 @@ class GroupConsumer:
         self._events.answered(CommitAnswer(offsets, *(("done", None) if failed is None else self._standing(failed))))
 
     def _standing(self, error: KafkaError) -> tuple[Standing, ZKafkaError]:
-        code = error.code()
-        if code in _FENCED_CODES:
-            return "fenced", self._of_group(error)
-        ours = from_kafka(error, f"committing the offsets of group {self._group}")
-        return ("again" if code in _REBALANCING_CODES or ours.retriable else "done"), ours
+        return commit_standing(error, self._group, self._options)
 
     def _of_group(self, error: KafkaError) -> ZKafkaError:
-        """Our error for one of the membership; of a fatal one, librdkafka's code may say no more than that."""
-        is_fatal = error.fatal() or error.code() == KafkaError._FATAL
-        code, text = error.code(), f"joining group {self._group}: {error.name()} ({error.str()})"
-        if code in _INCONSISTENT_CODES:
-            return GroupError(
-                "INCONSISTENT_GROUP_PROTOCOL",
-                f"{text}; the other members of the group have another partition.assignment.strategy, or another kind of "
-                "protocol; set partition.assignment.strategy and group.protocol to theirs",
-            )
-        if code in _INSTANCE_CODES or (is_fatal and "instance" in error.str()):
-            return GroupError(
-                "INSTANCE_ID_TAKEN",
-                f"{text}; another member of the group has the group.instance.id {self._options.instance_id}; give each "
-                "member its own, or wait until the session of one that died has expired",
-            )
-        if code in _UNSUPPORTED_CODES or (is_fatal and self._options.protocol == "consumer"):
-            return unsupported_protocol(self._group, text)
-        return from_kafka(error, f"joining group {self._group}")
+        return membership_error(error, self._group, self._options)
+
+
+def commit_standing(error: KafkaError, group: str, options: KafkaGroupOptions) -> tuple[Standing, ZKafkaError]:
+    """The standing of a member whose commit failed, and our error."""
+    code = error.code()
+    if code in _FENCED_CODES:
+        return "fenced", membership_error(error, group, options)
+    ours = from_kafka(error, f"committing the offsets of group {group}")
+    return ("again" if code in _REBALANCING_CODES or ours.retriable else "done"), ours
+
+
+def membership_error(error: KafkaError, group: str, options: KafkaGroupOptions) -> ZKafkaError:
+    """Our error for one of a membership; of a fatal one, librdkafka's code may say no more than that."""
+    is_fatal = error.fatal() or error.code() == KafkaError._FATAL
+    code, text = error.code(), f"joining group {group}: {error.name()} ({error.str()})"
+    if code in _INCONSISTENT_CODES:
+        return GroupError(
+            "INCONSISTENT_GROUP_PROTOCOL",
+            f"{text}; the other members of the group have another partition.assignment.strategy, or another kind of "
+            "protocol; set partition.assignment.strategy and group.protocol to theirs",
+        )
+    if code in _INSTANCE_CODES or (is_fatal and "instance" in error.str()):
+        return GroupError(
+            "INSTANCE_ID_TAKEN",
+            f"{text}; another member of the group has the group.instance.id {options.instance_id}; give each "
+            "member its own, or wait until the session of one that died has expired",
+        )
+    if code in _UNSUPPORTED_CODES or (is_fatal and options.protocol == "consumer"):
+        return unsupported_protocol(group, text)
+    return from_kafka(error, f"joining group {group}")
 
 
 def unsupported_protocol(group: str, found: str) -> GroupError:

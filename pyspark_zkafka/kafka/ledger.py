@@ -16,7 +16,7 @@ from pyspark_zkafka.protocol.ledger import Entry, LedgerGroup, LedgerKey, QueryN
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.retries import Retry
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "fitting_width", "groups_named"]
 
 _idle: ClientPool[KafkaGroupOffsets] = ClientPool()
 _idle_admins: ClientPool[GroupAdmin] = ClientPool()
@@ -64,8 +64,7 @@ class Ledger:
 
     def key(self, slot: int) -> LedgerKey:
         """The key under which a slot's next entry is stored."""
-        fitting = [width for width in self._known_widths() if width <= self._partitions]  # others are of an earlier topic
-        return key_of(self._name, slot, min(fitting, default=self._partitions))
+        return key_of(self._name, slot, fitting_width(self._known_widths(), self._partitions))
 
     def entry(self, slot: int) -> Entry | None:
         """A slot's last entry."""
@@ -113,9 +112,8 @@ class Ledger:
 
     def _groups(self) -> list[LedgerGroup]:
         """The groups that may hold entries of slots."""
-        named = map(LedgerGroup.parse, _retry(self._group_names))
         base = str(self._name)
-        found = [group for group in named if group is not None and group.base == base]
+        found = groups_named(_retry(self._group_names), base)
         if found:
             _widths[self._servers, base] = tuple(sorted({group.width for group in found}))
         return found
@@ -146,3 +144,17 @@ class Ledger:
         key = {**lookup_properties(properties), "bootstrap.servers": self._servers}
         with _idle_admins.lease(configuration(key), lambda: GroupAdmin(self._servers, properties)) as admin:
             yield admin
+
+
+def fitting_width(widths: Iterable[int], partitions: int) -> int:
+    """The width of a ledger whose topic has so many partitions: the least of those known, unless the topic had more then.
+
+    >>> fitting_width([], 4), fitting_width([2, 3], 4), fitting_width([8], 4)
+    (4, 2, 4)
+    """
+    return min((width for width in widths if width <= partitions), default=partitions)
+
+
+def groups_named(names: Iterable[str], base: str) -> list[LedgerGroup]:
+    """The groups of a ledger among all groups, by the base of their names."""
+    return [group for group in map(LedgerGroup.parse, names) if group is not None and group.base == base]

@@ -9,7 +9,7 @@ from pyspark_zkafka.kafka.config_admin import ConfigAdmin
 from pyspark_zkafka.options.client_property_rules import TRANSACTION_TIMEOUT_MS
 from pyspark_zkafka.options.model import Connection
 
-__all__ = ["require_transaction_timeout"]
+__all__ = ["require_allowed", "require_transaction_timeout"]
 
 _log = logging.getLogger(__name__)
 _SETTING = "transaction.max.timeout.ms"
@@ -26,13 +26,16 @@ def require_transaction_timeout(connection: Connection, bootstrap_servers: str) 
     asked = int(connection.kafka.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
     if bootstrap_servers not in _limits:
         _limits[bootstrap_servers] = _find(connection, bootstrap_servers)
-    allowed = _limits[bootstrap_servers]
-    if allowed is not None and asked > allowed:
+    require_allowed(asked, _limits[bootstrap_servers])
+
+
+def require_allowed(timeout_ms: int, allowed_ms: int | None) -> None:
+    """Raise OptionError if a timeout exceeds the brokers' limit; None is an unknown limit."""
+    if allowed_ms is not None and timeout_ms > allowed_ms:
         raise OptionError(
             "TRANSACTION_TIMEOUT",
-            f"kafka.transaction.timeout.ms is {asked}, and the brokers allow {allowed} at the most ({_SETTING}); lower "
-            "it, or "
-            f"raise {_SETTING} of the brokers",
+            f"kafka.transaction.timeout.ms is {timeout_ms}, and the brokers allow {allowed_ms} at the most ({_SETTING}); "
+            f"lower it, or raise {_SETTING} of the brokers",
         )
 
 

@@ -11,10 +11,10 @@ from pyspark_zkafka.errors import BrokersUnavailable, UnknownTopic
 from pyspark_zkafka.options.model import CommitPlan, WriteOptions
 from pyspark_zkafka.protocol.group_jobs import MAX_ENDS_BYTES, GroupJob, group_job, job_names, last_job
 from pyspark_zkafka.protocol.ledger import Entry, QueryName
-from pyspark_zkafka.protocol.model import Topic, TopicPartition
+from pyspark_zkafka.protocol.model import ClusterSnapshot, Topic, TopicPartition
 from pyspark_zkafka.protocol.partitioners import Router
 
-__all__ = ["LedgerPlan", "WritePlan", "plan_write"]
+__all__ = ["LedgerPlan", "WritePlan", "named_topics", "plan_topics", "plan_write"]
 
 _log = logging.getLogger(__name__)
 
@@ -62,19 +62,25 @@ def plan_write(options: WriteOptions, *, is_stream: bool = False) -> WritePlan:
 
     uses_native(options.connection)  # report a missing native path here, not in each task
     with open_cluster(options.connection) as cluster:
-        snapshot = cluster.snapshot(_topics(options))
+        snapshot = cluster.snapshot(named_topics(options))
     servers = bootstrap_servers(options.connection, snapshot)
-    routers = {
-        name: Router(name, len(topic.partitions), snapshot.led(name), options.partitioner)
-        for name, topic in snapshot.topics.items()
-    }
-    plan = WritePlan(servers, routers, _generation(snapshot.topics.values()))
-    if options.topic is not None and options.topic not in routers:
-        plan = replace(plan, routers={**routers, options.topic: _created(options, servers)}, generation=None)
+    plan = plan_topics(servers, snapshot, options.partitioner)
+    if options.topic is not None and options.topic not in plan.routers:
+        plan = replace(plan, routers={**plan.routers, options.topic: _created(options, servers)}, generation=None)
     return plan if options.once is None else replace(plan, ledger=_ledger(options, plan, is_stream=is_stream))
 
 
-def _topics(options: WriteOptions) -> list[str] | None:
+def plan_topics(bootstrap_servers: str, snapshot: ClusterSnapshot, partitioner: str) -> WritePlan:
+    """The plan for the topics of a snapshot, without a ledger; raises UnknownTopic for a topic without partitions."""
+    routers = {
+        name: Router(name, len(topic.partitions), snapshot.led(name), partitioner)
+        for name, topic in snapshot.topics.items()
+    }
+    return WritePlan(bootstrap_servers, routers, _generation(snapshot.topics.values()))
+
+
+def named_topics(options: WriteOptions) -> list[str] | None:
+    """The topics that the options name, each once; None, for all topics, if the rows name theirs."""
     if options.topic is None:
         return None
     ledger_topic = None if options.once is None else options.once.ledger_topic

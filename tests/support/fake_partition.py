@@ -1,16 +1,21 @@
-"""A partition on a scripted broker: answers to Metadata, Fetch 11 and OffsetForLeaderEpoch as a test sets them."""
+"""A partition on a scripted broker: answers to the requests of the direct transport as a test sets them."""
 
 from __future__ import annotations
+
+from typing import TypeVar
 
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.transport.direct import wire
 from tests.support.record_batches import Batch, Row
 from tests.support.scripted_broker import Received, answered
 
-__all__ = ["EPOCH_END", "FETCH", "METADATA", "TP", "FakePartition", "records"]
+__all__ = ["EPOCH_END", "FETCH", "LIST_OFFSETS", "METADATA", "TP", "FakePartition", "records"]
+
+A = TypeVar("A")
 
 TP = TopicPartition("t", 0)
-FETCH, METADATA, EPOCH_END = 1, 3, 23
+FETCH, LIST_OFFSETS, METADATA, EPOCH_END = 1, 2, 3, 23
+EARLIEST = wire.int64(-2)
 
 
 def records(first: int, until: int, epoch: int = 1) -> bytes:
@@ -18,18 +23,26 @@ def records(first: int, until: int, epoch: int = 1) -> bytes:
     return Batch(tuple(Row(n, value=b"%d" % n) for n in range(first, until)), leader_epoch=epoch).encode()
 
 
+def _next(answers: list[A]) -> A:
+    return answers.pop(0) if len(answers) > 1 else answers[0]
+
+
 class FakePartition:
     """The script of a broker that is the only one of its cluster, and the leader of one partition.
 
     `fetches` are the answers to Fetch, each an error or record batches; None closes the connection. The last one is
-    repeated. `epoch_end` is an error, an epoch and its end. `leader_epoch` is reported by the metadata. A client with a
-    rack is sent to the `replica`, if that is not -1; `others` are the ports of brokers besides, by id.
+    repeated. `epoch_end` is an error, an epoch and its end. `leader`, `leader_epoch` and the errors of the topic and of the
+    partition are reported by the metadata. `ends` are the answers to ListOffsets, each an error or the log's ends; None
+    closes the connection, and the last one is repeated. A client with a rack is sent to the `replica`, if that is not -1;
+    `others` are the ports of brokers besides, by id.
     """
 
     def __init__(self, *fetches: int | bytes | None) -> None:
         self.fetches = list(fetches)
         self.epoch_end = (0, -1, -1)
-        self.leader_epoch = 1
+        self.leader, self.leader_epoch = 0, 1
+        self.topic_error = self.partition_error = 0
+        self.ends: list[int | tuple[int, int] | None] = [(0, 20)]
         self.high_watermark = 100
         self.throttle_ms = 0
         self.replica = -1
@@ -43,9 +56,14 @@ class FakePartition:
             return answered(request, self._metadata())
         if request.api == EPOCH_END:
             return answered(request, self._epoch_end())
+        if request.api == LIST_OFFSETS:
+            ends = _next(self.ends)
+            return (
+                None if ends is None else answered(request, self._log_end(ends, is_first=request.rest.endswith(EARLIEST)))
+            )
         if self.replica >= 0 and not request.rest.endswith(wire.string("")):
             return answered(request, self._fetch(b"", self.replica))
-        found = self.fetches.pop(0) if len(self.fetches) > 1 else self.fetches[0]
+        found = _next(self.fetches)
         return None if found is None else answered(request, self._fetch(found))
 
     def _metadata(self) -> bytes:
@@ -54,8 +72,11 @@ class FakePartition:
             wire.int32(n) + wire.string("127.0.0.1") + wire.int32(port) + wire.string(None) for n, port in ports.items()
         )
         nobody = wire.int32(0)
-        partition = wire.int16(0) + wire.int32(0) + wire.int32(0) + wire.int32(self.leader_epoch) + 3 * nobody
-        topic = wire.int32(1) + wire.int16(0) + wire.string(TP.topic) + wire.int8(0) + wire.int32(1) + partition
+        partition = wire.int16(self.partition_error) + wire.int32(0) + wire.int32(self.leader)
+        partition += wire.int32(self.leader_epoch) + 3 * nobody
+        topic = (
+            wire.int32(1) + wire.int16(self.topic_error) + wire.string(TP.topic) + wire.int8(0) + wire.int32(1) + partition
+        )
         return wire.int32(0) + brokers + wire.string(None) + wire.int32(0) + topic
 
     def _fetch(self, found: int | bytes, replica: int = -1) -> bytes:
@@ -65,6 +86,11 @@ class FakePartition:
         row += wire.int32(replica) + wire.nullable_bytes(data)
         head = wire.int32(self.throttle_ms) + wire.int16(0) + wire.int32(0)
         return head + wire.int32(1) + wire.string(TP.topic) + wire.int32(1) + row
+
+    def _log_end(self, ends: int | tuple[int, int], is_first: bool) -> bytes:
+        error, offset = (ends, -1) if isinstance(ends, int) else (0, ends[0] if is_first else ends[1])
+        row = wire.int32(0) + wire.int16(error) + wire.int64(-1) + wire.int64(offset) + wire.int32(self.leader_epoch)
+        return wire.int32(0) + wire.int32(1) + wire.string(TP.topic) + wire.int32(1) + row
 
     def _epoch_end(self) -> bytes:
         error, epoch, end = self.epoch_end

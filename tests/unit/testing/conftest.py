@@ -1,4 +1,4 @@
-"""A fake Java, which answers -version, and retrieves a jar as Ivy would."""
+"""A fake Java, which answers -version, retrieves a jar as Ivy would, and runs a script in the place of other programs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 SCRIPT = """\
 #!/bin/sh
 if [ "$1" = "-version" ]; then echo 'openjdk version "17.0.1" 2021-10-19' >&2; exit 0; fi
+case "$*" in *-retrieve*) ;; *) exec sh "{folder}/program" "$@";; esac
 echo run >> "{runs}"
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -40,6 +41,15 @@ class FakeJava:
         java.parent.mkdir(parents=True, exist_ok=True)
         java.write_text(textwrap.dedent(SCRIPT).format(runs=self.runs, folder=self.folder, then=then))
         java.chmod(0o755)
+
+    def runs_as(self, program: str) -> None:
+        """Have a script run where Java is to run any other program, with Java's arguments."""
+        (self.folder / "program").write_text(program)
+
+    @property
+    def java(self) -> Path:
+        """Its executable."""
+        return self.folder / "bin" / "java"
 
     @property
     def count(self) -> int:

@@ -12,7 +12,6 @@ from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.errors import ClusterStateError, TransactionFailed
 from pyspark_zkafka.options.batch import parse_connection
-from pyspark_zkafka.transport.python_transactions import kafka_errors
 from pyspark_zkafka.transport.sender import Counts, GroupOffset
 from pyspark_zkafka.transport.transactions import TransactionalProducer, transactional_properties
 
@@ -224,21 +223,6 @@ def test_call_that_never_returns(clock: Clock) -> None:
         write()
     assert made.client.is_open
     made.client.released.set()
-
-
-def test_fatal_error_of_confluent_kafka() -> None:
-    """A fatal error that confluent-kafka hides in a SystemError comes out as itself, and another SystemError as that."""
-    fatal = KafkaException(FENCED)
-
-    def raise_hidden(cause: BaseException) -> None:
-        with kafka_errors():
-            raise SystemError("returned a result with an exception set") from cause
-
-    with pytest.raises(KafkaException) as caught:
-        raise_hidden(fatal)
-    assert caught.value is fatal
-    with pytest.raises(SystemError):
-        raise_hidden(ValueError())
 
 
 @pytest.mark.parametrize(

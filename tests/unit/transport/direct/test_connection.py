@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -118,13 +117,6 @@ def test_cut(connect: Connect, sent: bytes) -> None:
         connection.send(ASK)
 
 
-def test_refused() -> None:
-    """A port where nobody listens is a lost connection with the system's own word."""
-    connection = Connection(("127.0.0.1", 1), settings_of({"bootstrap.servers": "b"}), None)
-    with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1: connecting failed: Connection refused"):
-        connection.open(soon())
-
-
 @pytest.mark.parametrize("length", [-1, 0, 3, 1001, 2**31 - 1])
 def test_lengths(connect: Connect, length: int) -> None:
     """A response that is longer than allowed, or too short for a header, is malformed, and nothing is awaited."""
@@ -174,37 +166,6 @@ def test_refused_login(connect: Connect, handshake: int, why: str) -> None:
     with pytest.raises(Unsupported, match=why) as caught:
         connect(script, **LOGIN, sasl_mechanism="PLAIN")
     assert "sesame" not in str(caught.value)
-
-
-def test_tls_handshake_in_time() -> None:
-    """A TLS handshake for which no time is left is a lost connection, as another attempt may succeed."""
-    with ScriptedBroker(lambda request: None) as broker:
-        connection = Connection(broker.address, settings_of({"bootstrap.servers": "b"}), ssl.create_default_context())
-        with pytest.raises(ConnectionLost, match="the TLS handshake was broken off"):
-            connection.open(time.monotonic())
-
-
-def test_host_that_is_none() -> None:
-    """A host that is no name of the DNS is left to librdkafka."""
-    connection = Connection(("a..b", 9092), settings_of({"bootstrap.servers": "b"}), None)
-    with pytest.raises(Unsupported, match=r"a\.\.b:9092: "):
-        connection.open(soon())
-
-
-def test_address_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An address that does not answer leaves time for the host's next one."""
-    with ScriptedBroker(lambda request: None) as broker, ExitStack() as opened:
-        full = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
-        for _ in range(4):
-            waiting = opened.enter_context(socket.socket())
-            waiting.setblocking(False)
-            waiting.connect_ex(full.getsockname())
-        addresses = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", where) for where in (full.getsockname(), broker.address)]
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *args: addresses)
-        connection = Connection(("host", 9092), settings_of({"bootstrap.servers": "b"}), None)
-        opened.callback(connection.close)
-        connection.open(soon(2))
-        assert connection.is_open
 
 
 def test_opened_step_by_step() -> None:

@@ -1,4 +1,4 @@
-"""Handing rows over to brokers that do not answer."""
+"""The two senders: rows handed over to brokers that do not answer, and failures."""
 
 from __future__ import annotations
 
@@ -75,6 +75,22 @@ def test_all_that_is_sent_takes_room(make: Callable[..., Sender], column: str) -
         assert 0 < sender.queued <= MOST_QUEUED[make]
         sender.purge(in_flight=True)
         sender.flush(1)
+
+
+@pytest.mark.parametrize(
+    ("code", "cause"),
+    [
+        (KafkaError.MSG_SIZE_TOO_LARGE, "MSG_SIZE_TOO_LARGE: Broker: Message size too large"),
+        (KafkaError._MSG_TIMED_OUT, "_MSG_TIMED_OUT: Local: Message timed out"),
+        (
+            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            "TOPIC_AUTHORIZATION_FAILED: Broker: Topic authorization failed; an ACL must allow Write on the topic",
+        ),
+    ],
+)
+def test_failure_by_its_code(code: int, cause: str) -> None:
+    """A failure names the partition and librdkafka's error, and the right that is missing."""
+    assert Failure.of("orders", 3, code) == Failure("orders-3", cause)
 
 
 class FailingProducer:

@@ -1,0 +1,128 @@
+"""Parts of a batch read's plan that need no connection: the topics to look up, and the splits of ranges."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import pytest
+
+from pyspark_zkafka.batch.planner import BatchPlan, subscribed_snapshot, task_splits
+from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.options.model import ReadOptions
+from pyspark_zkafka.protocol.model import (
+    Broker,
+    ClusterSnapshot,
+    Endpoint,
+    OffsetRange,
+    PartitionState,
+    Topic,
+    TopicPartition,
+)
+from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern, Subscription
+
+T = [TopicPartition("t", n) for n in range(4)]
+
+
+def broker(number: int, rack: str) -> Broker:
+    return Broker(number, (Endpoint("PLAINTEXT", "PLAINTEXT", f"broker{number}", 9092),), rack)
+
+
+CLUSTER = ClusterSnapshot(
+    {1: broker(1, "a"), 2: broker(2, "b")},
+    {"t": Topic("t", {n: (1 + n // 2, 2 - n // 2) for n in range(4)}, czxid=77)},
+    {tp: PartitionState(1 + tp.partition // 2, 5, (1 + tp.partition // 2, 2 - tp.partition // 2)) for tp in T},
+)
+
+
+@dataclass
+class Source:
+    """A cluster of three topics, which notes what it is asked."""
+
+    asked: list[object] = field(default_factory=list)
+
+    def topic_names(self) -> list[str]:
+        self.asked.append("names")
+        return ["a", "ab", "b"]
+
+    def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
+        self.asked.append(topics)
+        return ClusterSnapshot({})
+
+
+@pytest.mark.parametrize(
+    ("subscription", "asked"),
+    [
+        (Subscribe(("b", "gone", "b")), [["b", "gone"]]),
+        (Assign((TopicPartition("b", 1), TopicPartition("b", 0))), [["b"]]),
+        (SubscribePattern("a.*"), ["names", ["a", "ab"]]),
+        (SubscribePattern("x"), ["names", []]),
+        (SubscribeExcept("a.*"), ["names", ["b"]]),
+    ],
+)
+def test_topics_to_look_up(subscription: Subscription, asked: list[object]) -> None:
+    """Only the topics of the subscription are looked up; the names of all are requested for a pattern alone."""
+    source = Source()
+    subscribed_snapshot(subscription, source)
+    assert source.asked == asked
+
+
+def options(**given: str) -> ReadOptions:
+    return parse_read({"zookeeper.connect": "zk1:2181", "subscribe": "t", **given})
+
+
+def ranges(*sizes: int) -> list[OffsetRange]:
+    """Ranges of the first partitions, from offset 10 on."""
+    return [OffsetRange(tp, 10, 10 + size) for tp, size in zip(T, sizes, strict=False)]
+
+
+def places(**given: str) -> list[tuple[int, int, int]]:
+    """Partition, start and end of each split of four ranges."""
+    return [(s.partition.partition, s.start, s.until) for s in task_splits(ranges(6, 6, 6, 6), options(**given), CLUSTER)]
+
+
+def test_neighbours_have_different_leaders() -> None:
+    """Splits alternate between the leaders, whose tasks run at the same time then."""
+    assert places() == [(0, 10, 16), (2, 10, 16), (1, 10, 16), (3, 10, 16)]
+
+
+def test_large_ranges_are_cut() -> None:
+    """Ranges are cut to the greatest number of records, each covered once and in order."""
+    found = places(maxRecordsPerPartition="3")
+    assert len(found) == 8
+    for number in range(4):
+        assert [place[1:] for place in found if place[0] == number] == [(10, 13), (13, 16)]
+
+
+def test_least_number_of_tasks() -> None:
+    """Ranges are cut into as many splits as are asked for."""
+    assert len(places(minPartitions="12")) == 12
+
+
+def test_empty_ranges() -> None:
+    """A range without records is no split."""
+    found = task_splits(ranges(0, 3), options(), CLUSTER)
+    assert [split.partition for split in found] == [T[1]]
+    assert task_splits(ranges(0), options(), CLUSTER) == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "endpoints"),
+    [
+        ({}, ("broker1:9092", "broker2:9092")),
+        ({"kafka.client.rack": "b"}, ("broker2:9092", "broker1:9092")),
+        ({"kafka.client.rack": "c"}, ("broker1:9092", "broker2:9092")),
+    ],
+)
+def test_brokers_of_a_split(given: dict[str, str], endpoints: tuple[str, ...]) -> None:
+    """A split has all that a task needs: the leader and its epoch, the topic's identity, and the nearest brokers first."""
+    (split,) = task_splits(ranges(5), options(**given), CLUSTER)
+    assert (split.leader, split.leader_epoch, split.isr, split.czxid) == (1, 5, (1, 2), 77)
+    assert split.endpoints == endpoints
+
+
+def test_pickle() -> None:
+    """A plan is the same in another process."""
+    plan = BatchPlan(task_splits(ranges(5), options(), CLUSTER), "broker1:9092", CLUSTER)
+    assert pickle.loads(pickle.dumps(plan)) == plan

@@ -1,0 +1,101 @@
+"""``zkafka topics`` on views of values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.cli.output import Row
+from pyspark_zkafka.cli.topics import describe, list_
+from pyspark_zkafka.errors import UnknownTopic
+
+
+def topic(name: str, config: Any = ()) -> Row:
+    return {"topic": name, "topic_id": None, "partitions": 2, "replication": 3, "config": config}
+
+
+def partition(name: str, number: int, leader: int | None = 1, *, under_replicated: bool = False) -> Row:
+    state = {"under_replicated": under_replicated, "offline": leader in (None, -1)}
+    return {"topic": name, "partition": number, "leader": leader, "replicas": [1, 2], "isr": [1], **state}
+
+
+@pytest.fixture(autouse=True)
+def rows(views: Any) -> None:
+    """Two topics, one of them internal, whose partitions are whole, under-replicated, and without a leader."""
+    views.rows["topics"] = [topic("__internal"), topic("t", [("retention.ms", "1"), ("cleanup.policy", "compact")])]
+    views.rows["partitions"] = [
+        partition("__internal", 0),
+        partition("t", 0),
+        partition("t", 1, under_replicated=True),
+        partition("t", 2, -1, under_replicated=True),
+        partition("t", 3, None),
+    ]
+
+
+def numbers(found: list[Row]) -> list[tuple[str, int]]:
+    return [(row["topic"], row["partition"]) for row in found]
+
+
+def test_list(run: Callable[..., list[Row]]) -> None:
+    """A topic is shown with its counts, and with its own settings as an object."""
+    found = run(list_)
+    assert [row["topic"] for row in found] == ["__internal", "t"]
+    assert (found[1]["partition_count"], found[1]["replication_factor"]) == (2, 3)
+    assert found[1]["configs"] == {"retention.ms": "1", "cleanup.policy": "compact"}
+
+
+def test_unknown_settings(views: Any, run: Callable[..., list[Row]]) -> None:
+    """Settings that the brokers do not tell are null, as against a topic without any."""
+    views.rows["topics"] = [topic("a", None), topic("b")]
+    assert [row["configs"] for row in run(list_)] == [None, {}]
+
+
+@pytest.mark.parametrize("command", [list_, describe])
+def test_internal_topics(run: Callable[..., list[Row]], command: Any) -> None:
+    """Internal topics are left out where that is asked for, with their partitions."""
+    assert {row["topic"] for row in run(command)} == {"__internal", "t"}
+    assert {row["topic"] for row in run(command, exclude_internal=True)} == {"t"}
+
+
+@pytest.mark.parametrize("option", ["under_replicated", "under_replicated_partitions"])
+def test_under_replicated(run: Callable[..., list[Row]], option: str) -> None:
+    """Under-replicated partitions are those whose ISR lacks a replica, by this tool's name and by Kafka's."""
+    assert numbers(run(describe, **{option: True})) == [("t", 1), ("t", 2)]
+
+
+@pytest.mark.parametrize("option", ["unavailable", "unavailable_partitions"])
+def test_unavailable(run: Callable[..., list[Row]], option: str) -> None:
+    """Unavailable partitions are those without a live leader; in a row, none is null."""
+    found = run(describe, **{option: True})
+    assert [(row["partition"], row["leader"]) for row in found] == [(2, None), (3, None)]
+
+
+def test_both_states(run: Callable[..., list[Row]]) -> None:
+    """Partitions in both states are shown where both are asked for."""
+    assert numbers(run(describe, under_replicated=True, unavailable=True)) == [("t", 2)]
+
+
+def test_named_topics(views: Any, run: Callable[..., list[Row]]) -> None:
+    """Named topics restrict both views; one that does not exist is an error."""
+    run(describe, ["t", "__internal"])
+    restricted = {"subscribe": "t,__internal"}
+    assert views.restricted == [("topics", restricted), ("partitions", restricted)]
+    with pytest.raises(UnknownTopic, match="Topics do not exist: gone"):
+        run(describe, ["t", "gone"])
+
+
+def test_tables(show: Callable[..., tuple[str, str]]) -> None:
+    """For people, the topics come before their partitions, but for a search of partitions."""
+    text, _ = show(describe, ["t"])
+    assert text.index("retention.ms=1,cleanup.policy=compact") < text.index("LEADER")
+    assert "PARTITION-COUNT" not in show(describe, ["t"], unavailable=True)[0]
+
+
+def test_nothing_found(views: Any, show: Callable[..., tuple[str, str]]) -> None:
+    """Without a topic, or a partition in the state, there is a note."""
+    views.rows = {"topics": [], "partitions": []}
+    assert show(list_)[1] == "There is no topic.\n"
+    assert show(describe)[1] == "There is no topic.\n"
+    assert show(describe, unavailable=True) == ("", "No partition is in this state.\n")

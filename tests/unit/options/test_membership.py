@@ -1,0 +1,169 @@
+"""Membership in a group that Kafka coordinates, or ZooKeeper: what the options make of it, and what contradicts it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_zkafka.options.membership import (
+    KAFKA_STRATEGIES,
+    joins_kafka,
+    kafka_group_options,
+    kafka_member_problems,
+)
+from pyspark_zkafka.options.model import KafkaGroupOptions
+from pyspark_zkafka.options.parser import OptionParser
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.options.table import Scope
+from pyspark_zkafka.protocol.planning import SubscribePattern
+from tests.support.option_problems import problems
+
+BROKERS = {"kafka.bootstrap.servers": "k:9092"}
+ZK = {"zookeeper.connect": "zk:2181"}
+GROUP = {**ZK, "subscribe": "orders", "group.id": "billing"}
+
+IN_KAFKA = {**BROKERS, "subscribe": "t", "group.id": "billing"}
+
+
+@pytest.mark.parametrize(
+    ("given", "options"),
+    [
+        ({}, KafkaGroupOptions()),
+        ({"group.protocol": "Consumer"}, KafkaGroupOptions(protocol="consumer")),
+        ({"partition.assignment.strategy": "range"}, KafkaGroupOptions(strategy="range")),
+        ({"group.instance.id": "one"}, KafkaGroupOptions(instance_id="one")),
+        ({"session.timeout.ms": "6000"}, KafkaGroupOptions(session_timeout_ms=6000)),
+        ({"kafka.max.poll.interval.ms": "60000"}, KafkaGroupOptions(max_poll_interval_ms=60_000)),
+    ],
+)
+@pytest.mark.parametrize("named", [{}, {"groupMembership": "auto"}, {"groupMembership": "kafka"}])
+def test_group_in_kafka(named: dict[str, str], given: dict[str, str], options: KafkaGroupOptions) -> None:
+    """Without ZooKeeper, or by its name, membership is in Kafka, and so are the offsets."""
+    found = parse_stream({**IN_KAFKA, **named, **given})
+    assert found.group is not None
+    assert (found.group.membership, found.group.kafka, found.read.stores) == ("kafka", options, ("kafka",))
+    assert found.group.strategy == options.strategy
+
+
+@pytest.mark.parametrize(
+    ("given", "hold_ms"),
+    [({}, 30_000), ({"kafka.max.poll.interval.ms": "60000"}, 6_000), ({"rebalance.hold.ms": "9"}, 9)],
+)
+def test_hold_in_kafka(given: dict[str, str], hold_ms: int) -> None:
+    """Revoked partitions are kept for a tenth of the time for which other members wait."""
+    group = parse_stream({**IN_KAFKA, **given}).group
+    assert group is not None
+    assert group.hold_ms == hold_ms
+
+
+def test_both_at_hand() -> None:
+    """With both addresses, auto leaves the choice to the cluster, and kafka reads its state from ZooKeeper."""
+    auto, kafka = (parse_stream({**GROUP, **BROKERS, "groupMembership": name}) for name in ("auto", "kafka"))
+    assert auto.group is not None
+    assert kafka.group is not None
+    assert (auto.group.membership, auto.read.stores) == ("auto", ("zookeeper",))
+    assert (kafka.group.membership, kafka.read.stores) == ("kafka", ("kafka",))
+
+
+def test_a_pattern_in_kafka() -> None:
+    """In Kafka a pattern is what it says: no other member evaluates it."""
+    options = {**BROKERS, "group.id": "g", "subscribePattern": r"(a+)\1, b"}
+    assert parse_stream(options).read.subscription == SubscribePattern(r"(a+)\1, b")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"consumer.id": "c"}, "consumer.id concerns groups in ZooKeeper, and has no effect with groupMembership=kafka"),
+        ({"consumer.threads": "2"}, "consumer.threads concerns groups in ZooKeeper"),
+        ({"rebalance.max.retries": "2"}, "rebalance.max.retries concerns groups in ZooKeeper"),
+        ({"rebalance.backoff.ms": "2"}, "rebalance.backoff.ms concerns groups in ZooKeeper"),
+        ({"partition.assignment.strategy": "sticky"}, "is sticky, which Kafka's groups do not have; use one of range, "),
+        (
+            {"group.protocol": "consumer", "partition.assignment.strategy": "range"},
+            "strategy has no effect with group.protocol=consumer: the brokers' group.consumer.assignors decides",
+        ),
+        (
+            {"group.protocol": "consumer", "session.timeout.ms": "6000"},
+            "session.timeout.ms has no effect with group.protocol=consumer",
+        ),
+        (
+            {"session.timeout.ms": "60000", "kafka.max.poll.interval.ms": "50000"},
+            "session.timeout.ms is 60000, more than kafka.max.poll.interval.ms, which is 50000; lower it",
+        ),
+        ({"offsets.storage": "zookeeper"}, "a member of a group in Kafka commits there; leave offsets.storage out"),
+        ({"dual.commit.enabled": "true"}, "commits there alone; set dual.commit.enabled=false"),
+        ({"kafka.group.protocol": "consumer"}, "use the option group.protocol without the prefix kafka."),
+    ],
+)
+def test_contradictions_in_kafka(given: dict[str, str], says: str) -> None:
+    """An option that membership in Kafka contradicts, or leaves without effect, is a problem."""
+    (problem,) = problems(parse_stream, {**IN_KAFKA, "groupMembership": "kafka", **given})
+    assert says in problem
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        *(
+            ({name: value}, f"{name} concerns groups that Kafka coordinates; set groupMembership=kafka")
+            for name, value in (
+                ("group.protocol", "consumer"),
+                ("group.instance.id", "one"),
+                ("session.timeout.ms", "6000"),
+            )
+        ),
+        (
+            {"partition.assignment.strategy": "cooperative-sticky"},
+            "which groups in ZooKeeper do not have; use one",
+        ),
+    ],
+)
+def test_contradictions_in_zookeeper(given: dict[str, str], says: str) -> None:
+    """An option of Kafka's groups is a problem where ZooKeeper coordinates the group."""
+    (problem,) = problems(parse_stream, {**GROUP, **given})
+    assert says in problem
+
+
+@pytest.mark.parametrize(
+    ("given", "scope", "joins"),
+    [
+        ({**BROKERS, "group.id": "g"}, "stream", True),
+        ({**BROKERS, "group.id": "g", "groupMembership": "Auto"}, "stream", True),
+        ({**BROKERS, "groupMembership": "auto"}, "stream", False),
+        ({**ZK, "group.id": "g"}, "stream", False),
+        ({**ZK, **BROKERS, "group.id": "g", "groupMembership": "auto"}, "stream", False),
+        ({**ZK, "group.id": "g", "groupMembership": "KAFKA"}, "stream", True),
+        ({**BROKERS, "group.id": "g", "groupMembership": "none"}, "stream", False),
+        ({**BROKERS, "group.id": "g", "groupMembership": "zookeeper"}, "stream", False),
+        ({**BROKERS, "group.id": "g"}, "read", False),
+    ],
+)
+def test_who_joins_in_kafka(given: dict[str, str], scope: Scope, joins: bool) -> None:
+    """A stream joins in Kafka by the option, or if it has a group and no ZooKeeper; a batch never does."""
+    assert joins_kafka(OptionParser(given, scope)) is joins
+
+
+@pytest.mark.parametrize(
+    ("given", "strategy"),
+    [("", "cooperative-sticky"), ("sticky", "cooperative-sticky"), *((name.upper(), name) for name in KAFKA_STRATEGIES)],
+)
+def test_strategies(given: str, strategy: str) -> None:
+    """A strategy is one of Kafka's in any case, and the default for one that Kafka does not have."""
+    options = OptionParser({"partition.assignment.strategy": given} if given else {}, "stream")
+    assert kafka_group_options(options, 300_000).strategy == strategy
+
+
+def test_session_as_long_as_the_poll_interval() -> None:
+    """A session may last as long as the poll interval, and a longer one is no problem where the brokers decide on it."""
+    given = OptionParser({}, "stream")
+    equal = KafkaGroupOptions(session_timeout_ms=60_000, max_poll_interval_ms=60_000)
+    longer = KafkaGroupOptions(protocol="consumer", session_timeout_ms=60_001, max_poll_interval_ms=60_000)
+    assert kafka_member_problems(given, "kafka", equal) == kafka_member_problems(given, "kafka", longer) == []
+
+
+def test_each_contradiction_is_a_problem() -> None:
+    """Options that contradict the membership are problems one by one, in the order of the table."""
+    given = OptionParser({"consumer.threads": "2", "consumer.id": "c", "group.instance.id": "one"}, "stream")
+    in_kafka = kafka_member_problems(given, "kafka", KafkaGroupOptions())
+    assert [problem.split()[0] for problem in in_kafka] == ["consumer.id", "consumer.threads"]
+    assert len(kafka_member_problems(given, "zookeeper", KafkaGroupOptions())) == 1

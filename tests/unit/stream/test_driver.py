@@ -1,0 +1,387 @@
+"""Spark's planning calls, on a cluster of values, without a group and with a member."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import BrokersUnavailable, CheckpointError, DataLoss, NoLeader, UnknownTopic, ZKafkaError
+from pyspark_zkafka.group.commits import CommitResult
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.protocol.checkpoint import StreamOffset
+from pyspark_zkafka.protocol.model import (
+    Broker,
+    Claim,
+    ClaimOwner,
+    ClusterSnapshot,
+    Endpoint,
+    PartitionState,
+    Topic,
+    TopicPartition,
+)
+from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, Position
+from pyspark_zkafka.protocol.resumption import StoredOffset
+from pyspark_zkafka.stream.driver import StreamDriver
+from tests.support.stream_offsets import positions
+
+T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
+BROKER = Broker(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "broker1", 9092),))
+UNREACHABLE = BrokersUnavailable("BROKERS_UNAVAILABLE", "no broker answered")
+
+
+class Session:
+    """A session of a planner, its brokers and the group's offsets: a topic whose logs are [10, end)."""
+
+    def __init__(self, member: Member | None = None) -> None:
+        self.logs = {T0: 100, T1: 100}
+        self.offline: set[TopicPartition] = set()
+        self.czxid = 7
+        self.member = member
+        self.stored: dict[TopicPartition, StoredOffset] = {}
+        self.error: ZKafkaError | None = None
+        self.opened = self.closed = 0
+
+    def __enter__(self) -> Session:
+        self.opened += 1
+        return self
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def retry(self, call: Callable[[], Any]) -> Any:
+        return call()
+
+    def snapshot(self, *, anew: bool = False, expected: Collection[str] = ()) -> ClusterSnapshot:
+        if self.error is not None:
+            raise self.error
+        states = {tp: PartitionState(-1 if tp in self.offline else 1, 0, (1,)) for tp in self.logs}
+        parts = {tp.partition: (1,) for tp in self.logs}
+        return ClusterSnapshot({1: BROKER}, {"t": Topic("t", parts, czxid=self.czxid)} if parts else {}, states)
+
+    def settled_snapshot(self) -> ClusterSnapshot:
+        return self.snapshot()
+
+    def is_still(self, snapshot: ClusterSnapshot) -> bool:
+        return True
+
+    def owned(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
+        return dict.fromkeys(snapshot.partitions("t"), Claim("", 0))
+
+    def servers(self, snapshot: ClusterSnapshot) -> str:
+        return "broker1:9092"
+
+    def younger(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        return set()
+
+    @property
+    def brokers(self) -> Session:
+        return self
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0) -> dict[TopicPartition, int]:
+        return {tp: {EARLIEST: 10, LATEST: self.logs[tp]}.get(position, position) for tp, position in wanted.items()}  # type: ignore[call-overload]
+
+    def high_watermarks(self, partitions: Collection[TopicPartition], timeout_s: float = 0) -> dict[TopicPartition, int]:
+        return {}
+
+    def log_ends(self, partitions: Iterable[TopicPartition], epochs: dict[TopicPartition, int]) -> Any:
+        return {tp: self.logs[tp] for tp in partitions}, {}
+
+    @property
+    def offsets(self) -> Session:
+        return self
+
+    def committed(self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False) -> Any:
+        return {tp: self.stored[tp] for tp in partitions if tp in self.stored}
+
+    def commit(self, offsets: Mapping[TopicPartition, int], owner: object, resets: object) -> CommitResult:
+        self.stored |= {tp: StoredOffset(offset) for tp, offset in offsets.items()}
+        return CommitResult(dict(offsets))
+
+    def begin(self, starts: Mapping[TopicPartition, int], waiting: object) -> Any:
+        self.stored = {**{tp: StoredOffset(offset) for tp, offset in starts.items()}, **self.stored}
+        return self.committed(starts)
+
+    def begun_at(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {}
+
+
+class Member:
+    """A member that is assigned what a test says, and notes what it is told that is being read."""
+
+    group, consumer, owner, settled, rebalances = "g", "c", ClaimOwner("c", 1), True, 0
+
+    def __init__(self, *assigned: TopicPartition) -> None:
+        self.claims = {tp: Claim("c-0", n) for n, tp in enumerate(assigned)}
+        self.reading: list[TopicPartition] = []
+        self.waits = 0
+
+    def owned(self) -> Mapping[TopicPartition, Claim]:
+        return dict(self.claims)
+
+    def rebalance(self) -> Mapping[TopicPartition, Claim]:
+        return self.owned()
+
+    def read(self, partitions: Collection[TopicPartition]) -> None:
+        self.reading = sorted(partitions)
+
+    def wait(self, timeout_s: float) -> None:
+        self.waits += 1
+
+    def wait_settled(self, timeout_s: float | None = None) -> bool:
+        return True
+
+
+@pytest.fixture
+def session() -> Session:
+    """A session with two partitions."""
+    return Session()
+
+
+def driver(session: Any, **options: str) -> StreamDriver:
+    """A run of a query that begins at the beginning of the logs, unless it is told otherwise."""
+    connection = {"kafka.bootstrap.servers": "broker1:9092"}
+    if session.member is not None:
+        connection = {"zookeeper.connect": "zk1:2181", "group.id": "g"}
+    given = {**connection, "subscribe": "t", "startingOffsets": "earliest", **options}
+    return StreamDriver(parse_stream(given), lambda: 0.0, lambda s: None, session)
+
+
+def planned(found: StreamDriver, start: dict[str, Any], *, limited: bool = True) -> list[tuple[int, int, int]]:
+    """Partition, start and end of each split of the next micro-batch."""
+    splits, _ = found.splits(found.latest(start, limited=limited))
+    return [(split.partition.partition, split.start, split.until) for split in splits]
+
+
+def test_nothing_is_opened_before_it_is_needed(session: Session) -> None:
+    """The first call opens the session, once; closing ends it."""
+    found = driver(session)
+    assert session.opened == 0
+    found.initial()
+    found.latest(found.initial(), limited=True)
+    found.close()
+    assert (session.opened, session.closed) == (1, 1)
+
+
+@pytest.mark.parametrize(("given", "start"), [("earliest", 10), ("latest", 100), ('{"t": {"0": 50, "1": 50}}', 50)])
+def test_start_of_a_new_query(session: Session, given: str, start: int) -> None:
+    """The start is what the options name, and stays the same however the logs grow: Spark asks for it again."""
+    found = driver(session, startingOffsets=given)
+    first = found.initial()
+    assert positions(first, "t") == {"0": start, "1": start}
+    end = found.latest(first, limited=True)
+    session.logs[T0] = 200
+    assert found.initial() == first
+    assert positions(end, "t") == {"0": 100, "1": 100}
+
+
+def test_micro_batches_follow_each_other(session: Session) -> None:
+    """Each micro-batch begins where the one before ended, and one without records is its own start."""
+    found = driver(session)
+    start = found.initial()
+    assert planned(found, start) == [(0, 10, 100), (1, 10, 100)]
+    end = found.latest(start, limited=True)
+    assert found.latest(end, limited=True) == end
+    session.logs[T1] = 105
+    assert planned(found, end) == [(1, 100, 105)]
+
+
+def test_servers_of_a_micro_batch(session: Session) -> None:
+    """A micro-batch has the bootstrap servers of the cluster, and the endpoint of each partition's leader."""
+    found = driver(session)
+    splits, servers = found.splits(found.latest(found.initial(), limited=True))
+    assert servers == "broker1:9092"
+    assert {split.endpoints for split in splits} == {("broker1:9092",)}
+
+
+def test_repeated_micro_batch(session: Session) -> None:
+    """A run that repeats the last micro-batch of another one plans the same splits, without asking for ends of logs."""
+    first = driver(session)
+    end = first.latest(first.initial(), limited=True)
+    session.logs = {T0: 500, T1: 500}
+    again = driver(session)
+    assert again.splits(end) == first.splits(end)
+    assert again.report() is None
+    assert planned(again, end) == [(0, 100, 500), (1, 100, 500)]
+
+
+def test_order_of_splits(session: Session) -> None:
+    """A repeated micro-batch has its splits in the same order, whichever leaders are up."""
+    session.logs[T2] = 30
+    found = driver(session, maxRecordsPerPartition="40")
+    end = found.latest(found.initial(), limited=True)
+    before = [split[:3] for split in found.splits(end)[0]]
+    session.offline = {T0}
+    assert [split[:3] for split in found.splits(end)[0]] == before
+
+
+def test_limit(session: Session) -> None:
+    """A limit is kept where Spark asks for a limited micro-batch alone."""
+    found = driver(session, maxOffsetsPerTrigger="20")
+    start = found.initial()
+    assert sum(until - first for _, first, until in planned(found, start)) == 20
+    assert planned(driver(session, maxOffsetsPerTrigger="20"), start, limited=False) == [(0, 10, 100), (1, 10, 100)]
+
+
+def test_fixed_ends(session: Session) -> None:
+    """After the ends were fixed, records that are written later are not read, nor are partitions that are added."""
+    found = driver(session)
+    found.fix_bounds()
+    session.logs = {T0: 150, T1: 100, T2: 20}
+    start = found.initial()
+    assert planned(found, start) == [(0, 10, 100), (1, 10, 100)]
+    end = found.latest(start, limited=True)
+    assert found.latest(end, limited=True) == end
+
+
+def test_ends_cannot_be_fixed_without_a_leader(session: Session) -> None:
+    """The end of a log without a leader is not known; the partition is left out if the options say so."""
+    session.offline = {T1}
+    with pytest.raises(NoLeader, match="t-1"):
+        driver(session).fix_bounds()
+    found = driver(session, offlinePartitions="skip")
+    found.fix_bounds()
+    assert planned(found, found.initial()) == [(0, 10, 100)]
+
+
+def test_partition_without_a_leader(session: Session, caplog: pytest.LogCaptureFixture) -> None:
+    """A partition that has no leader is waited for with a warning, which is not repeated, and the others are read."""
+    session.offline = {T1}
+    found = driver(session)
+    start = found.initial()
+    assert planned(found, start) == [(0, 10, 100)]
+    end = found.latest(start, limited=True)
+    assert [text for text in caplog.messages if "waiting for a leader" in text] == [
+        "No live leader for t-1 (ISR 1): waiting for a leader, and reading the others"
+    ]
+    session.offline = set()
+    assert planned(found, end) == [(1, 10, 100)]
+
+
+def test_added_partition(session: Session) -> None:
+    """A partition that is added to a topic is read from its beginning, also by a query that began at the end."""
+    found = driver(session, startingOffsets="latest")
+    start = found.initial()
+    assert found.latest(start, limited=True) == start
+    session.logs[T2] = 30
+    assert planned(found, start) == [(2, 10, 30)]
+
+
+def test_report(session: Session) -> None:
+    """The ends of the logs are reported by topic and partition, as they were fetched last."""
+    found = driver(session, maxOffsetsPerTrigger="20")
+    start = found.initial()
+    assert found.report() is None
+    found.latest(start, limited=True)
+    session.logs[T0] = 500
+    assert found.report() == {"t": {"0": 100, "1": 100}}
+
+
+def test_error_of_a_new_query(session: Session) -> None:
+    """A start that cannot be found is an error when the first micro-batch is planned: a restart asks for it in vain."""
+    session.logs.clear()
+    found = driver(session)
+    start = found.initial()
+    assert start == StreamOffset().to_json()
+    with pytest.raises(UnknownTopic, match="There is no topic or partition t"):
+        found.latest(start, limited=True)
+
+
+def test_brokers_out_of_reach(session: Session) -> None:
+    """An error that may pass is raised at once, and the next call begins anew."""
+    found = driver(session)
+    session.error = UNREACHABLE
+    with pytest.raises(BrokersUnavailable):
+        found.initial()
+    session.error = None
+    assert positions(found.initial(), "t") == {"0": 10, "1": 10}
+
+
+def test_checkpoint_of_another_source(session: Session) -> None:
+    """An offset that is not of this source is refused."""
+    with pytest.raises(CheckpointError):
+        driver(session).latest({"version": 99}, limited=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "condition"),
+    [
+        (lambda session: session.logs.clear(), "PARTITIONS_GONE"),
+        (lambda session: setattr(session, "czxid", 8), "TOPIC_REPLACED"),
+        (lambda session: session.logs.update({T0: 50}), "OFFSET_WENT_BACK"),
+    ],
+)
+def test_data_loss(session: Session, change: Callable[[Session], None], condition: str) -> None:
+    """Records that are lost end the query, or are logged where the options say so."""
+    for fails in ("true", "false"):
+        session.logs, session.czxid = {T0: 100, T1: 100}, 7
+        found = driver(session, failOnDataLoss=fails)
+        end = found.latest(found.initial(), limited=True)
+        change(session)
+        if fails == "true":
+            with pytest.raises(DataLoss, match=condition):
+                found.latest(end, limited=True)
+        else:
+            found.latest(end, limited=True)
+
+
+def test_topic_created_again(session: Session) -> None:
+    """A topic that was created again is read from its beginning, without failOnDataLoss."""
+    found = driver(session, failOnDataLoss="false")
+    end = found.latest(found.initial(), limited=True)
+    session.logs, session.czxid = {T0: 30}, 8
+    assert planned(found, end) == [(0, 10, 30)]
+
+
+def test_partition_that_is_gone_when_it_is_to_be_read(session: Session, caplog: pytest.LogCaptureFixture) -> None:
+    """A partition of a planned micro-batch that no longer exists is data loss, or left out."""
+    end = driver(session).latest(driver(session).initial(), limited=True)
+    del session.logs[T1]
+    with pytest.raises(DataLoss, match=r"PARTITIONS_GONE.*t-1 of the micro-batch no longer exist"):
+        driver(session).splits(end)
+    splits, _ = driver(session, failOnDataLoss="false").splits(end)
+    assert [split.partition for split in splits] == [T0]
+    assert "t-1 of the micro-batch no longer exist; some records may be lost" in caplog.text
+
+
+def test_member_reads_what_it_owns() -> None:
+    """A member reads and keeps its own partitions, and commits each micro-batch when the next one is planned."""
+    session = Session(member := Member(T0))
+    found = driver(session)
+    start = found.initial()
+    assert planned(found, start) == [(0, 10, 100)]
+    assert member.reading == [T0]
+    end = found.latest(start, limited=True)
+    found.latest(end, limited=True)
+    assert session.stored == {T0: StoredOffset(100)}
+    assert member.reading == []
+
+
+def test_member_that_gains_and_loses_partitions() -> None:
+    """A partition that was revoked is not read on, and one that was gained is read from the group's offset."""
+    session = Session(member := Member(T0))
+    session.stored = {T1: StoredOffset(60)}
+    found = driver(session)
+    end = found.latest(found.initial(), limited=True)
+    member.claims = {T1: Claim("c-0", 9)}
+    session.logs = {T0: 200, T1: 100}
+    assert planned(found, end) == [(1, 60, 100)]
+
+
+def test_start_of_a_group() -> None:
+    """The start of a new group at the end of the logs is committed, for partitions of others, too."""
+    session = Session(Member(T0))
+    found = driver(session, startingOffsets="latest")
+    found.latest(found.initial(), limited=True)
+    assert session.stored == {T0: StoredOffset(100), T1: StoredOffset(100)}
+
+
+def test_member_without_partitions() -> None:
+    """A member that owns nothing waits a moment at each planning, rather than asking without a pause."""
+    session = Session(member := Member())
+    found = driver(session)
+    start = found.initial()
+    assert found.latest(start, limited=True) == start
+    assert found.latest(start, limited=True) == start
+    assert member.waits == 2

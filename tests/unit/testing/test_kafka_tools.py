@@ -1,0 +1,106 @@
+"""Kafka's tools, by a fake Java."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.testing.kafka_tools import (
+    describe_group,
+    export_offsets,
+    list_groups,
+    run_kafka_tool,
+    verify_consumer_rebalance,
+)
+
+MAIN = "kafka.tools.ExportZkOffsets"
+
+
+def shown_arguments(output: str) -> str:
+    """The arguments of the tool, of all of Java's."""
+    return output.partition(f"{MAIN} ")[2].strip()
+
+
+def test_command(fake_java: Any) -> None:
+    """A tool runs with its arguments, the jars of its Kafka, and an empty standard input."""
+    fake_java.runs_as('echo "$@"; echo "$CLASSPATH"; cat')
+    command, classpath = run_kafka_tool("1.1.1", MAIN, "--group", "a b").splitlines()
+    assert shown_arguments(command) == "--group a b"
+    assert "-Dlog4j.configuration=file:" in command
+    assert Path(classpath).name == "one-1.0.jar"
+
+
+def test_standard_input(fake_java: Any) -> None:
+    """A tool reads what it is given; what is no text is replaced."""
+    fake_java.runs_as(r"cat; printf '\377'")
+    assert run_kafka_tool("1.1.1", MAIN, stdin="gr\u00fcn") == "gr\u00fcn\N{REPLACEMENT CHARACTER}"
+
+
+@pytest.mark.parametrize(
+    ("main", "has_tools"), [("org.apache.kafka.tools.GetOffsetShell", True), ("kafka.tools.GetOffsetShell", False)]
+)
+def test_tools_outside_of_the_core(fake_java: Any, main: str, has_tools: bool) -> None:
+    """Tools that have left Kafka's core bring a jar of their own."""
+    fake_java.runs_as("true")
+    run_kafka_tool("3.9.1", main)
+    assert ("kafka-tools" in (fake_java.folder / "asked.xml").read_text()) is has_tools
+
+
+@pytest.mark.parametrize(
+    ("program", "shown"),
+    [
+        ("echo half; echo wrong >&2; exit 3", "half\nwrong"),
+        ("echo ' wrong ' >&2; exit 3", "wrong"),
+        ("exit 3", "(nothing)"),
+    ],
+)
+def test_failure(fake_java: Any, program: str, shown: str) -> None:
+    """A tool that fails is an error with its status, and with what it has written."""
+    fake_java.runs_as(program)
+    with pytest.raises(LocalClusterError) as caught:
+        run_kafka_tool("1.1.1", MAIN)
+    assert (caught.value.condition, caught.value.parameters["status"]) == ("TOOL_FAILED", 3)
+    assert caught.value.message == f"{MAIN} of Kafka 1.1.1 ended with 3; its output is\n{shown}"
+
+
+def test_timeout(fake_java: Any) -> None:
+    """A tool that does not end is killed, and what it has written is shown."""
+    fake_java.runs_as("echo half; exec sleep 60")
+    with pytest.raises(LocalClusterError, match=rf"TOOL_TIMED_OUT\] {MAIN} did not end within 0\.5 s; its output is"):
+        run_kafka_tool("1.1.1", MAIN, timeout_s=0.5)
+
+
+@pytest.mark.parametrize(("text", "verdict"), [("successful", True), ("failed", False)])
+def test_verdict(fake_java: Any, text: str, verdict: bool) -> None:
+    """The verdict on a group's partitions is the tool's."""
+    fake_java.runs_as(f"echo 'Rebalance operation {text} !'")
+    assert verify_consumer_rebalance("zk1:2181/kafka", "g") is verdict
+
+
+@pytest.mark.parametrize(("call", "shown"), [(verify_consumer_rebalance, "(nothing)"), (describe_group, "(nothing)")])
+def test_no_answer(fake_java: Any, call: Any, shown: str) -> None:
+    """An output without an answer is an error, and shown."""
+    fake_java.runs_as("true")
+    with pytest.raises(LocalClusterError, match=r"TOOL_FAILED\] kafka\.\S+ gave no answer; its output is") as caught:
+        call("zk1:2181/kafka", "g")
+    assert caught.value.message.endswith(shown)
+
+
+def test_groups(fake_java: Any) -> None:
+    """Groups and a group's rows are those of the tool."""
+    fake_java.runs_as("printf 'Note: old\\nshop\\nbilling\\n'")
+    assert list_groups("zk1:2181") == ["billing", "shop"]
+    fake_java.runs_as("printf 'TOPIC PARTITION LAG\\norders 0 2\\n'")
+    assert describe_group("zk1:2181", "g") == [{"TOPIC": "orders", "PARTITION": "0", "LAG": "2"}]
+
+
+def test_exported_offsets(fake_java: Any, tmp_path: Path) -> None:
+    """Exported offsets are read from the file that the tool has written."""
+    fake_java.runs_as('for file; do :; done; echo "/consumers/g/offsets/t/1:7" > "$file"')
+    path = tmp_path / "offsets"
+    assert export_offsets("zk1:2181", "g", path) == {TopicPartition("t", 1): 7}
+    assert path.exists()

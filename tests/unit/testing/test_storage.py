@@ -1,0 +1,55 @@
+"""Storage of KRaft's nodes, formatted by a fake Java."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing.storage import format_storage, new_cluster_id
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    """The configuration files of two nodes, each in a folder of its own."""
+    found = [tmp_path / name / "server.properties" for name in ("broker-1", "broker-2")]
+    for file in found:
+        file.parent.mkdir()
+        file.write_text("")
+    return found
+
+
+def test_cluster_ids() -> None:
+    """An id is Kafka's: 16 bytes in URL-safe base64, without padding, and each time another one."""
+    ids = {new_cluster_id() for _ in range(100)}
+    assert len(ids) == 100
+    assert all(len(found) == 22 and len(base64.urlsafe_b64decode(f"{found}==")) == 16 for found in ids)
+
+
+def test_each_node_is_formatted(fake_java: Any, files: list[Path]) -> None:
+    """Each node is formatted with the same id in its own folder, with Kafka's jars."""
+    fake_java.runs_as('echo "$CLASSPATH $@" > formatted')
+    format_storage(fake_java.java, "/jars/kafka.jar", "-an-id", files)
+    for file in files:
+        text = (file.parent / "formatted").read_text()
+        assert text.startswith("/jars/kafka.jar ")
+        assert text.endswith(f" format --cluster-id=-an-id --config {file}\n")
+
+
+def test_failure(fake_java: Any, files: list[Path]) -> None:
+    """If one node cannot be formatted, the error has the status and the output of the tool."""
+    fake_java.runs_as('case "$*" in *broker-2*) echo "Log directory is not empty" >&2; exit 1;; esac')
+    with pytest.raises(LocalClusterError, match="STORAGE_NOT_FORMATTED") as caught:
+        format_storage(fake_java.java, "jars", "id", files)
+    expected = "Kafka's tool that formats a node's storage ended with 1; its output is\nLog directory is not empty"
+    assert caught.value.message == expected
+
+
+def test_no_node_is_left_behind(fake_java: Any, files: list[Path]) -> None:
+    """The tools of other nodes are ended with the first failure."""
+    fake_java.runs_as('case "$*" in *broker-1*) exit 1;; esac; exec sleep 600')
+    with pytest.raises(LocalClusterError, match="ended with 1"):
+        format_storage(fake_java.java, "jars", "id", files)

@@ -1,0 +1,173 @@
+"""ZooKeeper of a local cluster: on znodes of values, and on a server that answers ``srvr`` as it is told."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from kazoo.exceptions import NodeExistsError, NoNodeError
+
+from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing.waiting import Deadline
+from pyspark_zkafka.testing.znodes import (
+    all_in_sync,
+    has_topics,
+    read_assignment,
+    registered_brokers,
+    request_election,
+    wait_for_zookeeper,
+    zookeeper_session,
+)
+
+TOPIC = "/brokers/topics/t"
+ELECTION = "/admin/preferred_replica_election"
+
+
+class Znodes:
+    """The part of KazooClient that is used here, on znodes of values."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, bytes] = {}
+
+    def exists(self, path: str) -> object | None:
+        return path if any(other == path or other.startswith(f"{path}/") for other in self.data) else None
+
+    def get_children(self, path: str) -> list[str]:
+        return sorted({other[len(path) + 1 :].split("/")[0] for other in self.data if other.startswith(f"{path}/")})
+
+    def get(self, path: str) -> tuple[bytes, None]:
+        if path not in self.data:
+            raise NoNodeError
+        return self.data[path], None
+
+    def create(self, path: str, data: bytes, makepath: bool) -> None:
+        if path in self.data:
+            raise NodeExistsError
+        self.data[path] = data
+
+
+@pytest.fixture
+def znodes() -> Any:
+    """An ensemble without a cluster."""
+    return Znodes()
+
+
+def test_brokers(znodes: Any) -> None:
+    """Registered brokers are those with a znode; before the first broker has started, there are none."""
+    assert registered_brokers(znodes) == set()
+    znodes.data = {"/brokers/ids/1": b"", "/brokers/ids/10": b""}
+    assert registered_brokers(znodes) == {1, 10}
+
+
+def test_topics(znodes: Any) -> None:
+    """There are topics if one has a znode."""
+    assert not has_topics(znodes)
+    znodes.data["/brokers/topics"] = b""
+    assert not has_topics(znodes)
+    znodes.data[TOPIC] = b""
+    assert has_topics(znodes)
+
+
+def test_assignment(znodes: Any) -> None:
+    """An assignment is in the order of the partitions' numbers."""
+    znodes.data[TOPIC] = b'{"partitions": {"10": [3], "2": [2, 1], "1": [1, 2]}}'
+    assert list(read_assignment(znodes, "t").items()) == [(1, [1, 2]), (2, [2, 1]), (10, [3])]
+    with pytest.raises(LocalClusterError, match=r"NO_SUCH_TOPIC\] There is no topic gone"):
+        read_assignment(znodes, "gone")
+
+
+@pytest.mark.parametrize(
+    ("isr", "is_in_sync"),
+    [({0: b"[2, 1]", 1: b"[2]"}, True), ({0: b"[1]", 1: b"[2]"}, False), ({0: b"[1, 2]"}, False)],
+)
+def test_in_sync(znodes: Any, isr: dict[int, bytes], is_in_sync: bool) -> None:
+    """A topic is in sync if each ISR has all replicas, in any order; a partition without a state is not."""
+    znodes.data = {f"{TOPIC}/partitions/{n}/state": b'{"isr": %s}' % found for n, found in isr.items()}
+    assert all_in_sync(znodes, "t", {0: [1, 2], 1: [2]}) is is_in_sync
+
+
+def test_election(znodes: Any) -> None:
+    """An election is requested in Kafka's own form, unless another one is in progress."""
+    assert request_election(znodes, "t", [1, 0])
+    expected = b'{"version": 1, "partitions": [{"topic": "t", "partition": 1}, {"topic": "t", "partition": 0}]}'
+    assert znodes.data == {ELECTION: expected}
+    assert not request_election(znodes, "t", [0])
+    assert znodes.data == {ELECTION: expected}
+
+
+class Processes:
+    """What `ServerProcesses` is to the wait for ZooKeeper."""
+
+    def __init__(self, port: int, dead: LocalClusterError | None = None) -> None:
+        self._port = port
+        self._dead = dead
+
+    def port(self, name: str) -> int:
+        return self._port
+
+    def raise_if_dead(self, name: str) -> None:
+        if self._dead is not None:
+            raise self._dead
+
+    def log_tail(self, name: str) -> str:
+        return "the log of zookeeper"
+
+
+@contextmanager
+def answering(*answers: bytes) -> Iterator[int]:
+    """The port of a server that gives one answer after the other, and repeats the last one."""
+    left = list(answers)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            while True:
+                try:
+                    client, _ = listening.accept()
+                except OSError:
+                    return
+                with client:
+                    assert client.recv(4, socket.MSG_WAITALL) == b"srvr"
+                    client.sendall(left.pop(0) if len(left) > 1 else left[0])
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def test_ready() -> None:
+    """ZooKeeper is ready when it answers that it serves, which it is asked again until then."""
+    not_yet = b"This ZooKeeper instance is not currently serving requests\n"
+    with answering(not_yet, b"", b"Zookeeper version: 3.4.10\nMode: standalone\n") as port:
+        wait_for_zookeeper(Processes(port), Deadline(30, poll_s=0))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("answer", [b"This ZooKeeper instance is not currently serving requests\n", b"", None])
+def test_not_ready(answer: bytes | None) -> None:
+    """A ZooKeeper that does not serve in time is an error with the end of its log."""
+    with answering(answer or b"") as port:
+        processes: Any = Processes(1 if answer is None else port)
+        with pytest.raises(LocalClusterError, match=r"NOT_READY\] ZooKeeper does not serve after 0 s") as caught:
+            wait_for_zookeeper(processes, Deadline(0))
+    assert caught.value.message.endswith("\nthe log of zookeeper")
+
+
+def test_dead() -> None:
+    """A ZooKeeper that has died is not waited for."""
+    dead = LocalClusterError("SERVER_DIED", "zookeeper has ended")
+    with pytest.raises(LocalClusterError, match="SERVER_DIED"):
+        wait_for_zookeeper(Processes(1, dead), Deadline(600))  # type: ignore[arg-type]
+
+
+def test_silent_ensemble() -> None:
+    """A session that cannot be opened in time is an error with the address."""
+    with (
+        pytest.raises(LocalClusterError, match=r"ZOOKEEPER_SILENT\] ZooKeeper at 127\.0\.0\.1:1 did not answer within 0 s"),
+        zookeeper_session("127.0.0.1:1", 0),
+    ):
+        pass

@@ -1,0 +1,92 @@
+"""The plan of a write, from snapshots."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import UnknownTopic
+from pyspark_zkafka.options.batch import parse_write
+from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.write.plan import LedgerPlan, WritePlan, named_topics, plan_topics
+
+ONCE = {"deliveryGuarantee": "exactly-once"}
+ORDERS = Topic("orders", {0: (1,), 1: (2,), 2: (1,)}, czxid=77)
+AUDIT = Topic("audit", {0: (1,)}, topic_id="a-b_cdefghijklmnopqrst", czxid=78)
+
+
+def cluster(*topics: Topic) -> ClusterSnapshot:
+    """A cluster of which broker 1 is live; the first replica of each partition is its leader."""
+    states = {TopicPartition(t.name, n): PartitionState(r[0], 0, r) for t in topics for n, r in t.partitions.items()}
+    return ClusterSnapshot({1: Broker(1, ())}, {topic.name: topic for topic in topics}, states)
+
+
+def plan(*topics: Topic) -> WritePlan:
+    return plan_topics("b:1", cluster(*topics), "murmur3")
+
+
+@pytest.mark.parametrize(
+    ("given", "topics"),
+    [
+        ({"topic": "t"}, ["t"]),
+        ({"topic": "t", **ONCE}, ["t"]),
+        ({"topic": "t", "ledgerTopic": "t", **ONCE}, ["t"]),
+        ({"topic": "t", "ledgerTopic": "ledger", **ONCE}, ["t", "ledger"]),
+        ({"ledgerTopic": "ledger", **ONCE}, None),
+        ({}, None),
+    ],
+)
+def test_topics_to_look_up(given: dict[str, str], topics: list[str] | None) -> None:
+    """The topics that the options name are looked up, and all of them where each row names its own."""
+    assert named_topics(parse_write({"kafka.bootstrap.servers": "b:1", **given})) == topics
+
+
+def test_routers() -> None:
+    """Each topic has a router with all of its partitions, those that have a leader, and the partitioner."""
+    found = plan(ORDERS, AUDIT)
+    shown = {name: (r.topic, r.partitions, list(r.available), r.partitioner) for name, r in found.routers.items()}
+    assert shown == {"orders": ("orders", 3, [0, 2], "murmur3"), "audit": ("audit", 1, [0], "murmur3")}
+    assert (found.bootstrap_servers, found.ledger) == ("b:1", None)
+
+
+def test_topic_without_partitions() -> None:
+    """A topic that is being created, and has no partitions yet, cannot be written to."""
+    with pytest.raises(UnknownTopic, match="TOPIC_WITHOUT_PARTITIONS"):
+        plan(Topic("new", {}))
+
+
+def test_same_topics() -> None:
+    """The same topics are one generation, in whatever order they are listed, and whoever leads their partitions."""
+    moved = replace(ORDERS, partitions={0: (2,), 1: (1,), 2: (2,)})
+    found = plan(ORDERS, AUDIT).generation
+    assert found is not None
+    assert plan(AUDIT, moved).generation == found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"czxid": 79}, {"topic_id": "another-id-of-a-topic0"}, {"partitions": {0: (1,), 1: (1,), 2: (1,), 3: (1,)}}],
+    ids=lambda change: "-".join(change),
+)
+def test_other_topics_of_the_same_names(change: dict[str, Any]) -> None:
+    """A topic that was created again, or has more partitions, is another generation."""
+    assert plan(replace(ORDERS, **change)).generation != plan(ORDERS).generation
+
+
+def test_identity_of_a_topic() -> None:
+    """The id that Kafka gave a topic is its identity, wherever the snapshot comes from."""
+    assert plan(replace(AUDIT, czxid=None)).generation == plan(AUDIT).generation
+
+
+def test_topics_without_identity() -> None:
+    """If one topic has no identity, none of them can be told from others of the same names."""
+    assert plan(ORDERS, replace(AUDIT, topic_id=None, czxid=None)).generation is None
+
+
+def test_pickle() -> None:
+    """A plan is the same after it was sent to a task."""
+    found = replace(plan(ORDERS), ledger=LedgerPlan("orders", 3, "call"))
+    assert pickle.loads(pickle.dumps(found)) == found

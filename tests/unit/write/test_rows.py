@@ -1,0 +1,143 @@
+"""Rows of a task, with a producer of values."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.errors import DeliveryFailed, InvalidRow
+from pyspark_zkafka.options.batch import parse_write
+from pyspark_zkafka.protocol.key_hashes import hash_keys
+from pyspark_zkafka.protocol.partitioners import Router
+from pyspark_zkafka.protocol.rows import OutgoingBatch
+from pyspark_zkafka.write.plan import WritePlan
+from pyspark_zkafka.write.rows import RowSender, Written, first_turn
+
+
+class FakeProducer:
+    """A `CountingProducer` whose brokers acknowledge all rows but the `lost` ones, and have topics of two partitions."""
+
+    def __init__(self, lost: int = 0) -> None:
+        self.sent: list[tuple[str, list[bytes], list[int], int]] = []
+        self.asked: list[str] = []
+        self._lost = lost
+
+    def send(self, rows: OutgoingBatch, partitions: Any, partition_count: int) -> None:
+        self.sent.append((rows.topic, rows.value.to_pylist(), partitions.tolist(), partition_count))
+
+    def partitions_of(self, topic: str) -> tuple[int, tuple[int, ...]]:
+        self.asked.append(topic)
+        return 2, (0, 1)
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(len(values) for _, values, _, _ in self.sent) - self._lost
+
+    def delivered(self, topic: str) -> dict[int, int]:
+        return Counter(partition for name, _, partitions, _ in self.sent if name == topic for partition in partitions)
+
+
+def batch(*rows: dict[str, Any], **types: pa.DataType) -> pa.RecordBatch:
+    """Rows with a value, and the columns whose types are given."""
+    schema = pa.schema([("value", pa.binary()), *types.items()])
+    return pa.RecordBatch.from_pylist(list(rows), schema=schema)
+
+
+def sender(producer: Any, turn: int = 0, observe: Any = None, **options: str) -> RowSender:
+    """A sender that knows topic ``t`` of four partitions, of which three have a leader."""
+    plan = WritePlan("b:1", {"t": Router("t", 4, [0, 1, 3])})
+    given = parse_write({"kafka.bootstrap.servers": "b:1", **options})
+    return RowSender(given, plan, producer, turn, hash_keys, observe)
+
+
+VALUES = [{"value": b"%d" % n} for n in range(4)]
+
+
+def test_turns_go_on() -> None:
+    """Rows without a key take turns over partitions with a leader, from the first turn on, from batch to batch."""
+    producer = FakeProducer()
+    task = sender(producer, turn=1, topic="t")
+    task.send(batch(*VALUES[:2]))
+    task.send(batch(*VALUES[2:]))
+    assert producer.sent == [("t", [b"0", b"1"], [1, 3], 4), ("t", [b"2", b"3"], [0, 1], 4)]
+    assert task.written() == Written({("t", 0): 1, ("t", 1): 2, ("t", 3): 1})
+    assert producer.asked == []
+
+
+def test_topics_of_rows() -> None:
+    """Rows go to the topics that they name, each with turns of its own; an unknown topic is looked up once."""
+    producer = FakeProducer()
+    task = sender(producer)
+    rows = [{"value": b"a", "topic": "t"}, {"value": b"b", "topic": "u"}, {"value": b"c", "topic": "t"}]
+    for _ in range(2):
+        task.send(batch(*rows, topic=pa.string()))
+    assert task.written().rows == {("t", 0): 2, ("t", 1): 1, ("t", 3): 1, ("u", 0): 1, ("u", 1): 1}
+    assert producer.asked == ["u"]
+
+
+def test_nothing_is_sent_of_a_batch_with_an_invalid_row() -> None:
+    """An invalid row is found before any row of its batch is sent, also of another topic."""
+    producer = FakeProducer()
+    rows = [{"value": b"a", "topic": "t", "partition": 3}, {"value": b"b", "topic": "u", "partition": 2}]
+    with pytest.raises(InvalidRow, match="PARTITION_OUT_OF_RANGE"):
+        sender(producer).send(batch(*rows, topic=pa.string(), partition=pa.int32()))
+    assert producer.sent == []
+
+
+def test_observer() -> None:
+    """All that is sent is shown to the observer, before it is sent."""
+    producer = FakeProducer()
+    seen: list[tuple[list[bytes], int]] = []
+    task = sender(producer, observe=lambda part: seen.append((part.value.to_pylist(), len(producer.sent))), topic="t")
+    task.send(batch(*VALUES[:2]))
+    task.send(batch(*VALUES[2:]))
+    assert seen == [([b"0", b"1"], 0), ([b"2", b"3"], 1)]
+
+
+def test_no_rows() -> None:
+    """A batch without rows counts for nothing."""
+    task = sender(FakeProducer(), topic="t")
+    task.send(batch())
+    assert task.written() == Written()
+
+
+def test_miscounted_rows() -> None:
+    """Rows that were neither acknowledged nor refused are an error with both counts."""
+    task = sender(FakeProducer(lost=1), topic="t")
+    task.send(batch(*VALUES))
+    with pytest.raises(DeliveryFailed, match=r"DELIVERY_MISCOUNTED\] 4 rows were sent and 3 acknowledged"):
+        task.written()
+
+
+@dataclass
+class Context:
+    """The part of Spark's TaskContext that turns depend on."""
+
+    partition: int
+    batch: str | None
+
+    def partitionId(self) -> int:  # noqa: N802
+        return self.partition
+
+    def getLocalProperty(self, key: str) -> str | None:  # noqa: N802
+        assert key == "streaming.sql.batchId"
+        return self.batch
+
+
+@pytest.mark.parametrize(
+    ("context", "turn"), [(None, 0), (Context(3, None), 3), (Context(3, "0"), 3), (Context(3, "7"), 10)]
+)
+def test_first_turn(context: Any, turn: int) -> None:
+    """The first turn differs by task and by micro-batch; outside of a task it is 0."""
+    assert first_turn(context) == turn
+
+
+def test_pickle() -> None:
+    """Spark sends the counts from the task to the driver."""
+    written = Written({("t", 0): 5}, repeated=2)
+    assert pickle.loads(pickle.dumps(written)) == written

@@ -1,0 +1,50 @@
+"""Tasks of a write, without a cluster."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.datasource import WriterCommitMessage
+
+from pyspark_zkafka.options.batch import parse_write
+from pyspark_zkafka.protocol.partitioners import Router
+from pyspark_zkafka.write.batch_writer import ZKafkaWriter
+from pyspark_zkafka.write.plan import WritePlan
+from pyspark_zkafka.write.rows import Written
+from pyspark_zkafka.write.stream_writer import ZKafkaStreamWriter
+from pyspark_zkafka.write.task import RowWriter, count_repeated, count_rows
+
+NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
+
+ROWS = st.dictionaries(st.tuples(st.sampled_from("tu"), st.integers(0, 3)), st.integers(0, 2**40))
+MESSAGES = st.lists(st.none() | st.builds(Written, ROWS, st.integers(0, 2**40)))
+
+
+@pytest.mark.parametrize("kind", [ZKafkaWriter, ZKafkaStreamWriter])
+def test_a_task_without_rows(kind: type[RowWriter]) -> None:
+    """A task that has no rows opens no connection."""
+    plan = WritePlan("127.0.0.1:1", {"t": Router("t", 1, [0])})
+    writer = pickle.loads(pickle.dumps(kind(parse_write(NOWHERE), plan)))
+    empty = pa.record_batch([pa.array([], pa.binary())], names=["value"])
+    assert writer.write(iter([empty, empty])).rows == {}
+    assert writer.write(iter([])).rows == {}
+
+
+@given(MESSAGES, MESSAGES)
+def test_counts_add_up(some: list[Written | None], others: list[Written | None]) -> None:
+    """The counts of all tasks are the sums of those of some and of the others; a task that failed counts for nothing."""
+    for count in (count_rows, count_repeated):
+        assert count(some + others) == count(some) + count(others)
+        assert count([*some, None]) == count(some)
+
+
+def test_counts() -> None:
+    """Rows are counted over topics and partitions, apart from those that were in the log already."""
+    messages: Sequence[WriterCommitMessage | None] = [Written({("t", 0): 3, ("u", 0): 4}), None, Written({}, 5)]
+    assert (count_rows(messages), count_repeated(messages)) == (7, 5)
+    assert (count_rows([]), count_repeated([])) == (0, 0)
