@@ -234,7 +234,7 @@ def test_of_an_application(
     Spark masks options by the regex that the documentation names.
     """
     assert DOCUMENTED_REGEX is not None
-    fortress.create_topic("copied")
+    fortress.create_topic("copied", partitions=2)
     with Processes() as processes:
         texts = run_driver(tmp_path, steps, {"spark.redaction.regex": DOCUMENTED_REGEX[1]})
     artefacts = Artefacts({**texts, "arguments of processes": "\n".join(processes.arguments)})
