@@ -14,7 +14,7 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_CONF_DIR := $(abspath spark-conf)
 
-.PHONY: demo test faults matrix simulate soak-exactly-once bench check docs site notebooks format dist clean
+.PHONY: demo test faults matrix simulate soak-exactly-once bench check audit docs site notebooks format dist clean
 
 demo: $(READY)
 	$(BIN)/zkafka demo
@@ -49,8 +49,13 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Known vulnerabilities of what is installed; needs the network, and is run before each release.
+audit: $(RELEASE_READY)
+	$(BIN)/pip-audit --local --skip-editable
+
 docs: $(READY)
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/licences.py
 
 # Executes the notebooks, and stores them with their outputs; NOTEBOOKS="batch.ipynb" for some.
 notebooks: $(READY)

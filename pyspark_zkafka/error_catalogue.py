@@ -60,8 +60,14 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
             "Correct the file; nothing was changed.",
         ),
         "INVALID_GROUP": (
-            "The name of a group is empty, `.` or `..`, or contains a slash or a zero byte, as no znode's name can.",
+            "The name of a group is empty, `.` or `..`, or contains a slash or a control character, as no znode's name "
+            "can.",
             "Choose a `group.id` of letters, digits, `.`, `_` and `-`.",
+        ),
+        "INVALID_NAME": (
+            "The name of a topic or of a consumer is empty, `.` or `..`, or contains a slash or a control character, as no "
+            "znode's name can.",
+            "Correct the name.",
         ),
         "INVALID_OFFSET": (
             "An offset to commit is negative or exceeds 64 bits.",

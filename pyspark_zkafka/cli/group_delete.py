@@ -35,7 +35,7 @@ def delete(
     """
     from pyspark_zkafka.operations.group_activity import group_activity, require_inactive
     from pyspark_zkafka.operations.group_deletion import delete_group, group_znodes_of, require_groups
-    from pyspark_zkafka.protocol.znodes.groups import is_znode_name
+    from pyspark_zkafka.protocol.znodes.paths import is_znode_name
 
     names = list(dict.fromkeys(groups))
     if topic is not None and not is_znode_name(topic):

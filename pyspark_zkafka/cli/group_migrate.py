@@ -99,7 +99,7 @@ def migrate(
 def _all_groups(target: Target, migration: Migration) -> list[str]:
     """The groups that have offsets in the source, but for ledgers, and those whose names ZooKeeper does not allow."""
     from pyspark_zkafka.operations.ledger_state import without_ledgers
-    from pyspark_zkafka.protocol.znodes.groups import is_znode_name
+    from pyspark_zkafka.protocol.znodes.paths import is_znode_name
 
     names, ledgers = without_ledgers(migration.groups())
     if ledgers:

@@ -11,6 +11,7 @@ from pyspark_zkafka.errors import GroupContended, OptionError, ZooKeeperError
 from pyspark_zkafka.group.ownership import NoJvmOwner, NoOwner, OwnedBy, OwnerProof
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
+from pyspark_zkafka.protocol.znodes.paths import child_path
 from pyspark_zkafka.retries import backoff_s
 from pyspark_zkafka.zookeeper.connection import Results, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import MAX_TRANSACTION_BYTES, Conflict, Create, Operation, SetData, pieces
@@ -216,7 +217,7 @@ class _Commit:
     def _offset_parents(self, partitions: Sequence[TopicPartition]) -> list[str]:
         offsets = group_znodes.offsets_path(self.group)
         above = [group_znodes.CONSUMERS, group_znodes.group_path(self.group), offsets]
-        return [*above, *(f"{offsets}/{topic}" for topic in dict.fromkeys(tp.topic for tp in partitions))]
+        return [*above, *(child_path(offsets, topic) for topic in dict.fromkeys(tp.topic for tp in partitions))]
 
 
 def _require_offsets(offsets: Mapping[TopicPartition, int]) -> None:

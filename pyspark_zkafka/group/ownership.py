@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pyspark_zkafka.errors import PartitionOwned, listing
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition, session_text
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
+from pyspark_zkafka.protocol.znodes.paths import child_path
 from pyspark_zkafka.zookeeper.connection import Results, Znode, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import Check, Create, Delete, Operation
 
@@ -29,7 +30,7 @@ class Lookups:
 def owner_parents(group: str, partitions: Iterable[TopicPartition]) -> list[str]:
     """``owners``, and ``owners/T`` of each topic, in the order of the partitions."""
     owners = group_znodes.owners_path(group)
-    return [owners, *(f"{owners}/{topic}" for topic in dict.fromkeys(tp.topic for tp in partitions))]
+    return [owners, *(child_path(owners, topic) for topic in dict.fromkeys(tp.topic for tp in partitions))]
 
 
 def claim_paths(group: str, partitions: Iterable[TopicPartition]) -> dict[str, TopicPartition]:

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pyspark_zkafka.errors import GroupContended
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
+from pyspark_zkafka.protocol.znodes.paths import child_path
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import Create, Reason, pieces
 
@@ -25,7 +26,7 @@ _ATTEMPTS = 20
 def leave_trace(client: ZooKeeperConnection, group: str, topics: Collection[str]) -> None:
     """Create ``owners/T`` of each topic, where it is missing, with null data as JVM consumers do; the group exists."""
     owners = group_znodes.owners_path(group)
-    paths = [owners, *(f"{owners}/{topic}" for topic in topics)]
+    paths = [owners, *(child_path(owners, topic) for topic in topics)]
     for chunk in pieces(paths, lambda path: [Create(path, None)], client.config.chroot):
         _create(client, chunk)
 
@@ -38,8 +39,10 @@ def subscribed_since(
         path = group_znodes.group_path(group)
         return {topic: stat.czxid for stat in client.exists_many([path]).values() for topic in topics}
     parents = (group_znodes.owners_path(group), group_znodes.offsets_path(group))
-    stats = client.exists_many(f"{parent}/{topic}" for parent in parents for topic in topics)
-    traces = {topic: [stats[p].czxid for parent in parents if (p := f"{parent}/{topic}") in stats] for topic in topics}
+    stats = client.exists_many(child_path(parent, topic) for parent in parents for topic in topics)
+    traces = {
+        topic: [stats[p].czxid for parent in parents if (p := child_path(parent, topic)) in stats] for topic in topics
+    }
     return {topic: min(found) for topic, found in traces.items() if found}
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from pyspark_zkafka.errors import CodecError, OptionError
 from pyspark_zkafka.protocol.assignors import Subscribers, assign, threads_by_topic
 from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.topic_names import shown_name
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
 
@@ -96,7 +97,7 @@ def parse_members(group: str, text: str, topics: Iterable[str]) -> dict[str, Con
     """
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _invalid(f"it is not JSON: {error}") from error
     if not isinstance(found, dict) or not found:
         raise _invalid("it is no JSON object with members")
@@ -114,6 +115,8 @@ def _registration(name: str, value: Any, topics: Sequence[str]) -> ConsumerRegis
         return group_znodes.decode_registration(name, json.dumps(fields).encode())
     except CodecError as error:
         raise _invalid(error.message) from error
+    except RecursionError as error:
+        raise _invalid(f"{shown_name(name)} is nested too deeply") from error
 
 
 def _invalid(why: str) -> OptionError:

@@ -13,6 +13,7 @@ from pyspark_zkafka.errors import GroupContended
 from pyspark_zkafka.operations.group_activity import NoMembers, group_activity, require_inactive
 from pyspark_zkafka.operations.group_state import unknown_groups
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
+from pyspark_zkafka.protocol.znodes.paths import child_path
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import MAX_TRANSACTION_BYTES, Conflict, Delete, Reason, pieces
 
@@ -41,7 +42,7 @@ def group_znodes_of(client: ZooKeeperConnection, group: str, topic: str | None =
     topics = {name for names in client.children_many(above).values() for name in names}
     if topics == {topic}:
         return _below(client, [group_znodes.group_path(group)])
-    return _below(client, [f"{path}/{topic}" for path in above])
+    return _below(client, [child_path(path, topic) for path in above])
 
 
 def _below(client: ZooKeeperConnection, roots: Iterable[str]) -> list[str]:

@@ -11,6 +11,7 @@ from pyspark_zkafka.protocol.resumption import StoredOffset
 from pyspark_zkafka.protocol.topic_names import is_topic_name
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
+from pyspark_zkafka.protocol.znodes.paths import child_path
 from pyspark_zkafka.zookeeper.connection import Znode, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.groups import partition_znodes
 
@@ -30,7 +31,7 @@ def key_of(partition: Partition) -> int | str:
 
 def offset_znode(group: str, partition: Partition) -> str:
     """``/consumers/G/offsets/T/P``."""
-    return f"{group_znodes.offsets_path(group)}/{partition.topic}/{key_of(partition)}"
+    return f"{child_path(group_znodes.offsets_path(group), partition.topic)}/{key_of(partition)}"
 
 
 @dataclass(frozen=True, slots=True)

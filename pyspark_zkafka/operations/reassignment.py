@@ -66,13 +66,17 @@ def parse_reassignment(text: str, name: str) -> dict[TopicPartition, tuple[int, 
     if twice or not found:
         what = f"lists {', '.join(twice)} more than once" if twice else "lists no partition"
         raise OptionError("INVALID_OPTION", f"{name} {what}; list each partition to move once")
-    if any(set(item.get("log_dirs") or ["any"]) != {"any"} for item in json.loads(_wrapped(text))["partitions"]):
+    if not all(_any_directory(item.get("log_dirs")) for item in json.loads(_wrapped(text))["partitions"]):
         raise OptionError(
             "INVALID_OPTION",
             f"{name} names log directories, which ZooKeeper cannot transmit; leave out log_dirs, or use "
             "kafka-reassign-partitions with --bootstrap-server",
         )
     return dict(found)
+
+
+def _any_directory(log_dirs: object) -> bool:
+    return not log_dirs or (isinstance(log_dirs, list) and all(one == "any" for one in log_dirs))
 
 
 def _wrapped(text: str) -> str:

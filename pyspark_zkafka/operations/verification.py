@@ -116,7 +116,7 @@ def _claim_problem(
     """The problem of a claim, what was found and the remedy; None for a claim by a live thread of the topic."""
     member, path = group.members.get(owner.consumer), group_znodes.owner_path(group.name, tp)
     if member is None:
-        if group_znodes.id_path(group.name, owner.consumer) in group.unreadable:
+        if f"{group_znodes.ids_path(group.name)}/{owner.consumer}" in group.unreadable:
             return None
         if owner.session:
             return "zombie claim", f"{owner.thread} of session {session_text(owner.session)} is not registered", _EXPIRY

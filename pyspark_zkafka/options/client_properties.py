@@ -53,6 +53,9 @@ _SECRET = re.compile(
 """Names of properties that Java declares as passwords, that librdkafka redacts, that are PEM texts, or sound secret."""
 
 
+_DEFAULT_MECHANISM = "GSSAPI"
+
+
 def translate(
     properties: Mapping[str, str], role: Role, judge: Judge = lambda name, value: NO_OBJECTION
 ) -> tuple[dict[str, str], list[str]]:
@@ -90,10 +93,21 @@ def translate(
                 problems.append(f"kafka.{name} contradicts kafka.{origins[target]}: both set librdkafka's {target}")
             origins.setdefault(target, name)
     # With a property missing or misread, the rules would only report consequences of that.
-    problems = problems or broken_rules(translated, of_consumer=role == "consumer")
+    problems = problems or broken_rules(translated, of_consumer=role == "consumer") or _kerberos(translated, judge)
     if role == "producer" and disables_idempotence(translated):
         translated["enable.idempotence"] = "false"
     return translated, problems
+
+
+def _kerberos(translated: Mapping[str, str], judge: Judge) -> list[str]:
+    """The problem of a login with Kerberos, which is that without a mechanism as well, if librdkafka has none."""
+    is_login = translated.get("security.protocol", "").startswith("SASL")
+    if not is_login or translated.get("sasl.mechanism", _DEFAULT_MECHANISM) != _DEFAULT_MECHANISM:
+        return []
+    problem = judge("sasl.mechanism", _DEFAULT_MECHANISM).problem
+    return (
+        [f"kafka.sasl.mechanism is {_DEFAULT_MECHANISM}, the default; librdkafka refuses it: {problem}"] if problem else []
+    )
 
 
 def is_secret(name: str) -> bool:

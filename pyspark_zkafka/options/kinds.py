@@ -13,6 +13,7 @@ from pyspark_zkafka.protocol.model import ClaimOwner
 from pyspark_zkafka.protocol.offset_options import parse_assignment, parse_offsets, parse_timestamps
 from pyspark_zkafka.protocol.offsets import AtTimestamp, OffsetSpec
 from pyspark_zkafka.protocol.planning import Assign, SubscribeExcept, SubscribePattern
+from pyspark_zkafka.protocol.znodes.paths import is_znode_path
 
 __all__ = [
     "BOOLEAN",
@@ -95,14 +96,21 @@ def _split_connect(_: str, text: str) -> tuple[str, str]:
     chroot = (slash + path).rstrip("/")
     servers = [_SERVER.fullmatch(server.strip()) for server in hosts.split(",")]
     found = [(server["host"], int(server["port"] or 2181)) for server in servers if server is not None]
-    if len(found) < len(servers) or re.search(r"//|[\s,]", chroot) or not all(0 < port < 65536 for _, port in found):
+    is_path = chroot == "" or (is_znode_path(chroot) and not re.search(r"[\s,]", chroot))
+    if len(found) < len(servers) or not is_path or not all(0 < port < 65536 for _, port in found):
         raise ValueError("host:port[,host:port...][/chroot], e.g. zk1:2181,zk2:2181/kafka")
     return ",".join(f"{host}:{port}" for host, port in found), chroot
 
 
+_NO_KERBEROS = (
+    "; Kerberos to ZooKeeper is not supported: use one of these, or certificates (zookeeper.ssl.keystore.location)"
+)
+
+
 def _split_auth(_: str, text: str) -> tuple[str, str]:
     if not re.fullmatch(r"(?i:digest):[^:]+:.+|(?i:sasl:digest-md5):[^:]+:.+", text):
-        raise ValueError("digest:user:password or sasl:DIGEST-MD5:user:password")
+        kerberos = re.match(r"(?i:sasl:gssapi\b|kerberos\b)", text) is not None
+        raise ValueError("digest:user:password or sasl:DIGEST-MD5:user:password" + _NO_KERBEROS * kerberos)
     scheme, _, credential = text.partition(":")
     return scheme.lower(), credential
 

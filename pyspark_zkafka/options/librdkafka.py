@@ -21,6 +21,11 @@ _TEXT_BYTES = 512
 _SIZE = ctypes.POINTER(ctypes.c_size_t)
 # Any other name could reach the library as one that is refused here: in C, a string ends at a zero byte.
 _NAME = re.compile(r"[a-z0-9._]+")
+_KERBEROS = ("sasl.mechanism", "GSSAPI")
+_NO_KERBEROS = (
+    "it was built without Kerberos, as it is in confluent-kafka's wheels; use SCRAM, PLAIN, OAUTHBEARER or client "
+    "certificates, or build confluent-kafka with a librdkafka that has libsasl2 (docs/security.md, Kerberos)"
+)
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rd_kafka_conf_new": (ctypes.c_void_p, ()),
     "rd_kafka_conf_destroy": (None, (ctypes.c_void_p,)),
@@ -49,10 +54,18 @@ def judge(name: str, value: str) -> Verdict:
             return Verdict(known=False, names=_names(library, conf))
         if found != _OK:
             return Verdict(known=True, problem=text.value.decode(errors="replace").strip())
-        read = library.rd_kafka_conf_get(conf, name.encode(), text, ctypes.byref(ctypes.c_size_t(_TEXT_BYTES)))
-        return Verdict(known=True, value=text.value.decode(errors="replace") if read == _OK else "")
+        if (name, value) == _KERBEROS and "sasl_gssapi" not in _value(library, conf, "builtin.features").split(","):
+            return Verdict(known=True, problem=_NO_KERBEROS)
+        return Verdict(known=True, value=_value(library, conf, name))
     finally:
         library.rd_kafka_conf_destroy(conf)
+
+
+def _value(library: Any, conf: int, name: str) -> str:
+    """The value of a property; empty if it cannot be read."""
+    text = ctypes.create_string_buffer(_TEXT_BYTES)
+    read = library.rd_kafka_conf_get(conf, name.encode(), text, ctypes.byref(ctypes.c_size_t(_TEXT_BYTES)))
+    return text.value.decode(errors="replace") if read == _OK else ""
 
 
 def _names(library: Any, conf: int) -> tuple[str, ...]:

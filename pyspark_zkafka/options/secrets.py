@@ -37,5 +37,7 @@ def resolve_references(value: str, environment: Mapping[str, str] = os.environ) 
             raise ValueError(f"refers to the environment variable {name}, which is not set") from None
         except OSError as error:
             raise ValueError(f"refers to the file {name}, which cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError:  # which has the secret
+            raise ValueError(f"refers to the file {name}, which is not UTF-8") from None
 
     return _REFERENCE.sub(resolved, value)

@@ -16,7 +16,8 @@ from pyspark_zkafka.protocol.limits import TriggerLimits
 from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
 from pyspark_zkafka.protocol.topic_filters import FilterError, topic_filter
-from pyspark_zkafka.protocol.znodes.groups import MAX_THREADS, normalise_filter
+from pyspark_zkafka.protocol.znodes.groups import MAX_THREADS, consumer_id, normalise_filter
+from pyspark_zkafka.protocol.znodes.paths import is_znode_name
 
 __all__ = ["parse_either", "parse_stream"]
 
@@ -113,8 +114,8 @@ def _check_zookeeper_member(given: OptionParser, read: ReadOptions, group: Group
         f"{', '.join(STRATEGIES)}, or set groupMembership=kafka",
     )
     given.refuse_if(
-        "/" in (group.consumer_id or ""),
-        f"consumer.id is {group.consumer_id!r}; a znode is named after it, which cannot contain '/'",
+        group.consumer_id is not None and not is_znode_name(consumer_id(group.name, group.consumer_id)),
+        f"consumer.id is {group.consumer_id!r}; a znode is named after it, which cannot contain '/' or control characters",
     )
     topics = len(read.subscription.topics) if isinstance(read.subscription, Subscribe) else 1
     given.refuse_if(

@@ -27,10 +27,13 @@ from typing import Any, NamedTuple
 
 from pyspark_zkafka.errors import CheckpointError
 from pyspark_zkafka.protocol.model import Topic, TopicPartition
+from pyspark_zkafka.protocol.topic_names import is_topic_name
 
 __all__ = ["PlannedRange", "StreamOffset", "TopicMark", "Waiting", "first_mark", "mark_after"]
 
 VERSION = 1
+_MOST_PARTITIONS = 2**31
+_INT64 = range(-(2**63), 2**63)
 
 
 class PlannedRange(NamedTuple):
@@ -110,7 +113,7 @@ class StreamOffset:
         if not isinstance(found, dict) or type(found.get("version")) is not int or found["version"] != VERSION:
             raise _unreadable(found)
         try:
-            topics = {name: _mark(given) for name, given in found["topics"].items()}
+            topics = {_topic(name): _mark(given) for name, given in found["topics"].items()}
             spans = {
                 TopicPartition(name, _partition(partition)): _span(span)
                 for name, given in found["topics"].items()
@@ -166,27 +169,37 @@ def _mark_json(mark: TopicMark) -> dict[str, Any]:
 
 def _mark(given: Mapping[str, Any]) -> TopicMark:
     topic_id, czxid, known = given.get("id"), given.get("czxid"), given["known"]
-    if not isinstance(topic_id, str | None) or (czxid is not None and type(czxid) is not int):
+    if not isinstance(topic_id, str | None) or (czxid is not None and not _are_longs([czxid])):
         raise ValueError("a topic's identity")
-    if type(known) is not int or known < 0:
+    if type(known) is not int or not 0 <= known <= _MOST_PARTITIONS:
         raise ValueError("a number of partitions")
     return TopicMark(topic_id, czxid, known, {_partition(n): _waiting(w) for n, w in given.get("waiting", {}).items()})
 
 
 def _waiting(numbers: list[Any]) -> Waiting:
-    if len(numbers) != 2 or {*map(type, numbers)} != {int}:
+    if len(numbers) != 2 or not _are_longs(numbers):
         raise ValueError("a leader epoch and a time")
     return Waiting(*numbers)
 
 
 def _partition(text: str) -> int:
-    if not text.isdecimal() or str(int(text)) != text:
+    if not text.isdecimal() or str(int(text)) != text or int(text) >= _MOST_PARTITIONS:
         raise ValueError("a partition's number")
     return int(text)
 
 
+def _topic(name: str) -> str:
+    if not is_topic_name(name):
+        raise ValueError("a topic's name")
+    return name
+
+
+def _are_longs(numbers: list[Any]) -> bool:
+    return all(type(number) is int and number in _INT64 for number in numbers)
+
+
 def _span(numbers: list[Any]) -> PlannedRange:
-    if not 2 <= len(numbers) <= 4 or {*map(type, numbers)} != {int} or min(numbers) < 0 or numbers[1] < numbers[0]:
+    if not 2 <= len(numbers) <= 4 or not _are_longs(numbers) or min(numbers) < 0 or numbers[1] < numbers[0]:
         raise ValueError("a range of offsets")
     return PlannedRange(*numbers) if len(numbers) > 2 else PlannedRange(numbers[0], numbers[1], numbers[0])
 
@@ -196,5 +209,12 @@ def _unreadable(found: object) -> CheckpointError:
     return CheckpointError(
         "UNKNOWN_CHECKPOINT",
         f"The checkpoint has an offset that this version of zkafka cannot read (version {version!r}, expected {VERSION}): "
-        f"{str(found)[:200]}; use the version that wrote it, or a new checkpointLocation",
+        f"{_quoted(found)}; use the version that wrote it, or a new checkpointLocation",
     )
+
+
+def _quoted(found: object) -> str:
+    try:
+        return str(found)[:200]
+    except RecursionError:
+        return "JSON that is nested too deeply"

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pyspark_zkafka.errors import LedgerError
+from pyspark_zkafka.protocol.topic_names import is_topic_name
 
 __all__ = ["Entry", "LedgerGroup", "LedgerKey", "QueryName", "decode", "encode", "key_of", "newest"]
 
@@ -25,6 +26,7 @@ _VERSION = 1
 _QUOTED = 200
 _LARGEST = 2**63 - 1
 _SEPARATOR = ".slots-"
+_PARTITION = re.compile("0|[1-9][0-9]{0,9}")
 # As `str` writes it, and no other way: Kafka numbers partitions by int32, and a leading zero is another group's.
 _NAME = re.compile(r"(?P<base>.+)\.slots-(?P<width>[1-9][0-9]{0,9})-(?P<number>0|[1-9][0-9]{0,9})", re.DOTALL)
 
@@ -172,9 +174,14 @@ def _canonical(ends: dict[str, dict[str, int]]) -> str:
 def _are_offsets(found: Any) -> bool:
     """True for offsets by topic and partition, as JSON has them."""
     return isinstance(found, dict) and all(
-        isinstance(topic, dict) and all(p.isdecimal() and type(offset) is int for p, offset in topic.items())
-        for topic in found.values()
+        is_topic_name(name) and isinstance(topic, dict) and all(map(_is_offset, topic.keys(), topic.values()))
+        for name, topic in found.items()
     )
+
+
+def _is_offset(partition: str, offset: Any) -> bool:
+    number = _PARTITION.fullmatch(partition)
+    return number is not None and int(partition) < 2**31 and type(offset) is int and 0 <= offset <= _LARGEST
 
 
 def _unreadable(metadata: str, place: str) -> LedgerError:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Literal
+import re
+from typing import Literal, TypeGuard
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.protocol.model import TopicPartition
@@ -13,6 +14,8 @@ from pyspark_zkafka.protocol.topic_names import describe_bad_names
 __all__ = ["parse_assignment", "parse_offsets", "parse_timestamps"]
 
 _SHOWN_CHARACTERS = 200
+_INT32, _INT64 = range(2**31), range(-(2**63), 2**63)
+_PARTITION = re.compile("[0-9]{1,10}")
 _OFFSETS_FORM = '{"topicA": {"0": 23, "1": -2}, "topicB": "earliest"}, with -2 for earliest and -1 for latest'
 _COMMIT_FORM = 'offsets of 0 or more by partition: {"topicA": {"0": 23}}'
 _TIMESTAMPS_FORM = '{"topicA": {"0": 1700000000000, "1": 1700000000000}}, in milliseconds since the epoch'
@@ -76,7 +79,7 @@ def parse_assignment(option: str, text: str) -> tuple[TopicPartition, ...]:
     """The partitions of ``{"topic": [0, 1]}``, sorted, each once."""
     found: set[TopicPartition] = set()
     for topic, numbers in _json_object(option, text, _ASSIGN_FORM).items():
-        if not isinstance(numbers, list) or not all(type(n) is int and n >= 0 for n in numbers):
+        if not isinstance(numbers, list) or not all(type(n) is int and n in _INT32 for n in numbers):
             raise _malformed(option, text, _ASSIGN_FORM)
         found.update(TopicPartition(topic, n) for n in numbers)
     if not found:
@@ -100,7 +103,7 @@ def _word(position: object) -> str:
 def _json_object(option: str, text: str, form: str) -> dict[str, object]:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _malformed(option, text, form) from None
     if not isinstance(found, dict) or not found:
         raise _malformed(option, text, form)
@@ -111,9 +114,24 @@ def _json_object(option: str, text: str, form: str) -> dict[str, object]:
 
 def _partitions(option: str, topic: str, given: object, form: str) -> dict[TopicPartition, int]:
     entries = given.items() if isinstance(given, dict) else ()
-    if not entries or not all(p.isascii() and p.isdecimal() and type(n) is int for p, n in entries):
-        raise _malformed(option, json.dumps({topic: given}), form)
+    if not entries or not all(_is_partition(p) and _is_long(n) for p, n in entries):
+        raise _malformed(option, _as_json(topic, given), form)
     return {TopicPartition(topic, int(p)): n for p, n in entries}
+
+
+def _is_partition(text: str) -> bool:
+    return _PARTITION.fullmatch(text) is not None and int(text) in _INT32
+
+
+def _is_long(value: object) -> TypeGuard[int]:
+    return type(value) is int and value in _INT64
+
+
+def _as_json(topic: str, given: object) -> str:
+    try:
+        return json.dumps({topic: given})
+    except RecursionError:
+        return f"{topic}: JSON that is nested too deeply"
 
 
 def _malformed(option: str, text: str, form: str) -> OptionError:

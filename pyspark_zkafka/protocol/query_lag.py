@@ -45,7 +45,7 @@ def parse_source_offsets(end_offset: str, latest_offset: str) -> SourceOffsets |
     """The offsets in the progress of a source, as Spark's JSON; None if the source is not of this package."""
     try:
         end = StreamOffset.from_json(json.loads(end_offset))
-    except (CheckpointError, ValueError):
+    except (CheckpointError, ValueError, RecursionError):
         return None
     return SourceOffsets(end, _latest(latest_offset))
 
@@ -53,11 +53,12 @@ def parse_source_offsets(end_offset: str, latest_offset: str) -> SourceOffsets |
 def _latest(text: str) -> dict[TopicPartition, int] | None:
     try:
         found = json.loads(text)
-    except ValueError:  # "None", where there is no latest offset
+        latest = {
+            TopicPartition(topic, int(n)): offset for topic, offsets in found.items() for n, offset in offsets.items()
+        }
+    except (ValueError, AttributeError, RecursionError):  # "None", where there is no latest offset
         return None
-    if not isinstance(found, dict):
-        return None
-    return {TopicPartition(topic, int(n)): offset for topic, offsets in found.items() for n, offset in offsets.items()}
+    return latest if all(type(offset) is int for offset in latest.values()) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,9 @@ import pyarrow as pa
 __all__ = ["FilterError", "TopicFilter", "topic_filter"]
 
 MAX_PATTERN_CHARS = 10_000
+_SHOWN_CHARS = 120
 _KEPT_FILTERS = 256
+_KEPT_CHARS = 20_000  # of a filter that is kept: any client may register others, each a megabyte long
 _NAME = re.compile(r"[^\\.\[\](){}|*+?^$]*")
 _FLAGS = re.compile(r"\(\?([imsu]+)\)")
 _TOKEN = re.compile(r"\\Q.*?(?:\\E|$)|\\.|\[\^?\]?|.", re.DOTALL)
@@ -60,7 +62,6 @@ class TopicFilter:
         return {*found, *(rest if self.patterns else ())}
 
 
-@lru_cache(_KEPT_FILTERS)
 def topic_filter(regex: str) -> TopicFilter:
     r"""The filter of a regex.
 
@@ -78,6 +79,10 @@ def topic_filter(regex: str) -> TopicFilter:
     >>> topic_filter("(a+)+[.]").select(["a" * 60])
     set()
     """
+    return _kept(regex) if len(regex) <= _KEPT_CHARS else _made(regex)
+
+
+def _made(regex: str) -> TopicFilter:
     names, rest = _plain_names(regex)
     if rest is None:
         return TopicFilter(names, ())
@@ -89,13 +94,17 @@ def topic_filter(regex: str) -> TopicFilter:
     return TopicFilter(names, patterns)
 
 
+_kept = lru_cache(_KEPT_FILTERS)(_made)
+
+
 def _matches(pattern: str, names: Collection[str]) -> list[bool]:
     import pyarrow.compute as pc  # for patterns alone: workers and planners without them do not load it
 
     try:
         found: list[bool] = pc.match_substring_regex(pa.array(names, pa.string()), pattern).to_pylist()
     except pa.ArrowInvalid as error:
-        raise FilterError(str(error).removeprefix("Invalid regular expression: ")) from error
+        reason = str(error).removeprefix("Invalid regular expression: ")  # which may quote all of the pattern
+        raise FilterError(reason if len(reason) <= _SHOWN_CHARS else f"{reason[:_SHOWN_CHARS]}...") from error
     return found
 
 

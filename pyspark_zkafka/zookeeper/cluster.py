@@ -91,8 +91,8 @@ class ZooKeeperClient(ZooKeeperConnection):
 
     def czxid(self, topic: str) -> int | None:
         """The transaction that created a topic's znode, None for an unknown topic; it identifies the topic."""
-        path = znodes.topic_path(topic)
-        stat = self.exists_many([path]).get(path) if is_topic_name(topic) else None
+        paths = [znodes.topic_path(topic)] if is_topic_name(topic) else []
+        stat = next(iter(self.exists_many(paths).values()), None)
         return None if stat is None else stat.czxid
 
     def topic_configs(self, topics: Collection[str] | None = None) -> dict[str, dict[str, str]]:

@@ -15,6 +15,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import KeeperState
 
 from pyspark_zkafka.options.model import ZooKeeperConfig
+from pyspark_zkafka.protocol.znodes.paths import is_znode_path
 from pyspark_zkafka.zookeeper import errors
 from pyspark_zkafka.zookeeper.kazoo_handler import BoundedHandler, ConnectionLog
 from pyspark_zkafka.zookeeper.tls import tls_context
@@ -250,6 +251,8 @@ class ZooKeeperConnection:
         return True
 
     def _full(self, path: str) -> str:
+        if not is_znode_path(path):
+            raise errors.not_a_path(path)
         return self.config.chroot + path if path != "/" else self.config.chroot or "/"
 
     def _client(self) -> Any:

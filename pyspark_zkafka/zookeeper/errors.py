@@ -7,6 +7,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from pyspark_zkafka.errors import OptionError, ZKafkaError, ZooKeeperError, ZooKeeperMisused, ZooKeeperRefused
 from pyspark_zkafka.options.model import ZooKeeperConfig
+from pyspark_zkafka.protocol.topic_names import shown_name
 
 __all__ = [
     "KAZOO_ERRORS",
@@ -16,6 +17,7 @@ __all__ = [
     "is_rolled_back",
     "is_too_large",
     "no_session",
+    "not_a_path",
     "not_open",
     "refusal",
     "sasl_missing",
@@ -124,6 +126,15 @@ def no_session(error: BaseException, config: ZooKeeperConfig, troubles: list[str
         f"No connection to ZooKeeper at {config.hosts} within {config.connection_timeout_ms} ms: {found}; check the hosts "
         f"and ports in zookeeper.connect, that the servers run{also}, or raise zookeeper.connection.timeout.ms",
         hosts=config.hosts,
+    )
+
+
+def not_a_path(path: str) -> ZooKeeperMisused:
+    """The error for a path that ZooKeeper does not allow, which kazoo would change to another one, or refuse unmapped."""
+    return ZooKeeperMisused(
+        "ZOOKEEPER_MISUSED",
+        f"{shown_name(path)} is not the path of a znode, and was not requested; if ZooKeeper itself has a znode of such a "
+        "name, delete it; else report this",
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyspark_zkafka.errors import CodecError
+from pyspark_zkafka.errors import CodecError, ZooKeeperMisused
 from pyspark_zkafka.options.model import ZooKeeperConfig
 from pyspark_zkafka.protocol.model import Broker, Endpoint, TopicPartition
 from pyspark_zkafka.protocol.znodes.admin import AdminState
@@ -65,6 +65,15 @@ def test_topic_configs_are_the_topics_own(zookeeper_config: ZooKeeperConfig, new
     with ZooKeeperClient(zookeeper_config) as client:
         assert client.topic_configs([topic, "no-such-topic"]) == {topic: {"retention.ms": "86400000"}}
         assert client.topic_configs()[topic] == {"retention.ms": "86400000"}
+
+
+@pytest.mark.parametrize(
+    "path", ["", "brokers", "/brokers//ids", "/brokers/ids/", "/brokers/./ids", "/consumers/../brokers"]
+)
+def test_what_is_no_path(zookeeper_config: ZooKeeperConfig, path: str) -> None:
+    """A path that kazoo would read as another one, or that leads upwards, is not requested."""
+    with ZooKeeperClient(zookeeper_config) as client, pytest.raises(ZooKeeperMisused, match="is not the path of a znode"):
+        client.exists_many([path])
 
 
 class Meddled(ZooKeeperClient):

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.znodes.json import ZnodeJson, encode_json
+from pyspark_zkafka.protocol.znodes.paths import child_path
 
 __all__ = [
     "CONFIG_CHANGE",
@@ -63,7 +64,7 @@ class AdminState:
 
 def topic_config_path(topic: str) -> str:
     """``/config/topics/T``."""
-    return f"{TOPIC_CONFIGS}/{topic}"
+    return child_path(TOPIC_CONFIGS, topic)
 
 
 def decode_topic_config(path: str, data: bytes | None) -> dict[str, str]:
@@ -117,7 +118,7 @@ def encode_preferred_election(partitions: Iterable[TopicPartition]) -> bytes:
 
 def delete_topic_path(topic: str) -> str:
     """``/admin/delete_topics/T``, which is created with null data."""
-    return f"{DELETE_TOPICS}/{topic}"
+    return child_path(DELETE_TOPICS, topic)
 
 
 def _partition(item: ZnodeJson) -> TopicPartition:

@@ -30,7 +30,9 @@ from typing import Literal
 from pyspark_zkafka.errors import CodecError, OptionError
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.topic_filters import FilterError, topic_filter
+from pyspark_zkafka.protocol.topic_names import shown_name
 from pyspark_zkafka.protocol.znodes.json import ZnodeJson, decode_text, encode_json, is_int32, parse_long
+from pyspark_zkafka.protocol.znodes.paths import child_path, is_znode_name
 
 __all__ = [
     "BOUNDED_REGEX",
@@ -51,7 +53,6 @@ __all__ = [
     "group_path",
     "id_path",
     "ids_path",
-    "is_znode_name",
     "normalise_filter",
     "offset_path",
     "offsets_path",
@@ -77,8 +78,6 @@ _OWNER = "an owner: the id of a consumer's thread, such as group_host-1-ab-0"
 _OFFSET = "an offset: a decimal number of 64 bits, without blanks"
 _KEY = "a partition, or broker-partition, as the znode's name"
 _PARTITION = re.compile(r"(?:(?P<broker>0|[1-9][0-9]{0,9})-)?(?P<partition>0|[1-9][0-9]{0,9})")
-# As in Java, whose text is in units of UTF-16, no character beyond the first 65,536 is allowed.
-_NOT_IN_NAMES = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
 _OLD_FILTER = re.compile(r"(?P<mark>[*!])(?P<streams>[0-9]{1,10})(?P=mark)(?P<regex>.*)", re.DOTALL)
 _MARKS: dict[str, Pattern] = {"*": "white_list", "!": "black_list"}
 _PATTERNS: dict[object, Pattern] = {"white_list": "white_list", "black_list": "black_list"}
@@ -110,19 +109,6 @@ class LegacyPartition:
     partition: int
 
 
-def is_znode_name(text: str) -> bool:
-    r"""True if ZooKeeper allows the name for a znode.
-
-    >>> is_znode_name("billing"), is_znode_name("a/b"), is_znode_name("a\nb"), is_znode_name("..")
-    (True, False, False, False)
-
-    References
-    ----------
-    org.apache.zookeeper.common.PathUtils, ZooKeeper 3.9.3.
-    """
-    return text not in ("", ".", "..") and _NOT_IN_NAMES.search(text) is None
-
-
 def group_path(group: str) -> str:
     """``/consumers/G``.
 
@@ -134,7 +120,7 @@ def group_path(group: str) -> str:
     if not is_znode_name(group):
         raise OptionError(
             "INVALID_GROUP",
-            f"The group name {group!r} cannot be the name of a znode; use letters, digits, '.', '_' and '-'",
+            f"The group name {shown_name(group)} cannot be the name of a znode; use letters, digits, '.', '_' and '-'",
         )
     return f"{CONSUMERS}/{group}"
 
@@ -146,7 +132,7 @@ def ids_path(group: str) -> str:
 
 def id_path(group: str, consumer: str) -> str:
     """``/consumers/G/ids/C``."""
-    return f"{ids_path(group)}/{consumer}"
+    return child_path(ids_path(group), consumer)
 
 
 def owners_path(group: str) -> str:
@@ -156,7 +142,7 @@ def owners_path(group: str) -> str:
 
 def owner_path(group: str, partition: TopicPartition) -> str:
     """``/consumers/G/owners/T/P``."""
-    return f"{owners_path(group)}/{partition.topic}/{partition.partition}"
+    return f"{child_path(owners_path(group), partition.topic)}/{partition.partition}"
 
 
 def offsets_path(group: str) -> str:
@@ -166,7 +152,7 @@ def offsets_path(group: str) -> str:
 
 def offset_path(group: str, partition: TopicPartition) -> str:
     """``/consumers/G/offsets/T/P``."""
-    return f"{offsets_path(group)}/{partition.topic}/{partition.partition}"
+    return f"{child_path(offsets_path(group), partition.topic)}/{partition.partition}"
 
 
 def parse_key(path: str, topic: str, key: str) -> TopicPartition | LegacyPartition:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from pyspark_zkafka.protocol.model import NO_LEADER, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.protocol.znodes.json import ZnodeJson, decode_text, is_int32, parse_integer
+from pyspark_zkafka.protocol.znodes.paths import child_path
 
 __all__ = [
     "CLUSTER_ID",
@@ -55,7 +56,7 @@ _CONTROLLER = 'a controller: JSON such as {"version":1,"brokerid":1,"timestamp":
 
 def topic_path(topic: str) -> str:
     """``/brokers/topics/T``."""
-    return f"{TOPICS}/{topic}"
+    return child_path(TOPICS, topic)
 
 
 def decode_topic(path: str, data: bytes | None, czxid: int | None = None) -> Topic:
@@ -108,7 +109,7 @@ def _partition(found: ZnodeJson, name: str) -> int:
 
 def partition_state_path(partition: TopicPartition) -> str:
     """``/brokers/topics/T/partitions/P/state``."""
-    return f"{TOPICS}/{partition.topic}/partitions/{partition.partition}/state"
+    return f"{topic_path(partition.topic)}/partitions/{partition.partition}/state"
 
 
 def decode_partition_state(path: str, data: bytes | None, czxid: int | None = None) -> PartitionState:

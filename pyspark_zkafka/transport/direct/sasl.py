@@ -7,6 +7,7 @@ RFC 4616 (PLAIN), RFC 5802 and 7677 (SCRAM, through the library scramp).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 
 from pyspark_zkafka.transport.direct.errors import Unsupported
@@ -16,6 +17,10 @@ __all__ = ["Exchange", "exchange"]
 
 Exchange = Generator[bytes, bytes, None]
 """Yields tokens to send, and is sent the broker's answer to each."""
+
+
+_ITERATIONS = re.compile(r"(?:^|,)i=([0-9]{1,7})(?:,|$)")
+_MOST_ITERATIONS = 1_000_000  # a second of work; Kafka's tools allow 16,384 at most
 
 
 def exchange(login: Login) -> Exchange:
@@ -32,7 +37,15 @@ def _scram(login: Login) -> Exchange:
 
     try:
         client = ScramClient([login.mechanism], login.user, login.password)
-        client.set_server_first((yield client.get_client_first().encode()).decode())
-        client.set_server_final((yield client.get_client_final().encode()).decode())
-    except (ScramException, UnicodeDecodeError):
+        client.set_server_first(_bounded((yield client.get_client_first().encode()).decode()))
+        client.set_server_final((yield client.get_client_final().encode()).decode("ascii"))
+    except (ScramException, ValueError, LookupError, TypeError):  # scramp does not map all of them, and may quote messages
         raise Unsupported(f"{login.mechanism}: the exchange failed") from None
+
+
+def _bounded(server_first: str) -> str:
+    """The message; ValueError if it asks for so many iterations that they take long: it has proved nothing yet."""
+    found = _ITERATIONS.search(server_first)
+    if found is None or int(found[1]) > _MOST_ITERATIONS:
+        raise ValueError("the number of iterations")
+    return server_first

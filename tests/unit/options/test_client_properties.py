@@ -63,7 +63,7 @@ def bad(properties: Mapping[str, str], role: Role) -> str:
         ("consumer", {"connections.max.idle.ms": "-1"}, {"connections.max.idle.ms": "0"}),
         ("consumer", {"metadata.max.age.ms": "60000"}, {"topic.metadata.refresh.interval.ms": "60000"}),
         ("consumer", {"check.crcs": "TRUE"}, {"check.crcs": "TRUE"}),
-        ("consumer", {"security.protocol": "sasl_ssl"}, {"security.protocol": "SASL_SSL"}),
+        ("consumer", {"security.protocol": "ssl"}, {"security.protocol": "SSL"}),
         ("consumer", {"ssl.endpoint.identification.algorithm": ""}, {"ssl.endpoint.identification.algorithm": "none"}),
         (
             "consumer",

@@ -130,6 +130,14 @@ def test_bad_zookeeper_auth_is_not_quoted(text: str) -> None:
     assert "hunter2" not in says
 
 
+@pytest.mark.parametrize("text", ["sasl:GSSAPI:user:hunter2", "sasl:gssapi", "kerberos:u:hunter2"])
+def test_kerberos_to_zookeeper(text: str) -> None:
+    """Kerberos to ZooKeeper is refused with what to use instead."""
+    says = only_problem(parse_connection, {**ZK, "zookeeper.auth": text})
+    assert "Kerberos to ZooKeeper is not supported: use one of these, or certificates" in says
+    assert "hunter2" not in says
+
+
 def test_zookeeper_tls() -> None:
     """With TLS, one PEM file has certificate and key; without TLS, files for it are a problem."""
     given = {

@@ -155,3 +155,19 @@ def test_values_with_a_zero_byte(name: str) -> None:
     (problem,) = problems({f"kafka.{name}": "5\0open-sesame"})
     assert problem == f"kafka.{name} contains a zero byte, at which librdkafka would end it; remove it"
     assert judge(name, "5\0open-sesame") == UNKNOWN
+
+
+@pytest.mark.parametrize("login", [{}, {"kafka.sasl.mechanism": "GSSAPI"}, {"kafka.sasl.mechanisms": "gssapi"}])
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "sasl_ssl"])
+def test_kerberos_that_the_library_lacks(login: dict[str, str], protocol: str) -> None:
+    """Kerberos, which is the default, is refused before anything connects where the library was built without it."""
+    (problem,) = problems({"kafka.security.protocol": protocol, **login})
+    assert problem.startswith(
+        "kafka.sasl.mechanism is GSSAPI, the default; librdkafka refuses it: it was built without Kerberos"
+    )
+    assert "libsasl2" in problem
+
+
+def test_kerberos_without_a_login() -> None:
+    """A mechanism without a login has no effect, and is accepted."""
+    assert parsed({"kafka.sasl.mechanism": "GSSAPI"}).kafka["sasl.mechanism"] == "GSSAPI"

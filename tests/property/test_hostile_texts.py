@@ -1,0 +1,221 @@
+"""Texts of others beside znodes: a value, or an error of this package, in bounded time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyspark_zkafka.errors import CheckpointError, LedgerError, OptionError, ZKafkaError
+from pyspark_zkafka.operations.assignment_plans import parse_members
+from pyspark_zkafka.operations.offset_files import parse_offsets_file
+from pyspark_zkafka.operations.reassignment import parse_reassignment
+from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.protocol import ledger
+from pyspark_zkafka.protocol.checkpoint import StreamOffset
+from pyspark_zkafka.protocol.group_jobs import parse_ends
+from pyspark_zkafka.protocol.model import ClaimOwner
+from pyspark_zkafka.protocol.offset_options import parse_assignment, parse_offsets, parse_timestamps
+from pyspark_zkafka.protocol.query_lag import parse_source_offsets
+from pyspark_zkafka.protocol.topic_filters import FilterError, topic_filter
+from pyspark_zkafka.transport.direct.errors import Unsupported
+from pyspark_zkafka.transport.direct.sasl import exchange
+from pyspark_zkafka.transport.direct.settings import Login
+
+DEPTHS = (500, 900, 960, 980, 990, 995, 100_000)
+DEEP = [text for n in DEPTHS for text in ("[" * n + "]" * n, '{"a":' * n + "1" + "}" * n)]
+ODD = [
+    "",
+    "\0",
+    "NaN",
+    "-Infinity",
+    "1e999",
+    "9" * 5000,
+    '{"a":1,"a":2}',
+    '{"..":{"0":1}}',
+    '{"a/b":{"0":1}}',
+    '{"a\\u0000":{"0":1}}',
+    '{"a":{"0":NaN}}',
+    '{"a":{"0":1e3}}',
+    '{"a":{"0":true}}',
+    '{"a":{"0":"1"}}',
+    '{"a":{"0":9223372036854775808}}',
+    '{"a":{"0":-9223372036854775809}}',
+    '{"a":{"0":' + "9" * 4000 + "}}",
+    '{"a":{"2147483648":1}}',
+    '{"a":{"99999999999999999999":1}}',
+    '{"a":{"' + "9" * 5000 + '":1}}',
+    '{"a":{"\N{ARABIC-INDIC DIGIT THREE}":1}}',
+    '{"a":[2147483648]}',
+    '{"a":[-1]}',
+    '{"a":[true]}',
+    '{"a":' + "[" * 900 + "]" * 900 + "}",
+    '{"' + "x" * 300 + '":{"0":1}}',
+    '{"\\ud800":{"0":1}}',
+]
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6)
+KEYS = st.sampled_from(
+    ["a", "0", "1", "00", "-1", "..", "version", "topics", "known", "partitions", "waiting", "v", "ends"]
+)
+JSON = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS | st.text(max_size=6), inner), max_leaves=10
+)
+TEXTS = st.sampled_from([*DEEP, *ODD]) | st.text(max_size=80) | JSON.map(json.dumps)
+
+PARSERS: dict[str, Callable[[str], object]] = {
+    "startingOffsets": lambda text: parse_offsets("startingOffsets", text, "starting"),
+    "endingOffsets": lambda text: parse_offsets("endingOffsets", text, "ending"),
+    "commitOffsets": lambda text: parse_offsets("commitOffsets", text, "commit"),
+    "timestamps": lambda text: parse_timestamps("startingOffsetsByTimestamp", text),
+    "assign": lambda text: parse_assignment("assign", text),
+    "a whole read": lambda text: parse_read({"zookeeper.connect": "zk1:2181", "assign": text, "startingOffsets": text}),
+    "members": lambda text: parse_members("g", text, ["t"]),
+    "reassignment": lambda text: parse_reassignment(text, "file.json"),
+    "offsets file": lambda text: parse_offsets_file("offsets.csv", text, "g"),
+    "ledger": lambda text: parse_ends(ledger.decode(text).ends),
+}
+
+
+@pytest.mark.parametrize("name", PARSERS)
+@pytest.mark.parametrize("text", [*DEEP, *ODD], ids=lambda text: text[:12])
+def test_hostile_texts(name: str, text: str) -> None:
+    """Depth, size, other types and names with slashes are read, or refused in some lines."""
+    try_to_read(name, text)
+
+
+@pytest.mark.parametrize("name", PARSERS)
+@given(text=TEXTS)
+def test_any_text(name: str, text: str) -> None:
+    """Any text, and any JSON."""
+    try_to_read(name, text)
+
+
+def try_to_read(name: str, text: str) -> None:
+    """Read a text: a value, or an error of this package of some lines."""
+    error = refusal(lambda: PARSERS[name](text))
+    assert error is None or len(error.message) < 8_000
+
+
+def refusal(read: Callable[[], object]) -> OptionError | LedgerError | None:
+    """The error of a text that is refused; None if it is read."""
+    try:
+        read()
+    except (OptionError, LedgerError) as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("text", [*DEEP, *ODD], ids=lambda text: text[:12])
+def test_reassignment_files(text: str) -> None:
+    """Hostile values in each place of a plan of reassignment."""
+    with suppress(OptionError):
+        parse_reassignment(
+            f'{{"partitions":[{{"topic":"t","partition":0,"replicas":[1],"log_dirs":{text}}}]}}', "file.json"
+        )
+    with suppress(OptionError):
+        parse_reassignment(f'{{"version":1,"partitions":[{text}]}}', "file.json")
+
+
+ENTRY = {"v": 1, "slot": 0, "batch": 0, "rows": 1, "digest": "d", "run": "r", "write": "", "at": 0}
+HOSTILE_VALUES = [json.loads(t) for t in ODD if t not in ("", "\0", "9" * 5000)] + [
+    None,
+    [],
+    [[]],
+    -1,
+    2**31,
+    2**63,
+    "x",
+    {},
+]
+
+
+@pytest.mark.parametrize("name", [*ENTRY, "ends"])
+def test_ledger_entries(name: str) -> None:
+    """Entries with a hostile value: what is decoded has offsets that a job can compare and ZooKeeper can name."""
+    for value in HOSTILE_VALUES:
+        text = json.dumps({**ENTRY, name: value})
+        error = refusal(lambda text=text: ledger.decode(text))  # type: ignore[misc]
+        if error is not None:
+            assert len(error.message) < 2_000
+            continue
+        found = ledger.decode(text)
+        for tp, offset in parse_ends(found.ends).items():
+            assert 0 <= tp.partition < 2**31
+            assert 0 <= offset < 2**63
+
+
+@settings(max_examples=100)
+@given(JSON | st.fixed_dictionaries({"version": st.just(1), "topics": st.dictionaries(st.sampled_from(["a", ".."]), JSON)}))
+def test_checkpoints(found: Any) -> None:
+    """An offset in a checkpoint is of the form that is written, or refused."""
+    with suppress(CheckpointError):
+        offset = StreamOffset.from_json(found)
+        assert StreamOffset.from_json(offset.to_json()) == offset
+
+
+@pytest.mark.parametrize("depth", DEPTHS[:-1])
+def test_deep_checkpoints(depth: int) -> None:
+    """Depth that Spark can still load is refused like any other offset."""
+    try:
+        found = json.loads('{"a":' * depth + "1" + "}" * depth)
+    except RecursionError:
+        return
+    with pytest.raises(CheckpointError):
+        StreamOffset.from_json(found)
+
+
+@given(TEXTS, TEXTS)
+def test_progress_of_other_sources(end: str, latest: str) -> None:
+    """The offsets of any other source in a query's progress are passed over, and so are latest offsets of another form."""
+    parse_source_offsets(end, latest)
+    ours = parse_source_offsets('{"version":1,"topics":{}}', latest)
+    assert ours is not None
+    assert all(type(offset) is int for offset in (ours.latest or {}).values())
+
+
+@given(st.text() | st.from_regex(r".{0,5}@0x[0-9a-fA-F]{0,20}"))
+def test_claim_owners(text: str) -> None:
+    """The owner of a claim in an option."""
+    with suppress(ValueError, ZKafkaError):
+        assert ClaimOwner.parse(str(ClaimOwner.parse(text))) == ClaimOwner.parse(text)
+
+
+@given(st.text(st.sampled_from("ab(){}[]|*+?\\^$.,-0123456789:<!=PpQE&#"), max_size=40) | st.text(max_size=40))
+def test_filters(regex: str) -> None:
+    """A member's regex is evaluated, or refused."""
+    with suppress(FilterError):
+        topic_filter(regex).select(["a", "orders", "__consumer_offsets"])
+
+
+SERVER_FIRST = st.sampled_from(
+    [
+        "",
+        "r=",
+        "r={nonce}x,s=QUFB,i=4096",
+        "r={nonce}x,s=!,i=4096",
+        "r={nonce}x,s=,i=4096",
+        "e=other-error",
+        "r=x,s=QUFB,i=4096",
+    ]
+) | st.builds(
+    "r={{nonce}}x,s=QUFB,i={}".format, st.integers() | st.sampled_from(["", "9" * 5000, "1e9", "\u0663", "10000001"])
+)
+SERVER_FINAL = st.sampled_from(["", "v=", "v=QUFB", "v=\xe9", "e=x", "v=" + "A" * 10_000, "x", "m=1,v=QUFB"])
+
+
+@settings(max_examples=200)
+@given(SERVER_FIRST | st.text(max_size=30), SERVER_FINAL | st.text(max_size=30), st.booleans())
+def test_logins(first: str, final: str, broken: bool) -> None:
+    """A broker's answers to a SCRAM login: no broker here knows the password, so none is accepted, and none takes long."""
+    tokens = exchange(Login("SCRAM-SHA-256", "alice", "a-planted-secret"))
+    nonce = next(tokens).decode().rpartition("r=")[2]
+    answers = (first.replace("{nonce}", nonce).encode() + b"\xff" * broken, final.encode())
+    with pytest.raises(Unsupported) as caught:
+        list(map(tokens.send, answers))
+    assert "a-planted-secret" not in str(caught.value)
+    assert caught.value.__suppress_context__

@@ -1,0 +1,202 @@
+"""Znodes that an attacker writes: a value, or the error that names the znode, in bounded time and memory."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import tracemalloc
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyspark_zkafka.errors import CodecError
+from pyspark_zkafka.protocol.znodes import admin, brokers, groups
+from pyspark_zkafka.protocol.znodes import topics as znodes
+
+Decoder = Callable[[str, "bytes | None"], object]
+
+VECTORS = Path(__file__).parents[1] / "vectors" / "znodes.json"
+DECODERS: dict[str, tuple[str, tuple[Decoder, ...]]] = {
+    "broker": (r"/brokers/ids/\d+", (brokers.decode_broker,)),
+    "topic": (r"/brokers/topics/[^/]+", (znodes.decode_topic, znodes.decode_wanted_replicas)),
+    "state": (r"/brokers/topics/[^/]+/partitions/\d+/state", (znodes.decode_partition_state,)),
+    "controller": (r"/controller", (znodes.decode_controller,)),
+    "controller epoch": (r"/controller_epoch", (znodes.decode_controller_epoch,)),
+    "cluster id": (r"/cluster/id", (znodes.decode_cluster_id,)),
+    "config": (r"/config/topics/[^/]+", (admin.decode_topic_config,)),
+    "reassignment": (r"/admin/reassign_partitions", (admin.decode_reassignment, admin.reassigned_partitions)),
+    "election": (r"/admin/preferred_replica_election", (admin.decode_preferred_election,)),
+    "registration": (r"/consumers/[^/]+/ids/[^/]+", (groups.decode_registration,)),
+    "owner": (r"/consumers/[^/]+/owners/[^/]+/\d+", (groups.decode_owner,)),
+    "offset": (r"/consumers/[^/]+/offsets/[^/]+/\d+", (groups.decode_offset,)),
+}
+"""Decoders by kind, with the paths of what Kafka wrote for them."""
+
+DEEP = 100_000
+VALUES = [
+    b"[" * DEEP,
+    b"[" * DEEP + b"]" * DEEP,
+    b'{"a":' * DEEP + b"1" + b"}" * DEEP,
+    b"9" * 5000,
+    b"-" + b"9" * 4000,
+    b"2147483648",
+    b"-2147483649",
+    b"-1",
+    b"-0",
+    b"65536",
+    b"1e400",
+    b"1.0",
+    b"NaN",
+    b"-Infinity",
+    b"null",
+    b"true",
+    b'""',
+    b'"' + b"x" * 300_000 + b'"',
+    b'"a\\u0000b"',
+    b'"\\ud800"',
+    b'"../../brokers"',
+    b'"a/b"',
+    b'"' + "\N{GRINNING FACE}\u202e".encode() + b'"',
+    b"[]",
+    b"{}",
+    b'{"a":1,"a":{"a":[]}}',
+    b"[[],{},null,1.5,[1]]",
+    b'{"../x":1,"":2,"a/b":3,"\\u0000":4}',
+    b'{"-1":[1],"99999999999":[1],"\xd9\xa3":[1],"1e3":[1]}',
+]
+"""What may stand in place of a whole znode, or of a value in it."""
+
+WHOLE = [
+    None,
+    b"",
+    b"\x00",
+    b"\xff\xfe",
+    b"\xef\xbb\xbf{}",
+    b"*1*" + b"(" * DEEP,
+    b"*1*" + b"(a*)*" * 2_000,
+    b"*1*" + b"((a{1000}){1000}){1000}",
+    b"*1*" + b"\\p{" * 3_000,
+    b"*1*" + b"|".join(b"%d" % n for n in range(100_000)),
+    b"*9999999999*a",
+    b"!1!" + b"[" * 9_000,
+    b'{"topic":' + b"1" * 4300 + b"}",
+    b'{"version":1,"partitions":{' + b",".join(b'"%d":[1]' % n for n in range(20_000)) + b"}}",
+    b'{"version":1,"partitions":[' + b",".join([b"{}"] * 60_000) + b"]}",
+]
+
+
+def recorded(pattern: str) -> list[tuple[str, bytes]]:
+    """Path and data of some znodes that Kafka wrote, no two alike but for their numbers."""
+    scenarios = json.loads(VECTORS.read_text())
+    found = [(n["path"], n["value"].encode()) for s in scenarios.values() for n in s["znodes"] if n.get("value")]
+    kinds = {re.sub(rb"\d+", b"0", data): (path, data) for path, data in found if re.fullmatch(pattern, path)}
+    return list(kinds.values())[:20]
+
+
+SEEDS = {kind: recorded(pattern) for kind, (pattern, _) in DECODERS.items()}
+
+
+def try_all(kind: str, path: str, data: bytes | None) -> None:
+    """Decode with all decoders of a kind: a value, or an error of some lines that names the znode."""
+    for decode in DECODERS[kind][1]:
+        error = refusal(partial(decode, path, data))
+        if error is not None:
+            assert f"Znode {path} cannot be read" in error.message
+            assert len(error.message) < 1_000 + len(path)
+
+
+def refusal(decode: Callable[[], object]) -> CodecError | None:
+    """The error of a znode that is refused; None if it is decoded."""
+    try:
+        decode()
+    except CodecError as error:
+        return error
+    return None
+
+
+def with_values(data: bytes, value: bytes) -> list[bytes]:
+    """The znode with each of its JSON values, names and numbers replaced in turn."""
+    tokens = re.finditer(rb'"(?:[^"\\]|\\.)*"|-?\d+|\[[^\[\]]*\]|\{[^{}]*\}', data)
+    return [data[: token.start()] + value + data[token.end() :] for token in tokens]
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+def test_every_kind_was_recorded(kind: str) -> None:
+    """Each decoder begins from what Kafka wrote, which it reads."""
+    assert SEEDS[kind]
+    for path, data in SEEDS[kind]:
+        for decode in DECODERS[kind][1]:
+            decode(path, data)
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+def test_hostile_values(kind: str) -> None:
+    """Depth, size, other types, duplicate keys and names with slashes, as the whole znode and in each place of it."""
+    for path, data in SEEDS[kind][:4]:
+        for value in (*WHOLE, *VALUES):
+            try_all(kind, path, value)
+        for value in VALUES:
+            for changed in with_values(data, value)[:12]:
+                try_all(kind, path, changed)
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+@pytest.mark.parametrize("number", range(len(WHOLE) + len(VALUES)))
+def test_time_and_memory(kind: str, number: int) -> None:
+    """A znode takes at most some seconds, and 200 bytes for each of its own beside some megabytes."""
+    data = [*WHOLE, *VALUES][number]
+    begin = time.process_time()
+    try_all(kind, "/brokers/ids/1", data)
+    assert time.process_time() - begin < 5
+    tracemalloc.start()
+    try:
+        try_all(kind, "/brokers/ids/1", data)
+        assert tracemalloc.get_traced_memory()[1] < 200 * len(data or b"") + 4_000_000
+    finally:
+        tracemalloc.stop()
+
+
+EDITS = st.tuples(
+    st.integers(0, 400), st.integers(0, 12), st.binary(max_size=8) | st.sampled_from([v for v in VALUES if len(v) < 100])
+)
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+@settings(max_examples=150)
+@given(st.data(), st.lists(EDITS, min_size=1, max_size=4))
+def test_damaged_znodes(kind: str, drawn: st.DataObject, edits: list[tuple[int, int, bytes]]) -> None:
+    """What Kafka wrote, with bytes removed and inserted anywhere."""
+    path, data = drawn.draw(st.sampled_from(SEEDS[kind]))
+    for place, removed, inserted in edits:
+        at = place % (len(data) + 1)
+        data = data[:at] + inserted + data[at + removed :]
+    try_all(kind, path, data)
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+@given(data=st.binary(max_size=60))
+def test_random_bytes(kind: str, data: bytes) -> None:
+    """Any bytes at all."""
+    try_all(kind, "/brokers/ids/1", data)
+
+
+@given(st.text(max_size=300), st.sampled_from([b"{}", b"h:1", b'{"version":1,"host":"h","port":1}']))
+def test_names_of_brokers(name: str, data: bytes) -> None:
+    """A broker's id is its znode's name, which may be any text."""
+    try_all("broker", f"/brokers/ids/{name}", data)
+
+
+@given(st.text(max_size=300) | st.from_regex(r"[0-9]{1,12}(-[0-9]{1,12})?", fullmatch=True))
+def test_keys(key: str) -> None:
+    """The name of a znode below owners or offsets is a partition, or the error names its path."""
+    read = partial(groups.parse_key, "/consumers/g/offsets/t/x", "t", key)
+    error = refusal(read)
+    if error is None:
+        assert 0 <= read().partition < 2**31
+    else:
+        assert "/consumers/g/offsets/t/x" in error.message
