@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from pyspark_zkafka.errors import BrokersUnavailable, ZKafkaError
+from pyspark_zkafka.errors import BrokersUnavailable, GroupContended, ZKafkaError
 from pyspark_zkafka.group.kafka_state import MemberState
 from pyspark_zkafka.kafka.group_client import CommitAnswer
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.model import Claim, TopicPartition
 
 __all__ = ["COMMIT_S", "Commit", "CommitQueue", "Outcome", "Step"]
 
@@ -24,14 +24,15 @@ _RETRY_S = 0.1
 class Commit:
     """A commit that is to be sent, or was; `sent` are the offsets whose answer is awaited.
 
-    `incarnation` is the member's that planned it. One `of_group` is not limited to the member's own partitions. `error` is
-    the reason why it is sent again.
+    `incarnation` is the member's that planned it, and `claims` are those with which it did, if only these count. One
+    `of_group` is not limited to the member's own partitions. `error` is the reason why it is sent again.
     """
 
     number: int
     offsets: Mapping[TopicPartition, int]
     incarnation: int
     deadline: float
+    claims: Mapping[TopicPartition, Claim] | None = None
     of_group: bool = False
     next_at: float = 0.0
     sent: Mapping[TopicPartition, int] | None = None
@@ -41,7 +42,11 @@ class Commit:
         """The offsets that the member may commit now."""
         if self.of_group and self.incarnation == state.assignment.incarnation and state.is_member:
             return self.offsets
-        return state.assignment.committable(self.offsets, self.incarnation)
+        ours = state.assignment.committable(self.offsets, self.incarnation)
+        if self.claims is None:
+            return ours
+        owned = state.assignment.owned
+        return {tp: offset for tp, offset in ours.items() if owned[tp] == self.claims.get(tp)}
 
 
 class Outcome(NamedTuple):
@@ -109,10 +114,15 @@ class CommitQueue:
         return Step(queue, tuple(outcomes))
 
     def answer(self, answer: CommitAnswer, now: float) -> Step:
-        """End the commit that was sent, or have it sent again a little later; passes over answers to those given up."""
+        """End the commit that was sent, or have it sent again a little later; passes over answers to those given up.
+
+        The group's starts are not sent again: another member may have committed meanwhile.
+        """
         first = self.waiting[0] if self.waiting else None
         if first is None or first.sent is None or first.sent != answer.offsets:
             return Step(replace(self, unanswered=max(0, self.unanswered - 1)))
+        if answer.standing == "again" and first.of_group:
+            return Step(self._rest(), (Outcome(first.number, error=_contended(self.group, answer.error)),))
         if answer.standing == "again":
             return Step(self._with(replace(first, sent=None, error=answer.error, next_at=now + _RETRY_S)))
         if answer.standing == "fenced":
@@ -129,6 +139,12 @@ class CommitQueue:
 
     def _with(self, first: Commit) -> CommitQueue:
         return replace(self, waiting=(first, *self.waiting[1:]))
+
+
+def _contended(group: str, found: ZKafkaError | None) -> GroupContended:
+    return GroupContended(
+        "GROUP_REBALANCES", f"committing the start of group {group}: {found}; it rebalances, or its coordinator moves"
+    )
 
 
 def _unanswered(group: str) -> BrokersUnavailable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.group.kafka_commits import COMMIT_S
+from pyspark_zkafka.group.kafka_commits import COMMIT_S, Commit
 from pyspark_zkafka.group.kafka_requests import not_running
 from pyspark_zkafka.group.kafka_thread import MemberThread, Runner
 from pyspark_zkafka.group.kafka_turns import FinalityCheck, MemberTurns
@@ -117,18 +117,23 @@ class KafkaGroupMember:
         self._turns.reading = frozenset(partitions)
         self._turns.requests.wake()
 
-    def commit(self, offsets: Mapping[TopicPartition, int], incarnation: int) -> set[TopicPartition]:
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        incarnation: int,
+        claims: Mapping[TopicPartition, Claim] | None = None,
+    ) -> set[TopicPartition]:
         """Commit offsets, whatever is stored; returns the partitions left out, as the member does not own them any more.
 
-        Blocks for a request, half a minute at the most. Raises BrokersUnavailable without an answer: whether the offsets
-        were committed is then unknown.
+        With `claims`, partitions that were lost and gained again are left out, too. Blocks for a request, half a minute at
+        the most. Raises BrokersUnavailable without an answer: whether the offsets were committed is then unknown.
         """
-        return self._commit(offsets, incarnation, of_group=False)
+        return self._commit(offsets, incarnation, claims)
 
     def begin(self, starts: Mapping[TopicPartition, int], incarnation: int) -> bool:
         """Commit the group's starts, also in partitions of other members; False if the member has been expelled.
 
-        Blocks and raises as `commit`.
+        Blocks and raises as `commit`; raises GroupContended if the coordinator refuses it now, or may not have answered.
         """
         return not self._commit(starts, incarnation, of_group=True)
 
@@ -168,6 +173,14 @@ class KafkaGroupMember:
             self._turns.note_final(seen)
         return self.settled
 
-    def _commit(self, offsets: Mapping[TopicPartition, int], incarnation: int, *, of_group: bool) -> set[TopicPartition]:
-        lost = self._turns.requests.commit(offsets, incarnation, self._timing.clock(), of_group=of_group)
-        return self._thread.result(lost, COMMIT_S + _MARGIN_S)
+    def _commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        incarnation: int,
+        claims: Mapping[TopicPartition, Claim] | None = None,
+        *,
+        of_group: bool = False,
+    ) -> set[TopicPartition]:
+        requests, deadline = self._turns.requests, self._timing.clock() + COMMIT_S
+        commit = Commit(next(requests.numbers), dict(offsets), incarnation, deadline, claims, of_group)
+        return self._thread.result(requests.commit(commit), COMMIT_S + _MARGIN_S)

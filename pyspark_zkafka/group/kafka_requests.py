@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import NamedTuple, TypeVar
 
 from pyspark_zkafka.errors import GroupError, ZKafkaError
-from pyspark_zkafka.group.kafka_commits import COMMIT_S, Commit, Outcome
+from pyspark_zkafka.group.kafka_commits import Commit, Outcome
 from pyspark_zkafka.protocol.model import Claim, TopicPartition
 
 __all__ = ["Requests", "Taken", "not_running"]
@@ -32,7 +32,7 @@ class Requests:
     def __init__(self) -> None:
         self._commits: deque[Commit] = deque()
         self._rebalances: deque[Future[Owned]] = deque()
-        self._numbers = itertools.count()
+        self.numbers = itertools.count()
         self._lost: dict[int, Future[set[TopicPartition]]] = {}
         self._served: list[Future[Owned]] = []
         self._is_new = threading.Event()
@@ -46,12 +46,9 @@ class Requests:
         self.wake()
         return owned
 
-    def commit(
-        self, offsets: Mapping[TopicPartition, int], incarnation: int, now: float, *, of_group: bool = False
-    ) -> Future[set[TopicPartition]]:
-        """Request a commit; the partitions that it leaves out."""
+    def commit(self, commit: Commit) -> Future[set[TopicPartition]]:
+        """Request a commit, with the next of `numbers`; the partitions that it leaves out."""
         lost: Future[set[TopicPartition]] = Future()
-        commit = Commit(next(self._numbers), dict(offsets), incarnation, now + COMMIT_S, of_group)
         self._lost[commit.number] = lost
         self._commits.append(commit)
         self.wake()

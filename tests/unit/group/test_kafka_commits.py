@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.errors import BrokersUnavailable, ZKafkaError
+from pyspark_zkafka.errors import BrokersUnavailable, GroupContended, ZKafkaError
 from pyspark_zkafka.group.kafka_commits import Commit, CommitQueue, Outcome
 from pyspark_zkafka.group.kafka_state import MemberState
 from pyspark_zkafka.kafka.group_client import CommitAnswer
@@ -66,6 +66,21 @@ def test_again() -> None:
     assert again.advance(MEMBER.assign([T1], "c"), 1.2).send == {T0: 5, T1: 6}
     released = MEMBER.revoke([T0], 0.0).release(is_assigned=False)
     assert again.advance(released, 1.2).outcomes == (Outcome(1, frozenset({T0, T1})),)
+
+
+def test_claims() -> None:
+    """A partition that was lost and gained again since the offsets were read is left out."""
+    claimed = queue(claims=MEMBER.assignment.owned)
+    assert claimed.advance(MEMBER, 0.0).send == {T0: 5}
+    again = MEMBER.revoke([T0], 0.0).release(is_assigned=False).assign([T0, T1], "c")
+    assert claimed.advance(again, 0.0).outcomes == (Outcome(1, frozenset({T0, T1})),)
+
+
+def test_starts_are_not_sent_again() -> None:
+    """The group's starts that come during a rebalance are not sent again, as others may have committed meanwhile."""
+    step = sent(of_group=True).answer(CommitAnswer({T0: 5, T1: 6}, "again", AGAIN), 1.0)
+    assert isinstance(step.outcomes[0].error, GroupContended)
+    assert step.queue.waiting == ()
 
 
 @pytest.mark.parametrize("error", [None, AGAIN])

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import Future
 
 import pytest
 
 from pyspark_zkafka.errors import GroupError
-from pyspark_zkafka.group.kafka_commits import Outcome
+from pyspark_zkafka.group.kafka_commits import Commit, Outcome
 from pyspark_zkafka.group.kafka_requests import Requests, not_running
 from pyspark_zkafka.protocol.model import Claim, TopicPartition
 
 T0 = TopicPartition("t", 0)
 
 
+def commit(requests: Requests, offset: int) -> Future[set[TopicPartition]]:
+    """Request a commit."""
+    return requests.commit(Commit(next(requests.numbers), {T0: offset}, 0, 30.0))
+
+
 def test_taken_once() -> None:
     """Requests are taken once, in their order."""
     requests = Requests()
     for offset in (1, 2):
-        requests.commit({T0: offset}, 0, now=5.0)
+        commit(requests, offset)
     requests.rebalance()
     taken = requests.take()
-    assert [commit.offsets for commit in taken.commits] == [{T0: 1}, {T0: 2}]
-    assert {commit.deadline for commit in taken.commits} == {35.0}
+    assert [one.offsets for one in taken.commits] == [{T0: 1}, {T0: 2}]
     assert taken.is_rebalancing
     assert requests.take() == ((), False)
     assert requests.is_rebalancing
@@ -32,9 +37,9 @@ def test_taken_once() -> None:
 def test_answers() -> None:
     """Each request gets its own answer."""
     requests = Requests()
-    first, second = (requests.commit({T0: n}, 0, now=0.0) for n in (1, 2))
+    first, second = (commit(requests, n) for n in (1, 2))
     owned = requests.rebalance()
-    numbers = [commit.number for commit in requests.take().commits]
+    numbers = [one.number for one in requests.take().commits]
     error = not_running("g")
     requests.answer_commits([Outcome(numbers[1], frozenset({T0})), Outcome(numbers[0], error=error)])
     requests.answer_rebalances({T0: Claim("c", 1)}, None)
@@ -48,9 +53,9 @@ def test_answers() -> None:
 def test_refusal() -> None:
     """When the member has left, all that was requested is refused, whether it was taken or not."""
     requests = Requests()
-    taken = requests.commit({T0: 1}, 0, now=0.0)
+    taken = commit(requests, 1)
     requests.take()
-    waiting, owned = requests.commit({T0: 2}, 0, now=0.0), requests.rebalance()
+    waiting, owned = commit(requests, 2), requests.rebalance()
     requests.refuse(not_running("g"))
     for answer in (taken, waiting, owned):
         with pytest.raises(GroupError, match="NOT_A_MEMBER"):
