@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -70,7 +71,18 @@ class GroupConsumer:
         """Leave the group, unless the member is static, without calling back; blocks for long without a coordinator."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
+            self._leave_without_partitions(consumer)
             consumer.close()
+
+    def _leave_without_partitions(self, consumer: Consumer) -> None:
+        """Leave the group as a cooperative member without partitions, which librdkafka's close does not (2.16.1).
+
+        The others would wait for it until its session expires.
+        """
+        if self._options.is_incremental and self._options.instance_id is None:
+            with suppress(KafkaException):  # a fatal error has ended the membership
+                if not consumer.assignment():
+                    consumer.unsubscribe()
 
     def discard(self) -> None:
         """The same in the background."""

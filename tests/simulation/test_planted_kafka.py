@@ -84,11 +84,6 @@ def start_where_the_log_ends(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KafkaMemberOffsets, "committed", before)
 
 
-def start_without_the_group(patch: pytest.MonkeyPatch) -> None:
-    """A new query keeps its start to itself until it commits."""
-    patch.setattr(KafkaMemberOffsets, "begin", lambda self, starts, waiting=(): self.committed(starts))
-
-
 def commit_what_is_planned(patch: pytest.MonkeyPatch) -> None:
     """A micro-batch is committed when it is planned, not when it is done."""
     latest = StreamDriver.latest
@@ -113,7 +108,6 @@ def commit_what_is_planned(patch: pytest.MonkeyPatch) -> None:
         take_a_loss_for_a_revocation,
         keep_the_client_of_an_expelled_member,
         start_where_the_log_ends,
-        start_without_the_group,
         commit_what_is_planned,
     ],
     ids=lambda plant: plant.__name__,
