@@ -329,6 +329,10 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
             "Other clients kept creating and deleting the parents of the group's znodes while these were created.",
             "Try again.",
         ),
+        "GROUP_REBALANCES": (
+            "A group that Kafka coordinates rebalanced, or its coordinator moved, whenever its start was to be committed.",
+            "Try again.",
+        ),
     },
     ConsumerIdTaken: {
         "CONSUMER_ID_TAKEN": (

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from pyspark_zkafka.errors import ClusterStateError, GroupError, listing
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, listing
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.kafka_offsets import KafkaMemberOffsets
 from pyspark_zkafka.group.kafka_rebalance import is_final
@@ -67,16 +67,27 @@ class KafkaJoin:
         """True if the coordinator has nothing more to assign to a member that owns some partitions of its topics.
 
         Raises GROUP_PROTOCOL_UNSUPPORTED if it does not know a member by KIP-848: brokers before 4.0 do not answer such
-        members at all. Blocks for some requests.
+        members at all; BrokersUnavailable if there is no coordinator. Blocks for some requests.
         """
         name = self.options.name
         with GroupAdmin.of(self.connection, self.servers) as admin:
+            if not admin.has_coordinators(name):
+                raise no_coordinator(name)
             state = admin.group_states([name])[name]
             if self.options.kafka.protocol == "consumer" and member_id not in state.members:
                 raise unsupported_protocol(name, f"The coordinator of group {name} does not admit the member {member_id}")
             found = admin.snapshot(topics)
         partitions = [tp for topic in found.topics for tp in found.partitions(topic)]
         return state.name == "STABLE" and is_final(state.assigned, member_id, owned, partitions)
+
+
+def no_coordinator(group: str) -> BrokersUnavailable:
+    """The error for a cluster whose brokers have not created the topic of the groups' offsets."""
+    return BrokersUnavailable(
+        "BROKERS_UNAVAILABLE",
+        f"joining group {group}: there is no __consumer_offsets, so that no broker coordinates the group; the brokers "
+        "create it when a member joins, if there are as many as offsets.topic.replication.factor requires",
+    )
 
 
 def refuse_old_brokers(zookeeper: ZooKeeperClient) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from pyspark_zkafka.errors import GroupContended
 from pyspark_zkafka.group.commits import CommitResult
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
@@ -11,6 +12,9 @@ from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.resumption import StoredOffset
 
 __all__ = ["KafkaMemberOffsets"]
+
+_MOST_TRIES = 150
+_PAUSE_S = 0.2
 
 
 class KafkaMemberOffsets:
@@ -46,7 +50,7 @@ class KafkaMemberOffsets:
         kept = {tp: there[tp] for tp, offset in ours.items() if tp not in resets and there.get(tp, -1) > offset}
         done = {tp: offset for tp, offset in ours.items() if there.get(tp) == offset}
         due = {tp: offset for tp, offset in ours.items() if tp not in kept and tp not in done}
-        lost = self._member.commit(due, owner.session) if due else set()
+        lost = self._member.commit(due, owner.session, owned) if due else set()
         written = {tp: offset for tp, offset in {**due, **done}.items() if tp not in lost}
         return CommitResult(written, kept, {*lost, *(offsets.keys() - ours.keys())})
 
@@ -56,13 +60,22 @@ class KafkaMemberOffsets:
         """Commit the group's starts where it has no offset yet, whoever owns the partition; returns the stored offsets.
 
         Commits to Kafka cannot be conditional: of two members that begin within the same milliseconds, the later one
-        decides. Of the partitions in `waiting`, which have no leader, nothing is stored.
+        decides. Of the partitions in `waiting`, which have no leader, nothing is stored. While the group rebalances, looks
+        at the offsets again before each try; blocks for half a minute at the most.
         """
-        there = self.committed(starts)
-        missing = {tp: start for tp, start in starts.items() if tp not in there}
-        if missing and not self._member.begin(missing, self._member.owner.session):
-            return there
-        return there | {tp: StoredOffset(start) for tp, start in missing.items()}
+        tries = 0
+        while True:
+            there = self.committed(starts)
+            missing = {tp: start for tp, start in starts.items() if tp not in there}
+            try:
+                if missing and not self._member.begin(missing, self._member.owner.session):
+                    return there
+                return there | {tp: StoredOffset(start) for tp, start in missing.items()}
+            except GroupContended:
+                tries += 1
+                if tries == _MOST_TRIES:
+                    raise
+            self._member.wait(_PAUSE_S)
 
     def begun_at(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Nothing: Kafka stores no time for a partition without an offset."""

@@ -1,6 +1,6 @@
 """Decisions of a member of a group that Kafka coordinates: what it owns, and until when it keeps what is revoked.
 
-Pure: values in, values out. `pyspark_zkafka.group.kafka_member` acts on these decisions.
+Pure: values in, values out. `pyspark_zkafka.group.kafka_turns` acts on these decisions.
 """
 
 from __future__ import annotations

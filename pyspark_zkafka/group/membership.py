@@ -15,13 +15,20 @@ __all__ = ["Membership", "OffsetStore"]
 class Membership(Protocol):
     """A member of a group, from ``join`` to ``leave``; implemented by `GroupMember` and `KafkaGroupMember`.
 
-    `consumer` is the member's id, `owner` identifies it as the owner of its partitions and is None while it is none.
-    `rebalances` counts how often its assignment was computed or received. Thread-safe.
+    `owner` identifies it as the owner of its partitions, and is None while it is none. Thread-safe.
     """
 
     group: str
-    consumer: str
-    rebalances: int
+
+    @property
+    def consumer(self) -> str:
+        """The member's id."""
+        ...
+
+    @property
+    def rebalances(self) -> int:
+        """How often its assignment was computed or received."""
+        ...
 
     @property
     def owner(self) -> ClaimOwner | None:

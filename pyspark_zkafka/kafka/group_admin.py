@@ -82,6 +82,11 @@ class GroupAdmin(KafkaAdmin):
         futures = self._admin().describe_consumer_groups(names, request_timeout=self._timeout_s)
         return {name: self._state(name, future) for name, future in futures.items()}
 
+    def has_coordinators(self, group: str) -> bool:
+        """False if ``__consumer_offsets`` does not exist; where it is hidden, blocks until the group has a coordinator."""
+        self._begin_request()
+        return self._have_coordinators(group)
+
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """All offsets that a group has committed; blocks for a request to its coordinator."""
         return self.committed_many([group])[group]
@@ -186,7 +191,6 @@ class GroupAdmin(KafkaAdmin):
             time.sleep(_PAUSE_S)
 
     def _have_coordinators(self, group: str) -> bool:
-        """False if ``__consumer_offsets`` does not exist; where it is hidden, blocks until the group has a coordinator."""
         if not self._has_offsets_topic:
             is_listed = _OFFSETS_TOPIC in self.topic_names()
             is_hidden = not is_listed and self._is_offsets_topic_hidden()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from contextlib import suppress
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -13,13 +14,12 @@ from pyspark_zkafka.errors import GroupError, ZKafkaError
 from pyspark_zkafka.kafka.clients import CLIENT_DEFAULTS, make_consumer
 from pyspark_zkafka.kafka.consumer_properties import lookup_properties
 from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, ErrorReports, from_exception, from_kafka
+from pyspark_zkafka.kafka.group_client import CommitAnswer, GroupEvents, Standing
 from pyspark_zkafka.options.librdkafka import load
 from pyspark_zkafka.options.model import Connection, KafkaGroupOptions
 from pyspark_zkafka.protocol.model import TopicPartition
 
-__all__ = ["CommitAnswer", "GroupConsumer", "GroupEvents", "commit_standing", "group_properties", "membership_error"]
-
-Standing = Literal["done", "again", "fenced"]
+__all__ = ["GroupConsumer", "commit_standing", "group_properties", "membership_error"]
 
 _REBALANCING_CODES = frozenset(
     {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.STALE_MEMBER_EPOCH}
@@ -42,39 +42,6 @@ _PASSING_CODES = frozenset(
 _MOST_EVENTS = 100
 _METADATA_S = 1.0
 _HEARTBEAT_MS = 3000
-
-
-class GroupEvents(Protocol):
-    """A member's callbacks, all of them called from within `GroupConsumer.poll` and `close`, on the same thread."""
-
-    def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """The coordinator has assigned partitions, in addition to those before."""
-        ...
-
-    def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """The coordinator revokes partitions, and waits until this returns."""
-        ...
-
-    def lost(self, partitions: Collection[TopicPartition]) -> None:
-        """The coordinator has expelled the member: other members may own the partitions already."""
-        ...
-
-    def answered(self, answer: CommitAnswer) -> None:
-        """The coordinator has answered a commit."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class CommitAnswer:
-    """The answer to a commit of `offsets`.
-
-    `again` is for a member that has to rejoin or to find its coordinator first, `fenced` for one that is none any more.
-    `error` is the reason of either, or that of a partition whose offset was refused.
-    """
-
-    offsets: Mapping[TopicPartition, int]
-    standing: Standing = "done"
-    error: ZKafkaError | None = None
 
 
 class GroupConsumer:
@@ -104,7 +71,22 @@ class GroupConsumer:
         """Leave the group, unless the member is static, without calling back; blocks for long without a coordinator."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
+            self._leave_without_partitions(consumer)
             consumer.close()
+
+    def _leave_without_partitions(self, consumer: Consumer) -> None:
+        """Leave the group as a cooperative member without partitions, which librdkafka's close does not (2.16.1).
+
+        The others would wait for it until its session expires.
+        """
+        if self._options.is_incremental and self._options.instance_id is None:
+            with suppress(KafkaException):  # a fatal error has ended the membership
+                if not consumer.assignment():
+                    consumer.unsubscribe()
+
+    def discard(self) -> None:
+        """The same in the background."""
+        threading.Thread(target=self.close, name=f"zkafka-closing-{self._group}", daemon=True).start()
 
     def subscribe(self, topics: Collection[str]) -> None:
         """Join the group, rejoin it with other topics, or leave it without any, at the next calls of `poll`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from pyspark_zkafka.errors import PartitionOwned, ZKafkaError, listing
 from pyspark_zkafka.protocol.model import TopicPartition
@@ -11,20 +12,32 @@ from pyspark_zkafka.stream.planner import StreamState
 from pyspark_zkafka.stream.session import StreamSession
 from pyspark_zkafka.stream.warnings import StreamWarnings
 
+if TYPE_CHECKING:
+    from pyspark_zkafka.group.membership import Membership
+
 __all__ = ["commit_positions", "level_stores"]
 
 _log = logging.getLogger(__name__)
 
 
 def commit_positions(state: StreamState, session: StreamSession, reports: StreamWarnings) -> StreamState:
-    """Commit due positions of partitions that are owned; retriable errors are logged, and the commit is retried later."""
+    """Commit due positions of partitions that are owned; retriable errors are logged, and the commit is retried later.
+
+    Partitions that were revoked and assigned again are left out: the group's offset, which decides where to go on, may have
+    been changed meanwhile.
+    """
     due = state.due()
     member = session.member
     owner = None if member is None else member.owner
     if not due or (member is not None and (owner is None or not member.owned())):
         return state
+    kept = state if member is None else state.revoke(member.owned())
+    ours = {tp: offset for tp, offset in due.items() if tp in kept.assigned}
+    _note_lost(due.keys() - ours.keys(), member)
+    if not ours:
+        return state
     try:
-        done = session.offsets.commit(due, owner, [tp for tp in due if state.assigned[tp].resets])
+        done = session.offsets.commit(ours, owner, [tp for tp in ours if state.assigned[tp].resets])
     except PartitionOwned as error:
         reports.warn(f"offsets not committed: {error}")
         return state
@@ -33,9 +46,7 @@ def commit_positions(state: StreamState, session: StreamSession, reports: Stream
             raise
         _log.warning("offsets not committed, retrying later: %s", error)
         return state
-    if done.lost and member is not None:
-        _log.warning("%s lost ownership; offsets not committed: %s", member.consumer, listing(sorted(done.lost)))
-        member.request_rebalance()
+    _note_lost(done.lost, member)
     committed, moved = state.commit({**done.kept, **done.written}, done.marks, done.written)
     for tp, offset in moved.items():
         reports.warn(
@@ -44,6 +55,13 @@ def commit_positions(state: StreamState, session: StreamSession, reports: Stream
             "assigned the partition again"
         )
     return committed
+
+
+def _note_lost(partitions: Collection[TopicPartition], member: Membership | None) -> None:
+    """Log that partitions are owned no more, and have the member look for what it owns now."""
+    if partitions and member is not None:
+        _log.warning("%s lost ownership; offsets not committed: %s", member.consumer, listing(sorted(partitions)))
+        member.request_rebalance()
 
 
 def level_stores(partitions: Collection[TopicPartition], session: StreamSession) -> None:

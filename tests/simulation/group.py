@@ -13,7 +13,7 @@ from pyspark_zkafka.protocol.model import TopicPartition
 from tests.simulation.cluster import Cluster
 from tests.simulation.ensemble import Ensemble, Session
 from tests.simulation.member import GROUP, Member
-from tests.simulation.query import Query
+from tests.simulation.query import Query, SessionOfValues
 
 STEPS = 80
 NAMED = ("t", "u")
@@ -151,7 +151,7 @@ class Group:
     def _start(self, query: Query) -> None:
         self._members += 1
         member = Member(f"{GROUP}_c{self._members:03}", self._connect(), self.cluster, self._topics)
-        query.start(self.cluster, member, self.chance)
+        query.start(SessionOfValues(self._options, self.cluster, member, lambda: self.chance.random() < 0.3))
 
     def _connect(self) -> Session:
         return self.ensemble.connect(self._turn, lambda: not self._is_calm and self.chance.random() < 0.01)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -15,13 +14,13 @@ from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.stream.driver import StreamDriver
 from tests.simulation.cluster import Cluster
-from tests.simulation.member import GROUP, Member
+from tests.simulation.member import GROUP
 
 
 class SessionOfValues:
     """What `StreamSession` is to a planner; its view of the cluster may be a while old."""
 
-    def __init__(self, options: StreamOptions, cluster: Cluster, member: Member, is_stale: Callable[[], bool]) -> None:
+    def __init__(self, options: StreamOptions, cluster: Cluster, member: Any, is_stale: Callable[[], bool]) -> None:
         self._options = options
         self._cluster = cluster
         self._is_stale = is_stale
@@ -37,7 +36,7 @@ class SessionOfValues:
         """Nothing: a planner that dies does not close."""
 
     @property
-    def offsets(self) -> GroupOffsets:
+    def offsets(self) -> Any:
         connection = self._options.read.connection
         session: Any = self.member.session
         return GroupOffsets(connection, "", GROUP, ("zookeeper",), session, sleep=lambda s: None)
@@ -102,24 +101,37 @@ class Query:
         How many of them its commit log has.
     """
 
-    def __init__(self, options: StreamOptions, on_finished: Callable[[StreamOffset], None], on_started: Callable[[], None]):
+    def __init__(
+        self,
+        options: StreamOptions,
+        on_finished: Callable[[StreamOffset], None],
+        on_started: Callable[[], None],
+        on_planned: Callable[[StreamOffset], None] = lambda end: None,
+    ) -> None:
         self._options = options
+        self._on_planned = on_planned
         self._on_finished = on_finished
         self._on_started = on_started
         self.offsets: list[dict[str, Any]] = []
         self.finished = 0
-        self.member: Member | None = None
+        self.member: Any = None
         self._planner: StreamDriver | None = None
         self._start: dict[str, Any] | None = None
+
+    @property
+    def reading(self) -> set[TopicPartition]:
+        """The partitions of the micro-batch that is planned, and not finished."""
+        if len(self.offsets) == self.finished:
+            return set()
+        return {tp for tp, span in StreamOffset.from_json(self.offsets[-1]).spans.items() if span.size}
 
     @property
     def is_running(self) -> bool:
         return self._planner is not None
 
-    def start(self, cluster: Cluster, member: Member, chance: random.Random) -> None:
+    def start(self, session: SessionOfValues) -> None:
         """Begin another run."""
-        session = SessionOfValues(self._options, cluster, member, lambda: chance.random() < 0.3)
-        self.member, self._start = member, None
+        self.member, self._start = session.member, None
         self._planner = StreamDriver(self._options, lambda: 0.0, lambda s: None, session)  # type: ignore[arg-type]
 
     def die(self) -> None:
@@ -142,6 +154,7 @@ class Query:
         end = planner.latest(start, limited=True)
         self._on_started()
         if end != start:
+            self._on_planned(StreamOffset.from_json(end))
             self.offsets.append(end)
             if len(self.offsets) == 1:
                 assert planner.initial() == start

@@ -42,6 +42,17 @@ def test_idle_member(group: MemberGroup) -> None:
     eventually(lambda: settled(rest, 4), timeout_s=30)
 
 
+def test_idle_member_leaves(group: MemberGroup) -> None:
+    """A member that owns nothing leaves at once, too: the others need not wait until its session expires."""
+    members = [group.member() for _ in range(5)]
+    eventually(lambda: settled(members, 4), timeout_s=30)
+    idle = next(member for member in members if not member.owned())
+    idle.leave()
+    rest = [member for member in members if member is not idle]
+    rest.pop().leave()
+    eventually(lambda: settled(rest, 4), timeout_s=5)
+
+
 def test_commits_of_the_owner_alone(group: MemberGroup) -> None:
     """A member commits what it owns; the rest of its offsets is lost, and not stored."""
     first, second = group.member(), group.member()

@@ -11,7 +11,7 @@ import pytest
 
 from pyspark_zkafka.errors import BrokersUnavailable, GroupError, UnknownTopic, ZKafkaError
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
-from pyspark_zkafka.kafka.group_consumer import CommitAnswer, GroupEvents
+from pyspark_zkafka.kafka.group_client import CommitAnswer, GroupEvents
 from pyspark_zkafka.options.model import GroupOptions, KafkaGroupOptions
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Subscribe, SubscribePattern
@@ -44,6 +44,9 @@ class Coordinator:
     def open(self) -> None: ...
 
     def close(self) -> None:
+        self._note()
+
+    def discard(self) -> None:
         self._note()
 
     def subscribe(self, topics: Collection[str]) -> None:
@@ -272,7 +275,7 @@ def test_passing_errors(coordinator: Coordinator, new_member: Callable[..., Any]
 
 def test_admission(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A member that the coordinator does not admit, as it finds when it looks several times, raises that."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._CHECK_S", 0.05)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_admission._CHECK_S", 0.05)
     looks: list[str] = []
 
     def is_final(member_id: str, owned: object, topics: object) -> bool:
@@ -288,7 +291,7 @@ def test_admission(coordinator: Coordinator, new_member: Callable[..., Any], mon
 
 def test_idle(new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A member to whom the coordinator has nothing to assign is settled."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._CHECK_S", 0.05)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_admission._CHECK_S", 0.05)
     assert new_member(is_final=lambda *asked: True, protocol="consumer").wait_settled(20)
 
 
@@ -326,7 +329,7 @@ def test_undescribed(coordinator: Coordinator, new_member: Callable[..., Any], e
 
 def test_topic_is_found_later(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: Any) -> None:
     """A member is not settled any more when its pattern finds a topic, until that is assigned."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._TOPICS_EVERY_S", 0.05)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_turns._TOPICS_EVERY_S", 0.05)
     member = new_member(SubscribePattern("t.*"))
     assert member.wait_settled(20)
     coordinator.topics = ["t"]
@@ -336,7 +339,7 @@ def test_topic_is_found_later(coordinator: Coordinator, new_member: Callable[...
 
 def test_pattern(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A pattern is resolved again and again; without a topic, there is nothing to wait for."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._TOPICS_EVERY_S", 0.05)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_turns._TOPICS_EVERY_S", 0.05)
     member = new_member(SubscribePattern("t.*"))
     assert member.wait_settled(20)
     coordinator.topics = ["t1", "u", "__consumer_offsets"]
@@ -348,8 +351,8 @@ def test_pattern(coordinator: Coordinator, new_member: Callable[..., Any], monke
 
 def test_doubt(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """After the process stood still, nothing is owned until the client has had time to notice what happened."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._STOPPED_S", 0.3)
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._DOUBT_S", 0.3)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_state._STOPPED_S", 0.3)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_state._DOUBT_S", 0.3)
     member = new_member()
     assign(coordinator, member, T0)
     coordinator.happens.append(lambda events: time.sleep(0.6))

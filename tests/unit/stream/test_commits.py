@@ -18,7 +18,8 @@ from pyspark_zkafka.stream.planner import PartitionProgress, StreamState
 from pyspark_zkafka.stream.warnings import StreamWarnings
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-STATE = StreamState({T0: PartitionProgress(5), T1: PartitionProgress(7, StoredOffset(9), resets=True)})
+STATE = StreamState({T0: PartitionProgress(5, claim=1), T1: PartitionProgress(7, StoredOffset(9), resets=True, claim=1)})
+CLAIMS = dict.fromkeys((T0, T1), Claim("g_a-0", 1))
 OWNER = ClaimOwner("g_a", 1)
 
 
@@ -27,7 +28,7 @@ class Member:
     """A member that owns partitions, in a session."""
 
     owner: ClaimOwner | None = OWNER
-    claims: Mapping[TopicPartition, Claim] = field(default_factory=lambda: {T0: Claim("g_a-0", 1)})
+    claims: Mapping[TopicPartition, Claim] = field(default_factory=lambda: CLAIMS)
     rebalances: int = 0
     consumer = "g_a"
 
@@ -118,6 +119,24 @@ def test_lost_partitions() -> None:
     done = commit(STATE, Session(CommitResult({T0: 5}, lost=frozenset({T1})), member))
     assert member.rebalances == 1
     assert done.due() == {T1: 7}
+
+
+@pytest.mark.parametrize("claims", [{T0: CLAIMS[T0]}, {**CLAIMS, T1: Claim("g_a-0", 2)}], ids=["lost", "gained again"])
+def test_partitions_of_another_claim(claims: Mapping[TopicPartition, Claim]) -> None:
+    """A position is not committed for a partition that is lost, nor if it was lost and gained again."""
+    member = Member(claims=claims)
+    session = Session(CommitResult({T0: 5}), member)
+    done = commit(STATE, session)
+    assert session.asked == [({T0: 5}, OWNER, [])]
+    assert member.rebalances == 1
+    assert done.due() == {T1: 7}
+
+
+def test_all_of_another_claim() -> None:
+    """Without a position of a present claim there is no request."""
+    session = Session(CommitResult(), Member(claims={tp: Claim("g_a-0", 2) for tp in CLAIMS}))
+    assert commit(STATE, session) is STATE
+    assert not session.asked
 
 
 def test_moved_offsets(caplog: pytest.LogCaptureFixture) -> None:

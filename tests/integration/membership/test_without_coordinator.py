@@ -1,0 +1,24 @@
+"""Members on a cluster that coordinates no groups yet."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from pyspark_zkafka.protocol.planning import Subscribe
+from pyspark_zkafka.testing import LocalCluster
+from tests.support.memberships import KINDS, kafka_member
+
+pytestmark = pytest.mark.long
+
+
+def test_too_few_brokers(caplog: pytest.LogCaptureFixture) -> None:
+    """Where the topic of offsets cannot be created, a member by KIP-848 says so, and waits; its protocol is right."""
+    with LocalCluster(kafka_version="4.3.1", brokers=1, broker_config={"offsets.topic.replication.factor": "3"}) as cluster:
+        cluster.create_topic("t", partitions=2)
+        with kafka_member(cluster.bootstrap_servers, "g", Subscribe(("t",)), **KINDS["consumer"]) as member:
+            with caplog.at_level(logging.WARNING):
+                assert not member.wait_settled(8)
+            assert member.rebalance() == {}
+    assert "there is no __consumer_offsets, so that no broker coordinates the group" in caplog.text

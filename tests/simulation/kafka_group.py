@@ -1,0 +1,379 @@
+"""A group of streaming queries that Kafka coordinates under a random schedule, and what must hold after each event."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.protocol.checkpoint import StreamOffset
+from pyspark_zkafka.protocol.model import TopicPartition
+from tests.simulation.cluster import Cluster
+from tests.simulation.coordinator import SESSION_S, ClassicCoordinator, ConsumerCoordinator, Coordinator
+from tests.simulation.ensemble import Ensemble
+from tests.simulation.group_clients import Client
+from tests.simulation.kafka_member import KafkaMember, KafkaSession, StoredOfValues
+from tests.simulation.query import Query
+
+STEPS = 60
+NAMED = ("t", "u")
+KINDS = ("range", "cooperative-sticky", "consumer")
+HOLD_S = 2.0
+_SLICE_S = 0.5
+_BEAT_S = 1.0
+
+
+class KafkaGroup:
+    """A group's queries, and what they owe: all from the group's start in each partition on."""
+
+    def __init__(self, seed: int, kind: str) -> None:
+        self.chance = random.Random(seed)
+        self.now = 0.0
+        self.cluster = Cluster(Ensemble())
+        self.cluster.grow("t", 2)
+        self.cluster.elect()
+        self.cluster.elect()
+        self.coordinator = self._new_coordinator(kind)
+        subscribe = {"subscribePattern": ".*"} if self.chance.random() < 0.3 else {"subscribe": ",".join(NAMED)}
+        kinds = {"group.protocol": "consumer"} if kind == "consumer" else {"partition.assignment.strategy": kind}
+        more = {} if kind == "consumer" else {"session.timeout.ms": str(round(SESSION_S * 1000))}
+        given = {"kafka.bootstrap.servers": "kafka1:9092", "group.id": "g", "groupMembership": "kafka"}
+        hold = {"rebalance.hold.ms": str(round(HOLD_S * 1000))}
+        self._options = parse_stream({**given, **subscribe, **kinds, **more, **hold})
+        self.queries: list[Query] = []
+        self.owed_from: dict[TopicPartition, int] = {}
+        self.read: dict[TopicPartition, set[int]] = {}
+        self.events: list[str] = []
+        self._committed: dict[TopicPartition, int] = {}
+        self._started: set[TopicPartition] = set()
+        self._owners: dict[TopicPartition, Client] = {}
+        self._members = 0
+        self._busy: list[Query] = []
+        self._has_started = False
+        self._is_calm = False
+
+    def _new_coordinator(self, kind: str) -> Coordinator:
+        if kind == "consumer":
+            return ConsumerCoordinator(lambda: self.now, self.cluster, self._check_commit)
+        is_cooperative = kind == "cooperative-sticky"
+        return ClassicCoordinator(lambda: self.now, self.cluster, self._check_commit, is_cooperative=is_cooperative)
+
+    # --- what happens --------------------------------------------------------------------------------------------------
+
+    def run(self, steps: int) -> None:
+        """A random schedule, then a time in which nothing fails and all come to rest."""
+        self.queries = [self._new_query() for _ in range(self.chance.randint(1, 3))]
+        for _ in range(steps):
+            self.something()
+        self.come_to_rest()
+
+    def something(self) -> None:
+        """One event, which is noted."""
+        actions: Sequence[tuple[float, Callable[[], None]]] = (
+            (14, self._step),
+            (10, self._act),
+            (8, self._produce),
+            (2, self._grow),
+            (3, self.cluster.elect),
+            (0.5, self._lose_leader),
+            (1.5, self._kill),
+            (1, self._stop),
+            (4, self._restart),
+            (1, self._replace),
+            (1.5, self._stand_still),
+            (1, self._move_coordinator),
+            (1, self._pass_some_time),
+            (2, self._reset),
+        )
+        action = self.chance.choices([action for _, action in actions], [weight for weight, _ in actions])[0]
+        self.events.append(action.__name__.strip("_"))
+        self._pass(self.chance.random() * 0.3)
+        action()
+        self._check_members()
+
+    def come_to_rest(self) -> None:
+        """No more faults: dead members expire, all queries run, and read all that there is."""
+        self._is_calm = True
+        for _ in range(10):
+            self.cluster.elect()
+        self._pass(max(0.0, self.coordinator.away_until - self.now) + SESSION_S + 1.0)
+        for query in self.queries:
+            if not query.is_running:
+                self._start(query)
+        for _ in range(15):
+            for query in self.queries:
+                query.step()
+            self._pass(1.0)
+            if self._is_quiet():
+                break
+        self._check_members()
+        self._check_owners()
+
+    def _is_quiet(self) -> bool:
+        """True if nothing is left to be done."""
+        running = [query for query in self.queries if query.is_running]
+        planned = all(len(query.offsets) == query.finished and query._start is not None for query in running)
+        return planned and not self.lost() and self.coordinator.is_stable and all(q.member.settled for q in running)
+
+    def _step(self) -> None:
+        self._step_one(self.chance.choice(self.queries))
+
+    def _step_one(self, query: Query) -> None:
+        """Spark's next call; where it fails, the query ends, and leaves its group."""
+        if query in self._busy:
+            return
+        self._busy.append(query)
+        try:
+            query.step()
+        except ZKafkaError as error:
+            if not error.retriable:
+                raise
+            self._end(query, leaves=self.chance.random() < 0.5)
+        finally:
+            self._busy.remove(query)
+
+    def _act(self) -> None:
+        query = self.chance.choice(self.queries)
+        if query.is_running:
+            self._act_one(query)
+
+    def _act_one(self, query: Query) -> None:
+        query.member.client.beat()
+        query.member.thread.act()
+
+    def _produce(self) -> None:
+        if self.cluster.ends:
+            self.cluster.produce(self.chance.choice(sorted(self.cluster.ends)), self.chance.randint(1, 3))
+
+    def _grow(self) -> None:
+        topic = self.chance.choice(NAMED)
+        if self.cluster.announced.get(topic, 0) < 4:
+            self.cluster.grow(topic, self.chance.randint(1, 2))
+
+    def _lose_leader(self) -> None:
+        if self.cluster.ends:
+            self.cluster.lose_leader(self.chance.choice(sorted(self.cluster.ends)))
+
+    def _kill(self) -> None:
+        self._end(self.chance.choice(self.queries), leaves=False)
+
+    def _stop(self) -> None:
+        self._end(self.chance.choice(self.queries), leaves=True)
+
+    def _end(self, query: Query, *, leaves: bool) -> None:
+        if query.member is not None:
+            if leaves:
+                query.member.leave()
+            query.member.thread.is_running = False
+        query.die()
+
+    def _restart(self) -> None:
+        query = self.chance.choice(self.queries)
+        if not query.is_running:
+            self._start(query)
+
+    def _replace(self) -> None:
+        """A query that is dead for good, its checkpoint lost; another one takes its place, or one more joins."""
+        dead = [query for query in self.queries if not query.is_running]
+        if dead:
+            self.queries.remove(dead[0])
+        if len(self.queries) < 4:
+            self.queries.append(self._new_query())
+
+    def _stand_still(self) -> None:
+        """A process stands still, so that it may be expelled; then its query goes on."""
+        query = self.chance.choice(self.queries)
+        if query.is_running:
+            self._pass_without(query)
+            if self.chance.random() < 0.7:
+                self._step_one(query)
+
+    def _pass_without(self, query: Query) -> None:
+        self._busy.append(query)
+        halted, self._halted = self._halted, query
+        self._pass(self.chance.choice((2.0, SESSION_S - 0.5, SESSION_S + 1, 2 * SESSION_S)))
+        self._halted = halted
+        self._busy.remove(query)
+
+    _halted: Query | None = None
+
+    def _move_coordinator(self) -> None:
+        self.coordinator.move(self.chance.choice((0.5, 2.0, SESSION_S + 2)))
+
+    def _pass_some_time(self) -> None:
+        self._pass(self.chance.choice((1.0, 3.0, SESSION_S + 1)))
+
+    def _reset(self) -> None:
+        """An operator resets an offset of a group without members, to another one than a checkpoint names."""
+        if self.coordinator.members or not self.coordinator.is_available or not self._committed:
+            return
+        tp = self.chance.choice(sorted(self._committed))
+        offset = self.chance.randint(0, self.cluster.ends[tp])
+        spans = (StreamOffset.from_json(end).spans.get(tp) for query in self.queries for end in query.offsets[-2:])
+        if offset in {place for span in spans if span is not None for place in (span.start, span.until, span.committed)}:
+            return
+        self.coordinator.offsets[tp] = self._committed[tp] = self.owed_from[tp] = offset
+        self.read[tp] = {n for n in self.read.get(tp, ()) if n < offset}
+
+    def _new_query(self) -> Query:
+        query = Query(self._options, self._note_finished, self._note_started, lambda end: self._check_plan(query, end))
+        self._start(query)
+        return query
+
+    def _start(self, query: Query) -> None:
+        def pass_time(seconds: float) -> None:
+            self._pass_for(query, seconds)
+
+        def note(client: Client, partitions: Collection[TopicPartition]) -> None:
+            self._owners.update(dict.fromkeys(partitions, client))
+
+        member = KafkaMember(
+            self._options, self.coordinator, self._new_id, self.chance, lambda: self._is_calm, note, pass_time
+        )
+        member.thread.on_release = lambda *how: self._check_release(query, *how)
+        stored = StoredOfValues(self.coordinator, lambda: self._turn(query))
+        query.start(
+            KafkaSession(self._options, self.cluster, member, lambda: self.chance.random() < 0.3, stored, pass_time)
+        )
+
+    def _new_id(self) -> str:
+        self._members += 1
+        return f"c{self._members:03}"
+
+    # --- time ----------------------------------------------------------------------------------------------------------
+
+    def _pass(self, seconds: float) -> None:
+        """Let time pass, in which all processes but one that stands still go on."""
+        until = self.now + seconds
+        while self.now < until:
+            self.now = min(until, self.now + _SLICE_S)
+            self.coordinator.pass_time()
+            for query in list(self.queries):
+                if query.is_running and query is not self._halted:
+                    self._act_one(query)
+            if len(self._busy) < 2 and not self._is_calm and self.chance.random() < 0.3:
+                self._step_one(self.chance.choice(self.queries))
+
+    def _pass_for(self, query: Query, seconds: float) -> None:
+        """Let time pass for a caller that waits; now and then its process stands still."""
+        if not self._is_calm and len(self._busy) < 2 and self.chance.random() < 0.02:
+            self._pass_without(query)
+        self._pass(seconds)
+
+    def _turn(self, query: Query) -> None:
+        """Between two requests of one process, others act now and then."""
+        if self._is_calm or len(self._busy) > 1:
+            return
+        if self.chance.random() < 0.15:
+            self.chance.choice((self._act, self._produce, self._grow, self.cluster.elect, self._move_coordinator))()
+        elif self.chance.random() < 0.03:
+            self._pass_without(query)
+
+    # --- what must hold ------------------------------------------------------------------------------------------------
+
+    def _note_started(self) -> None:
+        """When the first query has begun to plan, the group has a start."""
+        if not self._has_started:
+            self._has_started = True
+            self.owed_from = {**self.cluster.ends, **self.owed_from}
+
+    def _note_finished(self, planned: StreamOffset) -> None:
+        for tp, span in planned.spans.items():
+            self.read.setdefault(tp, set()).update(range(span.start, span.until))
+
+    def _check_commit(self, client: Client, offsets: Mapping[TopicPartition, int], is_start: bool) -> None:
+        """No commit goes backwards, none is ahead of finished work, and none is of a partition that another has gained.
+
+        Of starts that members commit at the same time, without having committed anything else, the last one decides.
+        """
+        self._note_start(offsets)
+        for tp, offset in offsets.items():
+            before = self._committed.get(tp)
+            if is_start and (before is None or tp in self._started):
+                self._started.add(tp)
+                self.owed_from[tp] = max(offset, self.owed_from.get(tp, 0))
+            else:
+                self._started.discard(tp)
+                assert self._owners.get(tp) is client, f"{tp} is {offset}, by a member that does not own it"
+                assert offset >= (before or 0), f"{tp} fell from {before} to {offset}"
+                unread = self._unread(tp, offset)
+                assert not unread, f"{tp} is {offset}, and {unread} were not read"
+            self._committed[tp] = offset
+
+    def _note_start(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """In a topic without an offset, the group begins with the first ones, and where the other logs end now."""
+        begun = {tp.topic for tp in self._committed}
+        for topic in {tp.topic for tp in offsets} - begun:
+            ends = {tp: end for tp, end in self.cluster.ends.items() if tp.topic == topic}
+            self.owed_from |= {**ends, **{tp: offset for tp, offset in offsets.items() if tp.topic == topic}}
+
+    def _check_plan(self, query: Query, planned: StreamOffset) -> None:
+        """A micro-batch has only partitions that were owned when the planner asked last."""
+        read = {tp for tp, span in planned.spans.items() if span.size}
+        assert read <= set(query.member.planned), f"{read - set(query.member.planned)} are planned, and not owned"
+
+    def _check_release(self, query: Query, partitions: Collection[TopicPartition], waited_s: float, ran_s: float) -> None:
+        """What a micro-batch reads is kept until it is done, or the hold is over; not longer while the process runs."""
+        read = query.reading.intersection(partitions)
+        assert waited_s > HOLD_S - 0.01 or not read, f"{read} are released after {waited_s:.1f} s, while they are read"
+        assert ran_s <= HOLD_S + 2, f"{sorted(partitions)} are released after {ran_s:.1f} s"
+
+    def _check_members(self) -> None:
+        """No partition is owned by two members of the group, and none by one that has been told that it lost it."""
+        owners: dict[TopicPartition, str] = {}
+        for query in self.queries:
+            if query.is_running and query.member.thread.is_running:
+                client = query.member.client
+                extra = query.member.owned().keys() - client.owned
+                assert not extra, f"{client.member_id} takes {extra} for its own"
+                for tp in client.owned if self.coordinator.is_member(client) else ():
+                    assert tp not in owners, f"{tp} is owned by {owners[tp]} and {client.member_id}"
+                    owners[tp] = client.member_id
+
+    def _check_owners(self) -> None:
+        """When all is quiet, each partition has an owner that is alive, and knows it."""
+        members = [query.member for query in self.queries if query.member is not None]
+        assert all(self.coordinator.is_member(member.client) for member in members), "a member is outside its group"
+        owned = [tp for member in members for tp in member.owned()]
+        assert sorted(owned) == self.cluster.partitions(), f"owned are {sorted(owned)}"
+
+    def _unread(self, partition: TopicPartition, until: int) -> list[int]:
+        begin = self.owed_from.get(partition, 0 if self._has_begun(partition.topic) else until)
+        return sorted(set(range(begin, until)) - self.read.get(partition, set()))
+
+    def _has_begun(self, topic: str) -> bool:
+        return any(tp.topic == topic for tp in self._committed)
+
+    def lost(self) -> dict[TopicPartition, list[int]]:
+        """What was owed, and read by nobody."""
+        unread = {tp: self._unread(tp, end) for tp, end in self.cluster.ends.items()}
+        return {tp: offsets for tp, offsets in unread.items() if offsets}
+
+
+class Failure(NamedTuple):
+    """A schedule that breaks an invariant: how, and the events up to there."""
+
+    seed: int
+    kind: str
+    error: str
+    events: Sequence[str]
+
+
+def simulate(seed: int, kind: str, *, steps: int = STEPS) -> Failure | None:
+    """The failure of a schedule, if it fails."""
+    group = KafkaGroup(seed, kind)
+    try:
+        group.run(steps)
+        lost = group.lost()
+        assert not lost, f"{lost} were read by nobody"
+    except AssertionError as error:
+        return Failure(seed, kind, str(error), group.events)
+    return None
+
+
+def shortest(failure: Failure) -> Failure:
+    """The same failure after as few events as possible: of a seed, fewer steps are the beginning of more."""
+    found = (simulate(failure.seed, failure.kind, steps=steps) for steps in range(STEPS + 1))
+    return next(one for one in found if one is not None)

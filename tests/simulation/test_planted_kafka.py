@@ -1,0 +1,118 @@
+"""Bugs that a member of a group in Kafka could have, planted one by one: the simulation finds each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.group.kafka_commits import Commit
+from pyspark_zkafka.group.kafka_offsets import KafkaMemberOffsets
+from pyspark_zkafka.group.kafka_rebalance import Assignment
+from pyspark_zkafka.group.kafka_state import MemberState
+from pyspark_zkafka.group.kafka_turns import MemberTurns
+from pyspark_zkafka.protocol.checkpoint import StreamOffset
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.resumption import StoredOffset
+from pyspark_zkafka.stream import driver
+from pyspark_zkafka.stream.driver import StreamDriver
+from pyspark_zkafka.stream.planner import StreamState
+from tests.simulation.kafka_group import KINDS, simulate
+
+MOST_SCHEDULES = 400
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def commit_what_others_own(patch: pytest.MonkeyPatch) -> None:
+    """A commit has all positions, whoever owns the partitions: brokers do not look at that."""
+    patch.setattr(Commit, "sendable", lambda self, state: self.offsets)
+    patch.setattr(driver, "commit_positions", _commit_all)
+
+
+def _commit_all(state: StreamState, session: Any, reports: Any) -> StreamState:
+    due = state.due()
+    if due:
+        session.member.commit(due, session.member.owner.session)
+    return state
+
+
+def _everything(turns: Any) -> list[TopicPartition]:
+    return list(turns._client.coordinator.cluster.partitions())
+
+
+def ignore_the_hold(patch: pytest.MonkeyPatch) -> None:
+    """A revoked partition is released at once, while a micro-batch reads it."""
+    patch.setattr(MemberState, "is_holding", lambda self, reading, now: False)
+
+
+def hold_without_end(patch: pytest.MonkeyPatch) -> None:
+    """A revocation waits for the micro-batch, however long that takes."""
+    patch.setattr(MemberState, "is_holding", lambda self, reading, now: bool(self.overdue(reading)))
+
+
+def plan_what_is_revoked(patch: pytest.MonkeyPatch) -> None:
+    """A planner goes on to plan what its member has released."""
+    patch.setattr(StreamState, "revoke", lambda self, owned: self)
+
+
+def commit_after_coming_back(patch: pytest.MonkeyPatch) -> None:
+    """A member that was expelled commits what it has read before, when it has joined again."""
+    patch.setattr(Assignment, "expel", lambda self: self.revoke(self.owned))
+    patch.setattr(driver, "commit_positions", _commit_all)
+
+
+def take_a_loss_for_a_revocation(patch: pytest.MonkeyPatch) -> None:
+    """A member that was expelled keeps what a micro-batch reads, until that is done."""
+    patch.setattr(MemberTurns, "lost", MemberTurns.begin_revocation)
+
+
+def keep_the_client_of_an_expelled_member(patch: pytest.MonkeyPatch) -> None:
+    """A commit that was under way at an expulsion is sent with the next generation."""
+    patch.setattr(MemberTurns, "_replace_client", lambda self: None)
+
+
+def start_where_the_log_ends(patch: pytest.MonkeyPatch) -> None:
+    """A partition begins where its log ends, though another member has just committed it."""
+    committed = KafkaMemberOffsets.committed
+
+    def before(self: Any, partitions: Any, **given: Any) -> dict[TopicPartition, StoredOffset]:
+        known = self._member.__dict__.setdefault("known", committed(self, _everything(self._member._turns)))
+        return {tp: known[tp] for tp in partitions if tp in known}
+
+    patch.setattr(KafkaMemberOffsets, "committed", before)
+
+
+def commit_what_is_planned(patch: pytest.MonkeyPatch) -> None:
+    """A micro-batch is committed when it is planned, not when it is done."""
+    latest = StreamDriver.latest
+
+    def at_once(self: StreamDriver, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
+        end = latest(self, start, limited=limited)
+        self._state = self._state.finish(StreamOffset.from_json(end).spans)
+        self.commit()
+        return end
+
+    patch.setattr(StreamDriver, "latest", at_once)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        commit_what_others_own,
+        ignore_the_hold,
+        hold_without_end,
+        plan_what_is_revoked,
+        commit_after_coming_back,
+        take_a_loss_for_a_revocation,
+        keep_the_client_of_an_expelled_member,
+        start_where_the_log_ends,
+        commit_what_is_planned,
+    ],
+    ids=lambda plant: plant.__name__,
+)
+def test_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some schedule breaks an invariant."""
+    plant(monkeypatch)
+    assert any(simulate(seed, KINDS[seed % 3]) for seed in range(MOST_SCHEDULES))
