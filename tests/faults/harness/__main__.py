@@ -28,7 +28,7 @@ def main() -> int:
         seed, left_s = random.randrange(2**31), end - time.monotonic()
         workloads = tuple(map(_parsed, given.workload)) or _choice(Random(seed))
         duration_s = max(20.0, min(given.episode, left_s))
-        quiet_s = Random(seed).choice(_QUIET_S)
+        quiet_s = tuple(given.quiet) if given.quiet else Random(seed).choice(_QUIET_S)
         scenario = Scenario(workloads=workloads, seed=seed, duration_s=duration_s, quiet_s=quiet_s, rate=given.rate)
         _say(f"episode {number}, seed {seed}, {duration_s:.0f} s: {', '.join(one.name for one in workloads)}")
         for result in run(scenario, given.folder / f"episode-{number}"):
@@ -44,6 +44,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=None, help="chooses workloads and faults; by default the time does")
     parser.add_argument("--episode", type=float, default=_EPISODE_S, help="the seconds of faults in one episode")
+    parser.add_argument("--quiet", type=float, nargs=2, metavar=("LEAST", "MOST"), help="the seconds between two faults")
     parser.add_argument("--rate", type=int, default=100, help="records per second of a workload")
     parser.add_argument(
         "--workload", action="append", default=[], help="KIND:TRANSPORT, instead of a random choice; repeatable"
@@ -71,7 +72,8 @@ def _line(result: Result) -> str:
     recovered = "not at rest" if found.recovery_s is None else f"at rest after {found.recovery_s:.1f} s"
     line = (
         f"  {result.workload.name}: {sum(found.faults.values())} faults, {found.acknowledged} records acknowledged, "
-        f"{found.lost} lost, {found.duplicated} delivered again, {found.runs} runs, {recovered}, {len(result.violations)} violations"
+        f"{found.lost} lost, {found.duplicated} delivered again, {found.runs} runs, {recovered}, "
+        f"{len(result.violations)} violations"
     )
     leaks = [f"    {growth}" for growth in result.growths if not growth.flat]
     return "\n".join([line, *(f"    {violation}" for violation in result.violations[:20]), *leaks])

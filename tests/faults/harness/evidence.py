@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
-from tests.faults.harness.history import Fault, Finished, Gap, History, Life, Owners, Place, Read, Reset, Sent
+from tests.faults.harness.history import Fault, Finished, Gap, History, Life, Owners, Place, Read, Ready, Reset, Sent
 
 __all__ = ["Calm", "Delivery", "Evidence", "Violation"]
 
@@ -155,9 +155,10 @@ class Evidence:
 
     @cached_property
     def calm(self) -> Calm:
-        """The time without faults and ends of processes, and outside `settle_s` after each."""
+        """The time without faults and ends of processes, and outside `settle_s` after each, once all members are ready."""
         ends = (life.at for life in self.history.of(Life) if life.stage != "fenced")
-        faults = chain(((f.at, f.end) for f in self.history.of(Fault)), ((at, at) for at in ends))
+        start = ((0.0, ready.at) for ready in self.history.of(Ready))
+        faults = chain(start, ((f.at, f.end) for f in self.history.of(Fault)), ((at, at) for at in ends))
         return Calm.outside((begin, end + self.terms.settle_s) for begin, end in faults)
 
     @cached_property

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from tests.faults.harness.history import History, Sample
+from tests.faults.harness.history import History, Ready, Sample
 
 __all__ = ["LIMITS", "Growth", "Limit", "growths", "is_flat"]
 
@@ -27,7 +27,7 @@ LIMITS = {
     "watches": Limit(0.25, 12),
     "connections": Limit(0.25, 8),
 }
-_LEAST_SAMPLES = 12
+_LEAST_SAMPLES = 36  # three minutes
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,10 @@ def is_flat(values: Sequence[float], limit: Limit) -> bool:
 
 
 def growths(history: History) -> list[Growth]:
-    """The growth of each figure of each subject, in order."""
+    """The growth of each figure of each subject, in order, once all members were ready."""
     series: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for sample in history.of(Sample):
+    begin = max((ready.at for ready in history.of(Ready)), default=0.0)
+    for sample in (sample for sample in history.of(Sample) if sample.at >= begin):
         for figure, value in sample.figures:
             if figure in LIMITS:
                 series[sample.subject, figure].append(value)

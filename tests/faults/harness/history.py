@@ -28,6 +28,7 @@ __all__ = [
     "Place",
     "Range",
     "Read",
+    "Ready",
     "Reset",
     "Rest",
     "Sample",
@@ -174,6 +175,13 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class Ready:
+    """The moment from which all members had completed a batch; before it, JVMs start."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Healed:
     """The end of the last fault."""
 
@@ -239,6 +247,7 @@ Event: TypeAlias = (
     | Owners
     | Life
     | Fault
+    | Ready
     | Healed
     | Rest
     | LogEnd
@@ -250,7 +259,7 @@ _KINDS: dict[str, type[Any]] = {
     kind.__name__.lower(): kind
     for kind in (
         *(Terms, Sent, Read, Finished, Committed, Reset, Owners, Life),
-        *(Fault, Healed, Rest, LogEnd, Gap, Stored, Sample),
+        *(Fault, Ready, Healed, Rest, LogEnd, Gap, Stored, Sample),
     )
 }
 _Kind = TypeVar("_Kind")

@@ -101,6 +101,11 @@ class Member(threading.Thread):
         return self._number
 
     @property
+    def is_ready(self) -> bool:
+        """Whether it has completed a batch with records."""
+        return (self.checkpoint / "commits" / "0").exists() if self.kind == "sink" else self.reads.stat().st_size > 0
+
+    @property
     def planner(self) -> int | None:
         """The process that plans; that of a batch job is the driver."""
         return self._process(_PLANNER if self.kind != "batch" else "harness_member.py")

@@ -16,7 +16,6 @@ from tests.faults.harness.checker import Violation, check
 from tests.faults.harness.health import Growth, growths
 from tests.faults.harness.history import Healed, History
 from tests.faults.harness.injectors import Injectors
-from tests.faults.harness.journal import Journal
 from tests.faults.harness.nemesis import Planned, kinds, schedule
 from tests.faults.harness.network import Network, wired_cluster
 from tests.faults.harness.report import write_report
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
 
 __all__ = ["Result", "Scenario", "run", "run_on"]
+
+_HEALTH_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +110,7 @@ def _started(cluster: LocalCluster, network: Network, scenario: Scenario, folder
             running.append(one)
         with ThreadPoolExecutor() as starting:
             list(starting.map(Running.start, running))
-        sampler = Sampler(lambda: [zookeeper_sample(cluster.port("zookeeper"))], Journal(folder / "zookeeper.jsonl"), 5.0)
+        sampler = Sampler(lambda: [zookeeper_sample(cluster.port("zookeeper"))], running[0].journal, _HEALTH_S)
         sampler.start()
         opened.callback(sampler.stop)
         yield running

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from tests.faults.harness.history import Committed, Event, History, LogEnd, Owners, Rest, Stored, merged
+from tests.faults.harness.history import Committed, Event, History, LogEnd, Owners, Ready, Rest, Stored, merged
 from tests.faults.harness.journal import Journal
 from tests.faults.harness.members import Member, finished
 from tests.faults.harness.producing import Records
 from tests.faults.harness.sampling import UNREACHABLE, Group, KafkaGroup, Sampler, ZooKeeperGroup, process_sample
 from tests.faults.harness.sinks import stored_rows
 from tests.faults.harness.workloads import Workload
+from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -27,6 +28,7 @@ __all__ = ["Running"]
 
 _SAFE = {"min.insync.replicas": "2"}
 _POLL_S = 1.0
+_START_S = 240
 _HEALTH_S = 5.0
 
 
@@ -54,12 +56,11 @@ class Running:
         self._samplers = [Sampler(self.group.sample, self.journal), Sampler(self._health, self.journal, _HEALTH_S)]
 
     def start(self) -> None:
-        """Start all members, then the records; returns when the group has owners."""
-        for member in self.members:
-            member.start()
-        self._wait(self._is_owned, 180, "has no owners")
-        for thread in (self._records, *self._samplers):
+        """Start all members and the records; returns when each member has completed a batch."""
+        for thread in (*self.members, self._records, *self._samplers):
             thread.start()
+        self._wait(lambda: all(member.is_ready for member in self.members), _START_S, "does not read")
+        self.journal.add(Ready(time.time()))
 
     def rest(self, timeout_s: float) -> bool:
         """Send nothing more, and wait until all is read, and all partitions are owned; whether that was reached."""
@@ -129,13 +130,6 @@ class Running:
                 with suppress(OSError):
                     yield process_sample(f"planner of {member.name}, process {pid}", pid)
 
-    def _owned(self) -> dict[int, str]:
-        found = [event for event in self.group.sample() if isinstance(event, Owners)]
-        return {partition: member for one in found for _, partition, member in one.owners if member in one.members}
-
-    def _is_owned(self) -> bool:
-        return bool(self._owned())
-
     def _is_at_rest(self) -> bool:
         """Whether all members are registered, all partitions are owned by them, and all records are committed."""
         sampled = self.group.sample()
@@ -159,11 +153,5 @@ class Running:
         now = time.time()
         return [LogEnd(now, topic, number, bounds[0][number], bounds[1][number]) for number in sorted(numbers)]
 
-    def _wait(self, condition: object, timeout_s: float, lack: str) -> None:
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            with suppress(*UNREACHABLE):
-                if condition():  # type: ignore[operator]
-                    return
-            time.sleep(_POLL_S)
-        raise AssertionError(f"{self.workload.name} {lack} after {timeout_s:g} s")
+    def _wait(self, condition: Callable[[], bool], timeout_s: float, lack: str) -> None:
+        eventually(condition, timeout_s, f"{self.workload.name} {lack}", _POLL_S)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
@@ -73,35 +73,36 @@ class ZooKeeperGroup:
 
 
 class KafkaGroup:
-    """The offsets and owners of a group in Kafka; its members have their names as client ids."""
+    """The offsets and owners of a group in Kafka; its members have their names as client ids.
+
+    Each sample has a client of its own: librdkafka's goes on asking a coordinator that is none any more.
+    """
 
     def __init__(self, servers: str, group: str, topic: str) -> None:
-        self._admin = AdminClient({"bootstrap.servers": servers})
-        self._group, self._topic = group, topic
+        self._servers, self._group, self._topic = servers, group, topic
 
     def sample(self) -> list[Event]:
         """The owners, if the group is stable, and the offsets now."""
-        at = time.time()
-        described = self._admin.describe_consumer_groups([self._group], request_timeout=_ADMIN_S)[self._group].result(
-            _ADMIN_S
-        )
         asked = [ConsumerGroupTopicPartitions(self._group)]
-        stored = self._admin.list_consumer_group_offsets(asked, request_timeout=_ADMIN_S)[self._group].result(_ADMIN_S)
-        after = time.time()
+        with AdminClient({"bootstrap.servers": self._servers}) as admin:
+            at = time.time()
+            described = admin.describe_consumer_groups([self._group], request_timeout=_ADMIN_S)[self._group].result(
+                _ADMIN_S
+            )
+            stored = admin.list_consumer_group_offsets(asked, request_timeout=_ADMIN_S)[self._group].result(_ADMIN_S)
+            after = time.time()
         offsets = [Committed(after, tp.topic, tp.partition, tp.offset) for tp in stored.topic_partitions if tp.offset >= 0]
         if described.state != ConsumerGroupState.STABLE:
             return list(offsets)
-        owners = tuple(
-            (tp.topic, tp.partition, m.client_id) for m in described.members for tp in m.assignment.topic_partitions
-        )
+        owned = ((place, member.client_id) for member in described.members for place in member.assignment.topic_partitions)
+        owners = tuple((place.topic, place.partition, member) for place, member in owned)
         return [Owners(at, owners, tuple(member.client_id for member in described.members)), *offsets]
 
     def reset(self, partition: int, offset: int) -> None:
         """Set an offset by hand; the group has no members."""
-        from confluent_kafka import TopicPartition
-
         wanted = ConsumerGroupTopicPartitions(self._group, [TopicPartition(self._topic, partition, offset)])
-        self._admin.alter_consumer_group_offsets([wanted], request_timeout=_ADMIN_S)[self._group].result(2 * _ADMIN_S)
+        with AdminClient({"bootstrap.servers": self._servers}) as admin:
+            admin.alter_consumer_group_offsets([wanted], request_timeout=_ADMIN_S)[self._group].result(2 * _ADMIN_S)
 
 
 Group = ZooKeeperGroup | KafkaGroup

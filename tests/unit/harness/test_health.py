@@ -38,6 +38,6 @@ def test_decrease_is_flat() -> None:
 
 def test_growths() -> None:
     """The growth of each figure, with its medians at the begin and at the end."""
-    [growth] = growths(_samples(*[10.0] * 20, *[30.0] * 10))
+    [growth] = growths(_samples(*[10.0] * 30, *[30.0] * 20))
     assert (growth.subject, growth.figure, growth.first, growth.last, growth.flat) == ("planner", "threads", 10, 30, False)
     assert growths(_samples()) == []
