@@ -21,12 +21,12 @@ def violations(scenario: Scenario, folder: Path) -> list[str]:
 def test_a_stream_under_faults(tmp_path: Path) -> None:
     """A stream outlives a killed planner, a killed broker and a cut connection, and delivers each record."""
     faults = (
-        Planned(2.0, 0.0, "planner killed", 0.0),
-        Planned(4.0, 1.0, "broker killed", 0.5),
-        Planned(6.0, 1.0, "zookeeper connections cut", 0.0),
+        Planned(0.5, 0.0, "planner killed", 0.0),
+        Planned(1.5, 1.0, "broker killed", 0.5),
+        Planned(3.0, 1.0, "zookeeper connections cut", 0.0),
     )
     alone = Workload("stream-zookeeper", "direct", 1)
-    assert violations(Scenario(workloads=(alone,), seed=1, duration_s=12, faults=faults), tmp_path) == []
+    assert violations(Scenario(workloads=(alone,), seed=1, duration_s=5, faults=faults), tmp_path) == []
 
 
 @pytest.mark.long

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -23,6 +24,7 @@ def main() -> int:
     """Run episodes until the minutes are over; the exit status."""
     given = _arguments()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # applications are ended, too
     end, random, failed, number = time.monotonic() + given.minutes * 60, Random(given.seed), False, 0
     while number == 0 or time.monotonic() < end:
         seed, left_s = random.randrange(2**31), end - time.monotonic()

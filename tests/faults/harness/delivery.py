@@ -44,9 +44,15 @@ def missing(evidence: Evidence) -> dict[Place, list[int]]:
 def duplicates(evidence: Evidence) -> dict[bool, dict[Place, list[int]]]:
     """The offsets that were delivered again, by place: under True the explained ones, under False the others."""
     found: dict[bool, dict[Place, list[int]]] = {True: defaultdict(list), False: defaultdict(list)}
+    judged: dict[tuple[object, ...], bool] = {}  # all records that are in the same two batches have one explanation
     for place, offsets in evidence.delivered.items():
         for offset, deliveries in sorted(offsets.items()):
-            explained = [_is_explained(evidence, place, *pair) for pair in pairwise(deliveries)]
+            explained = []
+            for first, second in pairwise(deliveries):
+                pair = (place, first.member, first.batch, first.at, second.member, second.batch, second.at)
+                if pair not in judged:
+                    judged[pair] = _is_explained(evidence, place, first, second)
+                explained.append(judged[pair])
             if explained:
                 found[all(explained)][place].append(offset)
     return found
@@ -62,6 +68,8 @@ def _is_explained(evidence: Evidence, place: Place, first: Delivery, second: Del
         return first.member != second.member or evidence.is_disturbed(first.at, second.at)
     if first.member == second.member and evidence.terms.checkpoint:
         return evidence.passed_through(place, first.member, first.at, second.at)
+    if first.member != second.member and evidence.was_handed_over(place, first, second):
+        return True
     return evidence.is_disturbed(first.at, second.at)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -181,12 +181,40 @@ class Evidence:
         """Whether another member has owned or read a place between two times."""
         return any(begin <= at <= end and other != member for at, other in self._holders.get(place, ()))
 
+    def was_handed_over(self, place: Place, first: Delivery, second: Delivery) -> bool:
+        """Whether a place passed from one member to the other while the first one's batch ran, or after it."""
+        begun, slack = self._began(first), self.terms.slack_s
+        owned = [(at, member) for at, member in self._owners.get(place, ()) if begun - slack <= at <= second.at + slack]
+        before = any(member == first.member and at <= first.at for at, member in owned)
+        return before and any(member == second.member for _, member in owned)
+
+    def _began(self, delivery: Delivery) -> float:
+        """The earliest time at which a batch can have begun: the end of its member's last one, or the member's start."""
+        times = self._steps.get(delivery.member, [])
+        number = bisect_left(times, delivery.at)
+        return times[number - 1] if number else 0.0
+
     @cached_property
-    def _holders(self) -> dict[Place, list[tuple[float, str]]]:
+    def _steps(self) -> dict[str, list[float]]:
+        found: dict[str, list[float]] = defaultdict(list)
+        for done in self.history.of(Finished):
+            found[done.member].append(done.at)
+        for life in self.history.of(Life):
+            if life.stage == "started":
+                found[life.member].append(life.at)
+        return {member: sorted(times) for member, times in found.items()}
+
+    @cached_property
+    def _owners(self) -> dict[Place, list[tuple[float, str]]]:
         found: dict[Place, list[tuple[float, str]]] = defaultdict(list)
         for sample in self.history.of(Owners):
             for topic, partition, member in sample.owners:
                 found[topic, partition].append((sample.at, member))
+        return found
+
+    @cached_property
+    def _holders(self) -> dict[Place, list[tuple[float, str]]]:
+        found = {place: list(owners) for place, owners in self._owners.items()}
         for read in self.history.of(Read):
-            found[read.topic, read.partition].append((read.at, read.member))
+            found.setdefault((read.topic, read.partition), []).append((read.at, read.member))
         return found

@@ -56,7 +56,7 @@ def is_flat(values: Sequence[float], limit: Limit) -> bool:
 
 
 def growths(history: History) -> list[Growth]:
-    """The growth of each figure of each subject, in order, once all members were ready."""
+    """The growth of each figure of each subject, in order, once all members were ready; none of few samples."""
     series: dict[tuple[str, str], list[float]] = defaultdict(list)
     begin = max((ready.at for ready in history.of(Ready)), default=0.0)
     for sample in (sample for sample in history.of(Sample) if sample.at >= begin):
@@ -66,6 +66,7 @@ def growths(history: History) -> list[Growth]:
     return [
         Growth(subject, figure, *_thirds(values), is_flat(values, LIMITS[figure]))
         for (subject, figure), values in sorted(series.items())
+        if len(values) >= _LEAST_SAMPLES
     ]
 
 

@@ -114,13 +114,13 @@ def _arrivals(evidence: Evidence, place: Place) -> dict[int, float]:
 
 
 def _unstopped(evidence: Evidence) -> Iterator[Violation]:
-    """The members that were told to stop, and did not in time."""
+    """The members that were told to stop, and did not in time; a fault may delay them."""
     lives = evidence.history.of(Life)
     for told in (life for life in lives if life.stage == "stopping"):
         ends = [o.at for o in lives if (o.member, o.run) == (told.member, told.run) and o.at >= told.at and o is not told]
-        took = min(ends, default=float("inf")) - told.at
+        took = evidence.calm.between(told.at, min(ends, default=float("inf")))
         if took > evidence.terms.stall_s:
-            text = f"run {told.run} was told to stop, and ended after {took:g} s"
+            text = f"run {told.run} was told to stop, and went on for {took:g} s without a fault"
             yield Violation("I8", told.member, text)
 
 

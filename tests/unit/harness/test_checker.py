@@ -350,6 +350,18 @@ def test_explained_gaps() -> None:
     assert check(_with(_swap(history, read, less), gap)) == []
 
 
+def test_handed_over_unfinished() -> None:
+    """A partition that moves while a batch reads it may be read twice, if the owners show that it has moved."""
+    place, records = ("t", 0), ((0, 1), ("d0", "d1"))
+    sent = [Sent(0.0, *place, offset, "k", f"d{offset}", True) for offset in range(2)]
+    reads = [Read(at, member, 0, 0, *place, *records) for at, member in ((40.0, "a"), (50.0, "b"))]
+    done = [Finished(read.at + 1, read.member, 0, ((*place, 0, 2),)) for read in reads]
+    moved = [Owners(at, ((*place, member),), ("a", "b")) for at, member in ((10.0, "a"), (20.0, "b"))]
+    stayed = [Owners(at, ((*place, "b"),), ("a", "b")) for at in (10.0, 20.0)]
+    assert "I2" not in _found(History((*sent, *moved, *reads, *done)))
+    assert "I2" in _found(History((*sent, *stayed, *reads, *done)))
+
+
 def test_duplicates_after_a_death() -> None:
     """Records that another member reads again after a death are counted, and are no violation."""
     found = [figures(right_history(seed)) for seed in range(40)]
