@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +30,15 @@ if TYPE_CHECKING:
 __all__ = ["Group", "KafkaGroup", "Sampler", "ZooKeeperGroup", "process_sample", "zookeeper_sample"]
 
 _ADMIN_S = 5
-UNREACHABLE = (KazooException, KazooTimeoutError, KafkaException, LocalClusterError, ZKafkaError, OSError)
+UNREACHABLE = (
+    KazooException,
+    KazooTimeoutError,
+    KafkaException,
+    LocalClusterError,
+    ZKafkaError,
+    OSError,
+    FutureTimeoutError,
+)
 """The errors of a sample that cannot be taken while servers are down."""
 
 

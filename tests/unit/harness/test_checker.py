@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.faults.harness.checker import INVARIANTS, check, figures
@@ -311,6 +311,7 @@ def test_each_invariant_is_planted_twice() -> None:
 
 @pytest.mark.parametrize(("invariant", "violate"), [pytest.param(*p, id=f"{p[0]}-{p[1].__name__}") for p in PLANTS])
 @given(seed=SEEDS)
+@settings(max_examples=40)
 def test_planted(invariant: str, violate: Plant, seed: int) -> None:
     """A planted violation is found, under the name of its invariant."""
     planted = violate(Random(seed), right_history(seed))
