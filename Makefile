@@ -14,7 +14,7 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_CONF_DIR := $(abspath spark-conf)
 
-.PHONY: demo test faults matrix simulate soak-exactly-once bench check audit docs site notebooks format dist clean
+.PHONY: demo test faults matrix simulate soak soak-exactly-once bench check audit docs site notebooks format dist clean
 
 demo: $(READY)
 	$(BIN)/zkafka demo
@@ -34,6 +34,10 @@ simulate: $(READY)
 # All tests of faults and of members, also those that take too long for `make test`; an hour.
 faults: $(READY)
 	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadfile -m "long or not long" tests/faults tests/integration/membership $(PYTEST_ARGS)
+
+# Workloads and faults at random for MINUTES, chosen by SEED; then every record is accounted for. Reports are in soak/.
+soak: $(READY)
+	$(BIN)/python -m tests.faults.harness --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
 
 # Exactly-once writes for MINUTES, while applications, workers and brokers are killed at random; then each row is counted.
 soak-exactly-once: $(READY)
@@ -76,7 +80,7 @@ dist: $(RELEASE_READY)
 	PYTHON=$(PYTHON) .ci/try_dist
 
 clean:
-	rm -rf $(VENV) .nox build dist site *.egg-info spark-warehouse artifacts
+	rm -rf $(VENV) .nox build dist site soak *.egg-info spark-warehouse artifacts
 
 $(READY): setup.cfg pyproject.toml setup.py $(wildcard pyspark_zkafka/transport/native/*.[ch])
 	$(PYTHON) -m venv $(VENV)

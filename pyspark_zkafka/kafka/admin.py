@@ -76,12 +76,14 @@ class KafkaAdmin:
 
     def __enter__(self) -> Self:
         self._is_warm = False
+        self._client = self._opened.enter_context(self._new_client())
+        return self
+
+    def _new_client(self) -> AdminClient:
         try:
-            client = AdminClient({**self._config, "error_cb": self._reports}, logger=librdkafka_logger())
+            return AdminClient({**self._config, "error_cb": self._reports}, logger=librdkafka_logger())
         except KafkaException as error:
             raise from_exception(error, "making an admin client") from error
-        self._client = self._opened.enter_context(client)
-        return self
 
     def __exit__(self, *exc: object) -> None:
         # Closed here, by this thread: an error's traceback may keep the client in a reference cycle, and if the collector

@@ -54,9 +54,13 @@ class GroupAdmin(KafkaAdmin):
     does not wait until brokers have created it, and aborts the process some time after the request has timed out
     (librdkafka issue 4605). A cluster without it has no group; before the first commit, a consumer waits for it. So it does
     where an ACL hides the topic, as from most users, and nobody can tell whether it exists.
+
+    librdkafka's admin client goes on asking the coordinator that it has looked up, also when that broker answers that it is
+    none: a new client replaces it then.
     """
 
     _has_offsets_topic = False
+    _is_outdated = False
 
     def group_names(self) -> list[str]:
         """The names of all groups that the brokers know, sorted; blocks for a request to each broker."""
@@ -169,6 +173,7 @@ class GroupAdmin(KafkaAdmin):
         for answer in self._of_group(group, doing, future).topic_partitions:
             if answer.error is None:
                 continue
+            self._note(answer.error)
             place = TopicPartition(answer.topic, answer.partition)
             failed[place] = _error_of(answer.error, group, f"{doing} in {place}")
             if isinstance(failed[place], (GroupError, BrokersUnavailable)):  # of the group, not of the partition
@@ -188,6 +193,7 @@ class GroupAdmin(KafkaAdmin):
             except BrokersUnavailable:
                 if time.monotonic() > deadline:
                     raise
+            self._renew()
             time.sleep(_PAUSE_S)
 
     def _have_coordinators(self, group: str) -> bool:
@@ -226,6 +232,7 @@ class GroupAdmin(KafkaAdmin):
         answers = self._of_group(group, doing, future, lambda: ConsumerGroupTopicPartitions(group, [])).topic_partitions
         for answer in answers:
             if answer.error is not None:
+                self._note(answer.error)
                 raise _error_of(answer.error, group, f"{doing} in {answer.topic}-{answer.partition}")
         return [answer for answer in answers if answer.offset >= 0]
 
@@ -245,7 +252,20 @@ class GroupAdmin(KafkaAdmin):
                 return unknown()
             if error.args[0].code() in ACTIVE_CODES:
                 raise group_active(group, doing) from error
+            self._note(error.args[0])
             raise self._error(error, doing) from error
+
+    def _note(self, error: KafkaError) -> None:
+        """Note an answer of a broker that is no longer the coordinator."""
+        self._is_outdated |= error.code() == KafkaError.NOT_COORDINATOR
+
+    def _renew(self) -> None:
+        """Use a new client if the present one asks the wrong coordinator.
+
+        The old one is closed with this object: it may have other requests in flight.
+        """
+        if self._is_outdated:
+            self._client, self._is_outdated = self._opened.enter_context(self._new_client()), False
 
 
 def _error_of(error: KafkaError, group: str, doing: str) -> ZKafkaError:

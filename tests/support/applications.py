@@ -14,9 +14,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 __all__ = ["Application", "Outcome", "Request", "Rule"]
 
@@ -69,6 +72,8 @@ class Application:
         As in ``local[cores, task_failures]``; a task is tried so many times.
     master : str, optional
         Another master.
+    driver : str
+        The program, in ``tests/faults/drivers``.
     """
 
     def __init__(
@@ -78,8 +83,10 @@ class Application:
         task_failures: int = 1,
         conf: Mapping[str, str] | None = None,
         master: str | None = None,
+        driver: str = "exactly_once_query.py",
     ) -> None:
         self._folder = folder
+        self._driver = driver
         self._master = master or f"local[{cores},{task_failures}]"
         self._conf = {**_SMALL, **(conf or {})}
         self._process: subprocess.Popen[str] | None = None
@@ -92,8 +99,8 @@ class Application:
         self.start(request, *rules)
         return self.wait(timeout_s)
 
-    def start(self, request: Request, *rules: Rule) -> None:
-        """Start a query; removes the marks of the last one."""
+    def start(self, request: DataclassInstance, *rules: Rule) -> None:
+        """Start a query, which a `Request` or another driver's request describes; removes the marks of the last one."""
         self.set_rules(*rules)
         if self._process is None:
             self._launch()
@@ -165,7 +172,7 @@ class Application:
             "SPARK_LOCAL_DIRS": str(self._folder / "spark"),
             "ZKAFKA_TEST_FAULTS": str(self.marks),
         }
-        command = [sys.executable, str(_DRIVERS / "exactly_once_query.py"), self._master, json.dumps(self._conf)]
+        command = [sys.executable, str(_DRIVERS / self._driver), self._master, json.dumps(self._conf)]
         with self.log.open("a") as log:
             self._process = subprocess.Popen(
                 command,

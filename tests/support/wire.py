@@ -17,6 +17,8 @@ _CHUNK_BYTES = 65_536
 class Wire:
     """A port that leads to a server's port on loopback, open inside its ``with`` block.
 
+    The port is a free one, unless `own_port` is given.
+
     Examples
     --------
     ::
@@ -33,9 +35,10 @@ class Wire:
         The first bytes that the server has sent on each connection.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, own_port: int = 0) -> None:
         self.greetings: list[bytes] = []
         self._target = (LOOPBACK, port)
+        self._own_port = own_port
         self._flowing = threading.Event()
         self._flowing.set()
         self._is_cut = False
@@ -43,7 +46,7 @@ class Wire:
         self._ends: set[socket.socket] = set()
 
     def __enter__(self) -> Wire:
-        self._listener = socket.create_server((LOOPBACK, 0))
+        self._listener = socket.create_server((LOOPBACK, self._own_port))
         self._port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, name="wire", daemon=True).start()
         return self

@@ -1,0 +1,140 @@
+"""A member of a group that journals what it reads; its standard input has a request for each query to run.
+
+A request is an object with the fields of `tests.faults.harness.members.MemberRequest`. A query runs until it fails, or
+until there is the mark ``stop``; then a line of JSON says how it has ended. Arguments: the master, and Spark's
+configuration as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from pyspark_zkafka import ConsumerGroup
+from pyspark_zkafka.errors import PartitionLost, ZKafkaError
+from tests.faults.harness.history import Event, Finished, Life, Read, line
+from tests.faults.harness.values import digest
+
+STOP = Path(os.environ["ZKAFKA_TEST_FAULTS"], "stop")
+COLUMNS = ("topic", "partition", "offset", "value")
+_PAUSE_S = 0.5
+
+
+class Member:
+    """A member, and its journal."""
+
+    def __init__(self, spark: SparkSession, request: dict[str, Any]) -> None:
+        self.spark = spark
+        self.name, self.number = request["name"], request["run"]
+        self.request = request
+
+    def run(self) -> None:
+        """Read until the end; raises what the query fails with."""
+        if self.request["kind"] == "batch":
+            self.read_batches()
+        else:
+            self.read_stream()
+
+    def read_stream(self) -> None:
+        """A streaming query, into the journal or into a sink."""
+        source = self.spark.readStream.format("zkafka").options(**self.request["source"]).load()
+        if self.request["kind"] == "sink":
+            writer = source.select("key", "value").writeStream.format("zkafka").options(**self.request["sink"])
+        else:
+            writer = source.select(*COLUMNS).writeStream.foreachBatch(self.gather)
+        query = (
+            writer.option("checkpointLocation", self.request["checkpoint"])
+            .trigger(processingTime="500 milliseconds")
+            .start()
+        )
+        await_end(query)
+
+    def gather(self, frame: DataFrame, batch: int) -> None:
+        """Journal a micro-batch."""
+        self.journal(reads(frame.collect(), self.name, self.number, batch))
+
+    def read_batches(self) -> None:
+        """Batches of a `ConsumerGroup`, each committed when it is in the journal."""
+        options = dict(self.request["source"])
+        connect, group, topic = (options.pop(name) for name in ("zookeeper.connect", "group.id", "subscribe"))
+        number = self.number * 1_000_000
+        with ConsumerGroup(connect, group, subscribe=[topic], options=options) as member:
+            while not STOP.exists():
+                number += 1
+                batch = member.plan(self.spark)
+                rows = batch.load().select(*COLUMNS).collect()
+                ranges = tuple((r.partition.topic, r.partition.partition, r.start, r.until) for r in batch.ranges)
+                found = reads(rows, self.name, self.number, number)
+                self.journal([*found, Finished(time.time(), self.name, number, ranges)])
+                with self.fenced():
+                    batch.commit()
+                time.sleep(_PAUSE_S)
+
+    @contextmanager
+    def fenced(self) -> Any:
+        """Journal the refusal of a commit, and go on."""
+        try:
+            yield
+        except PartitionLost as error:
+            self.journal([Life(time.time(), self.name, self.number, "fenced", str(error))])
+
+    def journal(self, events: Iterable[Event]) -> None:
+        """Append events, in one write: a process that is killed tears one line at the most."""
+        text = "".join(f"{line(event)}\n" for event in events)
+        with open(self.request["journal"], "ab", buffering=0) as journal:
+            journal.write(text.encode())
+
+
+def reads(rows: list[Row], member: str, run: int, batch: int) -> list[Read]:
+    """The rows of a batch, a value for each partition, in their order."""
+    found: dict[tuple[str, int], list[tuple[int, str]]] = {}
+    for row in rows:
+        found.setdefault((row.topic, row.partition), []).append((row.offset, digest(bytes(row.value))))
+    now = time.time()
+    return [Read(now, member, run, batch, *place, *zip(*records, strict=True)) for place, records in found.items()]
+
+
+def await_end(query: StreamingQuery) -> None:
+    """Return when a query was stopped; raises what it failed with."""
+    while not STOP.exists():
+        if query.awaitTermination(_PAUSE_S):
+            return
+    query.stop()
+
+
+def outcome(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
+    """The end of a query."""
+    try:
+        Member(spark, request).run()
+    except (PySparkException, ZKafkaError) as error:
+        return {"error": str(error), "batches": []}
+    finally:
+        for query in spark.streams.active:
+            query.stop()
+    return {"error": None, "batches": []}
+
+
+def main(master: str, conf: str) -> None:
+    """Run queries until standard input ends."""
+    builder = SparkSession.builder.master(master).appName("member")
+    for name, value in json.loads(conf).items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    for text in sys.stdin:
+        ended = outcome(spark, json.loads(text))
+        sys.stdout.write(json.dumps({"outcome": ended}) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

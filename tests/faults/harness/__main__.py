@@ -1,0 +1,90 @@
+"""``python -m tests.faults.harness``: workloads and faults at random, for some minutes; exit status 1 on a violation."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+from tests.faults.harness.checker import figures
+from tests.faults.harness.run import Result, Scenario, run
+from tests.faults.harness.workloads import KINDS, TRANSPORTS, Workload, workload
+
+_EPISODE_S = 240.0
+_AT_ONCE = 2
+_QUIET_S = ((2.0, 8.0), (5.0, 20.0), (20.0, 60.0))
+"""The times between two faults; with the longest, what a fault does is over before the next one."""
+
+
+def main() -> int:
+    """Run episodes until the minutes are over; the exit status."""
+    given = _arguments()
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # applications are ended, too
+    end, random, failed, number = time.monotonic() + given.minutes * 60, Random(given.seed), False, 0
+    while number == 0 or time.monotonic() < end:
+        seed, left_s = random.randrange(2**31), end - time.monotonic()
+        workloads = tuple(map(_parsed, given.workload)) or _choice(Random(seed))
+        duration_s = max(20.0, min(given.episode, left_s))
+        quiet_s = tuple(given.quiet) if given.quiet else Random(seed).choice(_QUIET_S)
+        scenario = Scenario(workloads=workloads, seed=seed, duration_s=duration_s, quiet_s=quiet_s, rate=given.rate)
+        _say(f"episode {number}, seed {seed}, {duration_s:.0f} s: {', '.join(one.name for one in workloads)}")
+        for result in run(scenario, given.folder / f"episode-{number}"):
+            _say(_line(result))
+            failed |= result.failed
+        number += 1
+    _say("failed" if failed else f"no violation; reports are in {given.folder}")
+    return int(failed)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.harness")
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--seed", type=int, default=None, help="chooses workloads and faults; by default the time does")
+    parser.add_argument("--episode", type=float, default=_EPISODE_S, help="the seconds of faults in one episode")
+    parser.add_argument("--quiet", type=float, nargs=2, metavar=("LEAST", "MOST"), help="the seconds between two faults")
+    parser.add_argument("--rate", type=int, default=100, help="records per second of a workload")
+    parser.add_argument(
+        "--workload", action="append", default=[], help="KIND:TRANSPORT, instead of a random choice; repeatable"
+    )
+    parser.add_argument("--folder", type=Path, default=Path("soak"), help="for histories and reports")
+    given = parser.parse_args()
+    given.seed = int(time.time()) if given.seed is None else given.seed
+    given.folder = given.folder.resolve()
+    return given
+
+
+def _parsed(text: str) -> Workload:
+    kind, _, transport = text.partition(":")
+    if kind not in KINDS or transport not in ("", *TRANSPORTS):
+        raise SystemExit(f"no workload {text}; KIND is {', '.join(KINDS)}, TRANSPORT {', '.join(TRANSPORTS)}")
+    return workload(kind, transport or TRANSPORTS[0])
+
+
+def _choice(random: Random) -> tuple[Workload, ...]:
+    return tuple(workload(kind, random.choice(TRANSPORTS)) for kind in random.sample(KINDS, _AT_ONCE))
+
+
+def _line(result: Result) -> str:
+    found = figures(result.history)
+    recovered = "not at rest" if found.recovery_s is None else f"at rest after {found.recovery_s:.1f} s"
+    line = (
+        f"  {result.workload.name}: {sum(found.faults.values())} faults, {found.acknowledged} records acknowledged, "
+        f"{found.lost} lost, {found.duplicated} delivered again, {found.runs} runs, {recovered}, "
+        f"{len(result.violations)} violations"
+    )
+    leaks = [f"    {growth}" for growth in result.growths if not growth.flat]
+    return "\n".join([line, *(f"    {violation}" for violation in result.violations[:20]), *leaks])
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

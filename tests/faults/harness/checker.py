@@ -1,0 +1,82 @@
+"""The judgement of a history: every violation of the invariants I1 to I10.
+
+| | |
+|---|---|
+| I1 | no acknowledged record is lost |
+| I2 | no record is in two completed batches, unless its partition has changed its owner, or was reset |
+| I3 | the value at an offset is the one that was sent |
+| I4 | a batch is its planned ranges, ascending, without unexplained gaps, and the same when it is run again |
+| I5 | the group's offset is the end of the last completed batch: never ahead, never backward without a reset |
+| I6 | a partition has one owner at most, and at rest exactly one |
+| I7 | a dead member's registration and claims end with its session |
+| I8 | records are read, and members stop, within a stated time without faults |
+| I9 | an error names its cause, and has one |
+| I10 | after the last fault the lag returns to 0 |
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import chain
+
+from tests.faults.harness.delivery import delivery_violations, duplicates, missing, sink_violations
+from tests.faults.harness.evidence import Evidence, Violation
+from tests.faults.harness.history import Fault, Finished, History, Life, Sent, Stored
+from tests.faults.harness.membership import membership_violations
+from tests.faults.harness.progress import progress_violations, recovery_s
+
+__all__ = ["INVARIANTS", "Figures", "Violation", "check", "figures"]
+
+INVARIANTS = tuple(f"I{number}" for number in range(1, 11))
+
+
+def check(history: History) -> list[Violation]:
+    """All violations, in the order of the invariants."""
+    evidence = Evidence(history)
+    found = chain(
+        delivery_violations(evidence),
+        sink_violations(evidence),
+        progress_violations(evidence),
+        membership_violations(evidence),
+    )
+    return sorted(set(found), key=lambda violation: (INVARIANTS.index(violation.invariant), violation))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """The size of a run, and what it has cost."""
+
+    faults: dict[str, int]
+    acknowledged: int
+    unacknowledged: int
+    batches: int
+    lost: int
+    duplicated: int
+    runs: int
+    failures: int
+    recovery_s: float | None
+
+
+def figures(history: History) -> Figures:
+    """The figures of a history; `lost` and `duplicated` are counted in records, `duplicated` only where that is allowed."""
+    evidence = Evidence(history)
+    sent, lives = history.of(Sent), history.of(Life)
+    acknowledged = {one.digest for one in sent if one.acknowledged}
+    stored = {row: count for found in history.of(Stored) for row, count in found.rows}
+    if evidence.terms.reads:
+        lost = sum(map(len, missing(evidence).values()))
+        duplicated = sum(map(len, duplicates(evidence)[True].values()))
+    else:
+        lost, duplicated = len(acknowledged - stored.keys()), sum(count > 1 for count in stored.values())
+    return Figures(
+        faults=dict(Counter(fault.kind for fault in history.of(Fault))),
+        acknowledged=len(acknowledged),
+        unacknowledged=sum(not one.acknowledged for one in sent),
+        batches=len(history.of(Finished)),
+        lost=lost,
+        duplicated=duplicated,
+        runs=sum(life.stage == "started" for life in lives),
+        failures=sum(life.stage == "failed" for life in lives),
+        recovery_s=recovery_s(evidence),
+    )

@@ -1,0 +1,75 @@
+"""The judgement of resources over time: whether memory, threads, file handles, watches and connections stay flat."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from tests.faults.harness.history import History, Ready, Sample
+
+__all__ = ["LIMITS", "Growth", "Limit", "growths", "is_flat"]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The growth that is no leak: a share of the first third's median, and an amount, whichever is more."""
+
+    share: float
+    amount: float
+
+
+LIMITS = {
+    "rss_mb": Limit(0.25, 40),
+    "threads": Limit(0.25, 6),
+    "file_handles": Limit(0.25, 12),
+    "watches": Limit(0.25, 12),
+    "connections": Limit(0.25, 8),
+}
+_LEAST_SAMPLES = 36  # three minutes
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The median of a figure in the first and in the last third of its samples."""
+
+    subject: str
+    figure: str
+    first: float
+    last: float
+    flat: bool
+
+
+def is_flat(values: Sequence[float], limit: Limit) -> bool:
+    """Whether a figure stays where it was: its last third is not above its first, beyond the limit.
+
+    Medians, as a restart or a collection of garbage moves single samples. Few samples judge nothing.
+
+    >>> is_flat([100, 101, 99] * 20, Limit(0.1, 5)), is_flat(range(100, 160), Limit(0.1, 5))
+    (True, False)
+    """
+    if len(values) < _LEAST_SAMPLES:
+        return True
+    first, last = _thirds(values)
+    return last - first <= max(limit.share * first, limit.amount)
+
+
+def growths(history: History) -> list[Growth]:
+    """The growth of each figure of each subject, in order, once all members were ready; none of few samples."""
+    series: dict[tuple[str, str], list[float]] = defaultdict(list)
+    begin = max((ready.at for ready in history.of(Ready)), default=0.0)
+    for sample in (sample for sample in history.of(Sample) if sample.at >= begin):
+        for figure, value in sample.figures:
+            if figure in LIMITS:
+                series[sample.subject, figure].append(value)
+    return [
+        Growth(subject, figure, *_thirds(values), is_flat(values, LIMITS[figure]))
+        for (subject, figure), values in sorted(series.items())
+        if len(values) >= _LEAST_SAMPLES
+    ]
+
+
+def _thirds(values: Sequence[float]) -> tuple[float, float]:
+    third = max(1, len(values) // 3)
+    return median(values[:third]), median(values[-third:])

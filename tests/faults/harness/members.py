@@ -1,0 +1,199 @@
+"""Members of a workload: applications that are started again whenever they have ended, and their completed batches."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark_zkafka.protocol.checkpoint import StreamOffset
+from tests.faults.harness.history import Event, Finished, Life
+from tests.faults.harness.journal import Journal
+from tests.support.applications import Application
+from tests.support.processes import parent_of
+
+__all__ = ["Member", "MemberRequest", "finished", "shortened", "signal_process"]
+
+_PLANNER, _DAEMON = "python_streaming_source_runner", "pyspark.daemon"
+_SHOWN = 600
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemberRequest:
+    """A query to run, for ``tests/faults/drivers/harness_member.py``."""
+
+    name: str
+    run: int
+    kind: str
+    source: Mapping[str, str]
+    checkpoint: str
+    journal: str
+    sink: Mapping[str, str] = field(default_factory=dict)
+
+
+class Member(threading.Thread):
+    """A member that runs from `start` to `end`, but for the time between `halt` and `resume`.
+
+    A killed member is started again at once, and every other time after its session has expired.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        folder: Path,
+        journal: Journal,
+        options: tuple[Mapping[str, str], Mapping[str, str]],
+        session_s: float,
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self.kind, self.journal = kind, journal
+        self.reads = folder / f"{name}.jsonl"
+        self.reads.touch()
+        self.checkpoint = folder / f"{name}-checkpoint"
+        self.application = Application(folder / name, cores=2, task_failures=3, conf=_CONF, driver="harness_member.py")
+        self._source, self._sink = options
+        self._session_s = session_s
+        self._number = -1
+        self._wanted, self._ended = threading.Event(), threading.Event()
+        self._idle = threading.Event()
+        self._turn = threading.Lock()
+        self._wanted.set()
+
+    def run(self) -> None:
+        """Run the query again and again."""
+        while not self._ended.is_set():
+            if self._wanted.wait(0.1) and self._begins():
+                self._live()
+            self._idle.set()
+
+    def halt(self, timeout_s: float = 120) -> None:
+        """Stop the query; returns when it has left its group."""
+        self._tell()
+        assert self._idle.wait(timeout_s), f"{self.name} has not stopped after {timeout_s:g} s"
+
+    def kill(self) -> None:
+        """SIGKILL all processes of the application; the member is started again."""
+        for pid in self.application.processes:
+            signal_process(pid, signal.SIGKILL)
+
+    def resume(self) -> None:
+        """Run the query again."""
+        self._wanted.set()
+
+    def end(self) -> None:
+        """Stop the query, and its application; returns when both are gone."""
+        self._ended.set()
+        self._tell()
+        self.join(120)
+        self.application.close()
+
+    @property
+    def run_number(self) -> int:
+        """The number of the present or last run."""
+        return self._number
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has completed a batch with records."""
+        return (self.checkpoint / "commits" / "0").exists() if self.kind == "sink" else self.reads.stat().st_size > 0
+
+    @property
+    def planner(self) -> int | None:
+        """The process that plans; that of a batch job is the driver."""
+        return self._process(_PLANNER if self.kind != "batch" else "harness_member.py")
+
+    @property
+    def worker(self) -> int | None:
+        """A Python worker, a child of Spark's daemon."""
+        daemons = [pid for pid, line in self.application.processes.items() if _DAEMON in line]
+        with suppress(ProcessLookupError, FileNotFoundError):
+            return next((pid for pid in daemons if parent_of(pid) in daemons), None)
+        return None
+
+    def _process(self, name: str) -> int | None:
+        return next((pid for pid, line in self.application.processes.items() if name in line), None)
+
+    def _begins(self) -> bool:
+        """Whether a run begins; not if the member was told to stop meanwhile."""
+        with self._turn:
+            if self._wanted.is_set():
+                self._idle.clear()
+            return self._wanted.is_set()
+
+    def _live(self) -> None:
+        self._number += 1
+        self.journal.add(Life(time.time(), self.name, self._number, "started"))
+        self.application.start(self._request())
+        if not self._wanted.is_set():  # told to stop while it was being started, which removes marks
+            self.application.leave("stop")
+        outcome = self.application.wait(1e6)
+        stage = "killed" if outcome.killed else "stopped" if outcome.error is None else "failed"
+        self.journal.add(Life(time.time(), self.name, self._number, stage, shortened(outcome.error or "")))
+        self._ended.wait(self._pause_s if outcome.killed else 0.5)
+
+    @property
+    def _pause_s(self) -> float:
+        return self._session_s + 5 if self._number % 2 else 0.0
+
+    def _request(self) -> MemberRequest:
+        return MemberRequest(
+            name=self.name,
+            run=self._number,
+            kind=self.kind,
+            source=self._source,
+            sink=self._sink,
+            checkpoint=str(self.checkpoint),
+            journal=str(self.reads),
+        )
+
+    def _tell(self) -> None:
+        with self._turn:
+            if self._wanted.is_set() and not self._idle.is_set():
+                self.journal.add(Life(time.time(), self.name, self._number, "stopping"))
+            self._wanted.clear()
+        self.application.marks.mkdir(parents=True, exist_ok=True)
+        self.application.leave("stop")
+
+
+_CONF = {
+    "spark.sql.streaming.minBatchesToRetain": "1000000",  # what is completed is read from the checkpoint at the end
+    "spark.ui.enabled": "false",
+}
+
+
+def finished(member: Member) -> Iterator[Event]:
+    """The completed micro-batches of a member, by its checkpoint: Spark writes a file for each when it is done."""
+    for commit in sorted((member.checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name)):
+        offset = StreamOffset.from_json(
+            json.loads((member.checkpoint / "offsets" / commit.name).read_text().splitlines()[2])
+        )
+        ranges = tuple(
+            (tp.topic, tp.partition, span.start, span.until) for tp, span in sorted(offset.spans.items()) if span.size
+        )
+        yield Finished(commit.stat().st_mtime, member.name, int(commit.name), ranges)
+
+
+def shortened(error: str) -> str:
+    """The begin of an error, and the conditions that all of it names.
+
+    >>> shortened("[STREAM_FAILED] a " + "long " * 300 + "[NO_LEADER] text")[-32:]
+    ' ... [STREAM_FAILED] [NO_LEADER]'
+    """
+    if len(error) <= _SHOWN:
+        return error
+    conditions = dict.fromkeys(re.findall(r"\[[A-Z][A-Z0-9_.]+\]", error))
+    return f"{error[:_SHOWN]} ... {' '.join(conditions)}"
+
+
+def signal_process(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process, if it is still there."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)

@@ -1,0 +1,72 @@
+"""The producer of a workload's records, and its journal."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer
+
+from tests.faults.harness.history import Sent
+from tests.faults.harness.journal import Journal
+from tests.faults.harness.values import digest, value
+
+__all__ = ["Records"]
+
+_KEYS = 50
+_FLUSH_S = 120
+
+
+class Records(threading.Thread):
+    """Sends records from `start` to `stop`, and journals what has become of each.
+
+    None is given up: librdkafka's idempotent producer may write those after it twice.
+    """
+
+    def __init__(self, servers: str, topic: str, rate: int, journal: Journal) -> None:
+        super().__init__(name=f"records of {topic}", daemon=True)
+        settings = {"enable.idempotence": True, "message.timeout.ms": 0, "linger.ms": 20}
+        self._producer = Producer(
+            {
+                "bootstrap.servers": servers,
+                **settings,
+                "topic.metadata.refresh.interval.ms": 5000,
+                "partitioner": "murmur2_random",
+            }
+        )
+        self._topic, self._rate, self._journal = topic, rate, journal
+        self._stopped = threading.Event()
+        self.acknowledged = 0
+
+    def run(self) -> None:
+        """Send until the end; a full queue is waited for."""
+        number = 0
+        while not self._stopped.wait(0.1):
+            for _ in range(self._rate // 10):
+                number += self._send(number)
+            self._producer.poll(0)
+
+    def stop(self) -> None:
+        """Send nothing more; returns when each record is acknowledged."""
+        self._stopped.set()
+        self.join()
+        assert self._producer.flush(_FLUSH_S) == 0, f"records of {self._topic} are not acknowledged"
+
+    def _send(self, number: int) -> int:
+        sent = value(self._topic, number)
+        key = f"k{number % _KEYS}"
+        try:
+            self._producer.produce(
+                self._topic, sent, key, on_delivery=lambda error, found: self._journal_it(error, found, key, sent)
+            )
+        except BufferError:
+            return 0
+        return 1
+
+    def _journal_it(self, error: KafkaException | None, found: Any, key: str, sent: bytes) -> None:
+        is_acknowledged = error is None
+        self.acknowledged += is_acknowledged
+        offset = found.offset() if is_acknowledged else -1
+        place = found.topic(), found.partition() or 0  # None for a record that was given up before it had a partition
+        self._journal.add(Sent(time.time(), *place, offset, key, digest(sent), is_acknowledged))

@@ -1,0 +1,157 @@
+"""Checks of offsets and of time: commits (I5), progress (I8), causes of failures (I9), and the end of the lag (I10)."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+from pyspark_zkafka.error_catalogue import CATALOGUE
+from tests.faults.harness.delivery import name
+from tests.faults.harness.evidence import Evidence, Violation
+from tests.faults.harness.history import Committed, Fault, Finished, Healed, Life, LogEnd, Place, Reset, Rest
+
+__all__ = ["progress_violations", "recovery_s"]
+
+_CONDITIONS = {condition for conditions in CATALOGUE.values() for condition in conditions}
+
+
+def progress_violations(evidence: Evidence) -> Iterator[Violation]:
+    """The violations of I5, I8, I9 and I10."""
+    commits: dict[Place, list[Committed]] = defaultdict(list)
+    for commit in evidence.history.of(Committed):
+        commits[commit.topic, commit.partition].append(commit)
+    for place, sampled in sorted(commits.items()):
+        yield from _backward(evidence, place, sampled)
+        yield from _ahead(evidence, place, sampled)
+    yield from _at_rest(evidence, commits)
+    yield from _late(evidence)
+    yield from _unstopped(evidence)
+    for life in evidence.history.of(Life):
+        if life.stage == "failed":
+            yield from _unclear(evidence, life)
+    yield from _unfinished(evidence, commits)
+
+
+def _backward(evidence: Evidence, place: Place, commits: list[Committed]) -> Iterator[Violation]:
+    for before, after in pairwise(commits):
+        if after.offset < before.offset and not evidence.is_reset(place, before.at, after.at):
+            yield Violation("I5", name(place), f"the group's offset goes back from {before.offset} to {after.offset}")
+
+
+def _ahead(evidence: Evidence, place: Place, commits: list[Committed]) -> Iterator[Violation]:
+    """The commits beyond what was finished by then, or was set by an operator, or is where the group has begun."""
+    ends = _ends(evidence, place)
+    number, reached = 0, min((start for _, start, _ in ends), default=0)
+    for commit in commits:
+        while number < len(ends) and ends[number][0] <= commit.at + evidence.terms.slack_s:
+            reached, number = max(reached, ends[number][2]), number + 1
+        if commit.offset > reached:
+            text = f"offset {commit.offset} is committed while only what is before {reached} is finished"
+            yield Violation("I5", name(place), text)
+            return
+
+
+def _ends(evidence: Evidence, place: Place) -> list[tuple[float, int, int]]:
+    """Time, start and end of what was finished of a place, or set by an operator, in the order of time."""
+    found = [
+        (done.at, start, until)
+        for done in evidence.history.of(Finished)
+        for topic, partition, start, until in done.ranges
+        if (topic, partition) == place
+    ]
+    found += [
+        (read.at, read.offsets[0], read.offsets[-1] + 1)
+        for read in evidence.reads
+        if read.batch < 0 and (read.topic, read.partition) == place and read.offsets
+    ]
+    resets = evidence.history.of(Reset)
+    return sorted([*found, *((r.at, r.offset, r.offset) for r in resets if (r.topic, r.partition) == place)])
+
+
+def _at_rest(evidence: Evidence, commits: dict[Place, list[Committed]]) -> Iterator[Violation]:
+    """The offsets that are not the end of the last completed batch, when nothing is left to read."""
+    for rest in evidence.history.of(Rest)[-1:]:
+        for place, sampled in sorted(commits.items()):
+            expected = _last_end(evidence, place)
+            if sampled[-1].at >= rest.at and expected not in (None, sampled[-1].offset):
+                text = f"the group's offset is {sampled[-1].offset} at rest, the last completed batch ends at {expected}"
+                yield Violation("I5", name(place), text)
+
+
+def _last_end(evidence: Evidence, place: Place) -> int | None:
+    """The greatest end of a completed batch since the last reset; None if there is none.
+
+    A member that was slow may complete a batch when the next owner has completed later ones.
+    """
+    resets = [r.at for r in evidence.history.of(Reset) if (r.topic, r.partition) == place]
+    return max((until for at, _, until in _ends(evidence, place) if at >= max(resets, default=0.0)), default=None)
+
+
+def _late(evidence: Evidence) -> Iterator[Violation]:
+    """The records that waited too long, without a fault, until a batch had read them."""
+    limit = evidence.terms.stall_s
+    for place, sent in evidence.acknowledged.items():
+        arrivals = _arrivals(evidence, place)
+        waits = {o: evidence.calm.between(sent[o].at, arrivals[o]) for o in sent if o in arrivals}
+        late = [offset for offset, wait in waits.items() if wait > limit]
+        if late:
+            worst = max(late, key=waits.__getitem__)
+            text = (
+                f"{len(late)} records waited longer than {limit:g} s, offset {worst} {waits[worst]:.1f} s without a fault"
+            )
+            yield Violation("I8", name(place), text)
+
+
+def _arrivals(evidence: Evidence, place: Place) -> dict[int, float]:
+    """The time at which each offset was finished first."""
+    found: dict[int, float] = {}
+    for at, start, until in _ends(evidence, place):
+        for offset in range(start, until):
+            found.setdefault(offset, at)
+    return found
+
+
+def _unstopped(evidence: Evidence) -> Iterator[Violation]:
+    """The members that were told to stop, and did not in time; a fault may delay them."""
+    lives = evidence.history.of(Life)
+    for told in (life for life in lives if life.stage == "stopping"):
+        ends = [o.at for o in lives if (o.member, o.run) == (told.member, told.run) and o.at >= told.at and o is not told]
+        took = evidence.calm.between(told.at, min(ends, default=float("inf")))
+        if took > evidence.terms.stall_s:
+            text = f"run {told.run} was told to stop, and went on for {took:g} s without a fault"
+            yield Violation("I8", told.member, text)
+
+
+def _unclear(evidence: Evidence, life: Life) -> Iterator[Violation]:
+    """A failure without a condition of this package, unless its process was killed; or without any fault."""
+    since = life.at - evidence.terms.settle_s
+    faults = [f for f in evidence.history.of(Fault) if f.at <= life.at + evidence.terms.slack_s and f.end >= since]
+    if not faults:
+        yield Violation("I9", life.member, f"run {life.run} failed without a fault: {life.text[:300]}")
+    killed = any(fault.target == life.member for fault in faults)
+    if not killed and not _CONDITIONS.intersection(re.findall(r"\[([A-Z][A-Z0-9_]+)\]", life.text)):
+        yield Violation("I9", life.member, f"run {life.run} failed without naming the cause: {life.text[:300]}")
+
+
+def recovery_s(evidence: Evidence) -> float | None:
+    """The time from the end of the last fault until nothing was left to read; None if that was not reached."""
+    healed, rest = evidence.history.of(Healed), evidence.history.of(Rest)
+    return rest[-1].at - healed[-1].at if healed and rest else None
+
+
+def _unfinished(evidence: Evidence, commits: dict[Place, list[Committed]]) -> Iterator[Violation]:
+    took, limit = recovery_s(evidence), evidence.terms.recovery_s
+    if took is None:
+        yield Violation("I10", "lag", "there was something left to read until the end")
+    elif took > limit:
+        yield Violation(
+            "I10", "lag", f"it took {took:.1f} s after the last fault until nothing was left, {limit:g} s allowed"
+        )
+    for end in evidence.history.of(LogEnd):
+        sampled = commits.get((end.topic, end.partition))
+        if commits and end.latest > 0 and (not sampled or sampled[-1].offset != end.latest):
+            found = sampled[-1].offset if sampled else None
+            text = f"the group's offset is {found}, the log ends at {end.latest}"
+            yield Violation("I10", name((end.topic, end.partition)), text)

@@ -1,0 +1,157 @@
+"""A workload on a cluster: its topic, producer, members and samples, from its start to its end at rest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from tests.faults.harness.history import Committed, Event, History, LogEnd, Owners, Ready, Rest, Stored, merged
+from tests.faults.harness.journal import Journal
+from tests.faults.harness.members import Member, finished
+from tests.faults.harness.producing import Records
+from tests.faults.harness.sampling import UNREACHABLE, Group, KafkaGroup, Sampler, ZooKeeperGroup, process_sample
+from tests.faults.harness.sinks import stored_rows
+from tests.faults.harness.workloads import Workload
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+    from tests.faults.harness.network import Network
+
+__all__ = ["Running"]
+
+_SAFE = {"min.insync.replicas": "2"}
+_POLL_S = 1.0
+_START_S = 240
+_HEALTH_S = 5.0
+
+
+class Running:
+    """A workload that runs.
+
+    Attributes
+    ----------
+    journal : Journal
+        Of what happens outside the members.
+    """
+
+    def __init__(
+        self, workload: Workload, cluster: LocalCluster, network: Network, folder: Path, rate: int, partitions: int
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.workload, self.folder = workload, folder
+        self._cluster = cluster
+        self.journal = Journal(folder / "harness.jsonl")
+        self.journal.add(workload.terms())
+        self._create_topics(partitions)
+        self.group: Group = self._group()
+        self._records = Records(cluster.bootstrap_servers, workload.name, rate, self.journal)
+        self.members = [self._member(name, network) for name in workload.member_names]
+        self._samplers = [Sampler(self.group.sample, self.journal), Sampler(self._health, self.journal, _HEALTH_S)]
+
+    def start(self) -> None:
+        """Start all members and the records; returns when each member has completed a batch."""
+        for thread in (*self.members, self._records, *self._samplers):
+            thread.start()
+        self._wait(lambda: all(member.is_ready for member in self.members), _START_S, "does not read")
+        self.journal.add(Ready(time.time()))
+
+    def rest(self, timeout_s: float) -> bool:
+        """Send nothing more, and wait until all is read, and all partitions are owned; whether that was reached."""
+        self._records.stop()
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            with suppress(*UNREACHABLE):
+                if self._is_at_rest():
+                    self.journal.add(Rest(time.time()), *self.group.sample())
+                    return True
+            time.sleep(_POLL_S)
+        return False
+
+    def stop(self) -> None:
+        """Stop all members; returns when their processes are gone."""
+        for sampler in self._samplers:
+            sampler.stop()
+        self.journal.add(*self._log_ends())
+        for member in self.members:
+            member.end()
+        if self.workload.is_sink:
+            rows = stored_rows(self._cluster.bootstrap_servers, self.workload.sink_topic)
+            is_once = self.workload.kind == "sink-exactly-once"
+            self.journal.add(Stored(time.time(), self.workload.sink_topic, is_once, tuple(sorted(rows.items()))))
+        if self.workload.kind != "batch":
+            for member in self.members:
+                self.journal.add(*finished(member))
+
+    def kill(self) -> None:
+        """End all processes at once, after an error of the harness."""
+        for member in self.members:
+            member.application.close()
+
+    def history(self) -> History:
+        """The history of the workload, which is also written to its folder."""
+        found = merged([self.journal.path, *(member.reads for member in self.members)])
+        Journal(self.folder / "history.jsonl").add(*found.events)
+        return found
+
+    def offsets(self) -> dict[int, int]:
+        """The group's offsets by partition; none while servers are down."""
+        with suppress(*UNREACHABLE):
+            return {event.partition: event.offset for event in self.group.sample() if isinstance(event, Committed)}
+        return {}
+
+    def _create_topics(self, partitions: int) -> None:
+        sinks = [self.workload.sink_topic] if self.workload.is_sink else []
+        for topic in (self.workload.name, *sinks):
+            self._cluster.create_topic(topic, partitions=partitions, replication=3, config=_SAFE)
+
+    def _group(self) -> Group:
+        name = self.workload.name
+        if self.workload.in_kafka:
+            return KafkaGroup(self._cluster.bootstrap_servers, name, name)
+        return ZooKeeperGroup(self._cluster, name, name)
+
+    def _member(self, name: str, network: Network) -> Member:
+        kind = "sink" if self.workload.is_sink else "batch" if self.workload.kind == "batch" else "stream"
+        source = self.workload.source(name, network.zookeeper_connect, network.bootstrap_servers)
+        sink = self.workload.sink(network.zookeeper_connect) if self.workload.is_sink else {}
+        return Member(name, kind, self.folder, self.journal, (source, sink), self.workload.terms().session_s)
+
+    def _health(self) -> Iterator[Event]:
+        for member in self.members:
+            pid = member.planner
+            if pid is not None:
+                with suppress(OSError):
+                    yield process_sample(f"planner of {member.name}, process {pid}", pid)
+
+    def _is_at_rest(self) -> bool:
+        """Whether all members are registered, all partitions are owned by them, and all records are committed."""
+        sampled = self.group.sample()
+        owners = [event for event in sampled if isinstance(event, Owners)]
+        if not owners or set(owners[0].members) != set(self.workload.member_names):
+            return False
+        ends = {event.partition: event.latest for event in self._log_ends()}
+        offsets = {event.partition: event.offset for event in sampled if isinstance(event, Committed)}
+        owned = {partition for _, partition, member in owners[0].owners if member in owners[0].members}
+        return owned == ends.keys() and all(offsets.get(number, 0) == end for number, end in ends.items())
+
+    def _log_ends(self) -> list[LogEnd]:
+        topic = self.workload.name
+        with AdminClient({"bootstrap.servers": self._cluster.bootstrap_servers}) as admin:
+            numbers = admin.list_topics(topic, timeout=10).topics[topic].partitions
+            bounds = []
+            for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
+                asked = {TopicPartition(topic, number): spec for number in numbers}
+                found = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
+                bounds.append({tp.partition: future.result(30).offset for tp, future in found.items()})
+        now = time.time()
+        return [LogEnd(now, topic, number, bounds[0][number], bounds[1][number]) for number in sorted(numbers)]
+
+    def _wait(self, condition: Callable[[], bool], timeout_s: float, lack: str) -> None:
+        eventually(condition, timeout_s, f"{self.workload.name} {lack}", _POLL_S)

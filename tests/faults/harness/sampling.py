@@ -1,0 +1,162 @@
+"""Samples of a group's offsets and owners, of processes and of ZooKeeper, while a workload runs."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from pyspark_zkafka.errors import LocalClusterError, ZKafkaError
+from pyspark_zkafka.testing.ports import LOOPBACK
+from tests.faults.harness.history import Committed, Event, Owners, Sample
+from tests.faults.harness.journal import Journal
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient
+
+    from pyspark_zkafka.testing import LocalCluster
+
+__all__ = ["Group", "KafkaGroup", "Sampler", "ZooKeeperGroup", "process_sample", "zookeeper_sample"]
+
+_ADMIN_S = 5
+UNREACHABLE = (
+    KazooException,
+    KazooTimeoutError,
+    KafkaException,
+    LocalClusterError,
+    ZKafkaError,
+    OSError,
+    FutureTimeoutError,
+)
+"""The errors of a sample that cannot be taken while servers are down."""
+
+
+class ZooKeeperGroup:
+    """The offsets and owners of a group in ZooKeeper."""
+
+    def __init__(self, cluster: LocalCluster, group: str, topic: str) -> None:
+        self._cluster, self._group, self._topic = cluster, group, topic
+
+    def sample(self) -> list[Event]:
+        """The owners and the offsets now."""
+        with self._cluster.zookeeper() as client:
+            at, members = time.time(), self._children(client, "ids")
+            owners = self._values(client, f"owners/{self._topic}")
+            offsets = self._values(client, f"offsets/{self._topic}")
+        owned = tuple((self._topic, int(n), self._member(data.rpartition("-")[0])) for n, data in owners.items())
+        after = time.time()
+        sampled = Owners(at, owned, tuple(map(self._member, members)))
+        return [sampled, *(Committed(after, self._topic, int(n), int(data)) for n, data in offsets.items() if data)]
+
+    def reset(self, partition: int, offset: int) -> None:
+        """Set an offset by hand."""
+        with self._cluster.zookeeper() as client:
+            client.set(f"/consumers/{self._group}/offsets/{self._topic}/{partition}", str(offset).encode())
+
+    def _member(self, consumer: str) -> str:
+        return consumer.removeprefix(f"{self._group}_")
+
+    def _children(self, client: KazooClient, path: str) -> list[str]:
+        try:
+            return sorted(client.get_children(f"/consumers/{self._group}/{path}"))
+        except NoNodeError:
+            return []
+
+    def _values(self, client: KazooClient, path: str) -> dict[str, str]:
+        found = {}
+        for name in self._children(client, path):
+            with suppress(NoNodeError):  # released since
+                found[name] = client.get(f"/consumers/{self._group}/{path}/{name}")[0].decode()
+        return found
+
+
+class KafkaGroup:
+    """The offsets and owners of a group in Kafka; its members have their names as client ids.
+
+    Each sample has a client of its own: librdkafka's goes on asking a coordinator that is none any more.
+    """
+
+    def __init__(self, servers: str, group: str, topic: str) -> None:
+        self._servers, self._group, self._topic = servers, group, topic
+
+    def sample(self) -> list[Event]:
+        """The owners, if the group is stable, and the offsets now."""
+        asked = [ConsumerGroupTopicPartitions(self._group)]
+        with AdminClient({"bootstrap.servers": self._servers}) as admin:
+            at = time.time()
+            described = admin.describe_consumer_groups([self._group], request_timeout=_ADMIN_S)[self._group].result(
+                _ADMIN_S
+            )
+            stored = admin.list_consumer_group_offsets(asked, request_timeout=_ADMIN_S)[self._group].result(_ADMIN_S)
+            after = time.time()
+        offsets = [Committed(after, tp.topic, tp.partition, tp.offset) for tp in stored.topic_partitions if tp.offset >= 0]
+        if described.state != ConsumerGroupState.STABLE:
+            return list(offsets)
+        owned = ((place, member.client_id) for member in described.members for place in member.assignment.topic_partitions)
+        owners = tuple((place.topic, place.partition, member) for place, member in owned)
+        return [Owners(at, owners, tuple(member.client_id for member in described.members)), *offsets]
+
+    def reset(self, partition: int, offset: int) -> None:
+        """Set an offset by hand; the group has no members."""
+        wanted = ConsumerGroupTopicPartitions(self._group, [TopicPartition(self._topic, partition, offset)])
+        with AdminClient({"bootstrap.servers": self._servers}) as admin:
+            admin.alter_consumer_group_offsets([wanted], request_timeout=_ADMIN_S)[self._group].result(2 * _ADMIN_S)
+
+
+Group = ZooKeeperGroup | KafkaGroup
+
+
+class Sampler(threading.Thread):
+    """Journals samples at an interval, from `start` to `stop`; one that cannot be taken is left out."""
+
+    def __init__(self, take: Callable[[], Iterable[Event]], journal: Journal, interval_s: float = 1.0) -> None:
+        super().__init__(name="sampler", daemon=True)
+        self._take, self._journal, self._interval_s = take, journal, interval_s
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Sample until the end."""
+        while not self._stopped.wait(self._interval_s):
+            with suppress(*UNREACHABLE):
+                self._journal.add(*self._take())
+
+    def stop(self) -> None:
+        """Sample no more; returns when the last sample is in the journal."""
+        self._stopped.set()
+        self.join()
+
+
+def process_sample(subject: str, pid: int) -> Sample:
+    """The resident memory, threads and open files of a process; raises OSError if it is gone."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    figures = {"rss_mb": _number(status, r"VmRSS:\s+(\d+)") / 1024, "threads": _number(status, r"Threads:\s+(\d+)")}
+    handles = float(len(list(Path(f"/proc/{pid}/fd").iterdir())))
+    return Sample(time.time(), subject, (*figures.items(), ("file_handles", handles)))
+
+
+def zookeeper_sample(port: int) -> Sample:
+    """The connections and watches of ZooKeeper; raises OSError if it does not answer."""
+    with socket.create_connection((LOOPBACK, port), timeout=5) as console:
+        console.settimeout(5)
+        console.sendall(b"mntr")
+        text = b"".join(iter(lambda: console.recv(65_536), b"")).decode()
+    names = {"connections": "zk_num_alive_connections", "watches": "zk_watch_count"}
+    return Sample(time.time(), "zookeeper", tuple((name, _number(text, rf"{key}\s+(\d+)")) for name, key in names.items()))
+
+
+def _number(text: str, pattern: str) -> float:
+    found = re.search(pattern, text)
+    if found is None:
+        raise OSError(f"no {pattern} in an answer of {len(text)} characters")
+    return float(found[1])

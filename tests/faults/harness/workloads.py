@@ -1,0 +1,105 @@
+"""The workloads: who reads what, in which group, by which transport, and where it goes: pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tests.faults.harness.history import Terms
+
+__all__ = ["KINDS", "TRANSPORTS", "Workload", "workload"]
+
+Kind = Literal["batch", "stream-zookeeper", "stream-kafka", "sink-at-least-once", "sink-exactly-once"]
+
+TRANSPORTS = ("direct", "librdkafka", "python")
+SESSION_MS = 6000
+BROKERS_LISTENER = "WIRED"
+"""The brokers' listener behind the proxies."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Members of one group that read one topic."""
+
+    kind: Kind
+    transport: str
+    members: int
+
+    @property
+    def name(self) -> str:
+        """The name, also of its topic and group."""
+        return f"{self.kind}-{self.transport}"
+
+    @property
+    def is_sink(self) -> bool:
+        """Whether the records go to a sink, and not into the journal."""
+        return self.kind.startswith("sink")
+
+    @property
+    def in_kafka(self) -> bool:
+        """Whether Kafka coordinates the group."""
+        return self.kind == "stream-kafka"
+
+    @property
+    def traits(self) -> set[str]:
+        """What `nemesis.kinds` asks for."""
+        return {"sink" if self.is_sink else "reader", "kafka" if self.in_kafka else "zookeeper"}
+
+    @property
+    def member_names(self) -> tuple[str, ...]:
+        """The names of its members."""
+        return tuple(f"{self.name}-{number}" for number in range(self.members))
+
+    def terms(self) -> Terms:
+        """The terms by which it is judged."""
+        return Terms(reads=not self.is_sink, checkpoint=self.kind != "batch", session_s=SESSION_MS / 1000)
+
+    def source(self, member: str, zookeeper: str, brokers: str) -> dict[str, str]:
+        """The options of a member's source, given the addresses of ZooKeeper and of the brokers."""
+        shared = {
+            "subscribe": self.name,
+            "group.id": self.name,
+            "auto.offset.reset": "earliest",
+            "transport": self.transport,
+            "listener.name": BROKERS_LISTENER,
+            "kafkaConsumer.pollTimeoutMs": "30000",
+        }
+        limit = {} if self.kind == "batch" else {"maxOffsetsPerTrigger": "2000"}
+        return {**shared, **limit, **(_kafka(member, brokers) if self.in_kafka else _zookeeper(member, zookeeper))}
+
+    def sink(self, zookeeper: str) -> dict[str, str]:
+        """The options of the sink."""
+        once = {"deliveryGuarantee": "exactly-once", "kafka.transaction.timeout.ms": "60000"}
+        to = {"zookeeper.connect": zookeeper, "topic": self.sink_topic, "listener.name": BROKERS_LISTENER}
+        return {**to, "transport": self.transport, **(once if self.kind == "sink-exactly-once" else {})}
+
+    @property
+    def sink_topic(self) -> str:
+        """The topic of the sink."""
+        return f"{self.name}-sink"
+
+
+def workload(kind: Kind, transport: str = "direct") -> Workload:
+    """A workload with its usual number of members: a sink that writes exactly once has one."""
+    return Workload(kind, transport, 1 if kind.startswith("sink") else 2)
+
+
+KINDS: tuple[Kind, ...] = ("batch", "stream-zookeeper", "stream-kafka", "sink-at-least-once", "sink-exactly-once")
+
+
+def _zookeeper(member: str, connect: str) -> dict[str, str]:
+    return {
+        "zookeeper.connect": connect,
+        "consumer.id": member,
+        "rebalance.backoff.ms": "500",
+        "zookeeper.session.timeout.ms": str(SESSION_MS),
+    }
+
+
+def _kafka(member: str, brokers: str) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": brokers,
+        "groupMembership": "kafka",
+        "session.timeout.ms": str(SESSION_MS),
+        "kafka.client.id": member,
+    }

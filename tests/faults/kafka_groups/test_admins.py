@@ -1,0 +1,42 @@
+"""Clients for groups that stay open while the groups' coordinators change."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from pyspark_zkafka.kafka.group_admin import GroupAdmin
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.testing import LocalCluster
+
+
+@pytest.fixture
+def admin(zkafka_cluster: LocalCluster) -> Iterator[GroupAdmin]:
+    """A client that is open for the whole test."""
+    with GroupAdmin(zkafka_cluster.bootstrap_servers, {}) as opened:
+        yield opened
+
+
+def coordinator(cluster: LocalCluster, group: str) -> int:
+    """The broker that coordinates a group, as a new client finds it."""
+    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as fresh:
+        return int(fresh.describe_consumer_groups([group])[group].result(30).coordinator.id)
+
+
+def test_replaced_coordinator(zkafka_cluster: LocalCluster, admin: GroupAdmin) -> None:
+    """A client finds the next coordinator of a group whose last one runs again, and is it no more."""
+    topic, group = f"topic-{secrets.token_hex(4)}", f"group-{secrets.token_hex(4)}"
+    zkafka_cluster.create_topic(topic, replication=3)
+    place = TopicPartition(topic, 0)
+    admin.alter_offsets(group, {place: 1})
+    assert admin.committed(group) == {place: 1}
+    first = coordinator(zkafka_cluster, group)
+    zkafka_cluster.restart(first)
+    assert coordinator(zkafka_cluster, group) != first
+    assert admin.group_states([group])[group].name == "EMPTY"
+    assert admin.committed(group) == {place: 1}
+    assert admin.alter_offsets(group, {place: 2}) == {}
+    assert admin.committed(group) == {place: 2}

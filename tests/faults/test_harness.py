@@ -1,0 +1,46 @@
+"""Short runs of the harness: workloads under random faults, judged by all invariants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.harness.nemesis import Planned
+from tests.faults.harness.run import Scenario, run
+from tests.faults.harness.workloads import Workload, workload
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def violations(scenario: Scenario, folder: Path) -> list[str]:
+    """The violations of all workloads."""
+    return [f"{result.workload.name}: {found}" for result in run(scenario, folder) for found in result.violations]
+
+
+def test_a_stream_under_faults(tmp_path: Path) -> None:
+    """A stream outlives a killed planner, a killed broker and a cut connection, and delivers each record."""
+    faults = (
+        Planned(0.5, 0.0, "planner killed", 0.0),
+        Planned(1.5, 1.0, "broker killed", 0.5),
+        Planned(3.0, 1.0, "zookeeper connections cut", 0.0),
+    )
+    alone = Workload("stream-zookeeper", "direct", 1)
+    assert violations(Scenario(workloads=(alone,), seed=1, duration_s=5, faults=faults), tmp_path) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("transport", ["direct", "librdkafka", "python"])
+@pytest.mark.parametrize("kind", ["batch", "stream-zookeeper", "stream-kafka"])
+def test_groups(kind: str, transport: str, tmp_path: Path) -> None:
+    """A group delivers each record, and commits what it has finished, whatever breaks at random."""
+    scenario = Scenario(workloads=(workload(kind, transport),), seed=11, duration_s=60)
+    assert violations(scenario, tmp_path) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["sink-at-least-once", "sink-exactly-once"])
+def test_sinks(kind: str, tmp_path: Path) -> None:
+    """A sink has each record, and one that writes exactly once has it once, whatever breaks at random."""
+    scenario = Scenario(workloads=(workload(kind, "direct"),), seed=12, duration_s=60)
+    assert violations(scenario, tmp_path) == []

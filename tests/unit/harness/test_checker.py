@@ -1,0 +1,374 @@
+"""The checker finds nothing in right histories, and each planted violation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tests.faults.harness.checker import INVARIANTS, check, figures
+from tests.faults.harness.history import (
+    Committed,
+    Event,
+    Fault,
+    Finished,
+    Gap,
+    Healed,
+    History,
+    Life,
+    LogEnd,
+    Owners,
+    Read,
+    Reset,
+    Rest,
+    Sent,
+    Stored,
+)
+from tests.support.right_histories import TERMS, right_history, right_sink
+
+Plant = Callable[[Random, History], "History | None"]
+"""Plants a violation in a right history; None if it has no place for it."""
+
+SEEDS = st.integers(0, 2**32)
+PLANTS: list[tuple[str, Plant]] = []
+
+
+def plant(invariant: str) -> Callable[[Plant], Plant]:
+    """Register a plant."""
+
+    def register(made: Plant) -> Plant:
+        PLANTS.append((invariant, made))
+        return made
+
+    return register
+
+
+def _with(history: History, *events: Event, without: tuple[Event, ...] = ()) -> History:
+    left = [event for event in history.events if not any(event is gone for gone in without)]
+    return History(tuple(sorted([*left, *events], key=lambda event: event.at)))
+
+
+def _swap(history: History, old: Event, new: Event) -> History:
+    return _with(history, new, without=(old,))
+
+
+def _counted(history: History) -> list[Read]:
+    """The reads of completed batches."""
+    done = {(f.member, f.batch) for f in history.of(Finished)}
+    return [read for read in history.of(Read) if (read.member, read.batch) in done]
+
+
+def _quiet(history: History) -> list[Event]:
+    """The events without those that may explain a duplicate, a failure or a wait."""
+    return [e for e in history.events if not isinstance(e, Fault | Life | Reset)]
+
+
+def _one(random: Random, found: list[Event] | tuple[Event, ...]) -> Event | None:
+    return random.choice(found) if found else None
+
+
+def _last(history: History, kind: type[Event]) -> Event:
+    return history.of(kind)[-1]
+
+
+@plant("I1")
+def batch_unread(random: Random, history: History) -> History | None:
+    """The only delivery of an acknowledged record is left out of its batch, and of the plan."""
+    known = {(s.topic, s.partition, s.offset) for s in history.of(Sent) if s.acknowledged}
+    counts: dict[tuple[str, int, int], int] = {}
+    for read in _counted(history):
+        for offset in read.offsets:
+            place = (read.topic, read.partition, offset)
+            counts[place] = counts.get(place, 0) + 1
+    fit = [r for r in _counted(history) if counts[r.topic, r.partition, r.offsets[-1]] == 1]
+    fit = [r for r in fit if (r.topic, r.partition, r.offsets[-1]) in known]
+    read = _one(random, fit)
+    return read and _swap(history, read, replace(read, offsets=read.offsets[:-1], digests=read.digests[:-1]))
+
+
+@plant("I1")
+def record_unwritten(random: Random, history: History) -> History | None:
+    """The log has lost a record that was acknowledged at its end."""
+    end = random.choice(history.of(LogEnd))
+    more = Sent(history.events[1].at, end.topic, end.partition, end.latest, "k", "lost", True)
+    return _with(history, more)
+
+
+@plant("I2")
+def batch_again(random: Random, history: History) -> History | None:
+    """A member completes the same records under another number, without any event that would explain it."""
+    calm = History(tuple(_quiet(history)))
+    read = _one(random, _counted(calm))
+    if read is None:
+        return None
+    again = replace(read, at=read.at + 0.01, batch=read.batch + 10_000)
+    span = (read.topic, read.partition, read.offsets[0], read.offsets[-1] + 1)
+    return _with(calm, again, Finished(again.at, read.member, again.batch, (span,)))
+
+
+@plant("I2")
+def two_members(random: Random, history: History) -> History | None:
+    """Two members complete the same records, and no member has come or gone."""
+    calm = History(tuple(_quiet(history)))
+    read = _one(random, _counted(calm))
+    if read is None:
+        return None
+    again = replace(read, at=read.at + 0.01, member="member-9")
+    span = (read.topic, read.partition, read.offsets[0], read.offsets[-1] + 1)
+    return _with(calm, again, Finished(again.at, "member-9", read.batch, (span,)))
+
+
+@plant("I3")
+def value_altered(random: Random, history: History) -> History | None:
+    """A record has another value than was sent."""
+    read = _one(random, _counted(history))
+    return read and _swap(history, read, replace(read, digests=("altered", *read.digests[1:])))
+
+
+@plant("I3")
+def values_exchanged(random: Random, history: History) -> History | None:
+    """Two acknowledged records have each other's offsets."""
+    known = {(s.topic, s.partition, s.offset) for s in history.of(Sent) if s.acknowledged}
+    fit = [
+        read
+        for read in _counted(history)
+        if len(read.offsets) > 1 and all((read.topic, read.partition, o) in known for o in read.offsets[:2])
+    ]
+    read = _one(random, fit)
+    return read and _swap(history, read, replace(read, digests=(*read.digests[1::-1], *read.digests[2:])))
+
+
+@plant("I4")
+def out_of_order(random: Random, history: History) -> History | None:
+    """Two records of a batch come in the wrong order."""
+    read = _one(random, [read for read in _counted(history) if len(read.offsets) > 1])
+    return read and _swap(
+        history,
+        read,
+        replace(read, offsets=(*read.offsets[1::-1], *read.offsets[2:]), digests=(*read.digests[1::-1], *read.digests[2:])),
+    )
+
+
+@plant("I4")
+def hole(random: Random, history: History) -> History | None:
+    """A record in the midst of a batch is left out."""
+    read = _one(random, [read for read in _counted(history) if len(read.offsets) > 2])
+    return read and _swap(
+        history,
+        read,
+        replace(read, offsets=(read.offsets[0], *read.offsets[2:]), digests=(read.digests[0], *read.digests[2:])),
+    )
+
+
+@plant("I4")
+def run_again_differently(random: Random, history: History) -> History | None:
+    """A batch that is run again reads one record more than before."""
+    read = _one(random, [read for read in _counted(history) if len(read.offsets) > 1])
+    return read and _with(
+        history, replace(read, at=read.at - 0.01, run=read.run - 1, offsets=read.offsets[:-1], digests=read.digests[:-1])
+    )
+
+
+@plant("I4")
+def outside_the_plan(random: Random, history: History) -> History | None:
+    """A batch has a partition that it does not plan."""
+    done = _one(random, [f for f in history.of(Finished) if any(start < until for _, _, start, until in f.ranges)])
+    return done and _swap(history, done, replace(done, ranges=()))
+
+
+@plant("I5")
+def commit_backward(random: Random, history: History) -> History | None:
+    """An offset goes back between two samples, without a reset."""
+    still = History(tuple(event for event in history.events if not isinstance(event, Reset)))
+    commit = _one(random, [commit for commit in still.of(Committed) if commit.offset > 1])
+    return commit and _with(still, replace(commit, at=commit.at + 0.01, offset=commit.offset - 1))
+
+
+@plant("I5")
+def commit_ahead(random: Random, history: History) -> History | None:
+    """An offset is committed that nobody has finished."""
+    commit = _one(random, history.of(Committed))
+    return commit and _swap(history, commit, replace(commit, offset=commit.offset + 10_000))
+
+
+@plant("I5")
+def commit_missing(random: Random, history: History) -> History | None:
+    """The last batch is never committed."""
+    last = history.of(Committed)[-1]
+    if last.offset == 0:
+        return None
+    return _swap(history, last, replace(last, offset=last.offset - 1))
+
+
+@plant("I6")
+def two_owners(random: Random, history: History) -> History | None:
+    """A partition has two owners in a sample."""
+    sample = _one(random, [sample for sample in history.of(Owners) if sample.owners])
+    return sample and _swap(history, sample, replace(sample, owners=(*sample.owners, (*sample.owners[0][:2], "member-9"))))
+
+
+@plant("I6")
+def no_owner(random: Random, history: History) -> History | None:
+    """A partition has no owner at rest."""
+    sample = _last(history, Owners)
+    return _swap(history, sample, replace(sample, owners=sample.owners[1:]))
+
+
+@plant("I6")
+def dead_owner(random: Random, history: History) -> History | None:
+    """A partition is owned at rest by a member that is not registered."""
+    sample = _last(history, Owners)
+    return _swap(history, sample, replace(sample, members=()))
+
+
+@plant("I7")
+def registered_ghost(random: Random, history: History) -> History | None:
+    """A killed member is still registered after its session's timeout."""
+    at = history.events[-1].at
+    late = at + 2 * TERMS.session_s + 60
+    return _with(history, Life(at, "ghost", 0, "killed"), Owners(late, (), ("ghost",)))
+
+
+@plant("I7")
+def owning_ghost(random: Random, history: History) -> History | None:
+    """A stopped member still owns a partition after its session's timeout."""
+    at = history.events[-1].at
+    late = at + 2 * TERMS.session_s + 60
+    owned = (("orders", 0, "ghost"),)
+    return _with(history, Life(at, "ghost", 0, "stopped"), Owners(late, owned, ()))
+
+
+@plant("I8")
+def late_record(random: Random, history: History) -> History | None:
+    """A record waits for longer than is allowed, without a fault."""
+    calm = [event for event in history.events if not isinstance(event, Fault | Life)]
+    sent = _one(random, [event for event in calm if isinstance(event, Sent) and event.acknowledged])
+    return sent and _swap(History(tuple(calm)), sent, replace(sent, at=sent.at - TERMS.stall_s - 1_000))
+
+
+@plant("I8")
+def unstopped_member(random: Random, history: History) -> History | None:
+    """A member that is told to stop goes on."""
+    return _with(history, Life(history.events[-1].at, "stubborn", 0, "stopping"))
+
+
+@plant("I9")
+def failure_without_a_fault(random: Random, history: History) -> History | None:
+    """A query fails though nothing was broken."""
+    calm = [event for event in history.events if not isinstance(event, Fault)]
+    at = random.choice(calm[1:]).at
+    return _with(History(tuple(calm)), Life(at, "member-0", 0, "failed", "[BROKERS_UNAVAILABLE] No broker answers"))
+
+
+@plant("I9")
+def failure_without_a_cause(random: Random, history: History) -> History | None:
+    """A query fails during a fault, with an error that does not say why."""
+    at = random.choice(history.events[1:]).at
+    failed = Life(at, "member-7", 0, "failed", "[STREAM_FAILED] KeyError: 'leader'")
+    return _with(history, Fault(at - 1, at + 1, "stop", "broker 2"), failed)
+
+
+@plant("I10")
+def never_at_rest(random: Random, history: History) -> History | None:
+    """The lag never reaches 0."""
+    return _with(history, without=history.of(Rest))
+
+
+@plant("I10")
+def late_rest(random: Random, history: History) -> History | None:
+    """The lag reaches 0 later than is allowed."""
+    healed = history.of(Healed)[0]
+    return _swap(history, healed, replace(healed, at=healed.at - 10_000))
+
+
+@plant("I10")
+def unread_end(random: Random, history: History) -> History | None:
+    """The log is longer than what was committed."""
+    end = _one(random, history.of(LogEnd))
+    return end and _swap(history, end, replace(end, latest=end.latest + 5))
+
+
+@given(SEEDS)
+def test_right_histories(seed: int) -> None:
+    """A right history, with deaths, failures and resets, has no violation."""
+    assert check(right_history(seed)) == []
+
+
+@given(SEEDS, st.booleans())
+def test_right_sinks(seed: int, exactly_once: bool) -> None:
+    """A right sink, also one with rows that were written again, has no violation."""
+    assert check(right_sink(seed, exactly_once=exactly_once)) == []
+
+
+def test_each_invariant_is_planted_twice() -> None:
+    """Each invariant has two plants at least."""
+    assert [i for i in INVARIANTS if sum(planted == i for planted, _ in PLANTS) < 2] == []
+
+
+@pytest.mark.parametrize(("invariant", "violate"), [pytest.param(*p, id=f"{p[0]}-{p[1].__name__}") for p in PLANTS])
+@given(seed=SEEDS)
+@settings(max_examples=40)
+def test_planted(invariant: str, violate: Plant, seed: int) -> None:
+    """A planted violation is found, under the name of its invariant."""
+    planted = violate(Random(seed), right_history(seed))
+    assume(planted is not None)
+    assert invariant in {violation.invariant for violation in check(planted)}
+
+
+@given(SEEDS, st.booleans())
+def test_planted_sinks(seed: int, exactly_once: bool) -> None:
+    """A row that is missing, that was never sent, or that is there twice in an exactly-once sink, is found."""
+    history = right_sink(seed, exactly_once=exactly_once)
+    stored = history.of(Stored)[0]
+    acknowledged = {sent.digest for sent in history.of(Sent) if sent.acknowledged}
+    lost = tuple(row for row in stored.rows if row[0] not in acknowledged)
+    assert "I1" in _found(_swap(history, stored, replace(stored, rows=lost)))
+    assert "I3" in _found(_swap(history, stored, replace(stored, rows=(*stored.rows, ("strange", 1)))))
+    twice = ((stored.rows[0][0], 2), *stored.rows[1:])
+    assert ("I2" in _found(_swap(history, stored, replace(stored, exactly_once=True, rows=twice)))) is True
+
+
+@given(SEEDS)
+def test_repetition_without_a_cause(seed: int) -> None:
+    """Rows that an at-least-once sink has twice though nothing has failed are a violation."""
+    history = right_sink(seed, exactly_once=False)
+    calm = History(tuple(event for event in history.events if not isinstance(event, Fault | Life)))
+    stored = calm.of(Stored)[0]
+    twice = replace(stored, rows=((stored.rows[0][0], 2), *stored.rows[1:]))
+    assert "I2" in _found(_swap(calm, stored, twice))
+
+
+def test_explained_gaps() -> None:
+    """Offsets without a record to read are no gaps of a batch, and no losses."""
+    history = right_history(7)
+    read = max(_counted(history), key=lambda found: len(found.offsets))
+    less = replace(read, offsets=(read.offsets[0], *read.offsets[2:]), digests=(read.digests[0], *read.digests[2:]))
+    gap = Gap(read.at, read.topic, read.partition, read.offsets[1], read.offsets[1] + 1, "compacted")
+    assert check(_with(_swap(history, read, less), gap)) == []
+
+
+def test_handed_over_unfinished() -> None:
+    """A partition that moves while a batch reads it may be read twice, if the owners show that it has moved."""
+    place, records = ("t", 0), ((0, 1), ("d0", "d1"))
+    sent = [Sent(0.0, *place, offset, "k", f"d{offset}", True) for offset in range(2)]
+    reads = [Read(at, member, 0, 0, *place, *records) for at, member in ((40.0, "a"), (50.0, "b"))]
+    done = [Finished(read.at + 1, read.member, 0, ((*place, 0, 2),)) for read in reads]
+    moved = [Owners(at, ((*place, member),), ("a", "b")) for at, member in ((10.0, "a"), (20.0, "b"))]
+    stayed = [Owners(at, ((*place, "b"),), ("a", "b")) for at in (10.0, 20.0)]
+    assert "I2" not in _found(History((*sent, *moved, *reads, *done)))
+    assert "I2" in _found(History((*sent, *stayed, *reads, *done)))
+
+
+def test_duplicates_after_a_death() -> None:
+    """Records that another member reads again after a death are counted, and are no violation."""
+    found = [figures(right_history(seed)) for seed in range(40)]
+    assert sum(figure.duplicated for figure in found) > 0
+    assert sum(figure.lost for figure in found) == 0
+
+
+def _found(history: History) -> set[str]:
+    return {violation.invariant for violation in check(history)}

@@ -1,0 +1,35 @@
+"""Completed micro-batches, and workloads as values."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_zkafka.options.batch import parse_connection
+from pyspark_zkafka.options.stream import parse_stream
+from tests.faults.harness.members import shortened
+from tests.faults.harness.values import digest, value
+from tests.faults.harness.workloads import KINDS, TRANSPORTS, workload
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_options(kind: str, transport: str) -> None:
+    """The options of each workload are options of the package."""
+    found = workload(kind, transport)
+    for member in found.member_names:
+        options = parse_stream(found.source(member, "127.0.0.1:1/x", "127.0.0.1:2"))
+        assert options.group is not None
+        assert options.group.name == found.name
+    assert parse_connection({"zookeeper.connect": found.sink("127.0.0.1:1/x")["zookeeper.connect"]}).zookeeper
+
+
+def test_short_errors() -> None:
+    """A short error is left as it is, a long one names all of its conditions."""
+    assert shortened("[NO_LEADER] text") == "[NO_LEADER] text"
+    assert shortened(f"[STREAM_FAILED] {'x' * 5000} [NO_LEADER] y").endswith("... [STREAM_FAILED] [NO_LEADER]")
+
+
+def test_values() -> None:
+    """Each record has a value of its own."""
+    values = {value(topic, number) for topic in ("a", "b") for number in range(200)}
+    assert len({digest(one) for one in values}) == 400

@@ -1,0 +1,77 @@
+"""The way to a server whose answers are late, lost or ended."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.rough_wire import RoughWire
+
+
+def echo(listener: socket.socket) -> None:
+    """Serve one connection after the other until the listener is shut down."""
+    while True:
+        try:
+            end, _ = listener.accept()
+        except OSError:
+            return
+        with end:
+            while data := end.recv(1000):
+                end.sendall(data)
+
+
+@pytest.fixture
+def wire() -> Iterator[RoughWire]:
+    """A way to a server that sends back what it gets."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=echo, args=(listener,))
+        server.start()
+        with RoughWire(listener.getsockname()[1]) as way:
+            yield way
+        listener.shutdown(socket.SHUT_RDWR)
+        server.join()
+
+
+@pytest.fixture
+def client(wire: RoughWire) -> Iterator[socket.socket]:
+    """A connection through it that has carried something."""
+    host, port = wire.address.split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as end:
+        end.sendall(b"hello")
+        assert end.recv(10) == b"hello"
+        yield end
+
+
+def test_delay(wire: RoughWire, client: socket.socket) -> None:
+    """A delayed answer comes later, and after `mend` at once."""
+    wire.delay_s = 0.3
+    begin = time.monotonic()
+    client.sendall(b"a")
+    assert client.recv(10) == b"a"
+    assert time.monotonic() - begin >= 0.3
+    wire.mend()
+    assert wire.delay_s == 0
+
+
+def test_dropped_answers(wire: RoughWire, client: socket.socket) -> None:
+    """A dropped answer never comes, and the connection ends with the next one."""
+    wire.is_dropping = True
+    client.sendall(b"a")
+    client.settimeout(0.3)
+    with pytest.raises(TimeoutError):
+        client.recv(10)
+    wire.mend()
+    client.settimeout(10)
+    client.sendall(b"b")
+    assert client.recv(10) == b""
+
+
+def test_half_close(wire: RoughWire, client: socket.socket) -> None:
+    """A half-closed connection gives the client the end, while it can still send."""
+    wire.half_close()
+    assert client.recv(10) == b""
+    client.sendall(b"a")
