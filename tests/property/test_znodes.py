@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.protocol.model import Broker, Endpoint, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.protocol.topic_names import is_topic_name
 from pyspark_zkafka.protocol.znodes import admin, brokers, groups
 from pyspark_zkafka.protocol.znodes import topics as znodes
 from pyspark_zkafka.protocol.znodes.json import encode_json
@@ -20,7 +21,7 @@ ID = st.integers(0, 2**31 - 1)
 COUNT = st.integers(1, 2**31 - 1)
 THREADS = st.integers(1, groups.MAX_THREADS // 4)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
-NAME = st.text("abcXYZ019._-", min_size=1, max_size=20)
+NAME = st.text("abcXYZ019._-", min_size=1, max_size=20).filter(is_topic_name)
 REPLICAS = st.dictionaries(ID, st.lists(ID, max_size=4).map(tuple), max_size=8)
 PARTITIONS = st.builds(TopicPartition, TEXT, ID)
 TIMESTAMP = st.none() | st.integers(0, 2**63).map(str)
