@@ -17,12 +17,16 @@ if TYPE_CHECKING:
 
 PARTITIONS = range(2)
 EARLIEST = {"subscribe": "t", "startingOffsets": "earliest"}
+SESSION = {"zookeeper.session.timeout.ms": "30000"}
+PATIENT_BROKERS = {**SESSION, "broker.session.timeout.ms": "30000"}
+PAUSE = "300 milliseconds"
+"""Between micro-batches: queries that plan all the time take the processor from the servers that are started."""
 
 
 @pytest.fixture
 def cluster() -> Iterator[MigratingCluster]:
-    """A cluster with ZooKeeper, and a topic."""
-    with MigratingCluster(brokers=2) as started:
+    """A cluster with ZooKeeper, and a topic; brokers that a busy machine slows down keep their sessions."""
+    with MigratingCluster(brokers=2, broker_config=PATIENT_BROKERS) as started:
         started.create_topic("t", partitions=len(PARTITIONS), replication=2)
         yield started
 
@@ -39,13 +43,13 @@ def test_migration(spark: SparkSession, cluster: MigratingCluster, stream: Calla
 
     A plan is made from the brokers from then on, or fails with the reason where no address of a broker is known.
     """
-    zookeeper = {"zookeeper.connect": cluster.zookeeper_connect}
+    zookeeper = {"zookeeper.connect": cluster.zookeeper_connect, **SESSION}
     servers = {**zookeeper, "kafka.bootstrap.servers": cluster.bootstrap_servers}
     group = {"subscribe": "t", "group.id": "g", "auto.offset.reset": "earliest"}
     streams = [stream(EARLIEST, connection=c, name=n) for n, c in (("both", servers), ("alone", zookeeper))]
     member = stream(group, connection=zookeeper, name="member")
     for each in (*streams, member):
-        each.start()
+        each.start(processingTime=PAUSE)
         each.wait_for_start(120)
     written = 0
 

@@ -69,16 +69,21 @@ class Stream:
         return [r.offset for r in self.rows if r.partition == partition and topic in (None, r.topic)]
 
     def wait_for_start(self, timeout_s: float = 60) -> None:
-        """Return when the query has looked for records once, so that it knows where it starts."""
-        eventually(lambda: self._queries[-1].lastProgress, timeout_s, "the query has not begun")
+        """Return when the query has looked for records once, so that it knows where it starts; raises its error."""
+        eventually(lambda: self._running().lastProgress, timeout_s, "the query has not begun")
 
     def wait_for(self, records: int, timeout_s: float = 60) -> None:
         """Return when so many records have come; a query that has failed raises its error."""
 
         def enough() -> bool:
-            error = self._queries[-1].exception()
-            if error is not None:
-                raise error
+            self._running()
             return len(self.rows) >= records
 
         eventually(enough, timeout_s, lambda: f"{len(self.rows)} of {records} records have come")
+
+    def _running(self) -> StreamingQuery:
+        """The last query; raises the error that has ended it."""
+        error = self.error
+        if error is not None:
+            raise error
+        return self._queries[-1]
