@@ -61,9 +61,10 @@ def test_killed_before_the_switch(
             raise ConnectionError("the driver was killed")
 
     query.step(options_of(query, old))
-    query.write(RECORDS)
     query.stream.in_batch = kill
-    eventually(query.start(options_of(query, old)).exception, 120)
+    running = query.start(options_of(query, old))
+    query.write(RECORDS)
+    eventually(running.exception, 120)
     query.stream.in_batch = lambda frame, number: None
     last = {(row.partition, row.offset) for row in query.stream.batches[-1]}
     query.migrate(new)

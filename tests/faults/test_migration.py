@@ -49,8 +49,7 @@ def test_migration(spark: SparkSession, cluster: MigratingCluster, stream: Calla
     streams = [stream(EARLIEST, connection=c, name=n) for n, c in (("both", servers), ("alone", zookeeper))]
     member = stream(group, connection=zookeeper, name="member")
     for each in (*streams, member):
-        each.start(processingTime=PAUSE)
-        each.wait_for_start(120)
+        each.begin(processingTime=PAUSE)
     written = 0
 
     def phase(*reading: Stream) -> None:

@@ -51,9 +51,9 @@ class MovingQuery:
             self.written[number] += records
 
     def start(self, options: Mapping[str, str]) -> StreamingQuery:
-        """Start the query with these options, on the same checkpoint."""
+        """Start the query with these options, on the same checkpoint; it has looked for records once."""
         self.stream.options = dict(options)
-        return self.stream.start(processingTime=_PAUSE)
+        return self.stream.begin(processingTime=_PAUSE)
 
     def finish(self, running: StreamingQuery) -> None:
         """Stop the query when all records have been read, and are committed in the store of its group."""

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Stream"]
 
+_STARTS, _BEGIN_S = 5, 120
+_LATE_PLANNER = "Python worker failed to connect back"
+
 
 class Stream:
     """A checkpoint, the queries that run on it one after the other, and what their micro-batches held.
@@ -38,6 +41,18 @@ class Stream:
         query = (writer.trigger(**trigger) if trigger else writer).start()
         self._queries.append(query)
         return query
+
+    def begin(self, **trigger: Any) -> StreamingQuery:
+        """A query that has looked for records once; started again if Spark has given up on its planner.
+
+        Spark waits 10 s until the planner's process connects, which is too short on a busy machine.
+        """
+        for _ in range(_STARTS):
+            query = self.start(**trigger)
+            eventually(lambda query=query: query.lastProgress or query.exception(), _BEGIN_S)  # type: ignore[misc]
+            if _LATE_PLANNER not in str(query.exception()):
+                break
+        return self._running()
 
     def run(self, *, schema: str | None = None) -> StreamingQuery:
         """A query that has read all that there was."""
