@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from typer.testing import CliRunner
 
+from pyspark_zkafka.cli import app as zkafka
 from tests.support.eventually import eventually
 from tests.support.migration import MigratingCluster
 
@@ -34,6 +37,19 @@ def cluster() -> Iterator[MigratingCluster]:
 def read(spark: SparkSession, options: dict[str, str]) -> DataFrame:
     """A batch of all that there is."""
     return spark.read.format("zkafka").options(**options).load()
+
+
+def check_described(cluster: MigratingCluster) -> None:
+    """Describe the group by what ZooKeeper has kept: a line says so, and there is a lag if brokers are named."""
+    left = "All brokers have left ZooKeeper for KRaft"
+    for more, has_lag in (["--bootstrap-server", cluster.bootstrap_servers], True), ([], False):
+        command = ["groups", "describe", "g", "--json", "--zookeeper", cluster.zookeeper_connect, *more]
+        found = CliRunner().invoke(zkafka, command)
+        assert (found.exit_code, left in found.stderr) == (0, True), found.output
+        rows = json.loads(found.stdout)
+        assert [row["partition"] for row in rows] == [*PARTITIONS]
+        assert all((row["lag"] is not None) == has_lag for row in rows)
+        assert "No broker leads" not in found.stderr
 
 
 @pytest.mark.long
@@ -88,3 +104,4 @@ def test_migration(spark: SparkSession, cluster: MigratingCluster, stream: Calla
     assert "MIGRATED_TO_KRAFT" in str(member.error)
     for p in PARTITIONS:
         assert member.offsets(p) == list(range(len(member.offsets(p))))
+    check_described(cluster)

@@ -88,7 +88,7 @@ class MovingQuery:
             return {tp.partition: offset for tp, offset in brokers.committed(self.group).items()}
 
     def migrate(self, kind: str, *arguments: str) -> Result:
-        """Run ``zkafka groups migrate`` to the store of a kind, as often as members of the other one are left."""
+        """Run ``zkafka groups migrate`` to the store of a kind, until no member of the other one is left; then compare."""
         eventually(lambda: self._migrate(kind, *arguments).exit_code == 0, 60, lambda: self._migrate(kind).output, 0.5)
         return self._migrate(kind, "--verify")
 
