@@ -21,6 +21,7 @@ __all__ = [
     "ClusterSource",
     "ZooKeeperSource",
     "bootstrap_servers",
+    "completed",
     "current_snapshot",
     "describe_migration",
     "open_admin",
@@ -100,7 +101,15 @@ def current_snapshot(
     """
     known = admin.snapshot([] if outdated.brokers else topics)
     brokers = {broker.id: of_listener(broker, connection.listener) for broker in known.brokers.values()}
-    return replace(outdated if outdated.brokers else known, brokers={**brokers, **outdated.brokers})
+    return completed(outdated, replace(known, brokers=brokers))
+
+
+def completed(outdated: ClusterSnapshot, known: ClusterSnapshot) -> ClusterSnapshot:
+    """An outdated snapshot of ZooKeeper with the brokers that are missing there, or the brokers' own once all have left.
+
+    `known` is the brokers' snapshot, whose topics count in the latter case alone.
+    """
+    return replace(outdated if outdated.brokers else known, brokers={**known.brokers, **outdated.brokers})
 
 
 def describe_migration(outdated: ClusterSnapshot) -> str:

@@ -146,13 +146,14 @@ class Target:
             yield admin
 
     @contextmanager
-    def group_brokers(self, snapshot: ClusterSnapshot) -> Iterator[GroupAdmin]:
-        """A client of the brokers as `brokers`, for their groups."""
+    def group_brokers(self, snapshot: ClusterSnapshot, timeout_s: float | None = None) -> Iterator[GroupAdmin]:
+        """A client of the brokers as `brokers`, for their groups; `timeout_s` limits each of its requests."""
         from pyspark_zkafka.cluster import bootstrap_servers
         from pyspark_zkafka.kafka.group_admin import GroupAdmin
 
         connection = self.connection
-        with GroupAdmin(bootstrap_servers(connection, snapshot), connection.kafka) as admin:
+        limit = {} if timeout_s is None else {"socket.timeout.ms": int(timeout_s * 1000)}
+        with GroupAdmin(bootstrap_servers(connection, snapshot), {**connection.kafka, **limit}) as admin:
             yield admin
 
     def proceed(self, question: str) -> bool:

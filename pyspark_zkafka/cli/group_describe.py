@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -12,11 +13,11 @@ import typer
 from rich.text import Text
 
 from pyspark_zkafka.cli.command import Target, reads_cluster
-from pyspark_zkafka.cli.group_stores import AllGroups, Groups, Storage, open_servers, require_groups
+from pyspark_zkafka.cli.group_stores import AllGroups, Groups, Servers, Storage, open_servers, require_groups
 from pyspark_zkafka.cli.output import Column, Row, columns, iso_time
 
 if TYPE_CHECKING:
-    from pyspark_zkafka.operations.group_reads import OffsetsStorage
+    from pyspark_zkafka.operations.group_reads import Described, OffsetsStorage
     from pyspark_zkafka.operations.group_state import PartitionDescription
 
 __all__ = ["StorageOption", "add_to", "description_row"]
@@ -54,12 +55,10 @@ def describe(
     Examples: zkafka groups describe billing --zookeeper zk1:2181/kafka;
     zkafka groups describe --all-groups --watch --interval 5
     """
-    from pyspark_zkafka.operations.group_reads import read_descriptions
-
     names = require_groups(groups, all_groups)
     stores: OffsetsStorage = storage.value
     with open_servers(target) as servers:
-        read = partial(read_descriptions, servers.ensemble, lambda: servers.brokers, names, stores)
+        read = partial(_read, servers, names, stores)
         if watch:
             from pyspark_zkafka.cli.group_watch import watch_groups
 
@@ -70,9 +69,20 @@ def describe(
         target.output.note(problem)
     for group, state in described.states.items():
         if not state.member_count:
-            target.output.note(f"Consumer group '{group}' has no active members.")
+            target.output.note(f"Consumer group '{group}' has no active members in ZooKeeper.")
     rows = [description_row(row) for found in described.groups.values() for row in found]
     _show(target, rows, _STORES if storage is Storage.both else ())
+
+
+def _read(servers: Servers, names: list[str] | None, stores: OffsetsStorage) -> Described:
+    """The descriptions of groups; what ZooKeeper does not show of their members is among the problems."""
+    from pyspark_zkafka.operations.group_reads import read_descriptions
+    from pyspark_zkafka.operations.kafka_membership import read_kafka_membership
+
+    found = read_descriptions(servers.ensemble, lambda: servers.brokers, names, stores)
+    in_kafka = read_kafka_membership(servers.ensemble, lambda: servers.prompt_brokers, found.states)
+    notes = in_kafka.notes({name: state.member_count for name, state in found.states.items()})
+    return replace(found, problems=(*found.problems, *notes))
 
 
 def description_row(row: PartitionDescription) -> Row:

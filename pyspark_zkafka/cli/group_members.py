@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from pyspark_zkafka.cli.command import Target, reads_cluster
-from pyspark_zkafka.cli.group_stores import AllGroups, Groups, require_groups
+from pyspark_zkafka.cli.group_stores import AllGroups, Groups, open_servers, require_groups
 from pyspark_zkafka.cli.output import Column, Row, columns, iso_time
 
 if TYPE_CHECKING:
@@ -38,10 +38,14 @@ def members(target: Target, groups: Groups = None, all_groups: AllGroups = False
     Example: zkafka groups members billing --zookeeper zk1:2181/kafka
     """
     from pyspark_zkafka.operations.group_reads import read_groups
+    from pyspark_zkafka.operations.kafka_membership import read_kafka_membership
 
     names = require_groups(groups, all_groups)
-    with target.zookeeper() as client:
-        states = read_groups(client, names)
+    with open_servers(target) as servers:
+        states = read_groups(servers.ensemble, names)
+        in_kafka = read_kafka_membership(servers.ensemble, lambda: servers.prompt_brokers, states)
+    for note in in_kafka.notes({name: state.member_count for name, state in states.items()}):
+        target.output.note(note)
     rows = [row for state in states.values() for row in _rows(state)]
     if not target.output.as_json:
         rows = [{**row, "assignment": _assignment_text(row.get("assignment", {}))} for row in rows]

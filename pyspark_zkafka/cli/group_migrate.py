@@ -91,6 +91,7 @@ def migrate(
         if names is not None:
             require_offsets(looks)
         if verify:
+            _note_activity(target, looks)
             _report(target, {name: unchanged(look) for name, look in looks.items()})
         elif _proceed(target, looks, to, live=live, force=force):
             _report(target, _run(target, migration, looks, (interval, timeout) if live else None))
@@ -108,6 +109,19 @@ def _all_groups(target: Target, migration: Migration) -> list[str]:
     if bad:
         target.output.note(f"Left out: ZooKeeper cannot have groups of the names {listing(bad, _SHOWN)}.")
     return [name for name in names if is_znode_name(name)]
+
+
+def _note_activity(target: Target, looks: dict[str, Look]) -> None:
+    """Say whose commits may have come between the reads of the two stores."""
+    from pyspark_zkafka.operations.kafka_membership import KafkaMembership
+
+    in_zookeeper = {name: len(look.activity.members) for name, look in looks.items()}
+    in_kafka = KafkaMembership({name: len(look.state.members) for name, look in looks.items()})
+    for note in in_kafka.notes(in_zookeeper):
+        target.output.note(note)
+    active = [name for name, look in looks.items() if look.is_active]
+    if active:
+        target.output.note(f"Active, so that the stores may differ by commits under way: {listing(active, _SHOWN)}.")
 
 
 def _proceed(target: Target, looks: dict[str, Look], to: Store, *, live: bool, force: bool) -> bool:

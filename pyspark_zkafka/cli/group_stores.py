@@ -26,6 +26,8 @@ __all__ = ["AllGroups", "Groups", "Servers", "Storage", "open_servers", "read_te
 Groups = Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="The groups.", show_default=False)]
 AllGroups = Annotated[bool, typer.Option("--all-groups", help="All groups.")]
 
+_PROMPT_S = 5.0
+
 
 class Storage(str, Enum):
     """The stores of offsets that a command reads or writes."""
@@ -40,19 +42,26 @@ class Servers:
     """Clients of the servers that have offsets; `zookeeper` is open, or None if only brokers were given."""
 
     zookeeper: ZooKeeperClient | None
-    open_brokers: Callable[[], GroupAdmin]
+    open_brokers: Callable[..., GroupAdmin]
 
     @cached_property
     def brokers(self) -> GroupAdmin:
         """An open client of the brokers, who are looked up when it is first needed; ClusterStateError if there is none."""
         return self.open_brokers()
 
+    @cached_property
+    def prompt_brokers(self) -> GroupAdmin:
+        """The same for what a command can do without: its requests end after a few seconds."""
+        return self.open_brokers(_PROMPT_S)
+
     @property
     def ensemble(self) -> ZooKeeperClient:
         """ZooKeeper; OptionError if it was not given."""
         if self.zookeeper is None:
             raise OptionError(
-                "INVALID_OPTION", "This command works on ZooKeeper's data; use --zookeeper (or ZKAFKA_ZOOKEEPER)"
+                "INVALID_OPTION",
+                "This command works on ZooKeeper's data; use --zookeeper (or ZKAFKA_ZOOKEEPER), or kafka-consumer-groups "
+                "for groups that Kafka coordinates",
             )
         return self.zookeeper
 
@@ -65,9 +74,9 @@ def open_servers(target: Target) -> Iterator[Servers]:
     with ExitStack() as opened:
         zookeeper = None if target.connection.zookeeper is None else opened.enter_context(target.zookeeper())
 
-        def open_brokers() -> GroupAdmin:
+        def open_brokers(timeout_s: float | None = None) -> GroupAdmin:
             snapshot = ClusterSnapshot({}) if zookeeper is None else zookeeper.snapshot([])
-            return opened.enter_context(target.group_brokers(snapshot))
+            return opened.enter_context(target.group_brokers(snapshot, timeout_s))
 
         yield Servers(zookeeper, open_brokers)
 

@@ -66,8 +66,12 @@ def _paragraph(problem: Problem) -> str:
 
 def _verify(servers: Servers, names: list[str] | None) -> tuple[list[Problem], tuple[str, ...]]:
     from pyspark_zkafka.operations.group_reads import read_groups, read_logs, read_topics
-    from pyspark_zkafka.operations.verification import verify_groups
+    from pyspark_zkafka.operations.kafka_membership import read_kafka_membership
+    from pyspark_zkafka.operations.verification import verify_groups, verify_kinds
 
-    states = list(read_groups(servers.ensemble, names).values())
-    logs = read_logs(lambda: servers.brokers, read_topics(servers.ensemble, states))
-    return verify_groups(states, logs.bounds), logs.problems
+    states = read_groups(servers.ensemble, names)
+    logs = read_logs(lambda: servers.brokers, read_topics(servers.ensemble, states.values()))
+    in_kafka = read_kafka_membership(servers.ensemble, lambda: servers.prompt_brokers, states)
+    in_zookeeper = {name: state.member_count for name, state in states.items()}
+    problems = [*verify_kinds(in_kafka.in_both(in_zookeeper)), *verify_groups(states.values(), logs.bounds)]
+    return problems, (*logs.problems, *in_kafka.notes(in_zookeeper))

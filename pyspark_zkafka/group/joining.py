@@ -19,7 +19,7 @@ from pyspark_zkafka.protocol.planning import Subscription
 from pyspark_zkafka.protocol.znodes import brokers as broker_znodes
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
-__all__ = ["KafkaJoin", "refuse_unmigrated"]
+__all__ = ["KafkaJoin", "old_brokers", "refuse_unmigrated"]
 
 _WITH_COORDINATORS = 2  # the version of a broker's registration from 0.9 on
 _SHOWN = 3
@@ -90,12 +90,17 @@ def no_coordinator(group: str) -> BrokersUnavailable:
     )
 
 
-def refuse_old_brokers(zookeeper: ZooKeeperClient) -> None:
-    """Raise for brokers that coordinate no groups; blocks for two rounds of requests."""
+def old_brokers(zookeeper: ZooKeeperClient) -> list[int]:
+    """The ids of brokers that coordinate no groups, sorted; blocks for two rounds of requests."""
     ids = zookeeper.children_many([broker_znodes.BROKER_IDS]).get(broker_znodes.BROKER_IDS, [])
     nodes = zookeeper.get_many(f"{broker_znodes.BROKER_IDS}/{name}" for name in ids)
     found = [broker_znodes.decode_broker(path, node.data) for path, node in nodes.items()]
-    old = sorted(registered.broker.id for registered in found if registered.version < _WITH_COORDINATORS)
+    return sorted(registered.broker.id for registered in found if registered.version < _WITH_COORDINATORS)
+
+
+def refuse_old_brokers(zookeeper: ZooKeeperClient) -> None:
+    """Raise for brokers that coordinate no groups; blocks for two rounds of requests."""
+    old = old_brokers(zookeeper)
     if old:
         raise ClusterStateError(
             "NO_COORDINATORS",

@@ -73,14 +73,17 @@ class GroupAdmin(KafkaAdmin):
         return sorted(group.group_id for group in found.valid)
 
     def group_states(self, groups: Iterable[str]) -> dict[str, GroupState]:
-        """The state of each group; blocks for a request to its coordinator."""
+        """The state of each group, requested 50 at a time; blocks for a request to its coordinator."""
         names = list(dict.fromkeys(groups))
         if not names:
             return {}
         self._begin_request()
         if not self._have_coordinators(names[0]):
             return dict.fromkeys(names, GroupState("DEAD"))
-        return self._patiently(lambda: self._describe_groups(names))
+        rest, found = iter(names), dict[str, GroupState]()
+        while some := list(islice(rest, _IN_FLIGHT)):
+            found |= self._patiently(lambda some=some: self._describe_groups(some))  # type: ignore[misc]
+        return found
 
     def _describe_groups(self, names: list[str]) -> dict[str, GroupState]:
         futures = self._admin().describe_consumer_groups(names, request_timeout=self._timeout_s)

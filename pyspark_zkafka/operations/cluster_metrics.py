@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from pyspark_zkafka.operations.group_state import GroupState, LogBounds, PartitionDescription, consumer_host
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 
-__all__ = ["Gauge", "cluster_metrics", "description_metrics", "group_metrics", "log_metrics"]
+__all__ = [
+    "Gauge",
+    "cluster_metrics",
+    "description_metrics",
+    "group_metrics",
+    "kafka_member_metrics",
+    "log_metrics",
+]
 
 _PARTITION = ("topic", "partition")
 _GROUP_PARTITION = ("consumergroup", "topic", "partition")
@@ -38,6 +45,8 @@ def cluster_metrics(snapshot: ClusterSnapshot, controller_epoch: int | None) -> 
     yield Gauge("kafka_broker_info", "Information about the Kafka Broker.", ("id", "address"), addresses)
     yield _single("zkafka_active_controllers", "1 if a broker is the controller.", int(snapshot.controller is not None))
     yield _single("zkafka_controller_id", "Broker id of the controller.", snapshot.controller)
+    has_left = int(not snapshot.brokers and snapshot.kraft_epoch >= 0)
+    yield _single("zkafka_migrated_to_kraft", "1 if all brokers have left ZooKeeper, whose state is of the past.", has_left)
     yield _single("zkafka_controller_epoch", "Number of controller elections so far.", controller_epoch)
     counts: _Values = {(name,): float(len(topic.partitions)) for name, topic in snapshot.topics.items()}
     yield Gauge("kafka_topic_partitions", "Number of partitions for this Topic", ("topic",), counts)
@@ -103,6 +112,13 @@ def log_metrics(bounds: Mapping[TopicPartition, LogBounds]) -> Iterator[Gauge]:
     starts = _known((_labels(tp), log.start) for tp, log in bounds.items())
     yield Gauge("kafka_topic_partition_current_offset", "Current Offset of a Broker at Topic/Partition", _PARTITION, ends)
     yield Gauge("kafka_topic_partition_oldest_offset", "Oldest Offset of a Broker at Topic/Partition", _PARTITION, starts)
+
+
+def kafka_member_metrics(counts: Mapping[str, int]) -> Iterator[Gauge]:
+    """Metrics of the members that groups have in Kafka, where these were counted."""
+    values: _Values = {(name,): float(count) for name, count in counts.items()}
+    text = "Members of a group that Kafka coordinates."
+    yield Gauge("zkafka_consumergroup_kafka_members", text, _GROUP_PARTITION[:1], values)
 
 
 def group_metrics(groups: Iterable[GroupState]) -> Iterator[Gauge]:

@@ -44,10 +44,11 @@ class Ensemble:
 
 @dataclass(frozen=True, slots=True)
 class Brokers:
-    """The bounds of the logs, and the groups' offsets in Kafka."""
+    """The bounds of the logs, and the groups' offsets and numbers of members in Kafka."""
 
     logs: Logs
     kafka_offsets: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+    kafka_members: Mapping[str, int] = field(default_factory=dict)
 
 
 class EnsembleReader:
@@ -55,7 +56,11 @@ class EnsembleReader:
 
     def __init__(self, connection: Connection, selection: Selection) -> None:
         if connection.zookeeper is None:
-            raise OptionError("INVALID_OPTION", "The exporter reads ZooKeeper; use --zookeeper (or ZKAFKA_ZOOKEEPER)")
+            raise OptionError(
+                "INVALID_OPTION",
+                "The exporter reads ZooKeeper; use --zookeeper (or ZKAFKA_ZOOKEEPER), or kafka_exporter for a cluster "
+                "without it",
+            )
         self._config = connection.zookeeper
         self._selection = selection
         self._opened = ExitStack()
@@ -99,11 +104,13 @@ class BrokerReader:
         self._servers = ""
 
     def read(self, ensemble: Ensemble) -> Brokers:
-        """The bounds of the logs in the snapshot; blocks for two requests to each leader, and one to each coordinator."""
+        """The bounds of the logs in the snapshot; blocks for two requests to each leader, and two to each coordinator."""
         try:
             client = self._connect(bootstrap_servers(self._connection, ensemble.snapshot))
-            in_kafka = {} if self._storage == "zookeeper" else client.committed_many(ensemble.groups)
-            return Brokers(read_logs(lambda: client, ensemble.snapshot), in_kafka)
+            groups = () if self._storage == "zookeeper" else ensemble.groups
+            in_kafka, states = client.committed_many(groups), client.group_states(groups)
+            members = {name: len(state.members) for name, state in states.items()}
+            return Brokers(read_logs(lambda: client, ensemble.snapshot), in_kafka, members)
         except ZKafkaError:
             self.close()
             raise

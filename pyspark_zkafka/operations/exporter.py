@@ -21,6 +21,7 @@ from pyspark_zkafka.operations.cluster_metrics import (
     cluster_metrics,
     description_metrics,
     group_metrics,
+    kafka_member_metrics,
     log_metrics,
 )
 from pyspark_zkafka.operations.cluster_reads import Brokers, Ensemble
@@ -143,6 +144,7 @@ def _metrics(ensemble: Ensemble, brokers: Brokers | None, storage: OffsetsStorag
         cluster_metrics(ensemble.snapshot, ensemble.controller_epoch),
         log_metrics(found.logs.bounds),
         group_metrics(states),
+        kafka_member_metrics(found.kafka_members),
         description_metrics(_descriptions(ensemble, found, storage)),
     )
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from pyspark_zkafka.errors import BrokersUnavailable, ZKafkaError, listing
+from pyspark_zkafka.cluster import completed, describe_migration
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, ZKafkaError, listing
 from pyspark_zkafka.operations.group_state import (
     GroupState,
     LogBounds,
@@ -85,8 +86,11 @@ def read_logs(brokers: Callable[[], GroupAdmin], snapshot: ClusterSnapshot) -> L
     """The bounds of all logs in a snapshot; those of a partition without a leader that answers are None.
 
     Blocks for two requests to each leader, or some 15 s if one does not answer: it is not asked a second time. `brokers` is
-    called if there is a leader.
+    called if there is a leader, or if brokers have left ZooKeeper for KRaft.
     """
+    notes: tuple[str, ...] = ()
+    if snapshot.is_outdated:
+        snapshot, notes = _from_brokers(brokers, snapshot)
     partitions = [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)]
     offline = snapshot.without_leader(partitions)
     led = set(partitions).difference(offline)
@@ -96,8 +100,17 @@ def read_logs(brokers: Callable[[], GroupAdmin], snapshot: ClusterSnapshot) -> L
     ends, unended = brokers().list_offsets_each(dict.fromkeys(starts, LATEST), left_s) if starts else ({}, {})
     states = snapshot.states
     bounds = {tp: LogBounds(starts.get(tp), ends.get(tp), states[tp].czxid if tp in states else None) for tp in partitions}
-    without_leader = [f"No broker leads {listing(offline, _SHOWN)}"] if offline else []
-    return Logs(bounds, (*without_leader, *_reasons({**unstarted, **unended})))
+    without_leader = [f"No broker leads {listing(offline, _SHOWN)}"] if offline and not snapshot.is_outdated else []
+    return Logs(bounds, (*notes, *without_leader, *_reasons({**unstarted, **unended})))
+
+
+def _from_brokers(brokers: Callable[[], GroupAdmin], outdated: ClusterSnapshot) -> tuple[ClusterSnapshot, tuple[str, ...]]:
+    """The snapshot of a cluster that leaves ZooKeeper for KRaft, as far as brokers are known, and a note about it."""
+    try:
+        known = brokers().snapshot([] if outdated.brokers else outdated.topics)
+    except ClusterStateError as error:
+        return outdated, (error.message,)
+    return completed(outdated, known), (describe_migration(outdated),)
 
 
 def _reasons(failed: Mapping[TopicPartition, ZKafkaError]) -> list[str]:

@@ -21,7 +21,7 @@ from pyspark_zkafka.protocol.model import TopicPartition, session_text
 from pyspark_zkafka.protocol.planning import INTERNAL_TOPICS
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 
-__all__ = ["Problem", "verify_group", "verify_groups"]
+__all__ = ["Problem", "verify_group", "verify_groups", "verify_kinds"]
 
 _UNNAMED_STRATEGIES = ("range", "roundrobin", "roundrobin-0.8", "legacy-range")
 _SHOWN, _SHOWN_BYTES = 3, 40
@@ -52,6 +52,25 @@ def verify_groups(groups: Iterable[GroupState], logs: Mapping[TopicPartition, Lo
         topics = group.all_topics(by_topic)
         problems += verify_group(group, {tp: logs[tp] for topic in topics for tp in by_topic.get(topic, ())})
     return problems
+
+
+def verify_kinds(in_both: Mapping[str, tuple[int, int]]) -> list[Problem]:
+    """The problems of groups with members in ZooKeeper and in Kafka; the values are their numbers, in this order.
+
+    >>> [problem.found for problem in verify_kinds({"g": (2, 1)})]
+    ['2 in ZooKeeper and 1 in Kafka; neither kind sees the other, and both read all partitions']
+    """
+    return [
+        Problem(
+            name,
+            None,
+            None,
+            "members of both kinds",
+            f"{here} in ZooKeeper and {there} in Kafka; neither kind sees the other, and both read all partitions",
+            "stop one kind; docs/migrate-to-kafka-groups.md has the order",
+        )
+        for name, (here, there) in in_both.items()
+    ]
 
 
 def verify_group(group: GroupState, logs: Mapping[TopicPartition, LogBounds]) -> list[Problem]:

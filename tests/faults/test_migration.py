@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from typer.testing import CliRunner
 
+from pyspark_zkafka.cli import app as zkafka
 from tests.support.eventually import eventually
 from tests.support.migration import MigratingCluster
 
@@ -17,12 +20,16 @@ if TYPE_CHECKING:
 
 PARTITIONS = range(2)
 EARLIEST = {"subscribe": "t", "startingOffsets": "earliest"}
+SESSION = {"zookeeper.session.timeout.ms": "30000"}
+PATIENT_BROKERS = {**SESSION, "broker.session.timeout.ms": "30000"}
+PAUSE = "300 milliseconds"
+"""Between micro-batches: queries that plan all the time take the processor from the servers that are started."""
 
 
 @pytest.fixture
 def cluster() -> Iterator[MigratingCluster]:
-    """A cluster with ZooKeeper, and a topic."""
-    with MigratingCluster(brokers=2) as started:
+    """A cluster with ZooKeeper, and a topic; brokers that a busy machine slows down keep their sessions."""
+    with MigratingCluster(brokers=2, broker_config=PATIENT_BROKERS) as started:
         started.create_topic("t", partitions=len(PARTITIONS), replication=2)
         yield started
 
@@ -32,6 +39,19 @@ def read(spark: SparkSession, options: dict[str, str]) -> DataFrame:
     return spark.read.format("zkafka").options(**options).load()
 
 
+def check_described(cluster: MigratingCluster) -> None:
+    """Describe the group by what ZooKeeper has kept: a line says so, and there is a lag if brokers are named."""
+    left = "All brokers have left ZooKeeper for KRaft"
+    for more, has_lag in (["--bootstrap-server", cluster.bootstrap_servers], True), ([], False):
+        command = ["groups", "describe", "g", "--json", "--zookeeper", cluster.zookeeper_connect, *more]
+        found = CliRunner().invoke(zkafka, command)
+        assert (found.exit_code, left in found.stderr) == (0, True), found.output
+        rows = json.loads(found.stdout)
+        assert [row["partition"] for row in rows] == [*PARTITIONS]
+        assert all((row["lag"] is not None) == has_lag for row in rows)
+        assert "No broker leads" not in found.stderr
+
+
 @pytest.mark.long
 @pytest.mark.timeout(900)  # seven servers are started one after the other
 def test_migration(spark: SparkSession, cluster: MigratingCluster, stream: Callable[..., Stream]) -> None:
@@ -39,14 +59,13 @@ def test_migration(spark: SparkSession, cluster: MigratingCluster, stream: Calla
 
     A plan is made from the brokers from then on, or fails with the reason where no address of a broker is known.
     """
-    zookeeper = {"zookeeper.connect": cluster.zookeeper_connect}
+    zookeeper = {"zookeeper.connect": cluster.zookeeper_connect, **SESSION}
     servers = {**zookeeper, "kafka.bootstrap.servers": cluster.bootstrap_servers}
     group = {"subscribe": "t", "group.id": "g", "auto.offset.reset": "earliest"}
     streams = [stream(EARLIEST, connection=c, name=n) for n, c in (("both", servers), ("alone", zookeeper))]
     member = stream(group, connection=zookeeper, name="member")
     for each in (*streams, member):
-        each.start()
-        each.wait_for_start(120)
+        each.begin(processingTime=PAUSE)
     written = 0
 
     def phase(*reading: Stream) -> None:
@@ -85,3 +104,4 @@ def test_migration(spark: SparkSession, cluster: MigratingCluster, stream: Calla
     assert "MIGRATED_TO_KRAFT" in str(member.error)
     for p in PARTITIONS:
         assert member.offsets(p) == list(range(len(member.offsets(p))))
+    check_described(cluster)

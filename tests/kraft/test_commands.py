@@ -53,3 +53,5 @@ def test_commands_of_zookeeper(run_kraft: Callable[..., Result], command: str) -
     result = run_kraft(*command.split(), status=2)
     (line,) = result.stderr.splitlines()
     assert "--zookeeper" in line or "zookeeper.connect" in line
+    if command.startswith(("groups list", "groups describe", "groups members", "groups verify")):
+        assert "kafka-consumer-groups" in line

@@ -1,13 +1,15 @@
-"""A local cluster of Kafka 3.9.1 that is migrated from ZooKeeper to KRaft, phase by phase."""
+"""A local cluster of Kafka 3.9.1 that is migrated from ZooKeeper to KRaft, phase by phase, and upgraded to Kafka 4."""
 
 from __future__ import annotations
 
 import json
+import signal
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from pyspark_zkafka.testing import LocalCluster, configs
+from pyspark_zkafka.testing import LocalCluster, configs, run_kafka_tool
+from pyspark_zkafka.testing.jars import kafka_classpath
 from pyspark_zkafka.testing.ports import LOOPBACK
 from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ClusterSpec, Server
 from pyspark_zkafka.testing.storage import format_storage
@@ -15,10 +17,14 @@ from pyspark_zkafka.testing.topic_state import TopicState, open_metadata_state
 from pyspark_zkafka.testing.waiting import Deadline
 from tests.support.eventually import eventually
 
-__all__ = ["MigratingCluster"]
+__all__ = ["CONTROLLER", "MigratingCluster"]
 
-_CONTROLLER = 3000
-_NAME = f"controller-{_CONTROLLER}"
+CONTROLLER = 3000
+"""The id of KRaft's controller."""
+
+_NAME = f"controller-{CONTROLLER}"
+_EXIT_TIMEOUT_S = 30
+_FEATURES = "org.apache.kafka.tools.FeatureCommand"
 
 
 class MigratingCluster(LocalCluster):
@@ -29,6 +35,7 @@ class MigratingCluster(LocalCluster):
         self._target = ClusterSpec(kafka_version="3.9.1", brokers=self.brokers, controllers=1)
         self._is_migrating = False
         self._moved: set[Server] = set()
+        self._upgraded: dict[Server, str] = {}
 
     def begin(self) -> None:
         """Start KRaft's controller, and restart the brokers so that it takes over from them: dual write begins."""
@@ -53,29 +60,52 @@ class MigratingCluster(LocalCluster):
     def finalize(self) -> None:
         """Restart the controller without ZooKeeper: it writes nothing there any more."""
         self._is_migrating = False
-        self._processes.end(_NAME, 15, 30)
-        self._start_controller(self._write_controller_properties())
+        self._restart_controller()
         self.create_topic("after-migration")
 
+    def upgrade(self, server: Server, version: str) -> None:
+        """Restart a broker, or the controller, with the jars of another version, and the same data."""
+        self._classpaths[version] = kafka_classpath(version)
+        self._upgraded[server] = version
+        if server == CONTROLLER:
+            self._restart_controller()
+        else:
+            self.restart(server)
+
+    def finalize_upgrade(self, version: str) -> str:
+        """Finalize the features of a version, after which no server of an older one can start; the tool's description."""
+        servers = ("--bootstrap-server", self.bootstrap_servers)
+        release = ".".join(version.split(".")[:2])
+        run_kafka_tool(version, _FEATURES, *servers, "upgrade", "--release-version", release)
+        return run_kafka_tool(version, _FEATURES, *servers, "describe")
+
+    def _restart_controller(self) -> None:
+        self._processes.end(_NAME, signal.SIGTERM, _EXIT_TIMEOUT_S)
+        self._start_controller(self._write_controller_properties())
+
     def _write_controller_properties(self) -> Path:
-        return self._write(_NAME, self._kraft_properties(_CONTROLLER))
+        return self._write(_NAME, self._kraft_properties(CONTROLLER))
 
     def _start_controller(self, file: Path) -> None:
-        command = configs.server_command(self._target, _CONTROLLER, self._java, file)
-        self._processes.start(_NAME, command, {"CLASSPATH": self._classpaths["3.9.1"]})
+        command = configs.server_command(self._target, CONTROLLER, self._java, file)
+        self._processes.start(_NAME, command, {"CLASSPATH": self._classpath(CONTROLLER)})
+
+    def _classpath(self, server: Server) -> str:
+        upgraded = self._upgraded.get(server)
+        return super()._classpath(server) if upgraded is None else self._classpaths[upgraded]
 
     def _kraft_properties(self, node: int) -> dict[str, str]:
-        name = _NAME if node == _CONTROLLER else f"broker-{node}"
+        name = _NAME if node == CONTROLLER else f"broker-{node}"
 
         def port(purpose: str) -> int:
             return self._processes.port(name, purpose)
 
         config = configs.server_properties(self._target, node, self._processes.folder / name, port, self._voters)
-        return {**config, **(self._migrating if node == _CONTROLLER and self._is_migrating else {})}
+        return {**config, **(self._migrating if node == CONTROLLER and self._is_migrating else {})}
 
     @property
     def _voters(self) -> str:
-        return f"{_CONTROLLER}@{LOOPBACK}:{self._processes.port(_NAME, CONTROLLER_LISTENER)}"
+        return f"{CONTROLLER}@{LOOPBACK}:{self._processes.port(_NAME, CONTROLLER_LISTENER)}"
 
     @property
     def _migrating(self) -> dict[str, str]:

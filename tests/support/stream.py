@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Stream"]
 
+_STARTS, _BEGIN_S = 5, 120
+_LATE_PLANNER = "Python worker failed to connect back"
+
 
 class Stream:
     """A checkpoint, the queries that run on it one after the other, and what their micro-batches held.
@@ -38,6 +41,18 @@ class Stream:
         query = (writer.trigger(**trigger) if trigger else writer).start()
         self._queries.append(query)
         return query
+
+    def begin(self, **trigger: Any) -> StreamingQuery:
+        """A query that has looked for records once; started again if Spark has given up on its planner.
+
+        Spark waits 10 s until the planner's process connects, which is too short on a busy machine.
+        """
+        for _ in range(_STARTS):
+            query = self.start(**trigger)
+            eventually(lambda query=query: query.lastProgress or query.exception(), _BEGIN_S)  # type: ignore[misc]
+            if _LATE_PLANNER not in str(query.exception()):
+                break
+        return self._running()
 
     def run(self, *, schema: str | None = None) -> StreamingQuery:
         """A query that has read all that there was."""
@@ -69,16 +84,21 @@ class Stream:
         return [r.offset for r in self.rows if r.partition == partition and topic in (None, r.topic)]
 
     def wait_for_start(self, timeout_s: float = 60) -> None:
-        """Return when the query has looked for records once, so that it knows where it starts."""
-        eventually(lambda: self._queries[-1].lastProgress, timeout_s, "the query has not begun")
+        """Return when the query has looked for records once, so that it knows where it starts; raises its error."""
+        eventually(lambda: self._running().lastProgress, timeout_s, "the query has not begun")
 
     def wait_for(self, records: int, timeout_s: float = 60) -> None:
         """Return when so many records have come; a query that has failed raises its error."""
 
         def enough() -> bool:
-            error = self._queries[-1].exception()
-            if error is not None:
-                raise error
+            self._running()
             return len(self.rows) >= records
 
         eventually(enough, timeout_s, lambda: f"{len(self.rows)} of {records} records have come")
+
+    def _running(self) -> StreamingQuery:
+        """The last query; raises the error that has ended it."""
+        error = self.error
+        if error is not None:
+            raise error
+        return self._queries[-1]

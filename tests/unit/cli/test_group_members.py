@@ -12,6 +12,13 @@ from pyspark_zkafka.errors import GroupError
 from tests.support.ensemble_client import EnsembleClient
 
 
+@pytest.fixture
+def client(client: EnsembleClient) -> EnsembleClient:
+    """The ensemble without brokers."""
+    del client.ensemble.nodes["/brokers/ids/1"]
+    return client
+
+
 def test_members(run: Callable[..., list[Row]]) -> None:
     """A member is shown with its subscription, the partitions that it owns, and the time at which it registered."""
     (row,) = run(members, ["g"])

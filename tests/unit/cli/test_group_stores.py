@@ -43,17 +43,19 @@ def test_brokers_are_opened_once() -> None:
     """The brokers are looked up when they are first needed, and then kept."""
     opened: list[str] = []
 
-    def open_brokers() -> Any:
-        opened.append("brokers")
+    def open_brokers(timeout_s: float | None = None) -> Any:
+        opened.append("brokers" if timeout_s is None else "prompt")
         return opened
 
     servers = Servers(None, open_brokers)
     assert not opened
     assert servers.brokers is servers.brokers
     assert opened == ["brokers"]
+    assert servers.prompt_brokers is servers.prompt_brokers
+    assert opened == ["brokers", "prompt"]
 
 
 def test_no_zookeeper() -> None:
     """A command that needs ZooKeeper's data says how to name it."""
-    with pytest.raises(OptionError, match="use --zookeeper"):
+    with pytest.raises(OptionError, match=r"use --zookeeper .*kafka-consumer-groups"):
         _ = Servers(None, lambda: pytest.fail("the brokers were opened")).ensemble

@@ -88,6 +88,17 @@ def test_brokers_fail(scrape: Callable[..., CollectorRegistry], caplog: pytest.L
     assert "nobody is there" in caplog.text
 
 
+def test_members_in_kafka(scrape: Callable[..., CollectorRegistry]) -> None:
+    """The members that a group has in Kafka are a metric where they were counted."""
+    labels = {"consumergroup": "g"}
+    counted = scrape(lambda: ENSEMBLE, lambda ensemble: Brokers(Logs(), kafka_members={"g": 2}))
+    assert counted.get_sample_value("zkafka_consumergroup_kafka_members", labels) == 2
+    assert counted.get_sample_value("zkafka_migrated_to_kraft") == 0
+    left = scrape(lambda: Ensemble(ClusterSnapshot({}, kraft_epoch=3)), fail)
+    assert left.get_sample_value("zkafka_migrated_to_kraft") == 1
+    assert left.get_sample_value("zkafka_consumergroup_kafka_members", labels) is None
+
+
 def test_a_scrape_takes_bounded_time(scrape: Callable[..., CollectorRegistry]) -> None:
     """Brokers that do not answer in time do not hold up what ZooKeeper has."""
     stop = threading.Event()

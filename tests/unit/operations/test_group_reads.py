@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NoReturn, cast
+
+import pytest
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, ZKafkaError
 from pyspark_zkafka.kafka.group_admin import GroupAdmin
@@ -28,12 +30,41 @@ def test_logs_without_brokers() -> None:
     assert logs.problems == ("No broker leads t-0",)
 
 
+def outdated(*brokers: int) -> ClusterSnapshot:
+    """A partition led by broker 1, in a ZooKeeper that all brokers but some have left."""
+    states = {T0: PartitionState(1, 0, (1, 2), czxid=7)}
+    live = {number: Broker(number, (), None) for number in brokers}
+    return ClusterSnapshot(live, {"t": Topic("t", {0: (1, 2)})}, states, kraft_epoch=3)
+
+
+@pytest.mark.parametrize(
+    ("registered", "note"), [((), "All brokers have left ZooKeeper"), ((2,), "some brokers have left")]
+)
+def test_brokers_that_have_left(registered: tuple[int, ...], note: str) -> None:
+    """Brokers that have left ZooKeeper for KRaft are known from the others, and lead their partitions."""
+    brokers = FakeBrokers()
+    logs = read_logs(lambda: cast(GroupAdmin, brokers), outdated(*registered))
+    assert (logs.bounds[T0].start, logs.bounds[T0].end) == (0, 9)
+    (problem,) = logs.problems
+    assert note in problem
+
+
+def test_all_have_left_unseen() -> None:
+    """Where all brokers have left ZooKeeper, and no address is known, that is the note, and not that nobody leads."""
+    assert read_logs(no_brokers, outdated()).problems == ("No live broker is registered",)
+
+
 class FakeBrokers:
     """Brokers of which broker 2, the leader of odd partitions, does not answer."""
 
     def __init__(self) -> None:
         self.requests: list[dict[TopicPartition, Position]] = []
         self.timeouts_s: list[float] = []
+
+    def snapshot(self, topics: Collection[str]) -> ClusterSnapshot:
+        live = {number: Broker(number, (), None) for number in (1, 2)}
+        found = {topic: Topic(topic, {0: (1, 2)}) for topic in topics}
+        return ClusterSnapshot(live, found, {TopicPartition(topic, 0): PartitionState(1, -1, (1, 2)) for topic in topics})
 
     def list_offsets_each(self, positions: Mapping[TopicPartition, Position], timeout_s: float) -> Any:
         self.requests.append(dict(positions))

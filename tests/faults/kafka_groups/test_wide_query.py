@@ -1,0 +1,73 @@
+"""Queries that share a topic of 2,000 partitions in a group that Kafka coordinates, and how long that takes."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from pyspark_zkafka.kafka.group_admin import GroupAdmin
+from pyspark_zkafka.testing import LocalCluster
+from tests.support.eventually import eventually
+from tests.support.fill import fill
+from tests.support.memberships import MemberGroup
+from tests.support.stream import Stream
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+PARTITIONS = range(2000)
+LIMITS_S = {"the first query joins": 60, "reads": 120, "commits": 60, "a second one joins": 60, "both read and commit": 120}
+"""The longest time of each step, with everything on two cores."""
+
+
+class Steps:
+    """The duration of each step; it writes them to standard output."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+
+    def take(self, name: str, probe: Callable[[], object]) -> None:
+        """Wait for the end of a step, for as long as it may take."""
+        eventually(probe, LIMITS_S[name], lambda: f"{name}: not done", poll_s=0.2)
+        now = time.monotonic()
+        sys.stdout.write(f"{name}: {now - self._begin:.1f} s\n")
+        self._begin = now
+
+
+@pytest.mark.parametrize("kind", ["cooperative-sticky", "consumer"])
+def test_wide_topic(kafka4: LocalCluster, stream: Callable[..., Stream], kind: str) -> None:
+    """A query joins, reads and commits 2,000 partitions in time; a second one gets its half, and nothing is read twice."""
+    topic = f"wide-{secrets.token_hex(4)}"
+    kafka4.create_topic(topic, partitions=len(PARTITIONS))
+    fill(kafka4, topic, 1, PARTITIONS)
+    group = MemberGroup(kafka4, kind, topic)
+    options = {**group.options(), "minRecordsPerPartition": "500"}  # four tasks, instead of one for each partition
+    queries = [stream(options, connection={}, name=name) for name in ("first", "second")]
+    with GroupAdmin(kafka4.bootstrap_servers, {}) as brokers:
+
+        def shares() -> list[int]:
+            state = brokers.group_states([group.name])[group.name]
+            return sorted(map(len, state.assigned.values())) if state.name == "STABLE" else []
+
+        def committed(offset: int) -> bool:
+            found = brokers.committed(group.name)
+            return len(found) == len(PARTITIONS) and set(found.values()) == {offset}
+
+        def read() -> Counter[tuple[int, int]]:
+            return Counter((row.partition, row.offset) for query in queries for row in query.rows)
+
+        steps = Steps()
+        queries[0].start(processingTime="1 second")
+        steps.take("the first query joins", lambda: shares() == [2000])
+        steps.take("reads", lambda: len(read()) == len(PARTITIONS))
+        steps.take("commits", lambda: committed(1))
+        queries[1].start(processingTime="1 second")
+        steps.take("a second one joins", lambda: shares() == [1000, 1000])
+        fill(kafka4, topic, 1, PARTITIONS)
+        steps.take("both read and commit", lambda: len(read()) == 2 * len(PARTITIONS) and committed(2))
+    assert set(read().values()) == {1}
+    assert all({row.offset for row in query.rows} >= {1} for query in queries)

@@ -1,0 +1,145 @@
+"""``zkafka groups`` and the exporter's readers on a group on its way from ZooKeeper to Kafka."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from click.testing import Result
+from prometheus_client import CollectorRegistry
+from typer.testing import CliRunner
+
+from pyspark_zkafka.cli import app as zkafka
+from pyspark_zkafka.group.membership import Membership
+from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.operations.cluster_reads import BrokerReader, EnsembleReader, Selection
+from pyspark_zkafka.operations.exporter import ClusterCollector
+from pyspark_zkafka.options.batch import parse_connection
+from pyspark_zkafka.testing import LocalCluster
+from tests.support.eventually import eventually
+from tests.support.fill import fill
+from tests.support.members import settled
+from tests.support.memberships import MemberGroup
+
+PARTITIONS, RECORDS, COMMITTED = range(4), 5, 3
+LISTS_BOTH = "(1 and 1); neither kind sees the other, and both read all partitions"
+
+
+class HalfMigrated:
+    """A group whose offsets are in both stores, and its members of both kinds."""
+
+    def __init__(self, cluster: LocalCluster, topic: str) -> None:
+        self.cluster = cluster
+        self.in_zookeeper = MemberGroup(cluster, "zookeeper", topic)
+        self.name = self.in_zookeeper.name
+        self.in_kafka = MemberGroup(cluster, "cooperative-sticky", topic, self.name)
+        fill(cluster, topic, RECORDS, PARTITIONS)
+
+    def join(self, group: MemberGroup) -> Membership:
+        """A member of one kind, which owns all partitions."""
+        member = group.member()
+        eventually(lambda: settled([member], len(PARTITIONS)), timeout_s=30)
+        return member
+
+    def commit(self) -> None:
+        """Commit to both stores, as a member in ZooKeeper with dual commits does."""
+        member, offsets = self.join(self.in_zookeeper), self.in_zookeeper.places(dict.fromkeys(PARTITIONS, COMMITTED))
+        with KafkaGroupOffsets(self.cluster.bootstrap_servers, {}, self.name) as in_kafka:
+            in_kafka.commit(offsets)
+        assert not self.in_zookeeper.offsets(member).commit(offsets, member.owner).lost
+
+    def run(self, command: str, *arguments: str, status: int = 0) -> Result:
+        """Run ``zkafka groups`` on the group; its exit status must be this one."""
+        where = ["--zookeeper", self.cluster.zookeeper_connect, "--json"]
+        found = CliRunner().invoke(zkafka, ["groups", command, self.name, *arguments, *where])
+        assert found.exit_code == status, found.output
+        return found
+
+    def scrape(self) -> Callable[..., float | None]:
+        """The values of one scrape: ``value("kafka_consumergroup_members")`` for one about the group."""
+        connection = parse_connection({"zookeeper.connect": self.cluster.zookeeper_connect})
+        ensemble, brokers = EnsembleReader(connection, Selection()), BrokerReader(connection, "both", 30)
+        collector = ClusterCollector(ensemble.read, brokers.read, 30, "both")
+        registry = CollectorRegistry()
+        with closing(ensemble), closing(brokers), closing(collector):
+            registry.register(collector)
+            found = {(s.name, tuple(sorted(s.labels.items()))): s.value for f in registry.collect() for s in f.samples}
+
+        def value(name: str, **labels: str) -> float | None:
+            return found.get((name, tuple(sorted({"consumergroup": self.name, **labels}.items()))))
+
+        return value
+
+    def close(self) -> None:
+        """End all members."""
+        self.in_zookeeper.close()
+        self.in_kafka.close()
+
+
+@pytest.fixture
+def group(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> Iterator[HalfMigrated]:
+    """A group with a member in ZooKeeper, and offsets in both stores."""
+    made = HalfMigrated(zkafka_cluster, new_topic(partitions=len(PARTITIONS)))
+    made.commit()
+    yield made
+    made.close()
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    """The rows that a command has written."""
+    found: list[dict[str, Any]] = json.loads(result.stdout)
+    return found
+
+
+def test_dual_commits(group: HalfMigrated) -> None:
+    """While all members are in ZooKeeper, both stores are shown, nothing is wrong, and no line is about Kafka."""
+    described = group.run("describe", "--offsets-storage", "both")
+    assert [(row["zookeeper_offset"], row["kafka_offset"], row["lag"]) for row in rows(described)] == [(3, 3, 2)] * 4
+    (member,) = rows(found := group.run("members"))
+    assert member["partitions"] == 4
+    verified, compared = group.run("verify"), group.run("migrate", "--verify")
+    assert [result.stderr for result in (described, found, verified)] == ["", "", ""]
+    assert {row["state"] for row in rows(compared)} == {"equal"}
+    assert f"Active, so that the stores may differ by commits under way: {group.name}." in compared.stderr
+    value = group.scrape()
+    assert (value("kafka_consumergroup_members"), value("zkafka_consumergroup_kafka_members")) == (1, 0)
+
+
+def test_members_of_both_kinds(group: HalfMigrated) -> None:
+    """With a member in Kafka beside one in ZooKeeper, each command says that both read everything; verify fails."""
+    group.join(group.in_kafka)
+    for command, arguments in (("describe", ()), ("members", ()), ("migrate", ("--verify",))):
+        assert LISTS_BOTH in group.run(command, *arguments).stderr
+    (problem,) = rows(group.run("verify", status=1))
+    assert problem["problem"] == "members of both kinds"
+    assert problem["found"].startswith("1 in ZooKeeper and 1 in Kafka")
+    value = group.scrape()
+    assert (value("kafka_consumergroup_members"), value("zkafka_consumergroup_kafka_members")) == (1, 1)
+
+
+def test_members_in_kafka_alone(group: HalfMigrated) -> None:
+    """When the members are in Kafka, each command says that ZooKeeper does not show them, and which tool does."""
+    group.in_zookeeper.close()
+    member = group.join(group.in_kafka)
+    hidden = f"Members in Kafka, which ZooKeeper does not show: {group.name} (1); see kafka-consumer-groups"
+    for command in ("describe", "members", "verify"):
+        assert hidden in group.run(command).stderr
+    ends = group.in_kafka.places(dict.fromkeys(PARTITIONS, RECORDS))
+    assert not group.in_kafka.offsets(member).commit(ends, member.owner).lost
+    compared = group.run("migrate", "--to", "kafka", "--verify", status=1)
+    assert hidden in compared.stderr
+    assert {row["state"] for row in rows(compared)} == {"ahead"}
+    assert {row["lag"] for row in rows(group.run("describe", "--offsets-storage", "both"))} == {0}
+    value = group.scrape()
+    assert (value("kafka_consumergroup_members"), value("zkafka_consumergroup_kafka_members")) == (0, 1)
+
+
+def test_brokers_that_do_not_answer(group: HalfMigrated) -> None:
+    """Where no broker answers, the members in ZooKeeper are shown, and those in Kafka are unknown."""
+    found = group.run("members", "--bootstrap-server", "127.0.0.1:1")
+    assert len(rows(found)) == 1
+    assert found.stderr.startswith("Members in Kafka are unknown: ")
+    assert found.stderr.count("\n") == 1

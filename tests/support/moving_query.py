@@ -1,0 +1,108 @@
+"""A query that moves between a group in ZooKeeper and one in Kafka, on one checkpoint."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from kazoo.exceptions import NoNodeError
+from typer.testing import CliRunner
+
+from pyspark_zkafka.cli import app as zkafka
+from pyspark_zkafka.kafka.group_admin import GroupAdmin
+from tests.support.eventually import eventually
+from tests.support.fill import fill
+
+if TYPE_CHECKING:
+    from click.testing import Result
+    from pyspark.sql.streaming import StreamingQuery
+
+    from pyspark_zkafka.testing import LocalCluster
+    from tests.support.stream import Stream
+
+__all__ = ["MovingQuery"]
+
+_PATIENCE_S = 120
+_PAUSE = "200 milliseconds"
+
+
+class MovingQuery:
+    """A stream, its topic and its group, and what was written and read in all steps."""
+
+    def __init__(self, cluster: LocalCluster, topic: str, group: str, partitions: Iterable[int], stream: Stream) -> None:
+        self.cluster, self.topic, self.group, self.stream = cluster, topic, group, stream
+        self.written = dict.fromkeys(partitions, 0)
+        self.by_others: set[tuple[int, int]] = set()
+        """What another consumer of the group has read."""
+
+    def options(self, *connections: str, **more: str) -> dict[str, str]:
+        """Options of the group: ``options("zookeeper", offsets_storage="kafka")``, with some ``connections``."""
+        zookeeper = {"zookeeper.connect": self.cluster.zookeeper_connect} if "zookeeper" in connections else {}
+        brokers = {"kafka.bootstrap.servers": self.cluster.bootstrap_servers} if "brokers" in connections else {}
+        shared = {"subscribe": self.topic, "group.id": self.group, "auto.offset.reset": "earliest"}
+        return {**shared, **zookeeper, **brokers, **{name.replace("_", "."): value for name, value in more.items()}}
+
+    def write(self, records: int, partitions: Iterable[int] | None = None) -> None:
+        """Write records into some partitions, all by default."""
+        numbers = list(self.written if partitions is None else partitions)
+        fill(self.cluster, self.topic, records, numbers)
+        for number in numbers:
+            self.written[number] += records
+
+    def start(self, options: Mapping[str, str]) -> StreamingQuery:
+        """Start the query with these options, on the same checkpoint; it has looked for records once."""
+        self.stream.options = dict(options)
+        return self.stream.begin(processingTime=_PAUSE)
+
+    def finish(self, running: StreamingQuery) -> None:
+        """Stop the query when all records have been read, and are committed in the store of its group."""
+        eventually(lambda: set(self.read()) >= self.all(), _PATIENCE_S, lambda: (running.exception(), self._missing()))
+        wanted = {number: end for number, end in self.written.items() if end}
+        eventually(lambda: wanted.items() <= self.committed().items(), _PATIENCE_S, lambda: (wanted, self.committed()))
+        running.stop()
+
+    def step(self, options: Mapping[str, str], records: int = 5, partitions: Iterable[int] | None = None) -> None:
+        """Read some more records with these options, and stop in an orderly way."""
+        running = self.start(options)
+        self.write(records, partitions)
+        self.finish(running)
+
+    def read(self) -> Counter[tuple[int, int]]:
+        """How many times each record was read, by partition and offset, by others of the group, too."""
+        return Counter([*((row.partition, row.offset) for row in self.stream.rows), *self.by_others])
+
+    def all(self) -> set[tuple[int, int]]:
+        """The records that have been written."""
+        return {(number, offset) for number, count in self.written.items() for offset in range(count)}
+
+    def twice(self) -> list[tuple[int, int]]:
+        """The records that were read more than once, sorted."""
+        return sorted(place for place, times in self.read().items() if times > 1)
+
+    def committed(self) -> dict[int, int]:
+        """The offsets in the store of the group that the query was last started in, by partition."""
+        if self.stream.options.get("groupMembership") != "kafka":
+            return self._in_zookeeper()
+        with GroupAdmin(self.cluster.bootstrap_servers, {}) as brokers:
+            return {tp.partition: offset for tp, offset in brokers.committed(self.group).items()}
+
+    def migrate(self, kind: str, *arguments: str) -> Result:
+        """Run ``zkafka groups migrate`` to the store of a kind, until no member of the other one is left; then compare."""
+        eventually(lambda: self._migrate(kind, *arguments).exit_code == 0, 60, lambda: self._migrate(kind).output, 0.5)
+        return self._migrate(kind, "--verify")
+
+    def _migrate(self, kind: str, *arguments: str) -> Result:
+        where = ["--yes", "--zookeeper", self.cluster.zookeeper_connect]
+        return CliRunner().invoke(zkafka, ["groups", "migrate", self.group, "--to", kind, *arguments, *where])
+
+    def _missing(self) -> set[tuple[int, int]]:
+        return self.all() - set(self.read())
+
+    def _in_zookeeper(self) -> dict[int, int]:
+        path = f"/consumers/{self.group}/offsets/{self.topic}"
+        with self.cluster.zookeeper() as client:
+            try:
+                return {int(name): int(client.get(f"{path}/{name}")[0]) for name in client.get_children(path)}
+            except NoNodeError:
+                return {}
