@@ -5,11 +5,16 @@ Pure: values in, values out. `pyspark_zkafka.group.kafka_turns` asks the coordin
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.protocol.model import TopicPartition
 
-__all__ = ["Admission"]
+__all__ = ["Admission", "FinalityCheck"]
+
+FinalityCheck = Callable[[str, Collection[TopicPartition], Collection[str]], bool]
+"""Tells of a member's id, of what it owns, and of its topics whether its coordinator has nothing more to assign."""
 
 _CHECK_S = 1.5
 _REFUSALS = 3

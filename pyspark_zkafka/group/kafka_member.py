@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.group.kafka_admission import FinalityCheck
 from pyspark_zkafka.group.kafka_commits import COMMIT_S, Commit
 from pyspark_zkafka.group.kafka_requests import not_running
 from pyspark_zkafka.group.kafka_thread import MemberThread, Runner
-from pyspark_zkafka.group.kafka_turns import FinalityCheck, MemberTurns
+from pyspark_zkafka.group.kafka_turns import MemberTurns
 from pyspark_zkafka.group.member import Timing
 from pyspark_zkafka.kafka.group_client import GroupClient, GroupEvents
 from pyspark_zkafka.options.model import GroupOptions

@@ -7,25 +7,23 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 
 from pyspark_zkafka.errors import UnknownTopic, ZKafkaError, listing
-from pyspark_zkafka.group.kafka_admission import Admission
+from pyspark_zkafka.group.kafka_admission import Admission, FinalityCheck
 from pyspark_zkafka.group.kafka_commits import CommitQueue
 from pyspark_zkafka.group.kafka_rebalance import hold_s
 from pyspark_zkafka.group.kafka_requests import Requests, not_running
 from pyspark_zkafka.group.kafka_state import MemberState
+from pyspark_zkafka.group.kafka_topics import TopicLookup
 from pyspark_zkafka.group.member import Timing
 from pyspark_zkafka.kafka.group_client import CommitAnswer, GroupClient, GroupEvents
 from pyspark_zkafka.options.model import GroupOptions
 from pyspark_zkafka.protocol.model import Claim, TopicPartition
-from pyspark_zkafka.protocol.planning import Subscribe, Subscription, wanted_topics
+from pyspark_zkafka.protocol.planning import Subscription
 
-__all__ = ["TICK_S", "FinalityCheck", "MemberTurns"]
+__all__ = ["TICK_S", "MemberTurns"]
 
-FinalityCheck = Callable[[str, Collection[TopicPartition], Collection[str]], bool]
-Owned = Mapping[TopicPartition, Claim]
 _log = logging.getLogger(__name__)
 
 TICK_S = 0.02
-_TOPICS_EVERY_S = 5.0
 _FINISH_S = 2.0
 _SHOWN = 8
 
@@ -59,7 +57,7 @@ class MemberTurns:
         self.hold_s = hold_s(options.hold_ms, options.kafka.max_poll_interval_ms)
         self._group = options.name
         self._is_consumer_protocol = options.kafka.protocol == "consumer"
-        self._subscription = subscription
+        self._lookup = TopicLookup(subscription)
         self._is_final = is_final
         self._timing = timing
         self._connect = connect
@@ -67,13 +65,10 @@ class MemberTurns:
         self._commits = CommitQueue(options.name)
         self._admission = Admission()
         self._final_at = -1
-        self._topics_at = 0.0
         self._has_stray_commit = False
         self._warned: set[str] = set()
 
-    # --- for other threads
-
-    def owned(self) -> Owned:
+    def owned(self) -> Mapping[TopicPartition, Claim]:
         """The partitions that the member owns; empty while it may have been expelled without knowing it yet."""
         return self.state.owned(self._timing.clock())
 
@@ -93,8 +88,6 @@ class MemberTurns:
         if text not in self._warned:
             self._warned.add(text)
             _log.warning("%s: %s", self._name, text)
-
-    # --- for the member's own thread
 
     def open(self) -> None:
         """Create the client; raises ZKafkaError if librdkafka refuses the properties."""
@@ -136,8 +129,6 @@ class MemberTurns:
         self._client.close()
         self.state = self.state.expel()
         self.requests.refuse(not_running(self._group))
-
-    # --- within a poll
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Add what the coordinator has assigned; see `GroupEvents`."""
@@ -207,8 +198,6 @@ class MemberTurns:
             self.lost(())
         self.requests.answer_commits(step.outcomes)
 
-    # --- parts of a turn
-
     def _serve_requests(self) -> None:
         """Take commits; where anybody wants to rebalance, read nothing, so that a revocation that waits is done."""
         taken = self.requests.take()
@@ -234,13 +223,12 @@ class MemberTurns:
             self._client.commit(step.send)
 
     def _subscribe(self) -> None:
-        """Subscribe to the topics, those of a pattern as far as they exist."""
+        """Subscribe to the topics if they are others now."""
         now = self._timing.clock()
-        if now < self._topics_at:
+        if not self._lookup.is_due(now):
             return
-        self._topics_at = now + (_TOPICS_EVERY_S if not isinstance(self._subscription, Subscribe) else float("inf"))
         try:
-            topics = tuple(wanted_topics(self._subscription, self._names()))
+            topics = self._lookup.find(now, self._client.topic_names)
             if topics != self.topics:
                 self.topics, self.state = topics, self.state.await_assignment()
                 self._client.subscribe(topics)
@@ -249,9 +237,6 @@ class MemberTurns:
                 self.note_final(self.state.rebalances)
         except ZKafkaError as error:
             self._note_error(error)
-
-    def _names(self) -> list[str]:
-        return [] if isinstance(self._subscription, Subscribe) else self._client.topic_names()
 
     def _note_error(self, error: ZKafkaError | None) -> None:
         if error is None:
@@ -275,10 +260,11 @@ class MemberTurns:
         self._client.discard()
         self._client = self._connect(self)
         self._client.open()
-        self.topics, self._topics_at = (), 0.0
+        self.topics = ()
+        self._lookup.repeat()
 
     def _check_admission(self) -> None:
-        """Look, without an assignment, whether the coordinator has admitted the member, and has something to assign."""
+        """Look without an assignment whether the coordinator has admitted the member, and has any."""
         now = self._timing.clock()
         if self.state.is_assigned or self._is_final is None or not self._is_consumer_protocol:
             self._admission = self._admission.postpone(now)

@@ -109,6 +109,8 @@ class Client(ABC):
             self.turns.answered(self.answers.popleft())
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        if not self.is_calm() and self.chance.random() < 0.05:
+            self.coordinator.move(self.chance.choice((1.0, SESSION_S + 2)))
         is_start = self.turns._commits.waiting[0].of_group
         self.outgoing.append(Request(dict(offsets), self.epoch if self.coordinator.is_available else None, is_start))
         if self.is_calm() or self.chance.random() < 0.7:
@@ -172,7 +174,7 @@ class Client(ABC):
         for request in sent:
             if not self.coordinator.is_available:
                 request.epoch = None
-            is_late = request.epoch is None and not self.is_calm() and self.chance.random() < 0.5
+            is_late = request.epoch is None and not self.is_calm() and self.chance.random() < 0.85
             if is_late or not self.coordinator.is_available:
                 self.outgoing.append(request)
                 continue

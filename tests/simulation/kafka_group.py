@@ -17,7 +17,7 @@ from tests.simulation.group_clients import Client
 from tests.simulation.kafka_member import KafkaMember, KafkaSession, StoredOfValues
 from tests.simulation.query import Query
 
-STEPS = 60
+STEPS = 45
 NAMED = ("t", "u")
 KINDS = ("range", "cooperative-sticky", "consumer")
 HOLD_S = 2.0
@@ -246,9 +246,9 @@ class KafkaGroup:
 
     def _pass(self, seconds: float) -> None:
         """Let time pass, in which all processes but one that stands still go on."""
-        until = self.now + seconds
+        until, slice_s = self.now + seconds, max(_SLICE_S, seconds / 8)
         while self.now < until:
-            self.now = min(until, self.now + _SLICE_S)
+            self.now = min(until, self.now + slice_s)
             self.coordinator.pass_time()
             for query in list(self.queries):
                 if query.is_running and query is not self._halted:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation.kafka_group import KINDS, shortest, simulate
 
-SCHEDULES = 340
+SCHEDULES = 334
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -20,7 +20,7 @@ from pyspark_zkafka.stream.driver import StreamDriver
 from pyspark_zkafka.stream.planner import StreamState
 from tests.simulation.kafka_group import KINDS, simulate
 
-MOST_SCHEDULES = 400
+MOST_SCHEDULES = 1_000
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

@@ -35,6 +35,7 @@ class Coordinator:
         self.topics: list[str] = []
         self.subscribed: list[list[str]] = []
         self.threads: set[int] = set()
+        self.discarded = 0
         self.events: Any = None
 
     def connect(self, events: GroupEvents) -> Coordinator:
@@ -48,6 +49,7 @@ class Coordinator:
 
     def discard(self) -> None:
         self._note()
+        self.discarded += 1
 
     def subscribe(self, topics: Collection[str]) -> None:
         self._note()
@@ -327,9 +329,19 @@ def test_undescribed(coordinator: Coordinator, new_member: Callable[..., Any], e
     assert member.wait_settled(1) is not error.retriable
 
 
+def test_client_of_an_expelled_member(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
+    """A client that may still send a commit of the member that was expelled is replaced, and the member joins again."""
+    member = new_member()
+    assign(coordinator, member, T0)
+    coordinator.commit = lambda offsets: coordinator.happens.append(lambda events: events.lost([T0]))  # type: ignore[method-assign]
+    assert member.commit({T0: 5}, member.owner.session) == {T0}
+    eventually(lambda: coordinator.subscribed == [["t"], ["t"]], timeout_s=5)
+    assert coordinator.discarded == 1
+
+
 def test_topic_is_found_later(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: Any) -> None:
     """A member is not settled any more when its pattern finds a topic, until that is assigned."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_turns._TOPICS_EVERY_S", 0.05)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_topics._EVERY_S", 0.05)
     member = new_member(SubscribePattern("t.*"))
     assert member.wait_settled(20)
     coordinator.topics = ["t"]
@@ -339,7 +351,7 @@ def test_topic_is_found_later(coordinator: Coordinator, new_member: Callable[...
 
 def test_pattern(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A pattern is resolved again and again; without a topic, there is nothing to wait for."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_turns._TOPICS_EVERY_S", 0.05)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_topics._EVERY_S", 0.05)
     member = new_member(SubscribePattern("t.*"))
     assert member.wait_settled(20)
     coordinator.topics = ["t1", "u", "__consumer_offsets"]
