@@ -59,7 +59,7 @@ class EnsembleTarget(Target):
         yield self.validator
 
     @contextmanager
-    def group_brokers(self, snapshot: object) -> Iterator[Any]:
+    def group_brokers(self, snapshot: object, timeout_s: float | None = None) -> Iterator[Any]:
         yield self.group_admin
 
     def view(self, name: str, **options: str) -> Sequence[Row]:
