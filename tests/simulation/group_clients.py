@@ -34,6 +34,7 @@ class Request:
     offsets: dict[TopicPartition, int]
     epoch: int | None
     is_start: bool
+    member_id: str
 
 
 @dataclass
@@ -112,7 +113,8 @@ class Client(ABC):
         if not self.is_calm() and self.chance.random() < 0.05:
             self.coordinator.move(self.chance.choice((1.0, SESSION_S + 2)))
         is_start = self.turns._commits.waiting[0].of_group
-        self.outgoing.append(Request(dict(offsets), self.epoch if self.coordinator.is_available else None, is_start))
+        epoch = self.epoch if self.coordinator.is_available else None
+        self.outgoing.append(Request(dict(offsets), epoch, is_start, self.member_id))
         if self.is_calm() or self.chance.random() < 0.7:
             self._transmit()
 
@@ -169,12 +171,16 @@ class Client(ABC):
             self.events.append(("lost", self.owned))
 
     def _transmit(self) -> None:
-        """Send commits; one that had no coordinator goes out now or later, with the generation, or epoch, of that time."""
+        """Send commits; one that had no coordinator has the generation, or epoch, of the time when it is sent.
+
+        That is at once when there is a coordinator, but may be much later for a member that was expelled meanwhile.
+        """
         sent, self.outgoing = self.outgoing, []
         for request in sent:
             if not self.coordinator.is_available:
                 request.epoch = None
-            is_late = request.epoch is None and not self.is_calm() and self.chance.random() < 0.85
+            is_other = request.epoch is None and (self.is_void or request.member_id != self.member_id)
+            is_late = is_other and not self.is_calm() and self.chance.random() < 0.85
             if is_late or not self.coordinator.is_available:
                 self.outgoing.append(request)
                 continue

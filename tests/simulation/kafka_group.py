@@ -114,6 +114,8 @@ class KafkaGroup:
     def _is_quiet(self) -> bool:
         """True if nothing is left to be done."""
         running = [query for query in self.queries if query.is_running]
+        if len(self.coordinator.members) > len(running):
+            return False  # some have died, and have not expired
         planned = all(len(query.offsets) == query.finished and query._start is not None for query in running)
         return planned and not self.lost() and self.coordinator.is_stable and all(q.member.settled for q in running)
 
@@ -194,6 +196,7 @@ class KafkaGroup:
         self._busy.append(query)
         halted, self._halted = self._halted, query
         self._pass(self.chance.choice((2.0, SESSION_S - 0.5, SESSION_S + 1, 2 * SESSION_S)))
+        self._reset()
         self._halted = halted
         self._busy.remove(query)
 

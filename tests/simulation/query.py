@@ -117,11 +117,12 @@ class Query:
         self.member: Any = None
         self._planner: StreamDriver | None = None
         self._start: dict[str, Any] | None = None
+        self._is_reading = False
 
     @property
     def reading(self) -> set[TopicPartition]:
-        """The partitions of the micro-batch that is planned, and not finished."""
-        if len(self.offsets) == self.finished:
+        """The partitions of the micro-batch that this run has planned, and not finished."""
+        if not self._is_reading:
             return set()
         return {tp for tp, span in StreamOffset.from_json(self.offsets[-1]).spans.items() if span.size}
 
@@ -131,7 +132,7 @@ class Query:
 
     def start(self, session: SessionOfValues) -> None:
         """Begin another run."""
-        self.member, self._start = session.member, None
+        self.member, self._start, self._is_reading = session.member, None, False
         self._planner = StreamDriver(self._options, lambda: 0.0, lambda s: None, session)  # type: ignore[arg-type]
 
     def die(self) -> None:
@@ -156,6 +157,7 @@ class Query:
         if end != start:
             self._on_planned(StreamOffset.from_json(end))
             self.offsets.append(end)
+            self._is_reading = True
             if len(self.offsets) == 1:
                 assert planner.initial() == start
 
@@ -164,5 +166,5 @@ class Query:
         planned = StreamOffset.from_json(end)
         assert sum(s.until - s.start for s in splits) == sum(span.size for span in planned.spans.values())
         self.finished = len(self.offsets)
-        self._start = end
+        self._start, self._is_reading = end, False
         self._on_finished(planned)

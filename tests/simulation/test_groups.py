@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation.group import shortest, simulate
 
-SCHEDULES = 600
+SCHEDULES = 300
 
 
 @pytest.mark.parametrize("by_pattern", [False, True], ids=["by name", "by pattern"])

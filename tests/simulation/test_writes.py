@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.simulation.writes import shortest, simulate
 
-SCHEDULES = 2_000
+SCHEDULES = 1_500
 
 
 def test_each_row_is_visible_once() -> None:
