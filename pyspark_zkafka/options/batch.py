@@ -87,8 +87,12 @@ def _zookeeper(given: OptionParser) -> ZooKeeperConfig | None:
     hosts, chroot = given.value("zookeeper.connect") or ("", "")
     session_ms = given.value("zookeeper.session.timeout.ms")
     connection_ms = given.value("zookeeper.connection.timeout.ms", session_ms)
-    auth, tls = given.value("zookeeper.auth"), _tls(given)
-    return ZooKeeperConfig(hosts, chroot, session_ms, connection_ms, auth, tls) if hosts else None
+    auth, tls, acl = given.value("zookeeper.auth"), _tls(given), given.value("zookeeper.acl")
+    given.refuse_if(
+        acl != "open" and not given.has("zookeeper.auth") and (tls is None or tls.keystore is None),
+        f"zookeeper.acl={acl} is for clients that log in; set zookeeper.auth, or zookeeper.ssl.keystore.location",
+    )
+    return ZooKeeperConfig(hosts, chroot, session_ms, connection_ms, auth, tls, acl) if hosts else None
 
 
 def _tls(given: OptionParser) -> ZooKeeperTls | None:

@@ -16,6 +16,7 @@ __all__ = [
     "CommitPlan",
     "Connection",
     "ExactlyOnce",
+    "GroupAcl",
     "GroupOptions",
     "KafkaGroupOptions",
     "Membership",
@@ -34,6 +35,9 @@ OffsetStore = Literal["zookeeper", "kafka"]
 Transport = Literal["auto", "compiled", "direct", "librdkafka", "python"]
 """The code that records take: `compiled` is ``nativePath=on``, which is auto where the compiled library is required."""
 
+
+GroupAcl = Literal["open", "readable", "creator"]
+"""Who may use a group's znodes: everybody, everybody for reading, or those alone who log in as their creator does."""
 
 Membership = Literal["auto", "zookeeper", "kafka", "none"]
 """Who coordinates the group that a stream joins; auto is ZooKeeper until the cluster has left it, none is no membership."""
@@ -54,7 +58,8 @@ class ZooKeeperConfig:
     """Connection settings of an ensemble.
 
     `hosts` is ``host:port[,host:port...]``; `chroot` is ``""``, or starts with ``/`` and does not end with it. `auth` is
-    ``("digest", "user:password")`` or ``("sasl", "DIGEST-MD5:user:password")``. `tls` is None for plain text.
+    ``("digest", "user:password")`` or ``("sasl", "DIGEST-MD5:user:password")``. `tls` is None for plain text. `acl` is that
+    of the groups' znodes that are created.
     """
 
     hosts: str
@@ -63,6 +68,7 @@ class ZooKeeperConfig:
     connection_timeout_ms: int = 6000
     auth: tuple[str, str] | None = field(default=None, repr=False)
     tls: ZooKeeperTls | None = None
+    acl: GroupAcl = "open"
 
     @property
     def connect(self) -> str:

@@ -65,6 +65,14 @@ CONNECTION: tuple[Option, ...] = (
     Option(
         "zookeeper.auth", kinds.ZOOKEEPER_AUTH, _ALL, "Credentials; sasl needs the extra pyspark-zkafka[sasl].", secret=True
     ),
+    Option(
+        "zookeeper.acl",
+        choice("open", "readable", "creator"),
+        _ALL,
+        "ACL of what is created below `/consumers`. open: everybody may do everything, as with the old consumer; creator: "
+        "only who has the same credentials; readable: the same, and others may read. See [Security](security.md).",
+        "open",
+    ),
     Option("zookeeper.ssl.client.enable", BOOLEAN, _ALL, "Use TLS to ZooKeeper. See [Security](security.md).", "false"),
     Option(
         "zookeeper.ssl.truststore.location", PEM_FILE, _ALL, "Trusted authorities.", Derived("the system's authorities")

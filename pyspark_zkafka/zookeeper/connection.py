@@ -199,7 +199,8 @@ class ZooKeeperConnection:
         if not operations:
             return Outcome()
         transaction = self._client().transaction()
-        transaction.operations.extend(to_wire(operation, self.config.chroot) for operation in operations)
+        chroot, acl = self.config.chroot, self.config.acl
+        transaction.operations.extend(to_wire(operation, chroot, acl) for operation in operations)
         doing = f"A transaction at {self._full(operations[0].path)} ({len(operations)} operations)"
         try:
             results = transaction.commit_async().get(timeout=self._timeout_s)

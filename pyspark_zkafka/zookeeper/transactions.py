@@ -9,7 +9,10 @@ from typing import TypeVar
 
 from kazoo import exceptions as kazoo
 from kazoo.protocol import serialization as wire
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+
+from pyspark_zkafka.options.model import GroupAcl
+from pyspark_zkafka.protocol.znodes.groups import CONSUMERS
 
 __all__ = [
     "MAX_TRANSACTION_BYTES",
@@ -30,7 +33,13 @@ T = TypeVar("T")
 MAX_TRANSACTION_BYTES = 512 * 1024  # half of the servers' default limit: the transaction's record must fit, too
 _ANY_VERSION = -1
 _EPHEMERAL, _SEQUENTIAL = 1, 2
-_OPERATION_BYTES = 9 + 31 + 16  # the header, the ACL, and the other fields
+_OPERATION_BYTES = 9 + 31 + 16  # the header, an ACL with one entry, and the other fields
+_ENTRY_BYTES = 20  # of an ACL
+_GROUP_ACLS: dict[GroupAcl, list[object]] = {
+    "open": OPEN_ACL_UNSAFE,
+    "readable": [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE],
+    "creator": CREATOR_ALL_ACL,
+}
 _REQUEST_BYTES = 12 + 9  # its length, number and type, and the header that ends a transaction
 
 
@@ -38,8 +47,9 @@ _REQUEST_BYTES = 12 + 9  # its length, number and type, and the header that ends
 class Create:
     """Create a znode; `data` None is null data, which is not empty data.
 
-    `acl` has the entries of a znode, as `ZooKeeperConnection.acl` returns them; by default it is open to everybody, as
-    Kafka's are. If it is `sequential`, ZooKeeper appends ten digits to the path, which ascend below the parent.
+    `acl` has the entries of a znode, as `ZooKeeperConnection.acl` returns them; by default it is that of the connection for
+    znodes below ``/consumers``, and open to everybody elsewhere, as brokers must read and delete those. If it is
+    `sequential`, ZooKeeper appends ten digits to the path, which ascend below the parent.
     """
 
     path: str
@@ -153,12 +163,12 @@ def pieces(
         yield piece
 
 
-def to_wire(operation: Operation, chroot: str) -> tuple[object, ...]:
-    """The operation as kazoo sends it, under a chroot."""
+def to_wire(operation: Operation, chroot: str, group_acl: GroupAcl = "open") -> tuple[object, ...]:
+    """The operation as kazoo sends it, under a chroot; `group_acl` is for znodes of groups that have no other."""
     path = chroot + operation.path
     match operation:
         case Create(data=data, ephemeral=ephemeral, acl=acl, sequential=sequential):
-            entries = OPEN_ACL_UNSAFE if acl is None else list(acl)
+            entries = _default_acl(operation.path, group_acl) if acl is None else list(acl)
             flags = _EPHEMERAL * ephemeral + _SEQUENTIAL * sequential
             return wire.Create(path, data, entries, flags)  # type: ignore[no-any-return]
         case SetData(data=data, version=version):
@@ -169,8 +179,12 @@ def to_wire(operation: Operation, chroot: str) -> tuple[object, ...]:
             return wire.CheckVersion(path, version)  # type: ignore[no-any-return]
 
 
+def _default_acl(path: str, group_acl: GroupAcl) -> list[object]:
+    return _GROUP_ACLS[group_acl if path.startswith(f"{CONSUMERS}/") else "open"]
+
+
 def _operations_bytes(operations: Collection[Operation], chroot: str) -> int:
     paths = sum(len(chroot.encode() + operation.path.encode()) for operation in operations)
     data = sum(len(o.data or b"") for o in operations if isinstance(o, (Create, SetData)))
-    acls = sum(len(repr(o.acl).encode()) for o in operations if isinstance(o, Create) and o.acl is not None)
+    acls = sum(len(repr(o.acl).encode()) if o.acl else _ENTRY_BYTES for o in operations if isinstance(o, Create))
     return _OPERATION_BYTES * len(operations) + paths + data + acls

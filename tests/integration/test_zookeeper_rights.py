@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,11 @@ import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 
 from pyspark_zkafka.errors import ChrootMissing, ZooKeeperError, ZooKeeperRefused
-from pyspark_zkafka.options.model import ZooKeeperConfig
+from pyspark_zkafka.group.commits import commit_offsets
+from pyspark_zkafka.group.member import GroupMember
+from pyspark_zkafka.options.model import GroupAcl, GroupOptions, ZooKeeperConfig
 from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.planning import Subscribe
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Check, Create
 from tests.support.topic_znodes import make_topic
@@ -57,6 +61,37 @@ def test_reading_needs_no_more_than_the_right_to_read(chroot: Chroot) -> None:
         chroot.other.add_auth(*ALICE)
         for path in paths:
             chroot.other.set_acls(path, OPEN_ACL_UNSAFE)
+
+
+@pytest.mark.parametrize("acl", ["readable", "creator"])
+def test_groups_that_are_closed(chroot: Chroot, acl: GroupAcl) -> None:
+    """Members with the same credentials share a group and commit; others can at most read what they have created."""
+    chroot.topic("t", 2)
+    chroot.other.create("/consumers")
+    config = replace(chroot.config, auth=ALICE, acl=acl)
+    partitions = [TopicPartition("t", 0), TopicPartition("t", 1)]
+    members = [GroupMember(config, GroupOptions("g", consumer_id=name), Subscribe(("t",))) for name in ("a", "b")]
+    with ExitStack() as opened:
+        for member in members:
+            opened.enter_context(member)
+        assert all(member.wait_settled(20) for member in members)
+        owned = [set(member.owned()) for member in members]
+        assert sorted(len(one) for one in owned) == [1, 1]
+        assert set.union(*owned) == set(partitions)
+        for member, mine in zip(members, owned, strict=True):
+            written = dict.fromkeys(mine, 5)
+            assert commit_offsets(member.client, "g", written, owner=member.owner).written == written
+        stranger = opened.enter_context(ZooKeeperClient(chroot.config))
+        if acl == "readable":
+            assert stranger.group_offsets("g") == dict.fromkeys(partitions, 5)
+        else:
+            with pytest.raises(ZooKeeperRefused, match="an ACL forbids it, asked anonymously"):
+                stranger.group_offsets("g")
+        with pytest.raises(ZooKeeperRefused, match=r"Create \S+/consumers/g/ids/x"):
+            stranger.transact([Create("/consumers/g/ids/x", b"", ephemeral=True)])
+        stranger.transact([Create("/consumers/others", b"")])
+    chroot.other.add_auth(*ALICE)
+    chroot.other.delete("/consumers", recursive=True)
 
 
 def test_credentials_do_not_appear_in_logs_or_errors(chroot: Chroot, caplog: pytest.LogCaptureFixture) -> None:

@@ -22,6 +22,7 @@ CONNECTING = {
     "zookeeper.session.timeout.ms": "9000",
     "zookeeper.connection.timeout.ms": "8000",
     "zookeeper.auth": "digest:alice:open-sesame",
+    "zookeeper.acl": "creator",
     "zookeeper.ssl.client.enable": "true",
     "zookeeper.ssl.truststore.location": "/ca.pem",
     "Kafka.Bootstrap.Servers": "b:1",

@@ -111,6 +111,19 @@ def test_zookeeper_auth(text: str, auth: tuple[str, str]) -> None:
     assert found.auth == auth
 
 
+def test_acl_of_groups() -> None:
+    """Znodes can be closed by clients that log in, by either means."""
+    certificate = {"zookeeper.ssl.client.enable": "true", "zookeeper.ssl.keystore.location": "/me.pem"}
+    for login in ({"zookeeper.auth": "digest:user:p"}, certificate):
+        found = parse_connection({**ZK, **login, "zookeeper.acl": "creator"}).zookeeper
+        assert found is not None
+        assert found.acl == "creator"
+    says = only_problem(parse_connection, {**ZK, "zookeeper.acl": "readable"})
+    assert says == (
+        "zookeeper.acl=readable is for clients that log in; set zookeeper.auth, or zookeeper.ssl.keystore.location"
+    )
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -23,6 +23,7 @@ EXAMPLES: dict[str, str] = {
     "zookeeper.session.timeout.ms": "9000",
     "zookeeper.connection.timeout.ms": "4000",
     "zookeeper.auth": "digest:user:secret",
+    "zookeeper.acl": "readable",
     "zookeeper.ssl.client.enable": "true",
     "zookeeper.ssl.truststore.location": "/etc/ca.pem",
     "zookeeper.ssl.endpoint.identification.algorithm": "https",
@@ -99,6 +100,8 @@ def with_required(option: str, parse: Callable[[dict[str, str]], object]) -> dic
         required["groupMembership"] = "none"
     if option in ("group.protocol", "group.instance.id", "session.timeout.ms"):
         required["groupMembership"] = "kafka"
+    if option == "zookeeper.acl":
+        required["zookeeper.auth"] = "digest:user:secret"
     if option.startswith("zookeeper.ssl."):
         required["zookeeper.ssl.client.enable"] = "true"
     if option == "dual.commit.enabled":

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import pytest
 from kazoo.protocol.serialization import Transaction
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
+from pyspark_zkafka.options.model import GroupAcl
 from pyspark_zkafka.zookeeper.transactions import Check, Create, Delete, Operation, SetData, request_bytes, to_wire
 
 
-def test_a_request_is_never_larger_than_reckoned() -> None:
+@pytest.mark.parametrize("acl", ["open", "readable", "creator"])
+def test_a_request_is_never_larger_than_reckoned(acl: GroupAcl) -> None:
     """The estimate covers all that is sent for each kind of operation, with data, chroot and characters beyond ASCII."""
 
     def sent(*operations: Operation) -> int:
         """As kazoo sends a request: its length, its number, its type, and the operations."""
-        return 3 * 4 + len(Transaction([to_wire(operation, "/chroot") for operation in operations]).serialize())
+        return 3 * 4 + len(Transaction([to_wire(operation, "/chroot", acl) for operation in operations]).serialize())
 
     operations = [
-        Create("/a", None),
+        Create("/consumers/a", None),
         Create("/b", b"x" * 100, ephemeral=True),
         SetData("/ü/c", b"1", 3),
         Delete("/a"),
@@ -25,3 +29,20 @@ def test_a_request_is_never_larger_than_reckoned() -> None:
         assert sent(operation) <= request_bytes([operation], "/chroot") < sent(operation) + 40
         some = [operation] * 3
         assert sent(*some) <= request_bytes(some, "/chroot")
+
+
+@pytest.mark.parametrize(
+    ("path", "acl", "entries"),
+    [
+        ("/consumers/g", "open", OPEN_ACL_UNSAFE),
+        ("/consumers/g/ids", "creator", CREATOR_ALL_ACL),
+        ("/consumers/g", "readable", [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]),
+        ("/consumers", "creator", OPEN_ACL_UNSAFE),
+        ("/admin/reassign_partitions", "creator", OPEN_ACL_UNSAFE),
+    ],
+)
+def test_acl_of_groups(path: str, acl: GroupAcl, entries: list[object]) -> None:
+    """What belongs to a group has the ACL of the connection; what all groups share, and brokers read, is open."""
+    assert to_wire(Create(path, b""), "/chroot", acl).acl == entries  # type: ignore[attr-defined]
+    kept = (*READ_ACL_UNSAFE,)
+    assert to_wire(Create(path, b"", acl=kept), "/chroot", acl).acl == [*kept]  # type: ignore[attr-defined]
