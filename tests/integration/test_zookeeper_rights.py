@@ -67,7 +67,7 @@ def test_reading_needs_no_more_than_the_right_to_read(chroot: Chroot) -> None:
 def test_groups_that_are_closed(chroot: Chroot, acl: GroupAcl) -> None:
     """Members with the same credentials share a group and commit; others can at most read what they have created."""
     chroot.topic("t", 2)
-    chroot.other.create("/consumers")
+    chroot.other.ensure_path("/consumers")
     config = replace(chroot.config, auth=ALICE, acl=acl)
     partitions = [TopicPartition("t", 0), TopicPartition("t", 1)]
     members = [GroupMember(config, GroupOptions("g", consumer_id=name), Subscribe(("t",))) for name in ("a", "b")]
@@ -91,7 +91,7 @@ def test_groups_that_are_closed(chroot: Chroot, acl: GroupAcl) -> None:
             stranger.transact([Create("/consumers/g/ids/x", b"", ephemeral=True)])
         stranger.transact([Create("/consumers/others", b"")])
     chroot.other.add_auth(*ALICE)
-    chroot.other.delete("/consumers", recursive=True)
+    chroot.other.delete("/consumers/g", recursive=True)
 
 
 def test_credentials_do_not_appear_in_logs_or_errors(chroot: Chroot, caplog: pytest.LogCaptureFixture) -> None:
