@@ -25,7 +25,6 @@ from pyspark_zkafka.errors import PartitionLost, ZKafkaError
 from tests.faults.harness.history import Event, Finished, Life, Read, line
 from tests.faults.harness.values import digest
 
-STOP = Path(os.environ["ZKAFKA_TEST_FAULTS"], "stop")
 COLUMNS = ("topic", "partition", "offset", "value")
 _PAUSE_S = 0.5
 
@@ -69,7 +68,7 @@ class Member:
         connect, group, topic = (options.pop(name) for name in ("zookeeper.connect", "group.id", "subscribe"))
         number = self.number * 1_000_000
         with ConsumerGroup(connect, group, subscribe=[topic], options=options) as member:
-            while not STOP.exists():
+            while not _is_stopped():
                 number += 1
                 batch = member.plan(self.spark)
                 rows = batch.load().select(*COLUMNS).collect()
@@ -104,9 +103,13 @@ def reads(rows: list[Row], member: str, run: int, batch: int) -> list[Read]:
     return [Read(now, member, run, batch, *place, *zip(*records, strict=True)) for place, records in found.items()]
 
 
+def _is_stopped() -> bool:
+    return Path(os.environ["ZKAFKA_TEST_FAULTS"], "stop").exists()
+
+
 def await_end(query: StreamingQuery) -> None:
     """Return when a query was stopped; raises what it failed with."""
-    while not STOP.exists():
+    while not _is_stopped():
         if query.awaitTermination(_PAUSE_S):
             return
     query.stop()

@@ -60,7 +60,7 @@ class Calm:
         """The seconds without a fault between two times.
 
         >>> Calm.outside([(10, 20), (15, 25), (40, 50)]).between(5, 45)
-        20
+        20.0
         """
         return self._until(end) - self._until(begin)
 

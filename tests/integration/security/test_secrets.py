@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
 
 ROOT = Path(__file__).resolve().parents[3]
-DRIVER = ROOT / "tests" / "integration" / "drivers" / "secrets.py"
+DRIVER = ROOT / "tests" / "integration" / "drivers" / "planted_secrets.py"
 ZKAFKA = [sys.executable, "-c", "from pyspark_zkafka.cli import main; main()"]
 DOCUMENTED_REGEX = re.search(r"spark\.redaction\.regex=([^']*)'", (ROOT / "docs" / "security.md").read_text())
 
