@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.cluster import bootstrap_servers, current_snapshot, describe_migration
-from pyspark_zkafka.errors import ClusterStateError, OptionError, ZKafkaError
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, OptionError, ZKafkaError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.protocol.model import NO_LEADER, Claim, ClaimOwner, ClusterSnapshot, TopicPartition
@@ -40,6 +40,7 @@ __all__ = ["ANSWER_S", "StreamSession"]
 _log = logging.getLogger(__name__)
 
 _RECONNECTED_AGE_S = 0.5
+_RESTARTED_S = 30.0  # longer than a broker takes to restart, or to replace an expired session
 _SAMPLE_S = 3.0
 ANSWER_S = 5.0  # a leader that does not answer in time is asked again later, so that the others do not wait
 _UNCLAIMED = Claim("", 0)
@@ -70,6 +71,7 @@ class StreamSession:
         self._is_polled = False
         self._is_migration_reported = False
         self._have_brokers_left = False
+        self._left_at: float | None = None
         self._deleted: set[str] = set()
         self._servers: str | None = None
         self._read_at = 0.0
@@ -314,23 +316,17 @@ class StreamSession:
         ensemble = self._ensemble
         snapshot = self._query_brokers() if ensemble is None else self._read_znodes(ensemble)
         self._is_polled = ensemble is None or snapshot.is_outdated
+        if snapshot.brokers:
+            self._left_at = None
         if snapshot.is_outdated:
             snapshot = self._complete(snapshot)
         self._max_age_s = max_age_s(snapshot, is_watched=not self._is_polled)
         return snapshot
 
     def _complete(self, outdated: ClusterSnapshot) -> ClusterSnapshot:
-        """The cluster whose brokers leave ZooKeeper for KRaft; ends a group's member once all have left.
-
-        No topic or partition that is created afterwards appears in ZooKeeper, where members divide them.
-        """
+        """The cluster whose brokers leave ZooKeeper for KRaft; ends a group's member once all have left."""
         if self.member is not None and self._member_offsets is None and not outdated.brokers:
-            raise ClusterStateError(
-                "MIGRATED_TO_KRAFT",
-                f"All brokers have left ZooKeeper for KRaft; group {self.member.group} has its members there, who would "
-                "not see new partitions; stop all of them, copy the offsets with zkafka groups migrate, and start them "
-                "with groupMembership=kafka and kafka.bootstrap.servers",
-            )
+            raise self._without_brokers(self.member.group)
         if self._brokers is None:
             self._brokers = self._opened.enter_context(KafkaAdmin.of(self._read.connection, self.servers(outdated)))
         if not self._is_migration_reported:
@@ -340,6 +336,26 @@ class StreamSession:
             return current_snapshot(outdated, self._brokers, self._read.connection, ())
         self._have_brokers_left = True
         return current_snapshot(outdated, self._brokers, self._read.connection, self._wanted_of(self._brokers))
+
+    def _without_brokers(self, group: str) -> ClusterStateError:
+        """The error for a member in ZooKeeper where no broker is; retriable while the last one may have restarted.
+
+        No topic or partition that is created after the last one has left appears in ZooKeeper, where members divide them.
+        """
+        if self._left_at is None:
+            self._left_at = self._clock()
+        if self._snapshot is not None and self._clock() - self._left_at < _RESTARTED_S:
+            return BrokersUnavailable(
+                "BROKERS_UNAVAILABLE",
+                "No broker is registered in ZooKeeper, during a migration to KRaft: the last one restarts, or has left; "
+                f"waiting {_RESTARTED_S:.0f} s for one",
+            )
+        return ClusterStateError(
+            "MIGRATED_TO_KRAFT",
+            f"All brokers have left ZooKeeper for KRaft; group {group} has its members there, who would not see new "
+            "partitions; stop all of them, copy the offsets with zkafka groups migrate, and start them with "
+            "groupMembership=kafka and kafka.bootstrap.servers",
+        )
 
     @property
     def _ensemble(self) -> ZooKeeperClient | None:
