@@ -62,6 +62,7 @@ class KafkaAdmin:
         self._read_committed = read_committed
         self._sizes = sizes
         self._opened = ExitStack()
+        self._clients = ExitStack()
         self._client: AdminClient | None = None
         self._lookup: MessageClient | None = None
         self._is_warm = False
@@ -75,9 +76,11 @@ class KafkaAdmin:
         return cls(servers, connection.kafka, read_committed=connection.read_committed)
 
     def __enter__(self) -> Self:
-        self._is_warm = False
-        self._client = self._opened.enter_context(self._new_client())
+        self._use_new_client()
         return self
+
+    def _use_new_client(self) -> None:
+        self._client, self._is_warm = self._clients.enter_context(self._new_client()), False
 
     def _new_client(self) -> AdminClient:
         try:
@@ -89,6 +92,7 @@ class KafkaAdmin:
         # Closed here, by this thread: an error's traceback may keep the client in a reference cycle, and if the collector
         # frees it on the client's own thread, the process aborts.
         self._client = self._lookup = None
+        self._clients.close()
         self._opened.close()
 
     def topic_names(self) -> list[str]:

@@ -55,6 +55,7 @@ _UNREACHABLE_CODES = frozenset(
         KafkaError.NETWORK_EXCEPTION,
     }
 )
+_LOST_CODES = frozenset({KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._ALL_BROKERS_DOWN})
 _NO_COORDINATOR_CODES = frozenset(
     {
         KafkaError._WAIT_COORD,
@@ -101,9 +102,11 @@ class ErrorReports:
         self._cause: str | None = None
         self._all_down = False
         self._is_answered = False
+        self._has_lost = False
 
     def __call__(self, error: KafkaError) -> None:
         self.last = f"{error.name()}: {error.str()}"
+        self._has_lost |= error.code() in _LOST_CODES
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._all_down = True
         else:
@@ -126,6 +129,11 @@ class ErrorReports:
         """Note that brokers have answered: not all of them are down any more."""
         self._is_answered = True
         self._all_down = False
+
+    def take_lost(self) -> bool:
+        """True if a connection to a broker was lost, or could not be made, since the last call."""
+        lost, self._has_lost = self._has_lost, False
+        return lost
 
     def refusal(self, doing: str, waited_s: float = 0) -> ZKafkaError | None:
         """The error for the brokers' refusal of this request, at least `waited_s` ago; `doing` describes the request."""

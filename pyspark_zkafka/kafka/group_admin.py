@@ -56,11 +56,19 @@ class GroupAdmin(KafkaAdmin):
     where an ACL hides the topic, as from most users, and nobody can tell whether it exists.
 
     librdkafka's admin client goes on asking the coordinator that it has looked up, also when that broker answers that it is
-    none: a new client replaces it then.
+    none, and for a broker that was down in the meantime its requests may wait until they time out: a new client replaces
+    it after such an answer, and before a request that follows a lost connection. A shorter timeout would not help, because
+    librdkafka aborts the process when the coordinator is looked up after the request has timed out.
     """
 
     _has_offsets_topic = False
     _is_outdated = False
+
+    def _begin_request(self) -> None:
+        super()._begin_request()
+        if self._reports.take_lost():
+            self._clients.close()  # none of them has a request in flight
+            self._use_new_client()
 
     def group_names(self) -> list[str]:
         """The names of all groups that the brokers know, sorted; blocks for a request to each broker."""
@@ -263,12 +271,10 @@ class GroupAdmin(KafkaAdmin):
         self._is_outdated |= error.code() == KafkaError.NOT_COORDINATOR
 
     def _renew(self) -> None:
-        """Use a new client if the present one asks the wrong coordinator.
-
-        The old one is closed with this object: it may have other requests in flight.
-        """
+        """Use a new client if the present one asks the wrong coordinator; that one may have other requests in flight."""
         if self._is_outdated:
-            self._client, self._is_outdated = self._opened.enter_context(self._new_client()), False
+            self._use_new_client()
+            self._is_outdated = False
 
 
 def _error_of(error: KafkaError, group: str, doing: str) -> ZKafkaError:

@@ -88,6 +88,19 @@ def test_brokers_out_of_reach() -> None:
     assert reports.unreachable("listing") is None
 
 
+@pytest.mark.parametrize(
+    ("code", "lost"), [(KafkaError._TRANSPORT, True), (KafkaError._RESOLVE, True), (KafkaError._AUTHENTICATION, False)]
+)
+def test_lost_connections(code: int, lost: bool) -> None:
+    """A connection that was lost is told once, also after a broker has answered."""
+    reports = ErrorReports()
+    assert not reports.take_lost()
+    reports(KafkaError(code, "k:1"))
+    reports.answered()
+    assert reports.take_lost() is lost
+    assert not reports.take_lost()
+
+
 def test_brokers_that_answer_again() -> None:
     """Brokers of which one has answered are not out of reach, though librdkafka reports only that they went down."""
     reports = ErrorReports()
