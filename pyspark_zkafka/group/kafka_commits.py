@@ -84,7 +84,12 @@ class CommitQueue:
     @property
     def has_stray(self) -> bool:
         """True if the client may still send a commit, or repeat it."""
-        return self.unanswered > 0 or any(commit.sent is not None for commit in self.waiting)
+        return self.unanswered > 0 or bool(self.under_way)
+
+    @property
+    def under_way(self) -> frozenset[TopicPartition]:
+        """The partitions of which a commit was sent, and its answer may still come in time."""
+        return frozenset(tp for commit in self.waiting for tp in commit.sent or ())
 
     def advance(self, state: MemberState, now: float) -> Step:
         """End commits whose time is over, or of which nothing is the member's; send the next one, if it is due.

@@ -152,8 +152,9 @@ class MemberTurns:
 
     @property
     def is_holding(self) -> bool:
-        """True while the revocation waits."""
-        return self.state.is_holding(self.reading, self._timing.clock()) and not self.closing
+        """True while the revocation waits for what is read, or for the answer to a commit."""
+        busy = self.reading | self._commits.under_way
+        return self.state.is_holding(busy, self._timing.clock()) and not self.closing
 
     def turn_within(self) -> None:
         """Serve and commit while a revocation waits."""
@@ -165,25 +166,32 @@ class MemberTurns:
     def end_revocation(self) -> None:
         """Release the partitions."""
         overdue, hold = self.state.overdue(self.reading), self.state.hold
+        revoking = frozenset[TopicPartition]() if hold is None else hold.revoking
         if overdue and not self.closing:
             _log.warning(
                 "%s released %s after rebalance.hold.ms, while a micro-batch is reading: records may be read twice",
                 self._name,
                 listing(sorted(overdue), _SHOWN),
             )
-        if hold is not None and hold.revoking:
-            _log.info("%s released %s", self._name, listing(sorted(hold.revoking), _SHOWN))
+        if revoking:
+            _log.info("%s released %s", self._name, listing(sorted(revoking), _SHOWN))
         # With KIP-848, no assignment follows where nothing is added.
         self._change(self.state.release(is_assigned=self._is_consumer_protocol and self.state.is_member))
+        if (self._commits.unanswered or revoking & self._commits.under_way) and not self.closing:
+            self._give_up("released partitions of which a commit is unanswered")
 
     def lost(self, partitions: Collection[TopicPartition]) -> None:
         """Give up everything; see `GroupEvents`."""
+        self._give_up(f"was expelled from group {self._group}")
+
+    def _give_up(self, reason: str) -> None:
+        """Own nothing any more; a client that may still send a commit is replaced at the end of this turn."""
         owned = self.state.assignment.owned
         if owned:
             _log.warning(
-                "%s was expelled from group %s, and joins again; others may own %s already: records may be read twice",
+                "%s %s, and joins again; others may own %s already: records may be read twice",
                 self._name,
-                self._group,
+                reason,
                 listing(sorted(owned), _SHOWN),
             )
         self._has_stray_commit = self._has_stray_commit or self._commits.has_stray
@@ -250,7 +258,7 @@ class MemberTurns:
         self.changed.set()
 
     def _replace_client(self) -> None:
-        """Go on with another client after an expulsion with a commit under way.
+        """Go on with another client after an expulsion, or a release, with a commit under way.
 
         librdkafka keeps a commit for a coordinator that it cannot reach, and would send it as the next generation's.
         """

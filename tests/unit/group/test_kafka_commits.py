@@ -93,6 +93,13 @@ def test_time_is_over(error: ZKafkaError | None) -> None:
     assert waiting.advance(MEMBER, 30.0).queue.unanswered == 0
 
 
+def test_awaited_answer() -> None:
+    """An answer is awaited for what was sent, until the commit is given up."""
+    assert queue().under_way == frozenset()
+    assert sent().under_way == {T0}
+    assert sent().advance(MEMBER, 30.0).queue.under_way == frozenset()
+
+
 def test_answer_that_comes_too_late() -> None:
     """An answer to a commit that was given up is passed over, and is not awaited any more."""
     given_up = sent().advance(MEMBER, 30.0).queue

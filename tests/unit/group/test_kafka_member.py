@@ -339,6 +339,36 @@ def test_client_of_an_expelled_member(coordinator: Coordinator, new_member: Call
     assert coordinator.discarded == 1
 
 
+def test_client_with_an_unanswered_commit(
+    coordinator: Coordinator, new_member: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client is replaced that may still send a commit of partitions that the member has released."""
+    member = new_member(hold_ms=100)
+    assign(coordinator, member, T0, T1)
+    coordinator.commit = lambda offsets: revoke(coordinator, T1)  # type: ignore[method-assign]
+    assert member.commit({T1: 5}, member.owner.session) == {T1}
+    eventually(lambda: coordinator.subscribed == [["t"], ["t"]], timeout_s=5)
+    assert coordinator.discarded == 1
+    assert member.owned() == {}
+    assert "c-1 released partitions of which a commit is unanswered, and joins again; others may own t-0" in caplog.text
+
+
+def test_answer_during_a_revocation(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
+    """A partition of which a commit is under way is released when that is answered, and the client stays."""
+    member = new_member()
+    assign(coordinator, member, T0, T1)
+
+    def commit(offsets: Mapping[TopicPartition, int]) -> None:
+        revoke(coordinator, T1)
+        answer = CommitAnswer(offsets)
+        threading.Timer(0.3, lambda: coordinator.happens.append(lambda events: events.answered(answer))).start()
+
+    coordinator.commit = commit  # type: ignore[method-assign]
+    assert member.commit({T1: 5}, member.owner.session) == set()
+    eventually(lambda: member.owned().keys() == {T0}, timeout_s=5)
+    assert coordinator.discarded == 0
+
+
 def test_topic_is_found_later(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: Any) -> None:
     """A member is not settled any more when its pattern finds a topic, until that is assigned."""
     monkeypatch.setattr("pyspark_zkafka.group.kafka_topics._EVERY_S", 0.05)
