@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import Result
 from confluent_kafka import Consumer
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from pyspark_zkafka.cli import app as zkafka
 from pyspark_zkafka.errors import GroupContended, GroupError

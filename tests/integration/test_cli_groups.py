@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from click.testing import Result
 from kazoo.client import KazooClient
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from pyspark_zkafka.cli import app as zkafka
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets

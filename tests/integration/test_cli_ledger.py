@@ -11,9 +11,8 @@ from itertools import count
 from typing import Any
 
 import pytest
-from click.testing import Result
 from confluent_kafka import Consumer, Producer, TopicPartition
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from pyspark_zkafka.cli import app as zkafka
 from pyspark_zkafka.errors import LedgerError

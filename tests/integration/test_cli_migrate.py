@@ -12,9 +12,8 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from click.testing import Result
 from confluent_kafka import Consumer
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from pyspark_zkafka.cli import app as zkafka
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets

@@ -14,8 +14,8 @@ from pyspark_zkafka.cli import app as zkafka
 from pyspark_zkafka.testing import LocalCluster
 
 if TYPE_CHECKING:
-    from click.testing import Result
     from pyspark.sql import DataFrame, SparkSession
+    from typer.testing import Result
 
 # Nodes that are brokers and controllers, and a controller that is a node of its own.
 CLUSTERS: dict[str, dict[str, Any]] = {"4.3.1": {"brokers": 3}, "3.9.1": {"brokers": 1, "controllers": 1}}

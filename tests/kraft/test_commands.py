@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from click.testing import Result
+    from typer.testing import Result
 
     from pyspark_zkafka.testing import LocalCluster
 

@@ -15,8 +15,8 @@ from tests.support.eventually import eventually
 from tests.support.fill import fill
 
 if TYPE_CHECKING:
-    from click.testing import Result
     from pyspark.sql.streaming import StreamingQuery
+    from typer.testing import Result
 
     from pyspark_zkafka.testing import LocalCluster
     from tests.support.stream import Stream

@@ -8,9 +8,8 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from click.testing import Result
 from prometheus_client import CollectorRegistry
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from pyspark_zkafka.cli import app as zkafka
 from pyspark_zkafka.group.membership import Membership
