@@ -20,7 +20,14 @@ from pyspark_zkafka.kafka.batches import DEFAULT_SIZES, LookupSizes, offset_requ
 from pyspark_zkafka.kafka.clients import INTRODUCTION_S, MessageClient, librdkafka_logger
 from pyspark_zkafka.kafka.consumer_properties import shared_properties
 from pyspark_zkafka.kafka.descriptions import described_snapshot, topic_id
-from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, ErrorReports, from_exception, silent_leaders
+from pyspark_zkafka.kafka.errors import (
+    REFUSED_FOR_S,
+    UNKNOWN_TOPIC_CODES,
+    ErrorReports,
+    from_exception,
+    from_kafka,
+    silent_leaders,
+)
 from pyspark_zkafka.kafka.pool import ClientPool, configuration
 from pyspark_zkafka.options.model import Connection
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
@@ -188,7 +195,28 @@ class KafkaAdmin:
         found_now, failed_now = self._ask_leaders(
             {tp: positions[tp] for tp in again}, max(left_s, min(_PATIENCE_S, timeout_s)), epochs
         )
-        return found | found_now, {tp: error for tp, error in failed.items() if tp not in again} | failed_now
+        failed = {tp: error for tp, error in failed.items() if tp not in again} | failed_now
+        return found | found_now, self._name_refusal(failed)
+
+    def _name_refusal(self, failed: dict[TopicPartition, ZKafkaError]) -> dict[TopicPartition, ZKafkaError]:
+        """The same errors, but for a topic that an ACL hides, of which librdkafka reports only that no leader was found."""
+        topic = min((tp.topic for tp, error in failed.items() if isinstance(error, NoLeader)), default=None)
+        try:
+            refusal = None if topic is None else self._authorization_error(topic)
+        except ZKafkaError as error:
+            _log.info("%s", error)
+            return failed
+        if refusal is None:
+            return failed
+        named = from_kafka(refusal, f"listing the offsets of topic {topic} at {self._servers}")
+        return {tp: named if tp.topic == topic else error for tp, error in failed.items()}
+
+    def _authorization_error(self, topic: str) -> KafkaError | None:
+        """The error for a topic that an ACL hides; blocks for a request, 5 s at the most."""
+        timeout_s = min(_PATIENCE_S, self._timeout_s)
+        found = self._call("requesting metadata", lambda c: c.list_topics(topic, timeout=timeout_s)).topics.get(topic)
+        error = None if found is None else found.error
+        return error if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED else None
 
     def refresh_metadata(self, topics: Collection[str]) -> None:
         """Refresh librdkafka's metadata of topics' leaders; blocks for one request, 5 s at the most.

@@ -70,7 +70,10 @@ _REFUSED_CODES = {
     KafkaError.SASL_AUTHENTICATION_FAILED: "check the user and password in kafka.sasl.*",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "an ACL must allow Read, Write or Describe on the topic",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "an ACL must allow Read on the group, and Delete to delete it",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "an ACL must allow IdempotentWrite, or set kafka.enable.idempotence to false",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: (
+        "an ACL must allow Write on the topic, and before Kafka 2.8 IdempotentWrite on the cluster, "
+        "or set kafka.enable.idempotence to false"
+    ),
 }
 _UNREACHABLE = "no broker answered; check that the brokers run and that their listeners are reachable from here"
 _NO_COORDINATOR = (
@@ -86,9 +89,9 @@ _PASSING_CAUSES = ("Local: ", "isconnected", "Failed to acquire")
 class ErrorReports:
     """Collector of librdkafka's error reports; to be passed as its ``error_cb``, and checked between polls.
 
-    `last` is the last report. A refusal (bad credentials, a certificate that does not match) is stored apart: librdkafka
-    retries without limit, Java's clients fail, and so does this package. A connection that is closed during
-    authentication, and a token that could not be fetched yet, are not refusals.
+    `last` is the last report, with the missing right if it is about one. A refusal (bad credentials, a certificate that
+    does not match) is stored apart: librdkafka retries without limit, Java's clients fail, and so does this package. A
+    connection that is closed during authentication, and a token that could not be fetched yet, are not refusals.
 
     A refusal belongs to the request during which it is reported. The caller marks the begin of a request, and the answers
     of brokers; librdkafka does not report these.
@@ -105,7 +108,8 @@ class ErrorReports:
         self._has_lost = False
 
     def __call__(self, error: KafkaError) -> None:
-        self.last = f"{error.name()}: {error.str()}"
+        right = "" if _is_refusal(error) or error.code() not in _REFUSED_CODES else f"; {_REFUSED_CODES[error.code()]}"
+        self.last = f"{error.name()}: {error.str()}{right}"
         self._has_lost |= error.code() in _LOST_CODES
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._all_down = True

@@ -210,17 +210,11 @@ class GroupAdmin(KafkaAdmin):
     def _have_coordinators(self, group: str) -> bool:
         if not self._has_offsets_topic:
             is_listed = _OFFSETS_TOPIC in self.topic_names()
-            is_hidden = not is_listed and self._is_offsets_topic_hidden()
+            is_hidden = not is_listed and self._authorization_error(_OFFSETS_TOPIC) is not None
             if is_hidden:
                 self._wait_for_coordinator_unseen(group)
             self._has_offsets_topic = is_listed or is_hidden
         return self._has_offsets_topic
-
-    def _is_offsets_topic_hidden(self) -> bool:
-        """True if an ACL denies its description: such topics are not listed, but requests that name them are refused."""
-        found = self._call("describing groups", lambda c: c.list_topics(_OFFSETS_TOPIC, timeout=self._timeout_s)).topics
-        error = found[_OFFSETS_TOPIC].error if _OFFSETS_TOPIC in found else None
-        return error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
     def _wait_for_coordinator_unseen(self, group: str) -> None:
         try:

@@ -87,6 +87,8 @@ class PartitionEvents:
             poll.truncation = truncation(error)
         elif error.code() in UNKNOWN_TOPIC_CODES:
             poll.gone = True
+        elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return  # librdkafka's consumer looks for the coordinator of its group, which a read does not use
         elif error.retriable() or (failure := from_kafka(error, self._doing)).retriable:
             self.note(error)
         else:

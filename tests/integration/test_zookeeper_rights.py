@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 SECRET = "open-sesame"
 ALICE = ("digest", f"alice:{SECRET}")
+OPERATOR = ("digest", f"operator:{SECRET}")
 
 
 def test_digest_credentials_open_what_an_acl_closes(chroot: Chroot) -> None:
@@ -61,6 +63,58 @@ def test_reading_needs_no_more_than_the_right_to_read(chroot: Chroot) -> None:
         chroot.other.add_auth(*ALICE)
         for path in paths:
             chroot.other.set_acls(path, OPEN_ACL_UNSAFE)
+
+
+@pytest.fixture
+def restrict(chroot: Chroot) -> Callable[..., None]:
+    """Leaves alice the right to read all znodes, and the documented ones below a group: ``restrict("write", "create")``."""
+    chroot.topic("t", 2)
+    for path in ("/consumers/g/ids", "/consumers/g/owners/t", "/consumers/g/offsets/t"):
+        chroot.other.ensure_path(path)
+    chroot.other.create("/consumers/g/offsets/t/0", b"3")
+    chroot.other.add_auth(*OPERATOR)
+    paths = list(_tree(chroot, ""))
+    operator = make_digest_acl(*OPERATOR[1].split(":"), all=True)
+
+    def leave(*rights: str) -> None:
+        below_group = make_digest_acl("alice", SECRET, read=True, **dict.fromkeys(rights, True))
+        elsewhere = make_digest_acl("alice", SECRET, read=True)
+        for path in paths:
+            chroot.other.set_acls(path, [below_group if path.startswith("/consumers/g") else elsewhere, operator])
+
+    return leave
+
+
+def _tree(chroot: Chroot, path: str) -> Iterator[str]:
+    for name in chroot.other.get_children(path or "/"):
+        yield f"{path}/{name}"
+        yield from _tree(chroot, f"{path}/{name}")
+
+
+@pytest.mark.parametrize("group", ["g", "new"])
+def test_documented_rights(chroot: Chroot, restrict: Callable[..., None], group: str) -> None:
+    """Members join, claim, commit and leave with rights below their group; a new group needs that to create it."""
+    restrict("write", "create", "delete")
+    if group == "new":
+        creator = make_digest_acl("alice", SECRET, read=True, create=True)
+        chroot.other.set_acls("/consumers", [creator, make_digest_acl(*OPERATOR[1].split(":"), all=True)])
+    with GroupMember(replace(chroot.config, auth=ALICE), GroupOptions(group), Subscribe(("t",))) as member:
+        assert member.wait_settled(20)
+        written = dict.fromkeys(member.owned(), 5)
+        assert written.keys() == {TopicPartition("t", 0), TopicPartition("t", 1)}
+        assert commit_offsets(member.client, group, written, owner=member.owner).written == written
+    assert (chroot.owners(group), chroot.ids(group)) == ({}, {})
+
+
+@pytest.mark.parametrize(("missing", "partition"), [("write", 0), ("create", 1)])
+def test_missing_right(chroot: Chroot, restrict: Callable[..., None], missing: str, partition: int) -> None:
+    """Without the right to write, an offset is not replaced, and without that to create, no new one is committed."""
+    restrict(*{"write", "create", "delete"} - {missing})
+    with ZooKeeperClient(replace(chroot.config, auth=ALICE)) as client:
+        assert client.group_offsets("g") == {TopicPartition("t", 0): 3}
+        with pytest.raises(ZooKeeperRefused, match=rf"/consumers/g/(offsets|owners)/t/{partition} .*was refused: an ACL"):
+            commit_offsets(client, "g", {TopicPartition("t", partition): 5})
+        assert client.group_offsets("g") == {TopicPartition("t", 0): 3}
 
 
 @pytest.mark.parametrize("acl", ["readable", "creator"])

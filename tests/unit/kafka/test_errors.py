@@ -30,6 +30,13 @@ def test_refusals(code: int, text: str, refused: bool) -> None:
     assert (reports.refusal("reading") is not None) is refused
 
 
+def test_missing_right() -> None:
+    """The last report names the right that is missing, for the error of whatever fails by it."""
+    reports = ErrorReports()
+    reports(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, "Failed to acquire idempotence PID"))
+    assert "Failed to acquire idempotence PID; an ACL must allow Write on the topic, and before" in str(reports.last)
+
+
 def test_a_refusal_is_kept_for_its_request() -> None:
     """What is reported after a refusal does not hide it, until another request begins."""
     reports = ErrorReports()

@@ -49,6 +49,13 @@ def test_nothing_comes_after_a_refusal(events: PartitionEvents, clock: Clock) ->
         events.finish(Poll())
 
 
+def test_a_group_that_is_not_used(events: PartitionEvents) -> None:
+    """A right on the client's group, whose coordinator librdkafka looks for, is not needed; one on the topic is."""
+    events.take(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), -1, Poll())
+    with pytest.raises(ClusterStateError, match="an ACL must allow Read, Write or Describe on the topic"):
+        events.take(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), -1, Poll())
+
+
 def test_a_handshake_that_succeeds_the_second_time(events: PartitionEvents, clock: Clock) -> None:
     """librdkafka tries again by itself, and may get in: the read waits two seconds for that."""
     events.note(REFUSED)
