@@ -353,6 +353,25 @@ def test_client_with_an_unanswered_commit(
     assert "c-1 released partitions of which a commit is unanswered, and joins again; others may own t-0" in caplog.text
 
 
+def test_assignment_to_a_client_that_is_replaced(
+    coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partitions assigned with the revocation after which a client is replaced are not the member's."""
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_member.COMMIT_S", 0.1)
+    member = new_member()
+    assign(coordinator, member, T0)
+    coordinator.commit = lambda offsets: None  # type: ignore[method-assign]
+    with pytest.raises(BrokersUnavailable, match="no answer"):
+        member.commit({T0: 5}, member.owner.session)
+    coordinator.happens.append(lambda events: (events.revoked([T0]), events.assigned([T1])))
+    eventually(lambda: coordinator.subscribed == [["t"], ["t"]], timeout_s=5)
+    assert coordinator.discarded == 1
+    assert member.owned() == {}
+    assert not member.settled
+    assign(coordinator, member, T0)
+    assert member.owned().keys() == {T0}
+
+
 def test_answer_during_a_revocation(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
     """A partition of which a commit is under way is released when that is answered, and the client stays."""
     member = new_member()
@@ -389,6 +408,20 @@ def test_pattern(coordinator: Coordinator, new_member: Callable[..., Any], monke
     coordinator.topics = ["t1", "t2"]
     eventually(lambda: len(coordinator.subscribed) > 1, timeout_s=20)
     assert coordinator.subscribed == [["t1"], ["t1", "t2"]]
+
+
+def test_topic_of_others(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: Any) -> None:
+    """A member by KIP-848 settles when its pattern finds a topic of which it is assigned nothing: no callback says so."""
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_admission._CHECK_S", 0.05)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_topics._EVERY_S", 0.05)
+    coordinator.topics = ["t"]
+    member = new_member(SubscribePattern("t.*"), lambda name, owned, topics: set(owned) == {T0}, protocol="consumer")
+    coordinator.happens.append(lambda events: events.assigned([T0]))
+    assert member.wait_settled(20)
+    coordinator.topics = ["t", "tu"]
+    eventually(lambda: len(coordinator.subscribed) > 1, timeout_s=20)
+    assert member.wait_settled(5)
+    assert member.owned().keys() == {T0}
 
 
 def test_doubt(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
