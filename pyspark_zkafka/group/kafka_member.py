@@ -156,6 +156,12 @@ class KafkaGroupMember:
             self.wait(min(left, _POLL_S))
         return True
 
+    def wait_certain(self) -> None:
+        """Wait while it is uncertain what the member owns: two seconds after its process stood still, 15 at the most."""
+        turns, deadline = self._turns, self._timing.clock() + _MARGIN_S
+        while (now := self._timing.clock()) < deadline and turns.state.is_doubtful(now) and not turns.closing:
+            self.wait(_POLL_S)
+
     def request_rebalance(self, event: object = None) -> None:
         """Have the member look at its group soon."""
         self._turns.requests.wake()

@@ -11,7 +11,9 @@ import pytest
 
 from pyspark_zkafka.errors import BrokersUnavailable, GroupError, UnknownTopic, ZKafkaError
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
+from pyspark_zkafka.group.kafka_offsets import KafkaMemberOffsets
 from pyspark_zkafka.kafka.group_client import CommitAnswer, GroupEvents
+from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.options.model import GroupOptions, KafkaGroupOptions
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Subscribe, SubscribePattern
@@ -75,6 +77,15 @@ class Coordinator:
 
     def _note(self) -> None:
         self.threads.add(threading.get_ident())
+
+
+class NothingStored(KafkaGroupOffsets):
+    """The offsets of a group that has none."""
+
+    def __init__(self) -> None: ...
+
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {}
 
 
 @pytest.fixture
@@ -434,3 +445,16 @@ def test_doubt(coordinator: Coordinator, new_member: Callable[..., Any], monkeyp
     eventually(lambda: member.owned() == {}, timeout_s=5)
     assert member.rebalance() == {}
     eventually(lambda: member.owned().keys() == {T0}, timeout_s=5)
+
+
+def test_commit_in_doubt(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit after the process stood still waits until it is certain what the member owns, and loses nothing of that."""
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_state._STOPPED_S", 0.3)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_state._DOUBT_S", 0.3)
+    member = new_member()
+    assign(coordinator, member, T0)
+    coordinator.happens.append(lambda events: time.sleep(0.6))
+    eventually(lambda: member.owned() == {}, timeout_s=5)
+    done = KafkaMemberOffsets(member, NothingStored()).commit({T0: 5, T1: 6}, member.owner)
+    assert (done.written, done.lost) == ({T0: 5}, {T1})
+    assert coordinator.commits == [{T0: 5}]
