@@ -141,6 +141,15 @@ def test_commit_of_what_is_owned(coordinator: Coordinator, new_member: Callable[
     assert coordinator.commits == [{T0: 5}]
 
 
+def test_commit_of_many_partitions(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
+    """A commit of thousands of partitions takes several requests, as the coordinator limits the size of one."""
+    member, many = new_member(), [TopicPartition("t", n) for n in range(2_001)]
+    assign(coordinator, member, *many)
+    assert member.commit({**dict.fromkeys(many, 5), TopicPartition("u", 0): 1}, 0) == {TopicPartition("u", 0)}
+    assert [len(offsets) for offsets in coordinator.commits] == [1_000, 1_000, 1]
+    assert dict(item for offsets in coordinator.commits for item in offsets.items()) == dict.fromkeys(many, 5)
+
+
 def test_starts_of_the_group(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
     """A group's starts are committed for all partitions, but not by a member that has been expelled."""
     member = new_member()
