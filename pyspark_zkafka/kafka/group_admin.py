@@ -63,12 +63,16 @@ class GroupAdmin(KafkaAdmin):
 
     _has_offsets_topic = False
     _is_outdated = False
+    _has_lost = False
 
     def _begin_request(self) -> None:
         super()._begin_request()
-        if self._reports.take_lost():
+        self._has_lost |= self._reports.take_lost()
+        if self._has_lost:
+            client = self._new_client()  # the present one stays if that fails
             self._clients.close()  # none of them has a request in flight
-            self._use_new_client()
+            self._use(client)
+            self._has_lost = False
 
     def group_names(self) -> list[str]:
         """The names of all groups that the brokers know, sorted; blocks for a request to each broker."""
@@ -273,7 +277,7 @@ class GroupAdmin(KafkaAdmin):
     def _renew(self) -> None:
         """Use a new client if the present one asks the wrong coordinator; that one may have other requests in flight."""
         if self._is_outdated:
-            self._use_new_client()
+            self._use(self._new_client())
             self._is_outdated = False
 
 
