@@ -269,10 +269,15 @@ class MemberTurns:
         """
         if not self._has_stray_commit:
             return
+        client = self._connect(self)
+        try:
+            client.open()
+        except ZKafkaError as error:
+            self._note_error(error)  # the next turn tries again
+            return
         self._has_stray_commit = False
         self._client.discard()
-        self._client = self._connect(self)
-        self._client.open()
+        self._client = client
         self.topics = ()
         self._lookup.repeat()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.errors import BrokersUnavailable, GroupError, UnknownTopic, ZKafkaError
+from pyspark_zkafka.errors import BrokersUnavailable, GroupError, OptionError, UnknownTopic, ZKafkaError
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.kafka_offsets import KafkaMemberOffsets
 from pyspark_zkafka.kafka.group_client import CommitAnswer, GroupEvents
@@ -355,6 +355,28 @@ def test_client_of_an_expelled_member(coordinator: Coordinator, new_member: Call
     assign(coordinator, member, T0)
     coordinator.commit = lambda offsets: coordinator.happens.append(lambda events: events.lost([T0]))  # type: ignore[method-assign]
     assert member.commit({T0: 5}, member.owner.session) == {T0}
+    eventually(lambda: coordinator.subscribed == [["t"], ["t"]], timeout_s=5)
+    assert coordinator.discarded == 1
+
+
+def test_client_that_cannot_be_replaced(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
+    """Where no other client can be made, e.g. for want of a file, `rebalance` raises that, until it succeeds."""
+    refusals: list[ZKafkaError] = []
+
+    def open_client() -> None:
+        if refusals:
+            raise refusals[0]
+
+    member = new_member()
+    assign(coordinator, member, T0)
+    coordinator.open = open_client  # type: ignore[method-assign]
+    refusals.append(OptionError("UNUSABLE_KAFKA_PROPERTY", "there is no such file"))
+    coordinator.commit = lambda offsets: coordinator.happens.append(lambda events: events.lost([T0]))  # type: ignore[method-assign]
+    assert member.commit({T0: 5}, member.owner.session) == {T0}
+    with pytest.raises(OptionError, match="no such file"):
+        member.rebalance()
+    assert coordinator.discarded == 0
+    refusals.clear()
     eventually(lambda: coordinator.subscribed == [["t"], ["t"]], timeout_s=5)
     assert coordinator.discarded == 1
 
