@@ -11,7 +11,7 @@ from pyspark_zkafka.group.kafka_requests import not_running
 from pyspark_zkafka.group.kafka_thread import MemberThread, Runner
 from pyspark_zkafka.group.kafka_turns import MemberTurns
 from pyspark_zkafka.group.member import Timing
-from pyspark_zkafka.kafka.group_client import GroupClient, GroupEvents
+from pyspark_zkafka.kafka.group_client import GroupClient, GroupEvents, commit_requests
 from pyspark_zkafka.options.model import GroupOptions
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.planning import Subscription
@@ -126,8 +126,9 @@ class KafkaGroupMember:
     ) -> set[TopicPartition]:
         """Commit offsets, whatever is stored; returns the partitions left out, as the member does not own them any more.
 
-        With `claims`, partitions that were lost and gained again are left out, too. Blocks for a request, half a minute at
-        the most. Raises BrokersUnavailable without an answer: whether the offsets were committed is then unknown.
+        With `claims`, partitions that were lost and gained again are left out, too. Blocks for a request for every 1,000
+        partitions, half a minute at the most for each. Raises BrokersUnavailable without an answer: whether the offsets of
+        this request were committed is then unknown, and those of later ones were not.
         """
         return self._commit(offsets, incarnation, claims)
 
@@ -156,6 +157,12 @@ class KafkaGroupMember:
             self.wait(min(left, _POLL_S))
         return True
 
+    def wait_certain(self) -> None:
+        """Wait while it is uncertain what the member owns: two seconds after its process stood still, 15 at the most."""
+        turns, deadline = self._turns, self._timing.clock() + _MARGIN_S
+        while (now := self._timing.clock()) < deadline and turns.state.is_doubtful(now) and not turns.closing:
+            self.wait(_POLL_S)
+
     def request_rebalance(self, event: object = None) -> None:
         """Have the member look at its group soon."""
         self._turns.requests.wake()
@@ -182,6 +189,18 @@ class KafkaGroupMember:
         *,
         of_group: bool = False,
     ) -> set[TopicPartition]:
+        lost: set[TopicPartition] = set()
+        for some in commit_requests(offsets):
+            lost |= self._commit_some(some, incarnation, claims, of_group)
+        return lost
+
+    def _commit_some(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        incarnation: int,
+        claims: Mapping[TopicPartition, Claim] | None,
+        of_group: bool,
+    ) -> set[TopicPartition]:
         requests, deadline = self._turns.requests, self._timing.clock() + COMMIT_S
-        commit = Commit(next(requests.numbers), dict(offsets), incarnation, deadline, claims, of_group)
+        commit = Commit(next(requests.numbers), offsets, incarnation, deadline, claims, of_group)
         return self._thread.result(requests.commit(commit), COMMIT_S + _MARGIN_S)

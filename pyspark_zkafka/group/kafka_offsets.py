@@ -41,8 +41,10 @@ class KafkaMemberOffsets:
     ) -> CommitResult:
         """Move offsets forward, in `resets` also back, for those partitions that the member owns. Blocks for two requests.
 
-        Partitions that the member does not own any more, or that a former incarnation of it planned, are lost.
+        Partitions that the member does not own any more, or that a former incarnation of it planned, are lost. After the
+        process stood still, waits until that is certain.
         """
+        self._member.wait_certain()
         owner = owner or self._member.owner
         owned = {} if owner.session != self._member.owner.session else self._member.owned()
         ours = {tp: offset for tp, offset in offsets.items() if tp in owned}

@@ -131,7 +131,12 @@ class MemberTurns:
         self.requests.refuse(not_running(self._group))
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Add what the coordinator has assigned; see `GroupEvents`."""
+        """Add what the coordinator has assigned, unless to a client that is about to be replaced; see `GroupEvents`.
+
+        librdkafka reports an assignment right after a revocation of the same rebalance.
+        """
+        if self._has_stray_commit:
+            return
         self.consumer = self._client.member_id or self.consumer
         if partitions:
             _log.info("%s is assigned %s", self._name, listing(sorted(partitions), _SHOWN))
@@ -264,10 +269,15 @@ class MemberTurns:
         """
         if not self._has_stray_commit:
             return
+        client = self._connect(self)
+        try:
+            client.open()
+        except ZKafkaError as error:
+            self._note_error(error)  # the next turn tries again
+            return
         self._has_stray_commit = False
         self._client.discard()
-        self._client = self._connect(self)
-        self._client.open()
+        self._client = client
         self.topics = ()
         self._lookup.repeat()
 
@@ -283,7 +293,7 @@ class MemberTurns:
 
     def _look(self, is_final: FinalityCheck) -> None:
         try:
-            if is_final(self.consumer, (), self.topics):
+            if is_final(self.consumer, self.state.assignment.owned.keys(), self.topics):
                 self.state = self.state.admit()
                 self.note_final(self.state.rebalances)
         except ZKafkaError as error:

@@ -83,11 +83,11 @@ class KafkaAdmin:
         return cls(servers, connection.kafka, read_committed=connection.read_committed)
 
     def __enter__(self) -> Self:
-        self._use_new_client()
+        self._use(self._new_client())
         return self
 
-    def _use_new_client(self) -> None:
-        self._client, self._is_warm = self._clients.enter_context(self._new_client()), False
+    def _use(self, client: AdminClient) -> None:
+        self._client, self._is_warm = self._clients.enter_context(client), False
 
     def _new_client(self) -> AdminClient:
         try:

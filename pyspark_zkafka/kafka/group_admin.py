@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, ZKafkaError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.kafka.errors import from_kafka
+from pyspark_zkafka.kafka.group_client import commit_requests
 from pyspark_zkafka.kafka.group_offsets import ACTIVE_CODES, KafkaGroupOffsets, group_active, offset_metadata
 from pyspark_zkafka.protocol.model import TopicPartition
 
@@ -25,7 +26,6 @@ T = TypeVar("T")
 _OFFSETS_TOPIC = "__consumer_offsets"
 _IN_FLIGHT = 50
 _PAUSE_S = 0.3
-_MOST_PER_COMMIT = 1_000  # the coordinator writes a commit as one batch, which max.message.bytes limits
 _UNKNOWN_GROUP_CODES = frozenset({KafkaError.GROUP_ID_NOT_FOUND})
 
 
@@ -63,12 +63,16 @@ class GroupAdmin(KafkaAdmin):
 
     _has_offsets_topic = False
     _is_outdated = False
+    _has_lost = False
 
     def _begin_request(self) -> None:
         super()._begin_request()
-        if self._reports.take_lost():
+        self._has_lost |= self._reports.take_lost()
+        if self._has_lost:
+            client = self._new_client()  # the present one stays if that fails
             self._clients.close()  # none of them has a request in flight
-            self._use_new_client()
+            self._use(client)
+            self._has_lost = False
 
     def group_names(self) -> list[str]:
         """The names of all groups that the brokers know, sorted; blocks for a request to each broker."""
@@ -147,9 +151,9 @@ class GroupAdmin(KafkaAdmin):
         self._begin_request()
         if offsets and not self._have_coordinators(group):
             self._wait_for_coordinator(group, sorted(offsets)[:1])
-        wanted = iter([KafkaTopicPartition(*tp, offset) for tp, offset in sorted(offsets.items())])
         failed: dict[TopicPartition, ZKafkaError] = {}
-        while some := list(islice(wanted, _MOST_PER_COMMIT)):
+        for request in commit_requests(dict(sorted(offsets.items()))):
+            some = [KafkaTopicPartition(*tp, offset) for tp, offset in request.items()]
             failed |= self._patiently(lambda some=some: self._alter(group, some))  # type: ignore[misc]
         return failed
 
@@ -267,7 +271,7 @@ class GroupAdmin(KafkaAdmin):
     def _renew(self) -> None:
         """Use a new client if the present one asks the wrong coordinator; that one may have other requests in flight."""
         if self._is_outdated:
-            self._use_new_client()
+            self._use(self._new_client())
             self._is_outdated = False
 
 

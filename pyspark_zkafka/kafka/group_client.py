@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal, Protocol
 
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.protocol.model import TopicPartition
 
-__all__ = ["CommitAnswer", "GroupClient", "GroupEvents", "Standing"]
+__all__ = ["CommitAnswer", "GroupClient", "GroupEvents", "Standing", "commit_requests"]
 
 Standing = Literal["done", "again", "fenced"]
+
+_MOST_PER_COMMIT = 1_000  # the coordinator writes a commit as one batch, which max.message.bytes limits
 
 
 class GroupClient(Protocol):
@@ -60,3 +63,14 @@ class CommitAnswer:
     offsets: Mapping[TopicPartition, int]
     standing: Standing = "done"
     error: ZKafkaError | None = None
+
+
+def commit_requests(offsets: Mapping[TopicPartition, int]) -> Iterator[dict[TopicPartition, int]]:
+    """The offsets of each request of a commit, in order.
+
+    >>> [len(some) for some in commit_requests({TopicPartition("t", n): 0 for n in range(2_001)})]
+    [1000, 1000, 1]
+    """
+    rest = iter(offsets.items())
+    while some := dict(islice(rest, _MOST_PER_COMMIT)):
+        yield some

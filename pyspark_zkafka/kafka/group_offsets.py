@@ -17,6 +17,7 @@ from pyspark_zkafka.errors import BrokersUnavailable, GroupError
 from pyspark_zkafka.kafka.clients import librdkafka_logger, make_consumer
 from pyspark_zkafka.kafka.consumer_properties import lookup_properties, shared_properties
 from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, ErrorReports, from_kafka
+from pyspark_zkafka.kafka.group_client import commit_requests
 from pyspark_zkafka.protocol.model import TopicPartition
 
 __all__ = ["ACTIVE_CODES", "KafkaGroupOffsets", "group_active", "offset_metadata"]
@@ -129,16 +130,17 @@ class KafkaGroupOffsets:
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Set the next offsets to read, whatever is stored.
 
-        Blocks for a request, the first time for two: `timeout_s` at the most, some seconds if the brokers refuse the
-        connection. Waits meanwhile for a coordinator that is being replaced.
+        Blocks for a request for every 1,000 partitions, the first time for one more: `timeout_s` at the most for each, some
+        seconds if the brokers refuse the connection. Waits meanwhile for a coordinator that is being replaced.
 
         Raises GroupError if consumers that Kafka coordinates are in the group, ClusterStateError if brokers refuse for
         another reason, such as an ACL, and BrokersUnavailable without an answer: whether the offsets were committed is
         unknown.
         """
-        if not offsets:
-            return
-        positions = [KafkaTopicPartition(*tp, offset) for tp, offset in offsets.items()]
+        for some in commit_requests(offsets):
+            self._commit([KafkaTopicPartition(*tp, offset) for tp, offset in some.items()])
+
+    def _commit(self, positions: _Places) -> None:
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:

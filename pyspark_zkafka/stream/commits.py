@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from pyspark_zkafka.errors import PartitionOwned, ZKafkaError, listing
+from pyspark_zkafka.errors import PartitionOwned, UnknownTopic, ZKafkaError, listing
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.stream.planner import StreamState
 from pyspark_zkafka.stream.session import StreamSession
@@ -42,7 +42,8 @@ def commit_positions(state: StreamState, session: StreamSession, reports: Stream
         reports.warn(f"offsets not committed: {error}")
         return state
     except ZKafkaError as error:
-        if not error.retriable:
+        # A topic may be deleted after the snapshot was read, and the coordinator learns of a new one later than others.
+        if not error.retriable and not isinstance(error, UnknownTopic):
             raise
         _log.warning("offsets not committed, retrying later: %s", error)
         return state

@@ -222,8 +222,7 @@ class ClassicClient(Client):
         super().released()
         if self.added is not None and not self.is_void:
             added, self.added = self.added, None
-            if added:
-                self.events.append(("assign", added))
+            self.events.append(("assign", added))
 
     def _void(self) -> None:
         super()._void()

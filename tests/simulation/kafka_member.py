@@ -69,6 +69,7 @@ class Turns:
             self.on_release(self.client.revoking, now - self._began_at, self._held_s)
             self.turns.end_revocation()
             self.client.released()
+            self.client.poll()  # the call that the revocation was in goes on to the assignment that follows it
         if self.client.revoking is None:
             self.turns.end_turn()
 

@@ -9,11 +9,13 @@ from typing import Any, cast
 import pytest
 
 from pyspark_zkafka.consumer_group import ConsumerGroup, GroupBatch
+from pyspark_zkafka.errors import GroupError
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.table import is_connection_option
 from pyspark_zkafka.protocol.model import ClaimOwner, OffsetRange, TopicPartition
+from pyspark_zkafka.stream.session import StreamSession
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "librdkafka_config_names.json"
 LIBRDKAFKA: dict[str, str] = json.loads(VECTORS.read_text(encoding="utf-8"))["properties"]
@@ -117,3 +119,17 @@ def test_a_write_knows_each_property_of_a_connection() -> None:
     assert connecting <= {row.name for row in PROPERTIES if "P" in row.clients}
     passed_on = set(LIBRDKAFKA) - {row.name for row in PROPERTIES}
     assert {LIBRDKAFKA[name] for name in passed_on if is_connection_option(f"kafka.{name}")} == {"*"}
+
+
+def test_a_refused_join_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was opened before a member is refused is closed again: the `with` block of a refused member is never left."""
+    left: list[str] = []
+
+    def refuse(session: StreamSession) -> StreamSession:
+        session._opened.callback(left.append, "closed")
+        raise GroupError("MEMBERS_IN_ZOOKEEPER", "stop them first")
+
+    monkeypatch.setattr(StreamSession, "__enter__", refuse)
+    with pytest.raises(GroupError, match="stop them first"), ConsumerGroup("zk:2181/kafka", "g", subscribe=["t"]):
+        pass
+    assert left == ["closed"]

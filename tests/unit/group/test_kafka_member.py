@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.errors import BrokersUnavailable, GroupError, UnknownTopic, ZKafkaError
+from pyspark_zkafka.errors import BrokersUnavailable, GroupError, OptionError, UnknownTopic, ZKafkaError
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
+from pyspark_zkafka.group.kafka_offsets import KafkaMemberOffsets
 from pyspark_zkafka.kafka.group_client import CommitAnswer, GroupEvents
+from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.options.model import GroupOptions, KafkaGroupOptions
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Subscribe, SubscribePattern
@@ -77,6 +79,15 @@ class Coordinator:
         self.threads.add(threading.get_ident())
 
 
+class NothingStored(KafkaGroupOffsets):
+    """The offsets of a group that has none."""
+
+    def __init__(self) -> None: ...
+
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {}
+
+
 @pytest.fixture
 def coordinator() -> Coordinator:
     """A coordinator that assigns nothing by itself."""
@@ -128,6 +139,15 @@ def test_commit_of_what_is_owned(coordinator: Coordinator, new_member: Callable[
     assert member.commit({T0: 5, T1: 6}, 0) == {T1}
     assert member.commit({T1: 6}, 0) == {T1}
     assert coordinator.commits == [{T0: 5}]
+
+
+def test_commit_of_many_partitions(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
+    """A commit of thousands of partitions takes several requests, as the coordinator limits the size of one."""
+    member, many = new_member(), [TopicPartition("t", n) for n in range(2_001)]
+    assign(coordinator, member, *many)
+    assert member.commit({**dict.fromkeys(many, 5), TopicPartition("u", 0): 1}, 0) == {TopicPartition("u", 0)}
+    assert [len(offsets) for offsets in coordinator.commits] == [1_000, 1_000, 1]
+    assert dict(item for offsets in coordinator.commits for item in offsets.items()) == dict.fromkeys(many, 5)
 
 
 def test_starts_of_the_group(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
@@ -339,6 +359,28 @@ def test_client_of_an_expelled_member(coordinator: Coordinator, new_member: Call
     assert coordinator.discarded == 1
 
 
+def test_client_that_cannot_be_replaced(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
+    """Where no other client can be made, e.g. for want of a file, `rebalance` raises that, until it succeeds."""
+    refusals: list[ZKafkaError] = []
+
+    def open_client() -> None:
+        if refusals:
+            raise refusals[0]
+
+    member = new_member()
+    assign(coordinator, member, T0)
+    coordinator.open = open_client  # type: ignore[method-assign]
+    refusals.append(OptionError("UNUSABLE_KAFKA_PROPERTY", "there is no such file"))
+    coordinator.commit = lambda offsets: coordinator.happens.append(lambda events: events.lost([T0]))  # type: ignore[method-assign]
+    assert member.commit({T0: 5}, member.owner.session) == {T0}
+    with pytest.raises(OptionError, match="no such file"):
+        member.rebalance()
+    assert coordinator.discarded == 0
+    refusals.clear()
+    eventually(lambda: coordinator.subscribed == [["t"], ["t"]], timeout_s=5)
+    assert coordinator.discarded == 1
+
+
 def test_client_with_an_unanswered_commit(
     coordinator: Coordinator, new_member: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -351,6 +393,25 @@ def test_client_with_an_unanswered_commit(
     assert coordinator.discarded == 1
     assert member.owned() == {}
     assert "c-1 released partitions of which a commit is unanswered, and joins again; others may own t-0" in caplog.text
+
+
+def test_assignment_to_a_client_that_is_replaced(
+    coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partitions assigned with the revocation after which a client is replaced are not the member's."""
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_member.COMMIT_S", 0.1)
+    member = new_member()
+    assign(coordinator, member, T0)
+    coordinator.commit = lambda offsets: None  # type: ignore[method-assign]
+    with pytest.raises(BrokersUnavailable, match="no answer"):
+        member.commit({T0: 5}, member.owner.session)
+    coordinator.happens.append(lambda events: (events.revoked([T0]), events.assigned([T1])))
+    eventually(lambda: coordinator.subscribed == [["t"], ["t"]], timeout_s=5)
+    assert coordinator.discarded == 1
+    assert member.owned() == {}
+    assert not member.settled
+    assign(coordinator, member, T0)
+    assert member.owned().keys() == {T0}
 
 
 def test_answer_during_a_revocation(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
@@ -391,6 +452,20 @@ def test_pattern(coordinator: Coordinator, new_member: Callable[..., Any], monke
     assert coordinator.subscribed == [["t1"], ["t1", "t2"]]
 
 
+def test_topic_of_others(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: Any) -> None:
+    """A member by KIP-848 settles when its pattern finds a topic of which it is assigned nothing: no callback says so."""
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_admission._CHECK_S", 0.05)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_topics._EVERY_S", 0.05)
+    coordinator.topics = ["t"]
+    member = new_member(SubscribePattern("t.*"), lambda name, owned, topics: set(owned) == {T0}, protocol="consumer")
+    coordinator.happens.append(lambda events: events.assigned([T0]))
+    assert member.wait_settled(20)
+    coordinator.topics = ["t", "tu"]
+    eventually(lambda: len(coordinator.subscribed) > 1, timeout_s=20)
+    assert member.wait_settled(5)
+    assert member.owned().keys() == {T0}
+
+
 def test_doubt(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """After the process stood still, nothing is owned until the client has had time to notice what happened."""
     monkeypatch.setattr("pyspark_zkafka.group.kafka_state._STOPPED_S", 0.3)
@@ -401,3 +476,16 @@ def test_doubt(coordinator: Coordinator, new_member: Callable[..., Any], monkeyp
     eventually(lambda: member.owned() == {}, timeout_s=5)
     assert member.rebalance() == {}
     eventually(lambda: member.owned().keys() == {T0}, timeout_s=5)
+
+
+def test_commit_in_doubt(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit after the process stood still waits until it is certain what the member owns, and loses nothing of that."""
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_state._STOPPED_S", 0.3)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_state._DOUBT_S", 0.3)
+    member = new_member()
+    assign(coordinator, member, T0)
+    coordinator.happens.append(lambda events: time.sleep(0.6))
+    eventually(lambda: member.owned() == {}, timeout_s=5)
+    done = KafkaMemberOffsets(member, NothingStored()).commit({T0: 5, T1: 6}, member.owner)
+    assert (done.written, done.lost) == ({T0: 5}, {T1})
+    assert coordinator.commits == [{T0: 5}]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.errors import PartitionOwned, ZooKeeperError, ZooKeeperRefused
+from pyspark_zkafka.errors import PartitionOwned, UnknownTopic, ZooKeeperError, ZooKeeperRefused
 from pyspark_zkafka.group.commits import CommitResult
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.resumption import StoredOffset
@@ -98,10 +98,11 @@ def test_nothing_due() -> None:
     [
         (PartitionOwned("PARTITION_OWNED", "t-0 has an owner"), "offsets not committed: [PARTITION_OWNED]"),
         (ZooKeeperError("ZOOKEEPER_UNAVAILABLE", "no answer"), "offsets not committed, retrying later"),
+        (UnknownTopic("UNKNOWN_TOPIC", "t was deleted"), "offsets not committed, retrying later"),
     ],
 )
 def test_commit_that_may_succeed_later(error: Exception, text: str, caplog: pytest.LogCaptureFixture) -> None:
-    """An owner without membership, and a lost connection, end no query: the positions stay due."""
+    """An owner without membership, a lost connection and a deleted topic end no query: the positions stay due."""
     with caplog.at_level(logging.WARNING):
         assert commit(STATE, Session(error)) is STATE
     assert text in caplog.text
