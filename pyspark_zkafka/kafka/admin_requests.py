@@ -1,0 +1,156 @@
+"""Requests of an AdminClient: their results and errors, refusals, and what librdkafka does not look up by itself."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.kafka.clients import librdkafka_logger
+from pyspark_zkafka.kafka.consumer_properties import shared_properties
+from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, ErrorReports, from_exception
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["PATIENCE_S", "AdminRequests"]
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+PATIENCE_S = 5.0
+"""The time after which a request is repeated, as librdkafka may wait for a broker that is gone."""
+_LOOK_S = 0.1
+
+
+class AdminRequests:
+    """An open AdminClient and its requests; not pickle-safe, and only for the process that created it.
+
+    Of librdkafka's `properties` only those that concern the connection are used; ``socket.timeout.ms`` (30 s if not given)
+    is the timeout of one request.
+    """
+
+    def __init__(self, bootstrap_servers: str, properties: Mapping[str, Any]) -> None:
+        shared = {**shared_properties(properties), "allow.auto.create.topics": False}  # a lookup creates no topic
+        self._config = {**shared, "bootstrap.servers": bootstrap_servers}
+        self._servers = bootstrap_servers
+        self._timeout_s = int(properties.get("socket.timeout.ms", 30_000)) / 1000
+        self._opened = ExitStack()
+        self._clients = ExitStack()
+        self._client: AdminClient | None = None
+        self._is_warm = False
+        self._reports = ErrorReports()
+
+    def __enter__(self) -> Self:
+        self._use(self._new_client())
+        return self
+
+    def _use(self, client: AdminClient) -> None:
+        self._client, self._is_warm = self._clients.enter_context(client), False
+
+    def _new_client(self) -> AdminClient:
+        try:
+            return AdminClient({**self._config, "error_cb": self._reports}, logger=librdkafka_logger())
+        except KafkaException as error:
+            raise from_exception(error, "making an admin client") from error
+
+    def __exit__(self, *exc: object) -> None:
+        # Closed here, by this thread: an error's traceback may keep the client in a reference cycle, and if the collector
+        # frees it on the client's own thread, the process aborts.
+        self._client = None
+        self._clients.close()
+        self._opened.close()
+
+    def refresh_metadata(self, topics: Collection[str]) -> None:
+        """Refresh librdkafka's metadata of topics' leaders; blocks for one request, 5 s at the most.
+
+        Otherwise it uses old metadata for minutes: it sends requests to a leader that is down until they time out, and does
+        not know added partitions. If the brokers do not answer, nothing has changed.
+        """
+        if topics:
+            self._learn(*(topics if len(topics) == 1 else ()))
+
+    def _learn(self, *topic: str, timeout_s: float = PATIENCE_S) -> None:
+        """Request the controller and the leaders, of one topic or of all, from any broker: librdkafka caches the answer."""
+        try:
+            self._call("requesting metadata", lambda c: c.list_topics(*topic, timeout=min(timeout_s, self._timeout_s)))
+        except ZKafkaError as error:
+            _log.info("%s", error)
+
+    def _admin(self) -> AdminClient:
+        if self._client is None:
+            raise RuntimeError("KafkaAdmin is used outside of its with block")
+        return self._client
+
+    def _begin_request(self) -> None:
+        """Discard earlier reports, which may be days old."""
+        self._admin().poll(0)
+        self._reports.begin()
+
+    def _call(self, doing: str, call: Callable[[AdminClient], T]) -> T:
+        try:
+            answer = call(self._admin())
+        except KafkaException as error:
+            raise self._error(error, doing) from error
+        self._reports.answered()
+        return answer
+
+    def _error(self, error: KafkaException, doing: str) -> ZKafkaError:
+        self._admin().poll(0)
+        return self._reports.error(error, f"{doing} at {self._servers}")
+
+    def _result(self, doing: str, future: Future[Any]) -> Any:
+        """A request's result; raises before it times out if librdkafka reports a refusal, or that all brokers are down.
+
+        A refusal ends it after two seconds, unreachable brokers after five: they may be about to start.
+        """
+        patient_until = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                answer = future.result(_LOOK_S)
+            except FutureTimeoutError:
+                self._admin().poll(0)
+                doing_there = f"{doing} at {self._servers}"
+                error = self._reports.refusal(doing_there, REFUSED_FOR_S)
+                if error is None and time.monotonic() > patient_until:
+                    error = self._reports.unreachable(doing_there)
+                if error is not None:
+                    raise error from None
+            else:
+                self._reports.answered()
+                return answer
+
+    def _ask_controller(self, doing: str, ask: Callable[[AdminClient, float], T]) -> T:
+        """The result of a request that librdkafka sends to the controller; if that one is gone, to its successor.
+
+        librdkafka waits for the controller that it knows, and does not look up another one by itself.
+        """
+        deadline, attempt_s = time.monotonic() + self._timeout_s, min(PATIENCE_S, self._timeout_s)
+        while True:
+            try:
+                return ask(self._admin(), attempt_s)
+            except KafkaException as error:
+                left_s = deadline - time.monotonic()
+                if error.args[0].code() != KafkaError._TIMED_OUT or left_s < _LOOK_S:
+                    raise self._error(error, doing) from error
+                if (unreachable := self._reports.unreachable(f"{doing} at {self._servers}")) is not None:
+                    raise unreachable from error
+                is_gone = "waiting for controller" in error.args[0].str()
+            if is_gone:
+                self._learn()
+            attempt_s = min(PATIENCE_S, left_s) if is_gone else left_s
+
+    def _authorization_error(self, topic: str) -> KafkaError | None:
+        """The error for a topic that an ACL hides; blocks for a request, 5 s at the most."""
+        timeout_s = min(PATIENCE_S, self._timeout_s)
+        found = self._call("requesting metadata", lambda c: c.list_topics(topic, timeout=timeout_s)).topics.get(topic)
+        error = None if found is None else found.error
+        return error if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED else None
