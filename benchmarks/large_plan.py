@@ -66,7 +66,6 @@ def _row(client: KazooClient, size: int, count: int) -> dict[str, Any]:
         _write(client, chroot, topics, servers)
         hosts = ",".join(f"{host}:{port}" for host, port in client.hosts)
         found = [_planned(f"{hosts}/{chroot}") for _ in range(count)]
-        client.delete(f"/{chroot}", recursive=True)
     require([one["partitions"] for one in found], [len(topics) * PARTITIONS_EACH] * count, "partitions")
     return {name: median(one[name] for one in found) for name in ("partitions", *found[0])}
 
