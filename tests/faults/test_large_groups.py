@@ -1,0 +1,44 @@
+"""Groups of many members with many partitions, which start, lose half of themselves, and gain it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyspark_zkafka.group.member import GroupMember
+from tests.support.eventually import eventually
+from tests.support.members import settled
+
+if TYPE_CHECKING:
+    from tests.support.chroot import Chroot
+
+pytestmark = pytest.mark.long
+
+MEMBERS, PARTITIONS = 20, 1_000
+SETTLED_S = 30
+MOST_REBALANCES = 30
+
+
+def together(members: Sequence[GroupMember], action: Callable[[GroupMember], None]) -> None:
+    """Have all members do something at the same moment."""
+    with ThreadPoolExecutor(len(members)) as pool:
+        list(pool.map(action, members))
+
+
+def test_half_of_the_members(chroot: Chroot, new_member: Callable[..., GroupMember]) -> None:
+    """Each time the group settles within half a minute, and no member rebalances more than a few times."""
+    chroot.topic("t", PARTITIONS)
+    first, second, third = (
+        [new_member(f"{name}{n:02}", "t", session_ms=10_000) for n in range(MEMBERS // 2)] for name in "abc"
+    )
+    together([*first, *second], GroupMember.join)
+    eventually(lambda: settled([*first, *second], PARTITIONS), SETTLED_S)
+    together(first, GroupMember.leave)
+    eventually(lambda: settled(second, PARTITIONS), SETTLED_S)
+    together(third, GroupMember.join)
+    eventually(lambda: settled([*second, *third], PARTITIONS), SETTLED_S)
+    assert {len(member.owned()) for member in [*second, *third]} == {PARTITIONS // MEMBERS}
+    assert max(member.rebalances for member in [*first, *second, *third]) <= MOST_REBALANCES
