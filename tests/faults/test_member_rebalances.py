@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -61,6 +62,7 @@ def test_herd(chroot: Chroot, new_member: NewMember) -> None:
     for member in members:
         member.join()
     eventually(lambda: settled(members, 9))
+    eventually(lambda: caught_up(members) == (time.sleep(1), caught_up(members))[1], message="they rebalance all the time")
     before = caught_up(members)
     for n in range(10):
         chroot.topic(f"unread-{n}", 1)
