@@ -65,7 +65,8 @@ class TestZooKeeperTls:
 
     def test_many_answers(self, tls: Options) -> None:
         """Thousands of requests in flight are answered without a pause: none waits in TLS for the next."""
-        connection = parse_connection(connecting(tls))
+        # The server may be given no time for some seconds where other tests run; the limit of 20 s is for the pauses.
+        connection = parse_connection({**connecting(tls), "zookeeper.connection.timeout.ms": "15000"})
         assert connection.zookeeper is not None
         paths = ["/brokers/topics/orders", "/brokers/ids/0", "/no/such/znode"]
         with ZooKeeperConnection(connection.zookeeper) as client:
