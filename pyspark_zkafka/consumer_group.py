@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from pyspark_zkafka.errors import GroupError, OptionError
@@ -109,11 +108,7 @@ class ConsumerGroup:
         """
         from pyspark_zkafka.stream.session import StreamSession
 
-        session = StreamSession(self._options)
-        with ExitStack() as failed:
-            failed.callback(session.close)
-            self._session = session.__enter__()
-            failed.pop_all()
+        self._session = StreamSession(self._options).__enter__()
         return self
 
     def __exit__(self, *exc: object) -> None:

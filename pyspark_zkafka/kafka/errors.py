@@ -92,6 +92,7 @@ class ErrorReports:
     `last` is the last report, with the missing right if it is about one. A refusal (bad credentials, a certificate that
     does not match) is stored apart: librdkafka retries without limit, Java's clients fail, and so does this package. A
     connection that is closed during authentication, and a token that could not be fetched yet, are not refusals.
+    `has_lost` is True from the loss of a connection to a broker, or one that could not be made, until the caller resets it.
 
     A refusal belongs to the request during which it is reported. The caller marks the begin of a request, and the answers
     of brokers; librdkafka does not report these.
@@ -105,12 +106,12 @@ class ErrorReports:
         self._cause: str | None = None
         self._all_down = False
         self._is_answered = False
-        self._has_lost = False
+        self.has_lost = False
 
     def __call__(self, error: KafkaError) -> None:
         right = "" if _is_refusal(error) or error.code() not in _REFUSED_CODES else f"; {_REFUSED_CODES[error.code()]}"
         self.last = f"{error.name()}: {error.str()}{right}"
-        self._has_lost |= error.code() in _LOST_CODES
+        self.has_lost |= error.code() in _LOST_CODES
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._all_down = True
         else:
@@ -133,11 +134,6 @@ class ErrorReports:
         """Note that brokers have answered: not all of them are down any more."""
         self._is_answered = True
         self._all_down = False
-
-    def take_lost(self) -> bool:
-        """True if a connection to a broker was lost, or could not be made, since the last call."""
-        lost, self._has_lost = self._has_lost, False
-        return lost
 
     def refusal(self, doing: str, waited_s: float = 0) -> ZKafkaError | None:
         """The error for the brokers' refusal of this request, at least `waited_s` ago; `doing` describes the request."""

@@ -63,16 +63,14 @@ class GroupAdmin(KafkaAdmin):
 
     _has_offsets_topic = False
     _is_outdated = False
-    _has_lost = False
 
     def _begin_request(self) -> None:
         super()._begin_request()
-        self._has_lost |= self._reports.take_lost()
-        if self._has_lost:
+        if self._reports.has_lost:
             client = self._new_client()  # the present one stays if that fails
             self._clients.close()  # none of them has a request in flight
             self._use(client)
-            self._has_lost = False
+            self._reports.has_lost = False
 
     def group_names(self) -> list[str]:
         """The names of all groups that the brokers know, sorted; blocks for a request to each broker."""

@@ -50,7 +50,17 @@ class StreamSession(ClusterState):
         self._member_offsets: OffsetStore | None = None
 
     def __enter__(self) -> StreamSession:
-        """Connect, and join the group if the options require it; raises ZKafkaError if either is refused or impossible."""
+        """Connect, and join the group if the options require it; raises ZKafkaError if either is refused or impossible.
+
+        Nothing is left open then.
+        """
+        with ExitStack() as failed:
+            failed.callback(self.close)
+            self._connect()
+            failed.pop_all()
+        return self
+
+    def _connect(self) -> None:
         connection = self._read.connection
         membership = "none" if self._group is None else self._group.membership
         if connection.zookeeper is None:
@@ -60,7 +70,6 @@ class StreamSession(ClusterState):
             membership = "kafka" if membership == "auto" else membership
         if membership == "kafka":
             self._join_in_kafka()
-        return self
 
     def _open_zookeeper(self, ensemble: ZooKeeperConfig) -> None:
         from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pyspark_zkafka.group.member import GroupMember
 from tests.support.eventually import eventually
-from tests.support.members import settled
+from tests.support.members import settled, together
 
 if TYPE_CHECKING:
     from tests.support.chroot import Chroot
@@ -20,12 +19,6 @@ pytestmark = pytest.mark.long
 MEMBERS, PARTITIONS = 20, 1_000
 SETTLED_S = 30
 MOST_REBALANCES = 30
-
-
-def together(members: Sequence[GroupMember], action: Callable[[GroupMember], None]) -> None:
-    """Have all members do something at the same moment."""
-    with ThreadPoolExecutor(len(members)) as pool:
-        list(pool.map(action, members))
 
 
 def test_half_of_the_members(chroot: Chroot, new_member: Callable[..., GroupMember]) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +13,7 @@ from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import SubscribePattern
 from tests.support.chroot import IDLE_JVM, JVM
 from tests.support.eventually import eventually
-from tests.support.members import caught_up, seconds, settled
+from tests.support.members import at_rest, caught_up, seconds, settled, together
 
 if TYPE_CHECKING:
     from tests.support.chroot import Chroot
@@ -44,13 +42,11 @@ def test_a_member_that_registers_during_a_rebalance(chroot: Chroot, new_member: 
     """Twenty members that start at the same moment settle within seconds, each after a few rebalances."""
     chroot.topic("t", 50)
     members = [new_member(f"c{n:02}", "t", session_ms=10_000) for n in range(20)]
-    with ThreadPoolExecutor(20) as pool:
-        list(pool.map(GroupMember.join, members))
+    together(members, GroupMember.join)
     eventually(lambda: settled(members, 50), timeout_s=20)
     assert [len(m.owned()) for m in members] == [3] * 10 + [2] * 10
     assert max(m.rebalances for m in members) <= 20
-    with ThreadPoolExecutor(10) as pool:
-        list(pool.map(GroupMember.leave, members[::2]))
+    together(members[::2], GroupMember.leave)
     eventually(lambda: settled(members[1::2], 50), timeout_s=20)
 
 
@@ -62,7 +58,7 @@ def test_herd(chroot: Chroot, new_member: NewMember) -> None:
     for member in members:
         member.join()
     eventually(lambda: settled(members, 9))
-    eventually(lambda: caught_up(members) == (time.sleep(1), caught_up(members))[1], message="they rebalance all the time")
+    eventually(lambda: at_rest(members))
     before = caught_up(members)
     for n in range(10):
         chroot.topic(f"unread-{n}", 1)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 SECRET = "open-sesame"
 ALICE = ("digest", f"alice:{SECRET}")
 OPERATOR = ("digest", f"operator:{SECRET}")
+OF_OPERATOR = make_digest_acl("operator", SECRET, all=True)
 
 
 def test_digest_credentials_open_what_an_acl_closes(chroot: Chroot) -> None:
@@ -74,13 +75,12 @@ def restrict(chroot: Chroot) -> Callable[..., None]:
     chroot.other.create("/consumers/g/offsets/t/0", b"3")
     chroot.other.add_auth(*OPERATOR)
     paths = list(_tree(chroot, ""))
-    operator = make_digest_acl(*OPERATOR[1].split(":"), all=True)
 
     def leave(*rights: str) -> None:
         below_group = make_digest_acl("alice", SECRET, read=True, **dict.fromkeys(rights, True))
         elsewhere = make_digest_acl("alice", SECRET, read=True)
         for path in paths:
-            chroot.other.set_acls(path, [below_group if path.startswith("/consumers/g") else elsewhere, operator])
+            chroot.other.set_acls(path, [below_group if path.startswith("/consumers/g") else elsewhere, OF_OPERATOR])
 
     return leave
 
@@ -97,7 +97,7 @@ def test_documented_rights(chroot: Chroot, restrict: Callable[..., None], group:
     restrict("write", "create", "delete")
     if group == "new":
         creator = make_digest_acl("alice", SECRET, read=True, create=True)
-        chroot.other.set_acls("/consumers", [creator, make_digest_acl(*OPERATOR[1].split(":"), all=True)])
+        chroot.other.set_acls("/consumers", [creator, OF_OPERATOR])
     with GroupMember(replace(chroot.config, auth=ALICE), GroupOptions(group), Subscribe(("t",))) as member:
         assert member.wait_settled(20)
         written = dict.fromkeys(member.owned(), 5)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tests.support.eventually import eventually
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark_zkafka.group.member import GroupMember
     from pyspark_zkafka.options.model import ZooKeeperConfig
 
-__all__ = ["FORKING", "SESSION_S", "MemberProcesses", "caught_up", "numbers", "seconds", "settled"]
+__all__ = ["FORKING", "SESSION_S", "MemberProcesses", "at_rest", "caught_up", "numbers", "seconds", "settled", "together"]
 
 SESSION_S = 2.0
 """The session timeout of members and queries whose deaths are awaited; ZooKeeper's tick of 500 ms allows for 1 s."""
@@ -103,6 +104,19 @@ def caught_up(members: Iterable[GroupMember]) -> list[int]:
         member.client.topic_names()  # a session is notified of earlier changes before it gets an answer
     eventually(lambda: all(member.settled for member in members))
     return [member.rebalances for member in members]
+
+
+def at_rest(members: Collection[GroupMember]) -> bool:
+    """Whether no member has rebalanced for a second."""
+    before = caught_up(members)
+    time.sleep(1)
+    return caught_up(members) == before
+
+
+def together(members: Collection[GroupMember], action: Callable[[GroupMember], None]) -> None:
+    """Have all members do something at the same moment."""
+    with ThreadPoolExecutor(len(members)) as pool:
+        list(pool.map(action, members))
 
 
 def seconds(action: Callable[[], object]) -> float:

@@ -51,7 +51,7 @@ class MovingQuery:
             self.written[number] += records
 
     def start(self, options: Mapping[str, str]) -> StreamingQuery:
-        """Start the query with these options, on the same checkpoint; it has looked for records once."""
+        """Start the query with these options, on the same checkpoint; it has looked for records once, or failed."""
         self.stream.options = dict(options)
         return self.stream.begin(processingTime=_PAUSE)
 

@@ -43,7 +43,7 @@ class Stream:
         return query
 
     def begin(self, **trigger: Any) -> StreamingQuery:
-        """A query that has looked for records once; started again if Spark has given up on its planner.
+        """A query that has looked for records once, or failed; started again if Spark has given up on its planner.
 
         Spark waits 10 s until the planner's process connects, which is too short on a busy machine.
         """
@@ -52,7 +52,7 @@ class Stream:
             eventually(lambda query=query: query.lastProgress or query.exception(), _BEGIN_S)  # type: ignore[misc]
             if _LATE_PLANNER not in str(query.exception()):
                 break
-        return self._running()
+        return query
 
     def run(self, *, schema: str | None = None) -> StreamingQuery:
         """A query that has read all that there was."""

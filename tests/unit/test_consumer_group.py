@@ -125,11 +125,11 @@ def test_a_refused_join_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> 
     """What was opened before a member is refused is closed again: the `with` block of a refused member is never left."""
     left: list[str] = []
 
-    def refuse(session: StreamSession) -> StreamSession:
+    def refuse(session: StreamSession) -> None:
         session._opened.callback(left.append, "closed")
         raise GroupError("MEMBERS_IN_ZOOKEEPER", "stop them first")
 
-    monkeypatch.setattr(StreamSession, "__enter__", refuse)
+    monkeypatch.setattr(StreamSession, "_connect", refuse)
     with pytest.raises(GroupError, match="stop them first"), ConsumerGroup("zk:2181/kafka", "g", subscribe=["t"]):
         pass
     assert left == ["closed"]

@@ -466,26 +466,26 @@ def test_topic_of_others(coordinator: Coordinator, new_member: Callable[..., Any
     assert member.owned().keys() == {T0}
 
 
-def test_doubt(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def stopped(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> KafkaGroupMember:
+    """A member of which the process stood still a moment ago."""
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_state._STOPPED_S", 0.3)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_state._DOUBT_S", 0.3)
+    member: KafkaGroupMember = new_member()
+    assign(coordinator, member, T0)
+    coordinator.happens.append(lambda events: time.sleep(0.6))
+    eventually(lambda: member.owned() == {}, timeout_s=5)
+    return member
+
+
+def test_doubt(stopped: KafkaGroupMember) -> None:
     """After the process stood still, nothing is owned until the client has had time to notice what happened."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_state._STOPPED_S", 0.3)
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_state._DOUBT_S", 0.3)
-    member = new_member()
-    assign(coordinator, member, T0)
-    coordinator.happens.append(lambda events: time.sleep(0.6))
-    eventually(lambda: member.owned() == {}, timeout_s=5)
-    assert member.rebalance() == {}
-    eventually(lambda: member.owned().keys() == {T0}, timeout_s=5)
+    assert stopped.rebalance() == {}
+    eventually(lambda: stopped.owned().keys() == {T0}, timeout_s=5)
 
 
-def test_commit_in_doubt(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_in_doubt(coordinator: Coordinator, stopped: KafkaGroupMember) -> None:
     """A commit after the process stood still waits until it is certain what the member owns, and loses nothing of that."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_state._STOPPED_S", 0.3)
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_state._DOUBT_S", 0.3)
-    member = new_member()
-    assign(coordinator, member, T0)
-    coordinator.happens.append(lambda events: time.sleep(0.6))
-    eventually(lambda: member.owned() == {}, timeout_s=5)
-    done = KafkaMemberOffsets(member, NothingStored()).commit({T0: 5, T1: 6}, member.owner)
+    done = KafkaMemberOffsets(stopped, NothingStored()).commit({T0: 5, T1: 6}, stopped.owner)
     assert (done.written, done.lost) == ({T0: 5}, {T1})
     assert coordinator.commits == [{T0: 5}]

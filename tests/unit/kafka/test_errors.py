@@ -99,13 +99,12 @@ def test_brokers_out_of_reach() -> None:
     ("code", "lost"), [(KafkaError._TRANSPORT, True), (KafkaError._RESOLVE, True), (KafkaError._AUTHENTICATION, False)]
 )
 def test_lost_connections(code: int, lost: bool) -> None:
-    """A connection that was lost is told once, also after a broker has answered."""
+    """A connection that was lost is remembered, also after a broker has answered, until that is reset."""
     reports = ErrorReports()
-    assert not reports.take_lost()
+    assert not reports.has_lost
     reports(KafkaError(code, "k:1"))
     reports.answered()
-    assert reports.take_lost() is lost
-    assert not reports.take_lost()
+    assert reports.has_lost is lost
 
 
 def test_brokers_that_answer_again() -> None:
