@@ -75,7 +75,7 @@ class ZKafkaReader(DataSourceReader):
         with prepared_worker(for_task=True):
             from pyspark_zkafka.batch.split_reader import ReadPolicy, SplitReader
             from pyspark_zkafka.kafka.consumer_properties import consumer_properties
-            from pyspark_zkafka.transport.select import open_consumer
+            from pyspark_zkafka.transport.select import open_consumer, open_joint
 
         options, connection = self._options, self._options.connection
         policy = ReadPolicy(options.fail_on_data_loss, options.poll_timeout_ms)
@@ -83,18 +83,28 @@ class ZKafkaReader(DataSourceReader):
         properties = consumer_properties(connection, servers, options.client_group, largest)
 
         def begin(split: Split, opened: ExitStack) -> SplitReader:
-            consumer = opened.enter_context(open_consumer(connection, properties, split, self._schema))
+            consumer = opened.enter_context(open_consumer(connection, properties, split, self._schema, joint))
             high_watermark = partial(_high_watermark, split, options, servers) if connection.read_committed else None
             identity = partial(topic_identity, split, options, servers)
             reader = SplitReader(split, consumer, policy, identity, high_watermark=high_watermark)
             reader.begin()
             return reader
 
-        # A topic's identity is checked once, after its last split.
+        # A topic that the brokers have not compared is compared once, after its last split.
         last = {split.partition.topic: split for split in partition.splits}
-        with collector_paused(), closing(one_ahead(partition.splits, begin)) as readers:
+        uncertain = set()
+        with (
+            collector_paused(),
+            open_joint(connection, properties, partition.splits) as joint,
+            closing(one_ahead(partition.splits, begin)) as readers,
+        ):
             for split, reader in readers:
-                yield from reader.batches(ask_identity=split is last[split.partition.topic])
+                yield from reader.batches(compare=False)
+                topic = split.partition.topic
+                if not reader.is_compared:
+                    uncertain.add(topic)
+                if split is last[topic] and topic in uncertain:
+                    reader.compare()
 
 
 class PushdownReader(ZKafkaReader):

@@ -47,7 +47,8 @@ class SplitReader:
     consumer : PartitionConsumer
         Open, for the split's partition.
     identity : callable
-        Compares the topic with the planned one. Called when the range has been read, before success is reported.
+        Compares the topic with the planned one. Called before success is reported, unless the brokers have compared the
+        topic's id in each fetch.
     high_watermark : callable, optional
         Requests the end of the log, open transactions included, from the leader; for a consumer that reads committed, and
         takes the last stable offset for the end. Called when the position is beyond that end, or the read times out.
@@ -75,6 +76,7 @@ class SplitReader:
         self._deadline = 0.0
         self._log_end: int | None = None
         self._accepted: Identity = "same"
+        self._is_compared = True
         self._is_begun = False
 
     def begin(self) -> None:
@@ -83,11 +85,16 @@ class SplitReader:
             self._is_begun = True
             self._consumer.seek(self._position)
 
-    def batches(self, *, ask_identity: bool = True) -> Iterator[pa.RecordBatch]:
+    @property
+    def is_compared(self) -> bool:
+        """True as long as what was read is certain to be of the planned topic: the brokers have compared its id."""
+        return self._is_compared
+
+    def batches(self, *, compare: bool = True) -> Iterator[pa.RecordBatch]:
         """Batches of the consumer's columns, of at most `max_records` rows and about `max_bytes` of values.
 
-        With `ask_identity` the topic's identity is checked at the end. Of several ranges of a topic that are read one after
-        the other, the check after the last one is enough.
+        With `compare` the topic is compared at the end where that `is_compared` does not say that it was. Of several ranges
+        of a topic that are read one after the other, it is enough to `compare` it after the last one.
 
         Raises DataLoss if records of the range are gone, and `fail_on_data_loss` is set; else a warning is logged. Raises
         BrokersUnavailable if no records arrive for `poll_timeout_ms`, and ClusterStateError if a transaction was open for
@@ -99,7 +106,15 @@ class SplitReader:
             if self._gather():
                 yield self._consumer.take()
                 self._postpone_deadline()  # do not count the time that Spark took
-        if ask_identity and self._identity() == "created again":  # a deletion after the last record does no harm
+        if compare and not self._is_compared:
+            self.compare()
+
+    def compare(self) -> None:
+        """Compare the topic with the planned one; raises DataLoss, or warns, if it was created again.
+
+        That it was deleted after the last record does no harm.
+        """
+        if self._identity() == "created again":
             self._report_identity("created again")
 
     def _gather(self) -> int:
@@ -131,6 +146,9 @@ class SplitReader:
         self._postpone_deadline()
 
     def _look_at_events(self, poll: Poll) -> None:
+        has_progress = poll.first is not None or poll.end is not None
+        if (has_progress and not poll.by_id) or poll.out_of_range or poll.gone:
+            self._is_compared = False
         if poll.out_of_range:
             self._on_out_of_range(poll.truncation)
         elif poll.gone:

@@ -25,7 +25,8 @@ class Poll:
     if offsets were ascending. `end` is the offset of the log's end if it was reached after them. `out_of_range` is True if
     the position is outside the log, or the log was truncated below it; `truncation` is librdkafka's report of the latter,
     found by the leader epoch of earlier records, and such a log may have grown past the position again. `gone` is True if
-    the brokers do not know the partition, and `error` is the last retriable error, for the text of a time-out.
+    the brokers do not know the partition, and `error` is the last retriable error, for the text of a time-out. `by_id` is
+    True if the broker has compared the topic's id with the planned one in each fetch until now.
     """
 
     records: int = 0
@@ -38,6 +39,7 @@ class Poll:
     truncation: str | None = None
     gone: bool = False
     error: str | None = None
+    by_id: bool = False
 
 
 class PartitionConsumer(Protocol):

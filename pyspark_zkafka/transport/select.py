@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +23,20 @@ if TYPE_CHECKING:
     from pyspark_zkafka.protocol.row_digests import HashRows
     from pyspark_zkafka.transport.consumer import PartitionConsumer
     from pyspark_zkafka.transport.direct.client import DirectClient
+    from pyspark_zkafka.transport.direct.joint_fetch import JointFetches
     from pyspark_zkafka.transport.producer import CountingProducer
     from pyspark_zkafka.transport.sender import Sender
     from pyspark_zkafka.transport.transactions import TransactionalProducer
 
-__all__ = ["hash_function", "open_consumer", "open_producer", "open_transactional", "row_hash_function", "uses_native"]
+__all__ = [
+    "hash_function",
+    "open_consumer",
+    "open_joint",
+    "open_producer",
+    "open_transactional",
+    "row_hash_function",
+    "uses_native",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -58,41 +67,56 @@ _idle_transactional: ClientPool[TransactionalProducer] = ClientPool(max_idle_s=9
 
 @contextmanager
 def open_consumer(
-    connection: Connection, properties: dict[str, Any], split: Split, schema: pa.Schema
+    connection: Connection,
+    properties: dict[str, Any],
+    split: Split,
+    schema: pa.Schema,
+    joint: JointFetches | None = None,
 ) -> Iterator[PartitionConsumer]:
     """A consumer of a split's partition for a ``with`` block, which builds the schema's columns.
 
     It may reuse the connections, or the librdkafka consumer, with which another split was read some seconds ago, in this
     process, with the same properties. A librdkafka consumer is reused only for the same topic (by its id or its znode's
     czxid, not only by its name: librdkafka would treat a topic created again as an old state of the one that it knows).
+    `joint` is what `open_joint` returned for the task that the split belongs to.
     """
     with ExitStack() as opened:
-        direct = _open_direct(opened, connection, properties, split, schema)
+        direct = _open_direct(opened, connection, properties, split, schema, joint)
         yield direct or opened.enter_context(_open_librdkafka(connection, properties, split, schema))
 
 
+@contextmanager
+def open_joint(
+    connection: Connection, properties: Mapping[str, Any], splits: Sequence[Split]
+) -> Iterator[JointFetches | None]:
+    """The joint fetches of a task's splits, for a ``with`` block around their consumers; None where there are none."""
+    with ExitStack() as opened:
+        client = None if len(splits) < 2 else _lease_direct(opened, connection, properties, logging.DEBUG)
+        if client is None:
+            yield None
+            return
+        from pyspark_zkafka.transport.direct.joint_fetch import JointFetches
+
+        yield opened.enter_context(closing(JointFetches(client, splits)))
+
+
 def _open_direct(
-    opened: ExitStack, connection: Connection, properties: dict[str, Any], split: Split, schema: pa.Schema
+    opened: ExitStack,
+    connection: Connection,
+    properties: dict[str, Any],
+    split: Split,
+    schema: pa.Schema,
+    joint: JointFetches | None,
 ) -> PartitionConsumer | None:
     """The direct transport's consumer; None, and a log line, where it cannot be used."""
-    if connection.transport not in ("auto", "compiled", "direct") or library() is None:
+    level = logging.WARNING if connection.transport == "direct" else logging.INFO
+    client = _lease_direct(opened, connection, properties, level)
+    if client is None:
         return None
-    from pyspark_zkafka.transport.direct.client import DirectClient
     from pyspark_zkafka.transport.direct.consumer import DirectConsumer
-    from pyspark_zkafka.transport.direct.errors import LoginRefused, Unsupported
+    from pyspark_zkafka.transport.direct.errors import LoginRefused
     from pyspark_zkafka.transport.fallback import FallbackConsumer
 
-    level = logging.WARNING if connection.transport == "direct" else logging.INFO
-    refused_at = _refused_logins.get(_login_of(properties))
-    if refused_at is not None and time.monotonic() - refused_at < _REFUSED_FOR_S:
-        _log.log(level, "the direct transport is not used: a broker has refused its login before")
-        return None
-    sized = properties | _direct_sizes(connection, properties)
-    try:
-        client = opened.enter_context(_idle_direct.lease(configuration(sized), lambda: DirectClient(sized)))
-    except Unsupported as why:
-        _log.log(level, "the direct transport is not used: it does not support %s", why)
-        return None
     _log.info("the direct transport is used")
 
     def leave(why: UnsupportedRecords) -> None:
@@ -100,9 +124,30 @@ def _open_direct(
         if isinstance(why, LoginRefused):
             _refused_logins[_login_of(properties)] = time.monotonic()
 
-    consumer = opened.enter_context(DirectConsumer(client, split, schema))
+    consumer = opened.enter_context(DirectConsumer(client, split, schema, joint))
     librdkafka = partial(_open_librdkafka, connection, properties, split, schema)
     return opened.enter_context(FallbackConsumer(split.partition, consumer, librdkafka, leave, level))
+
+
+def _lease_direct(
+    opened: ExitStack, connection: Connection, properties: Mapping[str, Any], log_level: int
+) -> DirectClient | None:
+    """A client of the direct transport; None, and a log line, where it cannot be used."""
+    if connection.transport not in ("auto", "compiled", "direct") or library() is None:
+        return None
+    from pyspark_zkafka.transport.direct.client import DirectClient
+    from pyspark_zkafka.transport.direct.errors import Unsupported
+
+    refused_at = _refused_logins.get(_login_of(properties))
+    if refused_at is not None and time.monotonic() - refused_at < _REFUSED_FOR_S:
+        _log.log(log_level, "the direct transport is not used: a broker has refused its login before")
+        return None
+    sized = {**properties, **_direct_sizes(connection, properties)}
+    try:
+        return opened.enter_context(_idle_direct.lease(configuration(sized), lambda: DirectClient(sized)))
+    except Unsupported as why:
+        _log.log(log_level, "the direct transport is not used: it does not support %s", why)
+        return None
 
 
 def _login_of(properties: Mapping[str, Any]) -> Hashable:

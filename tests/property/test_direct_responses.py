@@ -14,10 +14,11 @@ from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.transport.direct import messages
 from pyspark_zkafka.transport.direct.epochs import read_epoch_end
 from pyspark_zkafka.transport.direct.errors import Unsupported
-from pyspark_zkafka.transport.direct.fetch import read_fetch, span_of
+from pyspark_zkafka.transport.direct.fetch import Part, Position, read_fetch, span_of
 from pyspark_zkafka.transport.direct.wire import Reader, unsigned_varint
 
 TP = TopicPartition("t", 0)
+PARTS = [Part(TP, bytes(16), Position(0)), Part(TP._replace(partition=1), bytes(16), Position(0))]
 READERS: dict[str, Callable[[Reader], Any]] = {
     **{f"ApiVersions {v}": lambda r, v=v: messages.read_api_versions(r, v) for v in (0, 3)},
     "SaslHandshake": messages.read_sasl_handshake,
@@ -25,7 +26,7 @@ READERS: dict[str, Callable[[Reader], Any]] = {
     **{f"Metadata {v}": lambda r, v=v: messages.read_metadata(r, v, "t") for v in (4, 7)},
     **{f"ListOffsets {v}": lambda r, v=v: messages.read_list_offsets(r, v, TP) for v in (1, 5)},
     "OffsetForLeaderEpoch": lambda r: read_epoch_end(r, TP),
-    **{f"Fetch {v}": lambda r, v=v: read_fetch(r, v, 0) for v in (4, 11, 12, 17)},
+    **{f"Fetch {v}": lambda r, v=v: read_fetch(r, v, PARTS) for v in (4, 11, 12, 17)},
     "batches": lambda r: span_of(r.span(r.left)),
 }
 # Small numbers are more likely to be lengths that lead on.

@@ -64,7 +64,8 @@ class FakeConsumer:
 
     The offsets of `records` are visible, in `high - low` there may be others. `script` holds what happens just before the
     poll of a number: a step that changes the log, or that returns what the poll brings instead. An empty poll takes its
-    time-out on the clock. The first requests for the log's ends fail with `refusals`.
+    time-out on the clock. The first requests for the log's ends fail with `refusals`. With `by_id`, brokers compare the
+    topic's id.
     """
 
     clock: Clock
@@ -73,6 +74,7 @@ class FakeConsumer:
     high: int = 0
     script: dict[int, Step] = field(default_factory=dict)
     sizes: Callable[[int], int] = lambda offset: 10
+    by_id: bool = False
     position: int | None = None
     end_told: int | None = None
     seeks: list[int] = field(default_factory=list)
@@ -94,7 +96,7 @@ class FakeConsumer:
         brought = (step(self) if step is not None else None) or self._fetch(wanted)
         if not brought.messages:
             self.clock.now += timeout_s
-        return replace(self.batch.add(brought.messages, until), **brought.events)
+        return replace(self.batch.add(brought.messages, until), **{"by_id": self.by_id, **brought.events})
 
     def take(self) -> pa.RecordBatch:
         return self.batch.take()

@@ -13,6 +13,7 @@ from pyspark_zkafka.transport.consumer import PartitionEvents, Poll, reading_wat
 from pyspark_zkafka.transport.direct.client import DirectClient
 from pyspark_zkafka.transport.direct.errors import ConnectionLost, Unsupported
 from pyspark_zkafka.transport.direct.fetcher import Fetcher
+from pyspark_zkafka.transport.direct.joint_fetch import JointFetches
 from pyspark_zkafka.transport.direct.messages import (
     EARLIEST,
     LATEST,
@@ -32,14 +33,14 @@ class DirectConsumer:
     """The `PartitionConsumer` that decodes the brokers' record batches, without librdkafka.
 
     Beside the errors of a `PartitionConsumer`, `poll` and `watermarks` raise Unsupported and UnsupportedRecords where
-    librdkafka is to continue; what was gathered before can still be taken.
+    librdkafka is to continue; what was gathered before can still be taken. `joint` is that of the task, if there is one.
     """
 
-    def __init__(self, client: DirectClient, split: Split, schema: pa.Schema) -> None:
+    def __init__(self, client: DirectClient, split: Split, schema: pa.Schema, joint: JointFetches | None = None) -> None:
         self._client = client
         self._partition = split.partition
         self._events = PartitionEvents(split.partition)
-        self._fetcher = Fetcher(client, split, self._events)
+        self._fetcher = Fetcher(client, split, self._events, joint=joint)
         self._decoder = RecordDecoder(split.partition, schema)
         self._fed_until: int | None = None
 
@@ -68,10 +69,10 @@ class DirectConsumer:
             poll = self._decode(most_records, most_bytes, until)
             # Records that are not gathered yet must not be replaced by those of the next response.
             if poll.first is not None or self._fed_until is not None:
-                return self._events.finish(poll)
+                return self._finished(poll)
             records = self._fetcher.fetch(until, deadline, poll)
             if records is None:
-                return self._events.finish(poll)
+                return self._finished(poll)
             self._decoder.feed(records.data, records.aborted)
             self._fed_until = records.next_offset
 
@@ -103,6 +104,10 @@ class DirectConsumer:
             self._fetcher.forget_leader()
             raise from_kafka(KafkaError(found.error), doing)
         return found.offset
+
+    def _finished(self, poll: Poll) -> Poll:
+        poll.by_id = self._fetcher.by_id
+        return self._events.finish(poll)
 
     def _decode(self, most_records: int, most_bytes: int, until: int) -> Poll:
         """Records of the response that is being decoded; none if it is exhausted."""

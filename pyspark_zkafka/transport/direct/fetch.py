@@ -1,4 +1,4 @@
-"""Requests and responses of Fetch for one partition, and the headers of the batches in them.
+"""Requests and responses of Fetch, and the headers of the batches in them.
 
 References
 ----------
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ from pyspark_zkafka.transport.direct.wire import (
 __all__ = [
     "FIRST_DIVERGING",
     "Fetched",
+    "Part",
     "Position",
     "Span",
     "Wanted",
@@ -68,9 +70,17 @@ class Position(NamedTuple):
     last_epoch: int = -1
 
 
-def newest_version(topic_id: bytes | None) -> int:
-    """The newest version: with the topic's id, or by its name."""
-    return _LAST_WITH_NAMES if topic_id is None else FETCH.newest
+class Part(NamedTuple):
+    """A partition in a request, with the topic's id where it is known, and what to fetch of it."""
+
+    partition: TopicPartition
+    topic_id: bytes | None
+    position: Position
+
+
+def newest_version(parts: Sequence[Part]) -> int:
+    """The newest version: with the topics' ids, or by their names, if one has no id."""
+    return _LAST_WITH_NAMES if any(part.topic_id is None for part in parts) else FETCH.newest
 
 
 def id_bytes(text: str | None) -> bytes | None:
@@ -86,34 +96,43 @@ def id_bytes(text: str | None) -> bytes | None:
     return found if len(found) == _ID_BYTES else None
 
 
-def fetch_request(
-    version: int, partition: TopicPartition, topic_id: bytes | None, position: Position, wanted: Wanted
-) -> Request:
-    """Versions 4 to 17, without a fetch session; a `topic_id` is required from 13 on."""
+def fetch_request(version: int, parts: Sequence[Part], wanted: Wanted) -> Request:
+    """Versions 4 to 17, without a fetch session; topic ids are required from 13 on.
+
+    Each partition at most once. A broker fills the response in this order, topic by topic.
+    """
     flexible = version >= _FIRST_FLEXIBLE
     body = b"" if version >= 15 else int32(-1)  # replica
     body += int32(wanted.max_wait_ms) + int32(wanted.min_bytes) + int32(wanted.max_bytes)
     body += int8(int(wanted.read_committed))
     if version >= 7:
         body += int32(_NO_SESSION) + int32(_LAST_EPOCH)
-    one = _partition(version, partition.partition, position, wanted.partition_max_bytes)
-    name = _topic(version, partition.topic, topic_id)
-    body += compact_array(name + compact_array(one) + NO_TAGS) if flexible else int32(1) + name + int32(1) + one
+    by_topic: dict[str, list[Part]] = {}
+    for part in parts:
+        by_topic.setdefault(part.partition.topic, []).append(part)
+    body += _array(version, [_topic(version, each, wanted.partition_max_bytes) for each in by_topic.values()])
     if version >= 7:
-        body += compact_array() if flexible else int32(0)  # topics to forget
+        body += _array(version, [])  # topics to forget
     if version >= 11:
         body += compact_string(wanted.rack) if flexible else string(wanted.rack)
     return Request(FETCH, version, body + NO_TAGS if flexible else body)
 
 
-def _topic(version: int, name: str, topic_id: bytes | None) -> bytes:
+def _array(version: int, elements: list[bytes]) -> bytes:
+    return compact_array(*elements) if version >= _FIRST_FLEXIBLE else int32(len(elements)) + b"".join(elements)
+
+
+def _topic(version: int, parts: Sequence[Part], max_bytes: int) -> bytes:
+    """A topic with its partitions."""
+    name, topic_id = parts[0].partition.topic, parts[0].topic_id
+    partitions = _array(version, [_partition(version, p.partition.partition, p.position, max_bytes) for p in parts])
     if version < _FIRST_FLEXIBLE:
-        return string(name)
+        return string(name) + partitions
     if version < _FIRST_WITH_IDS:
-        return compact_string(name)
+        return compact_string(name) + partitions + NO_TAGS
     if topic_id is None:
         raise ValueError(f"Fetch {version} needs the topic's id")
-    return topic_id
+    return topic_id + partitions + NO_TAGS
 
 
 def _partition(version: int, partition: int, position: Position, max_bytes: int) -> bytes:
@@ -134,7 +153,8 @@ class Fetched:
 
     `diverging` is the epoch of the record before the offset, and its end in the leader's log, if that one was truncated
     below the offset. `aborted` has the producer id and the first offset of each aborted transaction, None unless committed
-    records are read. `replica` is the preferred read replica, -1 for the leader.
+    records are read. `replica` is the preferred read replica, -1 for the leader. `by_id` is True if the broker has
+    compared the topic's id.
     """
 
     throttle_ms: int
@@ -146,38 +166,48 @@ class Fetched:
     aborted: tuple[tuple[int, int], ...] | None = None
     replica: int = -1
     records: memoryview = _NO_RECORDS
+    by_id: bool = False
 
 
-def read_fetch(response: Reader, version: int, partition: int) -> Fetched:
-    """Versions 4 to 17, for one partition of one topic."""
+def read_fetch(response: Reader, version: int, parts: Sequence[Part]) -> list[Fetched]:
+    """Versions 4 to 17: what was fetched of each part, in order; an error of the whole is one of each."""
     throttle_ms = response.int32()
     if version >= 7:
         error, _ = response.int16(), response.int32()  # session
         if error:
-            return Fetched(throttle_ms, error)
+            return [Fetched(throttle_ms, error)] * len(parts)
     flexible = version >= _FIRST_FLEXIBLE
+    array = response.compact_array if flexible else response.array
+    found: dict[tuple[str | bytes | None, int], Fetched] = {}
 
-    def topic() -> list[tuple[int, Fetched]]:
-        if version >= _FIRST_WITH_IDS:
-            response.span(_ID_BYTES)
-        elif flexible:
-            response.compact_string()
-        else:
-            response.string()
-        each = (response.compact_array if flexible else response.array)(
-            lambda: _read_partition(response, version, throttle_ms)
-        )
+    def topic() -> None:
+        name = _read_topic(response, version)
+        for index, fetched in array(lambda: _read_partition(response, version, throttle_ms)):
+            found[name, index] = fetched
         if flexible:
             response.tags()
-        return each
 
-    found = dict(pair for each in (response.compact_array if flexible else response.array)(topic) for pair in each)
+    array(topic)
     if flexible:
         response.tags()
     response.finish()
-    if list(found) != [partition]:
-        raise MalformedResponse(f"the response to Fetch has the partitions {sorted(found)}, not {partition} alone")
-    return found[partition]
+    asked = [_key(version, part) for part in parts]
+    if found.keys() != set(asked):
+        raise MalformedResponse(f"the response to Fetch has the partitions {list(found)}, not {asked}")
+    return [found[key] for key in asked]
+
+
+def _read_topic(response: Reader, version: int) -> str | bytes | None:
+    """A topic's id or name."""
+    if version >= _FIRST_WITH_IDS:
+        return bytes(response.span(_ID_BYTES))
+    return response.compact_string() if version >= _FIRST_FLEXIBLE else response.string()
+
+
+def _key(version: int, part: Part) -> tuple[str | bytes | None, int]:
+    """By what a response names a partition."""
+    by_id = version >= _FIRST_WITH_IDS and part.topic_id is not None
+    return part.topic_id if by_id else part.partition.topic, part.partition.partition
 
 
 def _read_partition(response: Reader, version: int, throttle_ms: int) -> tuple[int, Fetched]:
@@ -196,7 +226,8 @@ def _read_partition(response: Reader, version: int, throttle_ms: int) -> tuple[i
     records = response.compact_nullable_bytes() if flexible else response.nullable_bytes()
     tags = response.tags() if flexible else {}
     diverging = _read_diverging(Reader(tags[_DIVERGING_EPOCH])) if _DIVERGING_EPOCH in tags else None
-    return index, Fetched(throttle_ms, error, high, stable, start, diverging, tuple(aborted), replica, records)
+    by_id = version >= _FIRST_WITH_IDS
+    return index, Fetched(throttle_ms, error, high, stable, start, diverging, tuple(aborted), replica, records, by_id)
 
 
 def _read_diverging(field: Reader) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from pyspark_zkafka.transport.direct.errors import ConnectionLost, Unsupported
 from pyspark_zkafka.transport.direct.fetch import (
     FIRST_DIVERGING,
     Fetched,
+    Part,
     Position,
     Span,
     fetch_request,
@@ -27,6 +28,7 @@ from pyspark_zkafka.transport.direct.fetch import (
     read_fetch,
     span_of,
 )
+from pyspark_zkafka.transport.direct.joint_fetch import JointFetches
 from pyspark_zkafka.transport.direct.leader import RETRIABLE, PartitionBroker
 from pyspark_zkafka.transport.direct.messages import FETCH, NONE
 
@@ -48,10 +50,11 @@ class Records:
 
 
 class Fetcher:
-    """Fetches one partition through a client's connections.
+    """Fetches one partition through a client's connections; what `joint` has fetched of it is taken first.
 
     The next request is sent before the records of the last response are returned. Errors of the broker or of a connection
-    are noted in `events`, and retried with a back-off.
+    are noted in `events`, and retried with a back-off. `by_id` is True if the brokers have compared the topic's id in each
+    fetch until now.
     """
 
     def __init__(
@@ -60,8 +63,10 @@ class Fetcher:
         split: Split,
         events: PartitionEvents,
         sleep: Callable[[float], None] = time.sleep,
+        joint: JointFetches | None = None,
     ) -> None:
         self._client = client
+        self._joint = joint
         self._partition = split.partition
         self._topic_id = id_bytes(split.topic_id)
         self._events = events
@@ -80,12 +85,17 @@ class Fetcher:
         self._unknown_since: float | None = None
         self._is_stopped = False
         self._end_told = -1
+        self.by_id = True
 
     def seek(self, offset: int) -> None:
         """Fetch from an offset on, at once if there is a connection; a request that is under way is dropped."""
         self.abandon()
         self._offset, self._last_epoch = offset, -1
         self._is_stopped, self._end_told = False, -1
+        if self._joint is not None and self._joint.has(self._partition, offset):
+            with self._noting_loss():
+                self._joint.send(self._partition, offset)
+            return
         connection = self._broker.connected()
         if connection is not None and self._clock() >= self._retry_at:
             with self._noting_loss():
@@ -152,6 +162,8 @@ class Fetcher:
 
     def _exchange(self, deadline: float) -> Fetched | None:
         """The response to the request under way, or to a new one."""
+        if self._joint is not None and self._joint.has(self._partition, self._offset):
+            return self._joint.take(self._partition, self._offset, deadline)
         if self._under_way is None:
             refused = self._send_to_broker(deadline)
             if refused is not None:
@@ -162,7 +174,8 @@ class Fetcher:
             return None
         self._under_way = None
         self._buffer = 1 - self._buffer
-        return read_fetch(response, self._version, self._partition.partition)
+        (fetched,) = read_fetch(response, self._version, [self._part()])
+        return fetched
 
     def _send_to_broker(self, wait_until: float) -> Fetched | None:
         """Send a request to the leader, or the preferred replica, if there is a leader now, and its log has the position.
@@ -203,13 +216,16 @@ class Fetcher:
 
     def _send(self, connection: Connection) -> None:
         version = self._fetch_version(connection)
-        position = Position(self._offset, self._broker.epoch, self._last_epoch)
         wanted = self._wanted._replace(rack="") if self._broker.avoids_replicas else self._wanted
-        connection.send(fetch_request(version, self._partition, self._topic_id, position, wanted))
+        connection.send(fetch_request(version, [self._part()], wanted))
         self._under_way, self._version = connection, version
 
+    def _part(self) -> Part:
+        position = Position(self._offset, self._broker.epoch, self._last_epoch)
+        return Part(self._partition, self._topic_id, position)
+
     def _fetch_version(self, connection: Connection) -> int:
-        return connection.version(FETCH, min(newest_version(self._topic_id), self._client.newest_fetch))
+        return connection.version(FETCH, min(newest_version([self._part()]), self._client.newest_fetch))
 
     def _fail(self, error: KafkaError) -> None:
         """Note an error, and request the leader again after a wait."""
@@ -233,6 +249,7 @@ class Fetcher:
             self._take_error(fetched.error, poll)
             return None
         self._failures, self._unknown_since = 0, None
+        self.by_id &= fetched.by_id
         if fetched.diverging is not None:
             self._stop(poll)
             epoch, end = fetched.diverging

@@ -15,7 +15,7 @@ from pyspark_zkafka.transport.direct.link import Address
 from pyspark_zkafka.transport.direct.messages import NONE, Leader
 from pyspark_zkafka.transport.direct.settings import parse_servers
 
-__all__ = ["RETRIABLE", "PartitionBroker"]
+__all__ = ["RETRIABLE", "PartitionBroker", "planned_leader"]
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class PartitionBroker:
     def __init__(self, client: DirectClient, split: Split) -> None:
         self._client = client
         self._partition = split.partition
-        self._leader = _planned_leader(split, client.settings.wanted.rack)
+        self._leader = planned_leader(split, client.settings.wanted.rack)
         self._replica: Address | None = None
         self._replica_until = 0.0
         self._avoided_until = 0.0
@@ -128,7 +128,7 @@ class PartitionBroker:
         return self._leader
 
 
-def _planned_leader(split: Split, rack: str) -> Address | None:
+def planned_leader(split: Split, rack: str) -> Address | None:
     """The first endpoint of a split, which is the leader's unless a rack counts; a wrong one is refused by the broker."""
     if rack or not split.endpoints:
         return None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from pyspark_zkafka.batch.split_reader import ReadPolicy
+from pyspark_zkafka.batch.split_reader import Identity, ReadPolicy
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DataLoss
 from tests.support.split_logs import FAILING, WARNING, Step, World, becomes, brings
 
@@ -65,9 +65,38 @@ def test_identity_is_asked_before_the_last_word() -> None:
 def test_identity_is_asked_once_for_ranges_read_together() -> None:
     """A range that another one of its topic follows leaves the question to that one."""
     world = World(range(5), 0, 5, identities=["created again"])
-    batches = world.reader.batches(ask_identity=False)
+    batches = world.reader.batches(compare=False)
     assert [offset for batch in batches for offset in batch.column(0).to_pylist()] == list(range(5))
     assert world.asked_identity == 0
+    assert not world.reader.is_compared
+
+
+def test_identity_is_not_asked_where_brokers_compare_it() -> None:
+    """A topic whose id is compared by each fetch cannot be another one."""
+    world = World(range(400), 0, 401, high=401, identities=["created again"])
+    world.consumer.by_id = True
+    assert len(world.read()) == 400
+    assert world.asked_identity == 0
+    assert world.reader.is_compared
+
+
+@pytest.mark.parametrize(
+    ("step", "identities"),
+    [
+        (brings(*range(256, 300), by_id=False), ["created again"]),
+        (brings(by_id=False, end=300), ["created again"]),
+        (brings(gone=True), ["same", "created again"]),
+        (brings(out_of_range=True), ["same", "created again"]),
+    ],
+    ids=["records by name", "end by name", "gone", "out of range"],
+)
+def test_identity_is_asked_after_a_doubt(step: Step, identities: list[Identity]) -> None:
+    """One fetch by the topic's name, or an event that may mean another topic, and it is compared in the end."""
+    world = World(range(300), 0, 300, identities=identities, script={1: step})
+    world.consumer.by_id = True
+    with pytest.raises(DataLoss, match=r"\[TOPIC_REPLACED\]"):
+        world.read()
+    assert world.asked_identity == len(identities)
 
 
 def test_slow_brokers_are_waited_for() -> None:

@@ -1,0 +1,92 @@
+"""The logs of a scripted broker that leads several partitions, and answers Fetch for any of them together."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.transport.direct import wire
+from pyspark_zkafka.transport.direct.wire import Reader
+from tests.support.scripted_broker import Received, answered
+
+__all__ = ["FakeLeader"]
+
+_FETCH, _METADATA = 1, 3
+
+
+class FakeLeader:
+    """The script of a broker that is the only one of its cluster.
+
+    `logs` has one record batch, or an error, by partition; a batch begins at offset 0, and `ends` says where it ends. The
+    answer to Fetch has at most as many bytes of them as were asked for, but for the first batch. While `is_open` is not
+    set, Fetch is not answered; after `cut` it closes the connection once.
+
+    Attributes
+    ----------
+    fetches : list of list of (TopicPartition, int)
+        The partitions and offsets of each Fetch.
+    """
+
+    def __init__(self, logs: Mapping[TopicPartition, bytes | int], ends: int) -> None:
+        self.logs = dict(logs)
+        self.end = ends
+        self.port = 0
+        self.fetches: list[list[tuple[TopicPartition, int]]] = []
+        self.is_open = threading.Event()
+        self.is_open.set()
+        self.is_cut = False
+
+    def __call__(self, request: Received) -> bytes | None:
+        if request.api == _METADATA:
+            return answered(request, self._metadata(request))
+        if request.api != _FETCH:
+            raise AssertionError(f"an unexpected request {request}")
+        self.is_open.wait(10)
+        most_bytes, asked = _asked(request)
+        self.fetches.append(asked)
+        if self.is_cut:
+            self.is_cut = False
+            return None
+        body = wire.int32(0) + wire.int16(0) + wire.int32(0) + wire.int32(len(asked))
+        left = most_bytes
+        for number, (place, offset) in enumerate(asked):
+            found = self.logs[place]
+            error, data = (found, b"") if isinstance(found, int) else (0, found if offset < self.end else b"")
+            data = data if number == 0 or len(data) <= left else b""
+            left -= len(data)
+            end = wire.int64(-1 if error else self.end)
+            body += wire.string(place.topic) + wire.int32(1) + wire.int32(place.partition) + wire.int16(error)
+            body += end + end + wire.int64(0) + wire.int32(0) + wire.int32(-1) + wire.nullable_bytes(data)
+        return answered(request, body)
+
+    def _metadata(self, request: Received) -> bytes:
+        found = Reader(request.rest)
+        found.string()  # client id
+        (topic,) = found.array(found.required_string)
+        nobody = wire.int32(0)
+        partitions = [place.partition for place in self.logs if place.topic == topic]
+        rows = [wire.int16(0) + wire.int32(p) + wire.int32(0) + wire.int32(1) + 3 * nobody for p in partitions]
+        broker = wire.int32(0) + wire.string("127.0.0.1") + wire.int32(self.port) + wire.string(None)
+        head = wire.int32(0) + wire.int32(1) + broker + wire.string(None) + wire.int32(0) + wire.int32(1)
+        return head + wire.int16(0) + wire.string(topic) + wire.int8(0) + wire.int32(len(rows)) + b"".join(rows)
+
+
+def _asked(request: Received) -> tuple[int, list[tuple[TopicPartition, int]]]:
+    """The most bytes, and the partitions with their offsets, of Fetch 11."""
+    found = Reader(request.rest)
+    found.string()  # client id
+    found.span(12)  # replica, wait, least bytes
+    most_bytes = found.int32()
+    found.span(9)  # isolation, session
+
+    def partition() -> tuple[int, int]:
+        index, _, offset = found.int32(), found.int32(), found.int64()
+        found.span(12)  # log start, most bytes
+        return index, offset
+
+    def topic() -> list[tuple[TopicPartition, int]]:
+        name = found.required_string()
+        return [(TopicPartition(name, index), offset) for index, offset in found.array(partition)]
+
+    return most_bytes, [each for topics in found.array(topic) for each in topics]
