@@ -20,7 +20,8 @@ class FakeLeader:
 
     `logs` has one record batch, or an error, by partition; a batch begins at offset 0, and `ends` says where it ends. The
     answer to Fetch has at most as many bytes of them as were asked for, but for the first batch. While `is_open` is not
-    set, Fetch is not answered; after `cut` it closes the connection once.
+    set, Fetch is not answered; after `is_cut` it closes the connection once. With `throttle_ms`, the next answer only
+    throttles the client.
 
     Attributes
     ----------
@@ -36,6 +37,7 @@ class FakeLeader:
         self.is_open = threading.Event()
         self.is_open.set()
         self.is_cut = False
+        self.throttle_ms = 0
 
     def __call__(self, request: Received) -> bytes | None:
         if request.api == _METADATA:
@@ -48,6 +50,9 @@ class FakeLeader:
         if self.is_cut:
             self.is_cut = False
             return None
+        if self.throttle_ms:
+            throttle_ms, self.throttle_ms = self.throttle_ms, 0
+            return answered(request, wire.int32(throttle_ms) + wire.int16(0) + wire.int32(0) + wire.int32(0))
         body = wire.int32(0) + wire.int16(0) + wire.int32(0) + wire.int32(len(asked))
         left = most_bytes
         for number, (place, offset) in enumerate(asked):

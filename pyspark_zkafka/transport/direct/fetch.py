@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.transport.direct.errors import MalformedResponse, Unsupported
-from pyspark_zkafka.transport.direct.messages import FETCH, Request
+from pyspark_zkafka.transport.direct.messages import FETCH, NONE, Request
 from pyspark_zkafka.transport.direct.wire import (
     NO_TAGS,
     Reader,
@@ -170,7 +170,10 @@ class Fetched:
 
 
 def read_fetch(response: Reader, version: int, parts: Sequence[Part]) -> list[Fetched]:
-    """Versions 4 to 17: what was fetched of each part, in order; an error of the whole is one of each."""
+    """Versions 4 to 17: what was fetched of each part, in order; an error of the whole is one of each.
+
+    The response by which a broker throttles has no partitions (KIP-219): nothing was fetched of any, not even an offset.
+    """
     throttle_ms = response.int32()
     if version >= 7:
         error, _ = response.int16(), response.int32()  # session
@@ -191,6 +194,8 @@ def read_fetch(response: Reader, version: int, parts: Sequence[Part]) -> list[Fe
     if flexible:
         response.tags()
     response.finish()
+    if throttle_ms > 0 and not found:
+        return [Fetched(throttle_ms, NONE, by_id=version >= _FIRST_WITH_IDS)] * len(parts)
     asked = [_key(version, part) for part in parts]
     if found.keys() != set(asked):
         raise MalformedResponse(f"the response to Fetch has the partitions {list(found)}, not {asked}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Split
@@ -21,7 +22,7 @@ from pyspark_zkafka.transport.direct.fetch import (
 )
 from pyspark_zkafka.transport.direct.leader import planned_leader
 from pyspark_zkafka.transport.direct.link import Address
-from pyspark_zkafka.transport.direct.messages import FETCH, NONE
+from pyspark_zkafka.transport.direct.messages import FETCH
 
 __all__ = ["JointFetches"]
 
@@ -34,8 +35,9 @@ class JointFetches:
     """What one request to each planned leader has fetched for the splits of a task, for their fetchers to begin with.
 
     A task that reads many small splits spends more time on a request for each than on their records. The response is about
-    as large as one for a long range of a single partition; a split that has no records in it, or not all of them, is fetched
-    further by its own `Fetcher`, which also handles the errors of its partition. The records are valid until the task ends.
+    as large as one for a long range of a single partition; a split that has no records in it, or not all of them, is
+    fetched further by its own `Fetcher`, which also handles the errors of its partition. The records are valid until the
+    task ends.
 
     Uses a client's connections for itself. Not thread-safe.
     """
@@ -87,6 +89,7 @@ class _JointRequest:
         self._version = 0
         self._buffer = Buffer()
         self._fetched: dict[_Place, Fetched] | None = None
+        self._throttled_until = 0.0
         self.places = {_place(part) for part in self._parts}
 
     def close(self) -> None:
@@ -113,7 +116,8 @@ class _JointRequest:
         if self._fetched is None or place not in self.places:
             return None
         self.places.remove(place)
-        return self._fetched.pop(place)
+        throttled_s = max(self._throttled_until - self._client.clock(), 0.0)
+        return replace(self._fetched.pop(place), throttle_ms=round(1000 * throttled_s))
 
     @contextmanager
     def _closed_by_errors(self) -> Iterator[None]:
@@ -141,10 +145,14 @@ class _JointRequest:
             self._note(read_fetch(response, self._version, self._parts))
 
     def _note(self, fetched: list[Fetched]) -> None:
-        """Keep what there is; a partition that had no room in the response is fetched as if it had not been asked for."""
+        """Keep what there is; a partition that had no room in the response is fetched as if it had not been asked for.
+
+        A throttled client is to wait for a time from now on, not from when a fetcher takes its part.
+        """
         self._fetched = dict(zip(map(_place, self._parts), fetched, strict=True))
+        self._throttled_until = self._client.clock() + fetched[0].throttle_ms / 1000
         for place, each in self._fetched.items():
-            if each.error == NONE and not each.records and each.diverging is None and each.high_watermark != place[1]:
+            if not (each.error or each.records or each.diverging or each.throttle_ms) and each.high_watermark != place[1]:
                 self.places.discard(place)
 
 

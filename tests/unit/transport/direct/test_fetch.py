@@ -10,6 +10,7 @@ from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.transport.direct import wire
 from pyspark_zkafka.transport.direct.errors import MalformedResponse, Unsupported
 from pyspark_zkafka.transport.direct.fetch import (
+    Fetched,
     Part,
     Position,
     Span,
@@ -177,6 +178,16 @@ class TestResponse:
         """An error of the session is that of each partition."""
         found = read_fetch(Reader(wire.int32(0) + wire.int16(71) + wire.int32(0) + wire.int32(0)), 7, parts(3, 4))
         assert [each.error for each in found] == [71, 71]
+
+    @pytest.mark.parametrize("version", [4, 11, 12, 17])
+    def test_throttled(self, version: int) -> None:
+        """A broker throttles by a response without partitions, which is no other than that."""
+        rest = wire.unsigned_varint(1) + wire.NO_TAGS if version >= 12 else wire.int32(0)
+        rest = wire.int16(0) + wire.int32(0) + rest if version >= 7 else rest
+        found = read_fetch(Reader(wire.int32(500) + rest), version, parts(3, 4))
+        assert found == [Fetched(500, 0, by_id=version >= 13)] * 2
+        with pytest.raises(MalformedResponse, match="the response to Fetch has the partitions"):
+            read_fetch(Reader(wire.int32(0) + rest), version, parts(3, 4))
 
     @pytest.mark.parametrize("version", [4, 11, 12, 17])
     def test_several(self, version: int) -> None:

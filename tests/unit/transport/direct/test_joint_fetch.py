@@ -140,6 +140,21 @@ def test_other_offset(new_task: NewTask) -> None:
     assert task.leader.fetches == [[(T0, 5)], [(T0, 0), (T1, 0)]]
 
 
+def test_throttled(new_task: NewTask) -> None:
+    """A throttled client waits once: the others' time is over when they are read."""
+    task = new_task({T0: BATCH, T1: BATCH, U0: BATCH})
+    task.leader.throttle_ms = 500
+    first, *others = (task.fetcher(n) for n in range(3))
+    begin = time.monotonic()
+    assert first.fetch(END, begin + 0.1, Poll()) is None
+    for fetcher in (first, *others):
+        found = fetcher.fetch(END, begin + 5, Poll())
+        assert found is not None
+        assert found.next_offset == END
+    assert 0.5 <= time.monotonic() - begin < 0.9
+    assert task.leader.fetches == [[(T0, 0), (T1, 0), (U0, 0)], [(T0, 0)], [(T1, 0)], [(U0, 0)]]
+
+
 def test_closed(new_task: NewTask) -> None:
     """After the end of the task nothing is left, and the connection with the response under way is closed."""
     task = new_task({T0: BATCH, T1: BATCH})
