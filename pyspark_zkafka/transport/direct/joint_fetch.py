@@ -29,6 +29,8 @@ __all__ = ["JointFetches"]
 _Place = tuple[TopicPartition, int]
 
 _ROOM_BYTES = 2 * 1024 * 1024
+# Of the response for a partition, beside its records: the topic's name, and some aborted transactions.
+_PART_BYTES = 512
 
 
 class JointFetches:
@@ -133,10 +135,16 @@ class _JointRequest:
 
     def _send(self, connection: Connection) -> None:
         wanted = self._client.settings.wanted
-        wanted = wanted._replace(max_bytes=min(wanted.max_bytes, max(wanted.partition_max_bytes, _ROOM_BYTES)))
+        wanted = wanted._replace(max_bytes=min(wanted.max_bytes, self._room()))
         self._version = connection.version(FETCH, min(newest_version(self._parts), self._client.newest_fetch))
         connection.send(fetch_request(self._version, self._parts, wanted))
         self._under_way = connection
+
+    def _room(self) -> int:
+        """The most bytes of records; the whole response must not exceed what a connection takes."""
+        settings = self._client.settings
+        most = settings.socket.most_response_bytes - _PART_BYTES * len(self._parts)
+        return max(min(max(settings.wanted.partition_max_bytes, _ROOM_BYTES), most), 0)
 
     def _receive(self, connection: Connection, deadline: float) -> None:
         response = connection.receive(self._buffer, deadline)

@@ -17,6 +17,7 @@ from pyspark_zkafka.transport.direct.joint_fetch import JointFetches
 from tests.support.eventually import eventually
 from tests.support.fake_leader import FakeLeader
 from tests.support.fake_partition import records
+from tests.support.record_batches import Batch, Row
 from tests.support.scripted_broker import ScriptedBroker
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -87,6 +88,16 @@ def test_no_room(new_task: NewTask) -> None:
     task = new_task({T0: BATCH, T1: BATCH, U0: BATCH}, fetch_max_bytes=2 * len(BATCH))
     assert [task.read(n) for n in range(3)] == [END] * 3
     assert task.leader.fetches == [[(T0, 0), (T1, 0), (U0, 0)], [(U0, 0)]]
+
+
+def test_room_for_all_that_is_no_record(new_task: NewTask) -> None:
+    """Many partitions in a response leave less room for records: it must not be larger than the user allows."""
+    batch = Batch(tuple(Row(n, value=bytes(50)) for n in range(END))).encode()
+    logs = {TopicPartition("t", n): batch for n in range(60)}
+    most_bytes = 50 * len(batch)
+    task = new_task(logs, receive_message_max_bytes=most_bytes, fetch_max_bytes=most_bytes - 512)
+    assert [task.read(n) for n in range(60)] == [END] * 60
+    assert [len(fetch) for fetch in task.leader.fetches][:2] == [60, 1]
 
 
 def test_end_of_a_log(new_task: NewTask) -> None:
