@@ -68,8 +68,9 @@ class Running:
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             with suppress(*UNREACHABLE):
-                if self._is_at_rest():
-                    self.journal.add(Rest(time.time()), *self.group.sample())
+                at, sampled = time.time(), [*self.group.sample()]
+                if self._is_owned(sampled) and self._is_read(sampled):
+                    self.journal.add(Rest(at), *sampled)
                     return True
             time.sleep(_POLL_S)
         return False
@@ -78,6 +79,7 @@ class Running:
         """Stop all members; returns when their processes are gone."""
         for sampler in self._samplers:
             sampler.stop()
+        self._sample_settled()
         self.journal.add(*self._log_ends())
         for member in self.members:
             member.end()
@@ -130,16 +132,30 @@ class Running:
                 with suppress(OSError):
                     yield process_sample(f"planner of {member.name}, process {pid}", pid)
 
-    def _is_at_rest(self) -> bool:
-        """Whether all members are registered, all partitions are owned by them, and all records are committed."""
-        sampled = self.group.sample()
+    def _sample_settled(self) -> None:
+        """Sample the group once more: a rebalance that has begun at rest has the time to end that it has otherwise."""
+        deadline = time.monotonic() + self.workload.terms().settle_s
+        sampled: list[Event] = []
+        while time.monotonic() < deadline:
+            with suppress(*UNREACHABLE):
+                sampled = [*self.group.sample()]
+                if self._is_owned(sampled):
+                    break
+            time.sleep(_POLL_S)
+        self.journal.add(*sampled)
+
+    def _is_owned(self, sampled: list[Event]) -> bool:
+        """Whether all members are registered, and all partitions are owned by them."""
         owners = [event for event in sampled if isinstance(event, Owners)]
         if not owners or set(owners[0].members) != set(self.workload.member_names):
             return False
-        ends = {event.partition: event.latest for event in self._log_ends()}
-        offsets = {event.partition: event.offset for event in sampled if isinstance(event, Committed)}
         owned = {partition for _, partition, member in owners[0].owners if member in owners[0].members}
-        return owned == ends.keys() and all(offsets.get(number, 0) == end for number, end in ends.items())
+        return owned == {event.partition for event in self._log_ends()}
+
+    def _is_read(self, sampled: list[Event]) -> bool:
+        """Whether the offset of each partition is committed at the log's end."""
+        offsets = {event.partition: event.offset for event in sampled if isinstance(event, Committed)}
+        return all(offsets.get(event.partition, 0) == event.latest for event in self._log_ends())
 
     def _log_ends(self) -> list[LogEnd]:
         topic = self.workload.name
