@@ -31,9 +31,9 @@ matrix: $(RELEASE_READY)
 simulate: $(READY)
 	$(BIN)/python -m tests.simulation $(or $(SCHEDULES),10000)
 
-# All tests of faults and of members, also those that take too long for `make test`; an hour.
+# All tests of faults and of members, also those that take too long for `make test`, with faults at random chosen by SEED; an hour.
 faults: $(READY)
-	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadfile -m "long or not long" tests/faults tests/integration/membership $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadfile -m "long or not long" $(if $(SEED),--zkafka-seed $(SEED)) tests/faults tests/integration/membership $(PYTEST_ARGS)
 
 # Workloads and faults at random for MINUTES, chosen by SEED; then every record is accounted for. Reports are in soak/.
 soak: $(READY)

@@ -58,6 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--zkafka-require-servers", action="store_true", help="a skipped test is a failure (for CI)")
     parser.addoption("--zkafka-transport", default="auto", help="reads that name no transport take this one")
+    parser.addoption("--zkafka-seed", default=11, type=int, help="of the faults that tests inject at random [11]")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -13,6 +13,13 @@ from tests.faults.harness.workloads import Workload, workload
 pytestmark = pytest.mark.timeout(900)
 
 
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """The seed of faults at random."""
+    found: int = request.config.getoption("--zkafka-seed")
+    return found
+
+
 def violations(scenario: Scenario, folder: Path) -> list[str]:
     """The violations of all workloads."""
     return [f"{result.workload.name}: {found}" for result in run(scenario, folder) for found in result.violations]
@@ -32,15 +39,15 @@ def test_a_stream_under_faults(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("transport", ["direct", "librdkafka", "python"])
 @pytest.mark.parametrize("kind", ["batch", "stream-zookeeper", "stream-kafka"])
-def test_groups(kind: str, transport: str, tmp_path: Path) -> None:
+def test_groups(kind: str, transport: str, seed: int, tmp_path: Path) -> None:
     """A group delivers each record, and commits what it has finished, whatever breaks at random."""
-    scenario = Scenario(workloads=(workload(kind, transport),), seed=11, duration_s=60)
+    scenario = Scenario(workloads=(workload(kind, transport),), seed=seed, duration_s=60)
     assert violations(scenario, tmp_path) == []
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["sink-at-least-once", "sink-exactly-once"])
-def test_sinks(kind: str, tmp_path: Path) -> None:
+def test_sinks(kind: str, seed: int, tmp_path: Path) -> None:
     """A sink has each record, and one that writes exactly once has it once, whatever breaks at random."""
-    scenario = Scenario(workloads=(workload(kind, "direct"),), seed=12, duration_s=60)
+    scenario = Scenario(workloads=(workload(kind, "direct"),), seed=seed, duration_s=60)
     assert violations(scenario, tmp_path) == []
