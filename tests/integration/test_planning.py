@@ -265,10 +265,26 @@ class TestIdentity:
         topic = new_topic(partitions=4)
         fill(zkafka_cluster, topic, 1, range(4))
         options = {**zookeeper, "subscribe": topic, "kafka.client.id": topic}  # no other test's client fits
+        options["transport"] = "librdkafka"  # whose fetches are by name
         assert self.read(options, schema) == self.read(options, schema) == 4
         assert len(asked.admins) == 3  # two to plan by, one for eight tasks
         assert self.read({**options, "kafka.client.id": "another"}, schema) == 4
         assert len(asked.admins) == 5
+
+    def test_no_client_where_brokers_compare(
+        self,
+        asked: Asked,
+        zookeeper: dict[str, str],
+        zkafka_cluster: LocalCluster,
+        new_topic: NewTopic,
+        schema: pa.Schema,
+    ) -> None:
+        """Tasks whose fetches have the topic's id ask nobody for it."""
+        topic = new_topic(partitions=4)
+        fill(zkafka_cluster, topic, 1, range(4))
+        options = {**zookeeper, "subscribe": topic, "kafka.client.id": topic, "transport": "direct"}
+        assert self.read(options, schema) == 4
+        assert len(asked.admins) == 1  # to plan by
 
     def test_every_task_asks(
         self, asked: Asked, zookeeper: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic, schema: pa.Schema
