@@ -5,12 +5,17 @@ from __future__ import annotations
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import NamedTuple
 
 from pyspark_zkafka._version import __version__
-from pyspark_zkafka.transport.direct.errors import ConnectionLost, LoginRefused, MalformedResponse, Unsupported
+from pyspark_zkafka.transport.direct.errors import (
+    ConnectionLost,
+    LoginRefused,
+    MalformedResponse,
+    Unsupported,
+    closed_by_errors,
+)
 from pyspark_zkafka.transport.direct.link import Address, Link, Waiting
 from pyspark_zkafka.transport.direct.messages import (
     NONE,
@@ -123,7 +128,7 @@ class Connection:
     def open_further(self, wait_until: float) -> bool:
         """Go on with opening; True if it is open. Blocks until `wait_until` at most, but for the resolution of the host."""
         self._link.wait_until = wait_until
-        with self._closed_by_errors():
+        with closed_by_errors(self.close):
             for _ in self._opening or ():
                 if self._clock() >= wait_until:
                     return False
@@ -142,7 +147,7 @@ class Connection:
         """Send a request, whose response `receive` returns after those of earlier requests."""
         self._correlation_id = (self._correlation_id + 1) % 2**31
         data = request.encoded(self._correlation_id, self._settings.client_id)
-        with self._closed_by_errors():
+        with closed_by_errors(self.close):
             self._link.send(data)
         self._pending.append(_Pending(request, self._correlation_id))
 
@@ -174,14 +179,6 @@ class Connection:
             if not self._pending:
                 return response
         raise self._lost("no response in time")
-
-    @contextmanager
-    def _closed_by_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except (ConnectionLost, Unsupported):
-            self.close()
-            raise
 
     def _open(self, deadline: float) -> Waiting[None]:
         yield from self._link.open(deadline)
@@ -251,7 +248,7 @@ class Connection:
 
     def _fill(self, target: memoryview, deadline: float) -> bool:
         """Receive into the rest of the target; False if the deadline has passed before it is full."""
-        with self._closed_by_errors():
+        with closed_by_errors(self.close):
             self._arrived += self._link.fill(target[self._arrived :], deadline)
         return self._arrived == len(target)
 

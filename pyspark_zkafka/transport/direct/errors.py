@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 from pyspark_zkafka.transport.direct_errors import UnsupportedRecords
 
-__all__ = ["ConnectionLost", "LoginRefused", "MalformedResponse", "Unsupported"]
+__all__ = ["ConnectionLost", "LoginRefused", "MalformedResponse", "Unsupported", "closed_by_errors"]
 
 
 class Unsupported(UnsupportedRecords):
@@ -21,3 +24,13 @@ class LoginRefused(Unsupported):
 
 class ConnectionLost(Exception):
     """A connection that could not be opened, was cut, or stayed silent; another attempt may succeed."""
+
+
+@contextmanager
+def closed_by_errors(close: Callable[[], None]) -> Iterator[None]:
+    """Call `close` where one of the transport's errors is raised in a ``with`` block."""
+    try:
+        yield
+    except (ConnectionLost, Unsupported):
+        close()
+        raise

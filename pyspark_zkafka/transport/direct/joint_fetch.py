@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import replace
 
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.transport.direct.client import DirectClient
 from pyspark_zkafka.transport.direct.connection import Buffer, Connection
-from pyspark_zkafka.transport.direct.errors import ConnectionLost, Unsupported
+from pyspark_zkafka.transport.direct.errors import closed_by_errors
 from pyspark_zkafka.transport.direct.fetch import (
     Fetched,
     Part,
@@ -102,13 +101,13 @@ class _JointRequest:
             self._under_way = None
 
     def send_if_connected(self) -> None:
-        with self._closed_by_errors():
+        with closed_by_errors(self.close):
             connection = None if self._is_sent else self._client.connected(self._leader)
             if connection is not None:
                 self._send(connection)
 
     def take(self, place: _Place, deadline: float) -> Fetched | None:
-        with self._closed_by_errors():
+        with closed_by_errors(self.close):
             if not self._is_sent:
                 connection = self._client.try_connect(self._leader, deadline)
                 if connection is not None:
@@ -120,14 +119,6 @@ class _JointRequest:
         self.places.remove(place)
         throttled_s = max(self._throttled_until - self._client.clock(), 0.0)
         return replace(self._fetched.pop(place), throttle_ms=round(1000 * throttled_s))
-
-    @contextmanager
-    def _closed_by_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except (ConnectionLost, Unsupported):
-            self.close()
-            raise
 
     @property
     def _is_sent(self) -> bool:
