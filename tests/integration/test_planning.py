@@ -253,37 +253,24 @@ class TestIdentity:
         parts = split_partitions(parse_read(options), plan.splits, plan.bootstrap_servers)
         return sum(batch.num_rows for part in parts for batch in reader.read(part))
 
-    def test_one_client_for_many_tasks(
-        self,
-        asked: Asked,
-        zookeeper: dict[str, str],
-        zkafka_cluster: LocalCluster,
-        new_topic: NewTopic,
-        schema: pa.Schema,
-    ) -> None:
-        """Tasks of a process that follow each other ask by the same client; for other settings there is another one."""
+    @pytest.fixture
+    def options(self, zookeeper: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic) -> dict[str, str]:
+        """Options of a topic with a record in each of four partitions, which no other test's client fits."""
         topic = new_topic(partitions=4)
         fill(zkafka_cluster, topic, 1, range(4))
-        options = {**zookeeper, "subscribe": topic, "kafka.client.id": topic}  # no other test's client fits
+        return {**zookeeper, "subscribe": topic, "kafka.client.id": topic}
+
+    def test_one_client_for_many_tasks(self, asked: Asked, options: dict[str, str], schema: pa.Schema) -> None:
+        """Tasks of a process that follow each other ask by the same client; for other settings there is another one."""
         options["transport"] = "librdkafka"  # whose fetches are by name
         assert self.read(options, schema) == self.read(options, schema) == 4
         assert len(asked.admins) == 3  # two to plan by, one for eight tasks
         assert self.read({**options, "kafka.client.id": "another"}, schema) == 4
         assert len(asked.admins) == 5
 
-    def test_no_client_where_brokers_compare(
-        self,
-        asked: Asked,
-        zookeeper: dict[str, str],
-        zkafka_cluster: LocalCluster,
-        new_topic: NewTopic,
-        schema: pa.Schema,
-    ) -> None:
+    def test_no_client_where_brokers_compare(self, asked: Asked, options: dict[str, str], schema: pa.Schema) -> None:
         """Tasks whose fetches have the topic's id ask nobody for it."""
-        topic = new_topic(partitions=4)
-        fill(zkafka_cluster, topic, 1, range(4))
-        options = {**zookeeper, "subscribe": topic, "kafka.client.id": topic, "transport": "direct"}
-        assert self.read(options, schema) == 4
+        assert self.read({**options, "transport": "direct"}, schema) == 4
         assert len(asked.admins) == 1  # to plan by
 
     def test_every_task_asks(
