@@ -18,7 +18,7 @@ from pyspark_zkafka.kafka.admin_requests import PATIENCE_S, AdminRequests
 from pyspark_zkafka.kafka.batches import DEFAULT_SIZES, LookupSizes, offset_requests
 from pyspark_zkafka.kafka.clients import INTRODUCTION_S, MessageClient
 from pyspark_zkafka.kafka.consumer_properties import shared_properties
-from pyspark_zkafka.kafka.descriptions import described_snapshot, topic_id
+from pyspark_zkafka.kafka.descriptions import covering_topics, described_snapshot, topic_id
 from pyspark_zkafka.kafka.errors import UNKNOWN_TOPIC_CODES, from_kafka, silent_leaders
 from pyspark_zkafka.kafka.pool import ClientPool, configuration
 from pyspark_zkafka.options.model import Connection
@@ -67,22 +67,23 @@ class KafkaAdmin(AdminRequests):
         super().__exit__(*exc)
 
     def topic_names(self) -> list[str]:
-        """The names of all topics, sorted; blocks for two requests."""
+        """The names of all topics, sorted; blocks for a request."""
         self._begin_request()
-        self._cluster()  # unlike the next request, it reports a refusal while it waits
-        names = self._call("listing topics", lambda c: c.list_topics(timeout=self._timeout_s)).topics
-        return sorted(filter(is_topic_name, names))
+        return sorted(filter(is_topic_name, self._metadata().topics))
 
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
         """The same snapshot as from ZooKeeper, from the brokers' metadata; of `topics`, those that exist.
 
-        Metadata has no leader epoch (-1), and one endpoint for each broker: that of the listener that answered.
+        Metadata has no leader epoch (-1), and one endpoint for each broker: that of the listener that answered. Racks are
+        known of the brokers with a replica of one of `topics`; if these are empty, of any topic.
         """
         self._begin_request()
-        names = self.topic_names() if topics is None else sorted(topics)
-        cluster = self._cluster()
+        wanted = None if topics is None else sorted(topics)
+        cluster = self._metadata(*([] if not wanted else wanted[:1]))
+        names = sorted(filter(is_topic_name, cluster.topics)) if wanted is None else wanted
+        described = self._describe(names or covering_topics(cluster))
         protocol = str(self._config.get("security.protocol", "PLAINTEXT")).upper()
-        return described_snapshot(cluster, self._describe(names), protocol)
+        return described_snapshot(cluster, described, protocol, names)
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str | None]:
         """The ids of those of the topics that exist; None where the brokers are older than topic ids (2.8)."""
@@ -224,10 +225,6 @@ class KafkaAdmin(AdminRequests):
             self._admin().poll(0)
             raise self._reports.refusal(f"{doing} at {self._servers}") or silent_leaders([partition], timeout_s)
         return info
-
-    def _cluster(self) -> Any:
-        doing = "describing the cluster"
-        return self._ask_controller(doing, lambda c, s: self._result(doing, c.describe_cluster(request_timeout=s)))
 
     def _describe(self, names: Collection[str]) -> dict[str, Any]:
         if not names:

@@ -29,6 +29,10 @@ _log = logging.getLogger(__name__)
 PATIENCE_S = 5.0
 """The time after which a request is repeated, as librdkafka may wait for a broker that is gone."""
 _LOOK_S = 0.1
+_FIRST_ATTEMPT_S = 0.5
+_FORGOTTEN_AFTER_S = 2.0
+_PASSING_CODES = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._PARTIAL})
+_NO_BROKERS = KafkaError(KafkaError._PARTIAL, "The broker has just started, and knows no other brokers yet")
 
 
 class AdminRequests:
@@ -55,6 +59,12 @@ class AdminRequests:
 
     def _use(self, client: AdminClient) -> None:
         self._client, self._is_warm = self._clients.enter_context(client), False
+
+    def _replace_client(self) -> None:
+        """Use a new client, which begins with the bootstrap servers; the present one stays if it cannot be made."""
+        client = self._new_client()
+        self._clients.close()  # none of them has a request in flight
+        self._use(client)
 
     def _new_client(self) -> AdminClient:
         try:
@@ -84,6 +94,43 @@ class AdminRequests:
             self._call("requesting metadata", lambda c: c.list_topics(*topic, timeout=min(timeout_s, self._timeout_s)))
         except ZKafkaError as error:
             _log.info("%s", error)
+
+    def _metadata(self, *topic: str) -> Any:
+        """The brokers' metadata of one topic, or of all, from a broker that knows the others.
+
+        One that has just started does not. To DescribeCluster it then answers with neither brokers nor topics, upon which
+        librdkafka 2.16 aborts the process: use this request instead. An answer with topics, but no brokers, makes it forget
+        all brokers, and now and then it does not return to the bootstrap servers: a new client does. While librdkafka
+        waits for an answer it reports nothing, so that each attempt is longer than the last.
+        """
+        began = time.monotonic()
+        while True:
+            waited_s = time.monotonic() - began
+            attempt_s = min(max(_FIRST_ATTEMPT_S, waited_s / 2), max(self._timeout_s - waited_s, _LOOK_S))
+            found = None
+            try:
+                found = self._admin().list_topics(*topic, timeout=attempt_s)
+            except KafkaException as failed:
+                error = failed
+            else:
+                if found.brokers:
+                    self._reports.answered()
+                    return found
+                error = KafkaException(_NO_BROKERS)
+            self._admin().poll(_LOOK_S)
+            ours = self._unanswered(error, "requesting metadata", time.monotonic() - began)
+            if ours is not None:
+                raise ours from error
+            if found is not None or attempt_s > _FORGOTTEN_AFTER_S:
+                self._replace_client()
+
+    def _unanswered(self, error: KafkaException, doing: str, waited_s: float) -> ZKafkaError | None:
+        """The error of a request that brokers have not answered for some seconds; None if it should be made again."""
+        if error.args[0].code() not in _PASSING_CODES or waited_s >= self._timeout_s:
+            return self._error(error, doing)
+        doing_there = f"{doing} at {self._servers}"
+        refusal = self._reports.refusal(doing_there, REFUSED_FOR_S)
+        return refusal or (self._reports.unreachable(doing_there) if waited_s > PATIENCE_S else None)
 
     def _admin(self) -> AdminClient:
         if self._client is None:

@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.protocol.topic_names import is_topic_name
 
 __all__ = ["described_snapshot", "topic_id"]
 
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
-def described_snapshot(cluster: Any, topics: Mapping[str, Any], security_protocol: str) -> ClusterSnapshot:
-    """The snapshot of a ``DescribeClusterResult`` and of ``TopicDescription`` by name.
+def described_snapshot(
+    cluster: Any, topics: Mapping[str, Any], security_protocol: str, names: Collection[str]
+) -> ClusterSnapshot:
+    """The snapshot of a ``ClusterMetadata`` and of those of the ``TopicDescription``, by name, that are among `names`.
 
-    It has no leader epochs (-1), and one endpoint for each broker, of the listener that answered.
+    It has no leader epochs (-1), and one endpoint for each broker, of the listener that answered. The racks are those in
+    all descriptions.
     """
+    nodes = [node for found in topics.values() for p in found.partitions for node in p.replicas]
+    racks = {node.id: node.rack for node in nodes}
+    shown = {name: found for name, found in topics.items() if name in names}
     return ClusterSnapshot(
-        brokers={n.id: _broker(n, security_protocol) for n in sorted(cluster.nodes, key=lambda n: n.id)},
-        topics={name: _topic(found) for name, found in topics.items()},
-        states={TopicPartition(name, p.id): _state(p) for name, found in topics.items() for p in found.partitions},
-        controller=cluster.controller.id if cluster.controller is not None else None,
+        brokers={id_: _broker(found, security_protocol, racks.get(id_)) for id_, found in sorted(cluster.brokers.items())},
+        topics={name: _topic(found) for name, found in shown.items()},
+        states={TopicPartition(name, p.id): _state(p) for name, found in shown.items() for p in found.partitions},
+        controller=None if cluster.controller_id < 0 else cluster.controller_id,
         cluster_id=cluster.cluster_id,
     )
+
+
+def covering_topics(cluster: Any) -> list[str]:
+    """Names of topics in a ``ClusterMetadata`` that have replicas on as many brokers as all topics have."""
+    found: list[str] = []
+    covered: set[int] = set()
+    for name, topic in sorted(cluster.topics.items()):
+        brokers = {replica for partition in topic.partitions.values() for replica in partition.replicas}
+        if is_topic_name(name) and not brokers <= covered:
+            found.append(name)
+            covered |= brokers
+    return found
 
 
 def topic_id(topic: Any) -> str | None:
@@ -33,9 +52,9 @@ def topic_id(topic: Any) -> str | None:
     return None if text == _NO_TOPIC_ID else text
 
 
-def _broker(node: Any, security_protocol: str) -> Broker:
-    endpoint = Endpoint(security_protocol, security_protocol, node.host, node.port)
-    return Broker(node.id, (endpoint,), node.rack)
+def _broker(found: Any, security_protocol: str, rack: str | None) -> Broker:
+    endpoint = Endpoint(security_protocol, security_protocol, found.host, found.port)
+    return Broker(found.id, (endpoint,), rack)
 
 
 def _topic(found: Any) -> Topic:

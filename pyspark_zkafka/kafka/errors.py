@@ -50,6 +50,7 @@ _UNREACHABLE_CODES = frozenset(
         KafkaError._TIMED_OUT,
         KafkaError._RESOLVE,
         KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._PARTIAL,
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.BROKER_NOT_AVAILABLE,
         KafkaError.NETWORK_EXCEPTION,

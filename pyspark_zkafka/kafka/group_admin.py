@@ -67,9 +67,7 @@ class GroupAdmin(KafkaAdmin):
     def _begin_request(self) -> None:
         super()._begin_request()
         if self._reports.has_lost:
-            client = self._new_client()  # the present one stays if that fails
-            self._clients.close()  # none of them has a request in flight
-            self._use(client)
+            self._replace_client()
             self._reports.has_lost = False
 
     def group_names(self) -> list[str]:

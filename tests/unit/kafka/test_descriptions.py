@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Node, TopicPartitionInfo, Uuid
 
-from pyspark_zkafka.kafka.descriptions import described_snapshot, topic_id
+from pyspark_zkafka.kafka.descriptions import covering_topics, described_snapshot, topic_id
 from pyspark_zkafka.protocol.model import Broker, Endpoint, PartitionState, Topic, TopicPartition
 
 NODES = [Node(2, "b2", 9092, "r2"), Node(1, "b1", 9092, None)]
@@ -18,10 +19,22 @@ TOPIC = SimpleNamespace(
 )
 
 
+def cluster(controller: int = 2, brokers: Sequence[int] = (2, 1), **topics: Sequence[Sequence[int]]) -> SimpleNamespace:
+    """A cluster's metadata: its brokers, and its topics with the replicas of each partition."""
+    return SimpleNamespace(
+        brokers={number: SimpleNamespace(id=number, host=f"b{number}", port=9092) for number in brokers},
+        controller_id=controller,
+        cluster_id="c",
+        topics={
+            name: SimpleNamespace(partitions={n: SimpleNamespace(replicas=list(ids)) for n, ids in enumerate(replicas)})
+            for name, replicas in topics.items()
+        },
+    )
+
+
 def test_snapshot() -> None:
     """Brokers and partitions are in order, and a partition without a leader has -1."""
-    cluster = SimpleNamespace(nodes=NODES, controller=NODES[0], cluster_id="c")
-    found = described_snapshot(cluster, {"t": TOPIC}, "SSL")
+    found = described_snapshot(cluster(), {"t": TOPIC}, "SSL", ["t"])
     assert list(found.brokers.values()) == [
         Broker(1, (Endpoint("SSL", "SSL", "b1", 9092),)),
         Broker(2, (Endpoint("SSL", "SSL", "b2", 9092),), "r2"),
@@ -34,10 +47,24 @@ def test_snapshot() -> None:
     assert (found.controller, found.cluster_id) == (2, "c")
 
 
+def test_racks_alone() -> None:
+    """Topics that were described for their brokers' racks are not in the snapshot."""
+    found = described_snapshot(cluster(brokers=(1, 2, 3)), {"t": TOPIC}, "SSL", [])
+    assert {number: broker.rack for number, broker in found.brokers.items()} == {1: None, 2: "r2", 3: None}
+    assert not found.topics
+    assert not found.states
+
+
 def test_no_controller() -> None:
     """A cluster may have no controller for a moment."""
-    cluster = SimpleNamespace(nodes=[], controller=None, cluster_id=None)
-    assert described_snapshot(cluster, {}, "SSL").controller is None
+    assert described_snapshot(cluster(-1), {}, "SSL", []).controller is None
+
+
+def test_covering_topics() -> None:
+    """Each topic is on a broker that those before it are not on."""
+    topics = {"a": [[1], [2]], "b": [[2, 1]], "c": [[2], [3]], "d": [], "e": [[4]]}
+    assert covering_topics(cluster(**topics)) == ["a", "c", "e"]
+    assert covering_topics(cluster()) == []
 
 
 @pytest.mark.parametrize(
