@@ -1,4 +1,4 @@
-"""Reads by the direct transport from followers, and while leaders move."""
+"""Reads by the direct transport from followers, and while leaders move; the racks by which they are chosen."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from pyspark_zkafka.batch.planner import plan_batch
 from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.testing import LocalCluster
 
@@ -62,6 +63,13 @@ def test_leader_in_the_rack(racks: LocalCluster, topic: str, caplog: pytest.LogC
         for rack in ("a", "elsewhere"):
             assert offsets(begin(racks, topic, **{"kafka.client.rack": rack})) == list(range(COUNT))
     assert "preferred replica" not in caplog.text
+
+
+def test_racks_in_metadata(racks: LocalCluster, topic: str) -> None:
+    """The brokers tell the racks of a topic's replicas, and of all brokers with replicas."""
+    with KafkaAdmin(racks.bootstrap_servers, {}) as admin:
+        for topics in ([topic], []):
+            assert {number: found.rack for number, found in admin.snapshot(topics).brokers.items()} == {0: "a", 1: "b"}
 
 
 @pytest.mark.parametrize("rack", ["", "b"])
