@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from pyspark_zkafka.testing.ports import LOOPBACK
+from tests.support.listening import accepted
 
 __all__ = ["API_VERSIONS", "RANGES", "Received", "ScriptedBroker", "answered", "framed"]
 
@@ -75,11 +76,7 @@ class ScriptedBroker:
         self._listener.close()
 
     def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
+        for client in accepted(self._listener):
             self.connections += 1
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 
 from pyspark_zkafka.testing.ports import LOOPBACK
+from tests.support.listening import accepted
 
 __all__ = ["Wire", "hang_up"]
 
@@ -80,11 +81,7 @@ class Wire:
         self._flowing.set()
 
     def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
+        for client in accepted(self._listener):
             self._join(client)
 
     def _join(self, client: socket.socket) -> None:

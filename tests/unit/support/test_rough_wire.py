@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 import socket
-import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 
+from tests.support.listening import echo_server
 from tests.support.rough_wire import RoughWire
-
-
-def echo(listener: socket.socket) -> None:
-    """Serve one connection after the other until the listener is shut down."""
-    while True:
-        try:
-            end, _ = listener.accept()
-        except OSError:
-            return
-        with end:
-            while data := end.recv(1000):
-                end.sendall(data)
 
 
 @pytest.fixture
 def wire() -> Iterator[RoughWire]:
     """A way to a server that sends back what it gets."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = threading.Thread(target=echo, args=(listener,))
-        server.start()
-        with RoughWire(listener.getsockname()[1]) as way:
-            yield way
-        listener.shutdown(socket.SHUT_RDWR)
-        server.join()
+    with echo_server() as port, RoughWire(port) as way:
+        yield way
 
 
 @pytest.fixture

@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Iterator
 
 import pytest
 
+from tests.support.listening import echo_server
 from tests.support.wire import Wire
-
-
-def echo(listener: socket.socket) -> None:
-    """Serve until the listener is shut down."""
-    while True:
-        try:
-            end, _ = listener.accept()
-        except OSError:
-            return
-        with end:
-            while data := end.recv(1000):
-                end.sendall(data)
 
 
 @pytest.fixture
 def wire() -> Iterator[Wire]:
     """A way to a server that sends back what it gets, for one client at a time."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = threading.Thread(target=echo, args=(listener,))
-        server.start()
-        with Wire(listener.getsockname()[1]) as way:
-            yield way
-        listener.shutdown(socket.SHUT_RDWR)
-        server.join()
+    with echo_server() as port, Wire(port) as way:
+        yield way
 
 
 def connect(wire: Wire) -> socket.socket:
