@@ -101,12 +101,15 @@ class AdminRequests:
         One that has just started does not. To DescribeCluster it then answers with neither brokers nor topics, upon which
         librdkafka 2.16 aborts the process: use this request instead. An answer with topics, but no brokers, makes it forget
         all brokers, and now and then it does not return to the bootstrap servers: a new client does. While librdkafka
-        waits for an answer it reports nothing, so that each attempt is longer than the last.
+        waits for an answer it reports nothing, so that each attempt is longer than the last. A broker that is connected,
+        but does not answer for five seconds, may be slow: the next attempt has the rest of the time, and a connection of
+        its own, because brokers answer the requests of a connection one after the other.
         """
-        began = time.monotonic()
+        began, is_slow = time.monotonic(), False
         while True:
             waited_s = time.monotonic() - began
-            attempt_s = min(max(_FIRST_ATTEMPT_S, waited_s / 2), max(self._timeout_s - waited_s, _LOOK_S))
+            left_s = max(self._timeout_s - waited_s, _LOOK_S)
+            attempt_s = left_s if is_slow else min(max(_FIRST_ATTEMPT_S, waited_s / 2), left_s)
             found = None
             try:
                 found = self._admin().list_topics(*topic, timeout=attempt_s)
@@ -118,10 +121,13 @@ class AdminRequests:
                     return found
                 error = KafkaException(_NO_BROKERS)
             self._admin().poll(_LOOK_S)
-            ours = self._unanswered(error, "requesting metadata", time.monotonic() - began)
+            waited_s = time.monotonic() - began
+            ours = self._unanswered(error, "requesting metadata", waited_s)
             if ours is not None:
                 raise ours from error
-            if found is not None or attempt_s > _FORGOTTEN_AFTER_S:
+            # Without a connection the code is another one.
+            is_slow = error.args[0].code() == KafkaError._TIMED_OUT and waited_s > PATIENCE_S
+            if found is not None or is_slow or attempt_s > _FORGOTTEN_AFTER_S:
                 self._replace_client()
 
     def _unanswered(self, error: KafkaException, doing: str, waited_s: float) -> ZKafkaError | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 
 import pytest
 
@@ -21,10 +22,14 @@ def text(value: str) -> bytes:
 
 
 class StartingBroker:
-    """Answers metadata requests of version 7, those of the given ordinals with no broker; it has no topic."""
+    """Answers metadata requests of version 7, those of the given ordinals with no broker.
 
-    def __init__(self, silent: range) -> None:
+    It then knows none of its topics, each of which has a partition.
+    """
+
+    def __init__(self, silent: range, topics: Collection[str] = ()) -> None:
         self._silent = silent
+        self._existing = topics
         self._count = 0
         self.broker = ScriptedBroker(self)
 
@@ -35,17 +40,32 @@ class StartingBroker:
         row = struct.pack(">i", 1) + text(host) + struct.pack(">ih", port, -1)
         brokers, controller = (struct.pack(">i", 0), -1) if is_silent else (struct.pack(">i", 1) + row, 1)
         return answered(
-            request, struct.pack(">i", 0) + brokers + text("c") + struct.pack(">i", controller) + self._topics(request)
+            request,
+            struct.pack(">i", 0)
+            + brokers
+            + text("c")
+            + struct.pack(">i", controller)
+            + self._topics(request, () if is_silent else self._existing),
         )
 
-    def _topics(self, request: Received) -> bytes:
+    def _topics(self, request: Received, existing: Collection[str]) -> bytes:
         (length,) = struct.unpack_from(">h", request.rest)
         (count,) = struct.unpack_from(">i", request.rest, 2 + length)
         if count <= 0:
-            return struct.pack(">i", 0)
-        (length_of_name,) = struct.unpack_from(">h", request.rest, 6 + length)
-        name = request.rest[6 + length : 8 + length + length_of_name]
-        return struct.pack(">ih", 1, UNKNOWN_TOPIC) + name + struct.pack(">bi", 0, 0)
+            names = [] if count == 0 else [text(name) for name in existing]
+        else:
+            (length_of_name,) = struct.unpack_from(">h", request.rest, 6 + length)
+            names = [request.rest[6 + length : 8 + length + length_of_name]]
+        known = [text(name) for name in existing]
+        return struct.pack(">i", len(names)) + b"".join(self._topic(name, name in known) for name in names)
+
+    @staticmethod
+    def _topic(name: bytes, exists: bool) -> bytes:
+        if not exists:
+            return struct.pack(">h", UNKNOWN_TOPIC) + name + struct.pack(">bi", 0, 0)
+        on_broker_1 = struct.pack(">ii", 1, 1)
+        partition = struct.pack(">hiii", 0, 0, 1, 0) + 2 * on_broker_1 + struct.pack(">i", 0)
+        return struct.pack(">h", 0) + name + struct.pack(">bi", 0, 1) + partition
 
 
 @pytest.mark.parametrize("silent", [range(3), range(1, 3), range(2, 5), range(3, 8)])
@@ -73,3 +93,22 @@ def test_brokers_that_never_know_any(request_: Request) -> None:
         pytest.raises(BrokersUnavailable, match="requesting metadata at"),
     ):
         request_(admin)
+
+
+class SlowBroker(StartingBroker):
+    """Answers after 1.5 s, and the requests of a connection one after the other."""
+
+    def __call__(self, request: Received) -> bytes:
+        time.sleep(1.5)
+        return super().__call__(request)
+
+
+def test_slow_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that is connected has most of a request's time-out for its answer."""
+    monkeypatch.setattr("pyspark_zkafka.kafka.admin_requests.PATIENCE_S", 0.5)
+    server = SlowBroker(range(0), ["t"])
+    with (
+        server.broker as broker,
+        KafkaAdmin("{}:{}".format(*broker.address), {"socket.timeout.ms": 6000}) as admin,
+    ):
+        assert admin.topic_names() == ["t"]
