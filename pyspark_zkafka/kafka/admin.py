@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
@@ -18,7 +19,7 @@ from pyspark_zkafka.kafka.admin_requests import PATIENCE_S, AdminRequests
 from pyspark_zkafka.kafka.batches import DEFAULT_SIZES, LookupSizes, offset_requests
 from pyspark_zkafka.kafka.clients import INTRODUCTION_S, MessageClient
 from pyspark_zkafka.kafka.consumer_properties import shared_properties
-from pyspark_zkafka.kafka.descriptions import covering_topics, described_snapshot, topic_id
+from pyspark_zkafka.kafka.descriptions import covering_topics, described_snapshot, topic_id, unknown_topics
 from pyspark_zkafka.kafka.errors import UNKNOWN_TOPIC_CODES, from_kafka, silent_leaders
 from pyspark_zkafka.kafka.pool import ClientPool, configuration
 from pyspark_zkafka.options.model import Connection
@@ -34,6 +35,7 @@ __all__ = ["KafkaAdmin", "lease_admin"]
 _log = logging.getLogger(__name__)
 
 _SILENT = "BROKERS_UNAVAILABLE"
+_PAUSE_S = 0.1
 
 
 class KafkaAdmin(AdminRequests):
@@ -78,12 +80,21 @@ class KafkaAdmin(AdminRequests):
         known of the brokers with a replica of one of `topics`; if these are empty, of any topic.
         """
         self._begin_request()
-        wanted = None if topics is None else sorted(topics)
-        cluster = self._metadata(*([] if not wanted else wanted[:1]))
+        patient_until = time.monotonic() + PATIENCE_S
+        while True:
+            cluster, described, names = self._described_cluster(None if topics is None else sorted(topics))
+            if not unknown_topics(cluster, described, names) or time.monotonic() > patient_until:
+                protocol = str(self._config.get("security.protocol", "PLAINTEXT")).upper()
+                return described_snapshot(cluster, described, protocol, names)
+            self._replace_client()  # the controller has just started, and its answer makes librdkafka forget all brokers
+            self._admin().poll(_PAUSE_S)
+
+    def _described_cluster(self, wanted: list[str] | None) -> tuple[Any, dict[str, Any], list[str]]:
+        """The brokers' metadata, descriptions of topics, and the names of those that belong to the snapshot."""
+        named = list(filter(is_topic_name, wanted or ()))[:1]  # librdkafka cannot request one of more than 512 characters
+        cluster = self._metadata(*named)
         names = sorted(filter(is_topic_name, cluster.topics)) if wanted is None else wanted
-        described = self._describe(names or covering_topics(cluster))
-        protocol = str(self._config.get("security.protocol", "PLAINTEXT")).upper()
-        return described_snapshot(cluster, described, protocol, names)
+        return cluster, self._describe(names or covering_topics(cluster)), names
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str | None]:
         """The ids of those of the topics that exist; None where the brokers are older than topic ids (2.8)."""

@@ -45,6 +45,15 @@ def covering_topics(cluster: Any) -> list[str]:
     return found
 
 
+def unknown_topics(cluster: Any, topics: Mapping[str, Any], names: Collection[str]) -> list[str]:
+    """Those topics of a ``ClusterMetadata`` that were to be described, but that another broker does not know.
+
+    They are those among `names`, or the `covering_topics` if it is empty. A broker that has just started knows none.
+    """
+    listed = {name for name, topic in cluster.topics.items() if topic.error is None}
+    return sorted(listed.intersection(names or covering_topics(cluster)).difference(topics))
+
+
 def topic_id(topic: Any) -> str | None:
     """The id in a ``TopicDescription`` as Kafka writes it; None from brokers older than topic ids (2.8)."""
     # confluent-kafka writes base64 with padding and the plain alphabet; Kafka writes it URL-safe without padding.

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import Node, TopicPartitionInfo, Uuid
 
-from pyspark_zkafka.kafka.descriptions import covering_topics, described_snapshot, topic_id
+from pyspark_zkafka.kafka.descriptions import covering_topics, described_snapshot, topic_id, unknown_topics
 from pyspark_zkafka.protocol.model import Broker, Endpoint, PartitionState, Topic, TopicPartition
 
 NODES = [Node(2, "b2", 9092, "r2"), Node(1, "b1", 9092, None)]
@@ -26,7 +26,9 @@ def cluster(controller: int = 2, brokers: Sequence[int] = (2, 1), **topics: Sequ
         controller_id=controller,
         cluster_id="c",
         topics={
-            name: SimpleNamespace(partitions={n: SimpleNamespace(replicas=list(ids)) for n, ids in enumerate(replicas)})
+            name: SimpleNamespace(
+                error=None, partitions={n: SimpleNamespace(replicas=list(ids)) for n, ids in enumerate(replicas)}
+            )
             for name, replicas in topics.items()
         },
     )
@@ -65,6 +67,14 @@ def test_covering_topics() -> None:
     topics = {"a": [[1], [2]], "b": [[2, 1]], "c": [[2], [3]], "d": [], "e": [[4]]}
     assert covering_topics(cluster(**topics)) == ["a", "c", "e"]
     assert covering_topics(cluster()) == []
+
+
+def test_unknown_topics() -> None:
+    """A topic with an error in the metadata is not expected in the descriptions."""
+    metadata = cluster(a=[[1]], b=[[1]], c=[[2]])
+    metadata.topics["c"].error = "LEADER_NOT_AVAILABLE"
+    assert unknown_topics(metadata, {"a": TOPIC}, ["a", "b", "c", "d"]) == ["b"]
+    assert unknown_topics(metadata, {}, []) == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,15 @@ def test_brokers_that_start(request_: Request, silent: range) -> None:
         assert set(admin.snapshot([]).brokers) == {1}
 
 
+@pytest.mark.parametrize("wanted", [None, ["t"]], ids=["all", "topic"])
+def test_a_controller_that_starts(wanted: list[str] | None) -> None:
+    """A topic that brokers have listed exists, although the next broker that is asked for it does not know it yet."""
+    for ordinal in range(12):
+        server = StartingBroker(range(ordinal, ordinal + 2), ["t"])
+        with server.broker as broker, KafkaAdmin("{}:{}".format(*broker.address), {}) as admin:
+            assert [set(admin.snapshot(wanted).topics) for _ in range(3)] == [{"t"}] * 3
+
+
 @pytest.mark.parametrize("request_", [KafkaAdmin.topic_names, lambda a: a.snapshot(["t"])], ids=["names", "topic"])
 def test_brokers_that_never_know_any(request_: Request) -> None:
     """After the time-out of a request, the error is that no broker is available."""
@@ -112,3 +121,10 @@ def test_slow_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
         KafkaAdmin("{}:{}".format(*broker.address), {"socket.timeout.ms": 6000}) as admin,
     ):
         assert admin.topic_names() == ["t"]
+
+
+def test_topics_with_long_names() -> None:
+    """A topic whose name is too long does not exist."""
+    server = StartingBroker(range(0))
+    with server.broker as broker, KafkaAdmin("{}:{}".format(*broker.address), {}) as admin:
+        assert admin.snapshot(["t" * 600]).topics == {}
