@@ -99,7 +99,7 @@ def current_snapshot(
 
     While some brokers are in ZooKeeper, only the addresses of the others are missing there.
     """
-    known = admin.snapshot([] if outdated.brokers else topics)
+    known = admin.snapshot(outdated.topics if outdated.brokers else topics)
     brokers = {broker.id: of_listener(broker, connection.listener) for broker in known.brokers.values()}
     return completed(outdated, replace(known, brokers=brokers))
 

@@ -107,7 +107,7 @@ def read_logs(brokers: Callable[[], GroupAdmin], snapshot: ClusterSnapshot) -> L
 def _from_brokers(brokers: Callable[[], GroupAdmin], outdated: ClusterSnapshot) -> tuple[ClusterSnapshot, tuple[str, ...]]:
     """The snapshot of a cluster that leaves ZooKeeper for KRaft, as far as brokers are known, and a note about it."""
     try:
-        known = brokers().snapshot([] if outdated.brokers else outdated.topics)
+        known = brokers().snapshot(outdated.topics)
     except ClusterStateError as error:
         return outdated, (error.message,)
     return completed(outdated, known), (describe_migration(outdated),)
