@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support import eventually as support
 from tests.support.chroot import Chroot
+from tests.support.forced_transport import force_transport
 from tests.support.stream import Stream
 
 if TYPE_CHECKING:
@@ -79,16 +80,8 @@ def _transport(request: pytest.FixtureRequest) -> Iterator[None]:
             from pyspark.sql.streaming import DataStreamReader
 
             for reader in (DataFrameReader, DataStreamReader):
-                patch.setattr(reader, "format", _format_with(reader.format, transport))
+                force_transport(patch, reader, transport)
         yield
-
-
-def _format_with(choose: Callable[[Any, str], Any], transport: str) -> Callable[[Any, str], Any]:
-    def chosen(reader: Any, source: str) -> Any:
-        found = choose(reader, source)
-        return found.option("transport", transport) if source == "zkafka" else found
-
-    return chosen
 
 
 @pytest.fixture(scope="session")
