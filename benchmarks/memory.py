@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ENGINE_NAMES = ("ours", "python")
-WORKS = (("read", "small"), ("read", "big"), ("read", "events-zstd"), ("write", "small"), ("write", "big"))
+WORKS = (
+    ("read", "small", 1.0),
+    ("read", "big", 1.0),
+    ("read", "events-zstd", 1.0),
+    ("read", "huge", 1.0),
+    ("read", "tiny", 0.1),
+    ("write", "small", 1.0),
+    ("write", "big", 1.0),
+)
+"""What is done with records of a shape, and of how many of them in proportion to the scale."""
 _MASTER = "local[1]"
 
 
@@ -25,10 +34,10 @@ def task_memory(cluster: BenchCluster, scale: float, *, unix_sockets: bool) -> l
     with opened(_MASTER, cluster, unix_sockets=unix_sockets) as bench:
         bare = _peak(bench, lambda: _pass_on(bench))
     rows = []
-    for work, shape in WORKS:
+    for work, shape, part in WORKS:
         for name in ENGINE_NAMES:
             with opened(_MASTER, cluster, unix_sockets=unix_sockets) as bench:
-                peak = _task(bench, Case(work, shape, scale, [name], 1), ENGINES[name])
+                peak = _task(bench, Case(work, shape, scale * part, [name], 1), ENGINES[name])
             rows.append(
                 {
                     "work": f"{work} {shape}",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engines import ENGINES
-from benchmarks.results import Round, Summary, cases, ratio, summaries
+from benchmarks.results import CaseName, Round, Summary, cases, ratio, summaries
 from benchmarks.shapes import SHAPES
 
 if TYPE_CHECKING:
@@ -17,10 +17,13 @@ FIGURE_ENGINES = ("ours", "jvm", "jvm-tuned")
 MAIN_MASTER = "local[2]"
 _COLOURS = {
     "ours": "#1b7f5c",
+    "ours-direct": "#1b7f5c",
+    "ours-librdkafka": "#2f9271",
     "python": "#7cc4a8",
     "ours-nocrc": "#4aa383",
     "ours-joined": "#4aa383",
     "ours-noidem": "#4aa383",
+    "ours-once": "#4aa383",
     "jvm": "#b0563a",
     "jvm-tuned": "#dd9b7c",
     "mapinarrow": "#8c8c8c",
@@ -56,20 +59,28 @@ def draw(document: dict[str, Any], folder: Path) -> list[Path]:
 
 def _read_write(rounds: list[Round], path: Path, caption: str) -> Path | None:
     """Records per second of ours, and of the JVM connector as it comes and tuned."""
-    wanted = [(MAIN_MASTER, work, shape) for work in ("read", "write") for shape in ("small", "big")]
-    found = {case: rows for case, rows in cases(rounds).items() if case in wanted}
-    panels = [(f"{_TITLES[case[1]]}, {SHAPES[case[2]].label}", found[case]) for case in wanted if case in found]
+    panels = [(f"{_TITLES[case.work]}, {_sized(case)}", found) for case, found in _main_cases(rounds)]
     return _figure(panels, FIGURE_ENGINES, path, caption) if panels else None
 
 
 def _work(rounds: list[Round], work: str, path: Path, caption: str) -> Path | None:
     """All engines, shapes and masters of a work."""
-    panels = [
-        (f"{_TITLES[work]}, {SHAPES[shape].label}, {master}", found)
-        for (master, which, shape), found in cases(rounds).items()
-        if which == work
-    ]
+    found = {case: some for case, some in cases(rounds).items() if case.work == work}
+    panels = [(f"{_TITLES[work]}, {_sized(case)}, {case.master}", some) for case, some in found.items()]
     return _figure(panels, tuple(ENGINES), path, caption)
+
+
+def _main_cases(rounds: list[Round]) -> list[tuple[CaseName, list[Round]]]:
+    """Reads and writes of small and big records, each of the number that was measured first."""
+    found: dict[tuple[str, str], tuple[CaseName, list[Round]]] = {}
+    for case, some in cases(rounds).items():
+        if case.master == MAIN_MASTER and case.work in ("read", "write") and case.shape in ("small", "big"):
+            found.setdefault((case.work, case.shape), (case, some))
+    return list(found.values())
+
+
+def _sized(case: CaseName) -> str:
+    return f"{SHAPES[case.shape].label}, {case.records / 1e6:g} M"
 
 
 def _figure(panels: Sequence[tuple[str, list[Round]]], engines: Sequence[str], path: Path, caption: str) -> Path:
@@ -110,17 +121,13 @@ def _resources(rounds: list[Round], path: Path, caption: str) -> Path | None:
     """CPU seconds for a million records, of Spark and of the brokers."""
     from matplotlib.figure import Figure
 
-    panels = {
-        (work, shape): summaries(found)
-        for (master, work, shape), found in cases(rounds).items()
-        if master == MAIN_MASTER and work in ("read", "write") and shape in ("small", "big")
-    }
+    panels = [(case, summaries(found)) for case, found in _main_cases(rounds)]
     if not panels:
         return None
     figure = Figure(figsize=(10.4, 2.6 * -(-len(panels) // 2) + 0.3), layout="constrained")
     axes = figure.subplots(-(-len(panels) // 2), 2, squeeze=False).flatten()
-    for axis, ((work, shape), found) in zip(axes, panels.items(), strict=False):
-        _stacked(axis, f"{_TITLES[work]}, {SHAPES[shape].label}", found)
+    for axis, (case, found) in zip(axes, panels, strict=False):
+        _stacked(axis, f"{_TITLES[case.work]}, {_sized(case)}", found)
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
     figure.supxlabel(f"Spark + brokers; {caption}", fontsize=7, color="#555555")

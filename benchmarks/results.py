@@ -13,9 +13,18 @@ from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.usage import Usage
+
+
+class CaseName(NamedTuple):
+    """A work on so many records of a shape, with a master; rounds of the same case are compared with each other."""
+
+    master: str
+    work: str
+    shape: str
+    records: int
 
 
 @dataclass(frozen=True)
@@ -34,9 +43,9 @@ class Round:
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def case(self) -> tuple[str, str, str]:
-        """What is compared with each other."""
-        return self.master, self.work, self.shape
+    def case(self) -> CaseName:
+        """The case that it belongs to."""
+        return CaseName(self.master, self.work, self.shape, self.records)
 
 
 @dataclass(frozen=True)
@@ -58,9 +67,9 @@ class Summary:
 PEERS = ("jvm", "jvm-tuned")
 
 
-def cases(rounds: Iterable[Round]) -> dict[tuple[str, str, str], list[Round]]:
+def cases(rounds: Iterable[Round]) -> dict[CaseName, list[Round]]:
     """The rounds by case, in the order in which they came."""
-    found: dict[tuple[str, str, str], list[Round]] = {}
+    found: dict[CaseName, list[Round]] = {}
     for one in rounds:
         found.setdefault(one.case, []).append(one)
     return found

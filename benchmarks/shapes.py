@@ -32,6 +32,7 @@ class Shape:
     full_records: int
     codec: str
     make: Callable[[random.Random, int], Record]
+    pool_records: int = POOL
 
     @property
     def has_headers(self) -> bool:
@@ -40,12 +41,12 @@ class Shape:
 
     def records(self, scale: float) -> int:
         """How many records there are at a scale: whole pools of them."""
-        return max(round(self.full_records * scale / POOL), 1) * POOL
+        return max(round(self.full_records * scale / self.pool_records), 1) * self.pool_records
 
     def pool(self) -> list[Record]:
         """The records, again and again the same, of which a topic is filled."""
         source = random.Random(self.name)
-        return [self.make(source, number) for number in range(POOL)]
+        return [self.make(source, number) for number in range(self.pool_records)]
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,14 @@ def _big(source: random.Random, number: int) -> Record:
     return Record(b"k%09d" % number, source.randbytes(1024))
 
 
+def _tiny(source: random.Random, number: int) -> Record:
+    return Record(b"%d" % number, source.randbytes(10))
+
+
+def _huge(source: random.Random, number: int) -> Record:
+    return Record(b"k%09d" % number, source.randbytes(999_000))
+
+
 def _event(source: random.Random, number: int) -> Record:
     """An order of a web shop, as JSON, with the headers that tracing and schemas bring."""
     items = [
@@ -116,6 +125,8 @@ SHAPES = {
     for shape in (
         Shape("small", "100 B", 4_000_000, "none", _small),
         Shape("big", "1 KB", 1_000_000, "none", _big),
+        Shape("tiny", "10 B", 100_000_000, "none", _tiny),
+        Shape("huge", "1 MB", 2_000, "none", _huge, pool_records=100),
         Shape("events-lz4", "JSON, lz4", 1_000_000, "lz4", _event),
         Shape("events-zstd", "JSON, zstd", 1_000_000, "zstd", _event),
     )

@@ -16,8 +16,8 @@ _HEADINGS = ("engine", "records/s", "MB/s", "CPU s/M", "brokers", "worker MiB", 
 
 def show(rounds: Iterable[Round], console: Console) -> None:
     """One table for each case."""
-    for (master, work, shape), found in cases(rounds).items():
-        console.print(_table(f"{work} {shape}, {master}", found))
+    for case, found in cases(rounds).items():
+        console.print(_table(f"{case.work} {case.shape}, {case.records:,} records, {case.master}", found))
 
 
 def _table(title: str, rounds: list[Round]) -> Table:

@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.cluster import BenchCluster, Topic
-from benchmarks.shapes import PARTITIONS, POOL, SHAPES, Record, Shape, facts
+from benchmarks.shapes import PARTITIONS, SHAPES, Record, Shape, facts
 
 PRODUCER = {
     "partitioner": "murmur2_random",
@@ -19,6 +19,7 @@ PRODUCER = {
     "queue.buffering.max.kbytes": 512 * 1024,
 }
 _QUEUED_RECORDS = 100_000
+_QUEUED_BYTES = 256 * 1024**2
 _KEPT_BYTES = 256 * 1024**2
 
 
@@ -50,13 +51,14 @@ def ends(cluster: BenchCluster, topic: str, partitions: int = PARTITIONS) -> lis
 
 def _fill(cluster: BenchCluster, name: str, shape: Shape, records: int) -> Topic:
     cluster.create_topic(name, retention_ms="-1")
-    pool, times = shape.pool(), records // POOL
+    pool, times = shape.pool(), records // shape.pool_records
     producer = Producer({**PRODUCER, "bootstrap.servers": cluster.bootstrap_servers, "compression.type": shape.codec})
     send = _send_one_by_one if shape.has_headers else _send_together
     messages = [_message(record) for record in pool]
+    queued = min(_QUEUED_RECORDS, _QUEUED_BYTES * len(pool) // sum(len(record.value) for record in pool))
     for _ in range(times):
         send(producer, name, messages)
-        while len(producer) > _QUEUED_RECORDS:
+        while len(producer) > queued:
             producer.poll(0.01)
     if producer.flush(120):
         raise TimeoutError(f"{name} is not filled after 120 s")
