@@ -43,7 +43,7 @@ soak: $(READY)
 soak-exactly-once: $(READY)
 	$(BIN)/python -m tests.faults.exactly_once.soak $(or $(MINUTES),20)
 
-# An hour and a quarter on an idle machine; BENCH_ARGS=--quick for a few. docs/benchmarks/ holds what it draws.
+# More than an hour on an idle machine; BENCH_ARGS=--quick for a few. docs/benchmarks/ holds what it draws.
 bench: $(BENCH_READY)
 	$(BIN)/python -m benchmarks all $(BENCH_ARGS)
 
