@@ -81,20 +81,21 @@ class KafkaAdmin(AdminRequests):
         """
         self._begin_request()
         patient_until = time.monotonic() + PATIENCE_S
+        wanted = None if topics is None else sorted(topics)
         while True:
-            cluster, described, names = self._described_cluster(None if topics is None else sorted(topics))
-            if not unknown_topics(cluster, described, names) or time.monotonic() > patient_until:
+            cluster, described, asked = self._described_cluster(wanted)
+            if not unknown_topics(cluster, described, asked) or time.monotonic() > patient_until:
                 protocol = str(self._config.get("security.protocol", "PLAINTEXT")).upper()
-                return described_snapshot(cluster, described, protocol, names)
+                return described_snapshot(cluster, described, protocol, asked if wanted is None else wanted)
             self._replace_client()  # the controller has just started, and its answer makes librdkafka forget all brokers
             self._admin().poll(_PAUSE_S)
 
     def _described_cluster(self, wanted: list[str] | None) -> tuple[Any, dict[str, Any], list[str]]:
-        """The brokers' metadata, descriptions of topics, and the names of those that belong to the snapshot."""
+        """The brokers' metadata, descriptions of topics, and the names of those that were asked for."""
         named = list(filter(is_topic_name, wanted or ()))[:1]  # librdkafka cannot request one of more than 512 characters
         cluster = self._metadata(*named)
-        names = sorted(filter(is_topic_name, cluster.topics)) if wanted is None else wanted
-        return cluster, self._describe(names or covering_topics(cluster)), names
+        asked = sorted(filter(is_topic_name, cluster.topics)) if wanted is None else wanted or covering_topics(cluster)
+        return cluster, self._describe(asked), asked
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str | None]:
         """The ids of those of the topics that exist; None where the brokers are older than topic ids (2.8)."""

@@ -23,7 +23,8 @@ def described_snapshot(
     """
     nodes = [node for found in topics.values() for p in found.partitions for node in p.replicas]
     racks = {node.id: node.rack for node in nodes}
-    shown = {name: found for name, found in topics.items() if name in names}
+    wanted = frozenset(names)
+    shown = {name: found for name, found in topics.items() if name in wanted}
     return ClusterSnapshot(
         brokers={id_: _broker(found, security_protocol, racks.get(id_)) for id_, found in sorted(cluster.brokers.items())},
         topics={name: _topic(found) for name, found in shown.items()},
@@ -45,13 +46,13 @@ def covering_topics(cluster: Any) -> list[str]:
     return found
 
 
-def unknown_topics(cluster: Any, topics: Mapping[str, Any], names: Collection[str]) -> list[str]:
-    """Those topics of a ``ClusterMetadata`` that were to be described, but that another broker does not know.
+def unknown_topics(cluster: Any, topics: Mapping[str, Any], asked: Collection[str]) -> list[str]:
+    """Those topics of a ``ClusterMetadata`` that were asked for, but that the broker that described `topics` does not know.
 
-    They are those among `names`, or the `covering_topics` if it is empty. A broker that has just started knows none.
+    A broker that has just started knows none.
     """
     listed = {name for name, topic in cluster.topics.items() if topic.error is None}
-    return sorted(listed.intersection(names or covering_topics(cluster)).difference(topics))
+    return sorted(listed.intersection(asked).difference(topics))
 
 
 def topic_id(topic: Any) -> str | None:

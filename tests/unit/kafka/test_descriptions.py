@@ -74,7 +74,7 @@ def test_unknown_topics() -> None:
     metadata = cluster(a=[[1]], b=[[1]], c=[[2]])
     metadata.topics["c"].error = "LEADER_NOT_AVAILABLE"
     assert unknown_topics(metadata, {"a": TOPIC}, ["a", "b", "c", "d"]) == ["b"]
-    assert unknown_topics(metadata, {}, []) == ["a"]
+    assert unknown_topics(metadata, {}, covering_topics(metadata)) == ["a"]
 
 
 @pytest.mark.parametrize(
