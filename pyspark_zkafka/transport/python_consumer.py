@@ -17,8 +17,9 @@ from pyspark_zkafka.transport.consumer import PartitionEvents, Poll, reading_wat
 
 __all__ = ["MessageBatch", "MessageConsumer"]
 
-_FIRST_POLL_RECORDS = 256
-_MOST_POLL_RECORDS = 10_000
+# The size of records is not known before the first: 16 of 1 MiB are half of what librdkafka holds for a long range.
+_FIRST_POLL_RECORDS = 16
+_MOST_POLL_RECORDS = 1_000
 
 
 class MessageBatch:

@@ -1,15 +1,15 @@
-"""Servers of tests on loopback: their connections, and one that echoes."""
+"""Servers of tests on loopback, and their connections."""
 
 from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pyspark_zkafka.testing.ports import LOOPBACK
 
-__all__ = ["accepted", "echo_server"]
+__all__ = ["accepted", "echo", "server"]
 
 
 def accepted(listener: socket.socket) -> Iterator[socket.socket]:
@@ -23,20 +23,25 @@ def accepted(listener: socket.socket) -> Iterator[socket.socket]:
 
 
 @contextmanager
-def echo_server() -> Iterator[int]:
-    """The port of a server that sends back what it gets, for one client at a time."""
+def server(serve: Callable[[socket.socket], None]) -> Iterator[int]:
+    """The port of a server for one client at a time, whose connection is closed when `serve` returns."""
     with socket.create_server((LOOPBACK, 0)) as listener:
-        server = threading.Thread(target=_echo, args=(listener,))
-        server.start()
+
+        def serve_all() -> None:
+            for client in accepted(listener):
+                with client:
+                    serve(client)
+
+        serving = threading.Thread(target=serve_all)
+        serving.start()
         try:
             yield listener.getsockname()[1]
         finally:
             listener.shutdown(socket.SHUT_RDWR)
-            server.join()
+            serving.join()
 
 
-def _echo(listener: socket.socket) -> None:
-    for client in accepted(listener):
-        with client:
-            while data := client.recv(1000):
-                client.sendall(data)
+def echo(client: socket.socket) -> None:
+    """Send back what the client sends."""
+    while data := client.recv(1000):
+        client.sendall(data)

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.listening import echo_server
+from tests.support.listening import echo, server
 from tests.support.rough_wire import RoughWire
 
 
 @pytest.fixture
 def wire() -> Iterator[RoughWire]:
     """A way to a server that sends back what it gets."""
-    with echo_server() as port, RoughWire(port) as way:
+    with server(echo) as port, RoughWire(port) as way:
         yield way
 
 

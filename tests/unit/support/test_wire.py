@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.listening import echo_server
+from tests.support.listening import echo, server
 from tests.support.wire import Wire
 
 
 @pytest.fixture
 def wire() -> Iterator[Wire]:
     """A way to a server that sends back what it gets, for one client at a time."""
-    with echo_server() as port, Wire(port) as way:
+    with server(echo) as port, Wire(port) as way:
         yield way
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +21,7 @@ from pyspark_zkafka.testing.znodes import (
     wait_for_zookeeper,
     zookeeper_session,
 )
+from tests.support.listening import server
 
 TOPIC = "/brokers/topics/t"
 ELECTION = "/admin/preferred_replica_election"
@@ -121,23 +121,13 @@ class Processes:
 def answering(*answers: bytes) -> Iterator[int]:
     """The port of a server that gives one answer after the other, and repeats the last one."""
     left = list(answers)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
 
-        def serve() -> None:
-            while True:
-                try:
-                    client, _ = listening.accept()
-                except OSError:
-                    return
-                with client:
-                    assert client.recv(4, socket.MSG_WAITALL) == b"srvr"
-                    client.sendall(left.pop(0) if len(left) > 1 else left[0])
+    def answer(client: socket.socket) -> None:
+        assert client.recv(4, socket.MSG_WAITALL) == b"srvr"
+        client.sendall(left.pop(0) if len(left) > 1 else left[0])
 
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield listening.getsockname()[1]
-        listening.shutdown(socket.SHUT_RDWR)
-        thread.join()
+    with server(answer) as port:
+        yield port
 
 
 def test_ready() -> None:
