@@ -1,4 +1,4 @@
-"""What is measured beside throughput: latency, memory, starts, planning, large plans, rebalances, exactly-once writes.
+"""What is measured beside throughput: latency, memory, layouts, starts, plans, rebalances, exactly-once.
 
 Run as a module, in a process of its own: ``python -m benchmarks.extras NAME SIZE UNIX_SOCKETS OUTPUT``.
 """
@@ -16,13 +16,14 @@ from benchmarks.exactly_once import micro_batches
 from benchmarks.groups import rebalances
 from benchmarks.large_plan import large_plans
 from benchmarks.latency import latencies
+from benchmarks.layouts import layouts
 from benchmarks.matrix import Extras
 from benchmarks.memory import task_memory
 from benchmarks.plan_times import plan_times
 from benchmarks.session import opened
 from benchmarks.starts import starts
 
-NAMES = ("latency", "memory", "starts", "planning", "large-plan", "rebalance", "exactly-once")
+NAMES = ("latency", "memory", "layouts", "starts", "planning", "large-plan", "rebalance", "exactly-once")
 _MASTER = "local[2]"
 _MASTERS = (_MASTER, "local[8]")
 _Rows = list[dict[str, Any]]
@@ -41,6 +42,8 @@ def measure(name: str, size: Extras, cluster: BenchCluster, *, unix_sockets: boo
     if name == "exactly-once":
         return [row for master in _MASTERS for row in _micro_batches(master, size, cluster, unix_sockets=unix_sockets)]
     with opened(_MASTER, cluster, unix_sockets=unix_sockets) as bench:
+        if name == "layouts":
+            return layouts(bench, size.layout_scale, size.many_partitions, size.layout_rounds)
         return latencies(bench, size.latency_s) if name == "latency" else starts(bench, size.start_rounds, size.idle_s)
 
 

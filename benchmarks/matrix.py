@@ -34,6 +34,9 @@ class Extras:
 
     latency_s: float = 20.0
     memory_scale: float = 0.5
+    layout_scale: float = 0.5
+    many_partitions: int = 10_000
+    layout_rounds: int = 3
     start_rounds: int = 3
     idle_s: float = 10.0
     plan_sizes: tuple[int, ...] = (8, 1_000, 10_000)
@@ -46,7 +49,7 @@ class Extras:
 
 
 FULL = Extras()
-QUICK = Extras(2.0, 0.05, 1, 2.0, (8, 1_000), 1, (10_000,), (2,), 1, 25, 1)
+QUICK = Extras(2.0, 0.05, 0.05, 1_000, 1, 1, 2.0, (8, 1_000), 1, (10_000,), (2,), 1, 25, 1)
 
 
 def full(scale: float, rounds: int, *, unix_sockets: bool) -> list[Job]:

@@ -50,6 +50,22 @@ class Shape:
 
 
 @dataclass(frozen=True)
+class Layout:
+    """Which partition each record of a pool is in: `turns` are taken in turn; without any, the partitioner chooses."""
+
+    name: str
+    turns: tuple[int, ...] = ()
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the topic has."""
+        return max(self.turns) + 1 if self.turns else PARTITIONS
+
+
+EVEN = Layout("even")
+
+
+@dataclass(frozen=True)
 class Facts:
     """What all records of a topic are together."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.cluster import BenchCluster, Topic
-from benchmarks.shapes import PARTITIONS, SHAPES, Record, Shape, facts
+from benchmarks.shapes import EVEN, PARTITIONS, SHAPES, Layout, Record, Shape, facts
 
 PRODUCER = {
     "partitioner": "murmur2_random",
@@ -18,17 +19,18 @@ PRODUCER = {
     "queue.buffering.max.messages": 1_000_000,
     "queue.buffering.max.kbytes": 512 * 1024,
 }
+_CHOSEN = -1  # by the partitioner
 _QUEUED_RECORDS = 100_000
 _QUEUED_BYTES = 256 * 1024**2
 _KEPT_BYTES = 256 * 1024**2
 
 
-def filled(cluster: BenchCluster, shape: str, scale: float) -> Topic:
+def filled(cluster: BenchCluster, shape: str, scale: float, layout: Layout = EVEN) -> Topic:
     """The topic of a shape at a scale; filled if it is not there yet."""
     kind = SHAPES[shape]
     records = kind.records(scale)
-    name = f"bench-{shape}-{records}"
-    return cluster.filled(name) or _fill(cluster, name, kind, records)
+    name = f"bench-{shape}-{records}" + ("" if layout == EVEN else f"-{layout.name}")
+    return cluster.filled(name) or _fill(cluster, name, kind, records, layout)
 
 
 def target(cluster: BenchCluster, shape: str, written_bytes: int = 0) -> str:
@@ -49,12 +51,13 @@ def ends(cluster: BenchCluster, topic: str, partitions: int = PARTITIONS) -> lis
         consumer.close()
 
 
-def _fill(cluster: BenchCluster, name: str, shape: Shape, records: int) -> Topic:
-    cluster.create_topic(name, retention_ms="-1")
+def _fill(cluster: BenchCluster, name: str, shape: Shape, records: int, layout: Layout) -> Topic:
+    cluster.create_topic(name, layout.partitions, retention_ms="-1")
     pool, times = shape.pool(), records // shape.pool_records
     producer = Producer({**PRODUCER, "bootstrap.servers": cluster.bootstrap_servers, "compression.type": shape.codec})
     send = _send_one_by_one if shape.has_headers else _send_together
-    messages = [_message(record) for record in pool]
+    places = zip(pool, cycle(layout.turns or [_CHOSEN]), strict=False)
+    messages = [_message(record, partition) for record, partition in places]
     queued = min(_QUEUED_RECORDS, _QUEUED_BYTES * len(pool) // sum(len(record.value) for record in pool))
     for _ in range(times):
         send(producer, name, messages)
@@ -62,15 +65,15 @@ def _fill(cluster: BenchCluster, name: str, shape: Shape, records: int) -> Topic
             producer.poll(0.01)
     if producer.flush(120):
         raise TimeoutError(f"{name} is not filled after 120 s")
-    topic = Topic(name, shape.name, facts(pool, times), ends(cluster, name))
+    topic = Topic(name, shape.name, facts(pool, times), ends(cluster, name, layout.partitions))
     if sum(topic.ends) != records:
         raise ValueError(f"{name} holds {sum(topic.ends)} records, not {records}")
     cluster.note_filled(topic)
     return topic
 
 
-def _message(record: Record) -> dict[str, Any]:
-    message = {"key": record.key, "value": record.value}
+def _message(record: Record, partition: int) -> dict[str, Any]:
+    message = {"key": record.key, "value": record.value, "partition": partition}
     return message if record.headers is None else {**message, "headers": record.headers}
 
 
