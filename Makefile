@@ -14,7 +14,7 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_CONF_DIR := $(abspath spark-conf)
 
-.PHONY: demo test faults matrix simulate soak soak-exactly-once bench check audit docs site notebooks format dist clean
+.PHONY: demo test faults matrix simulate soak soak-exactly-once soak-planner bench check audit docs site notebooks format dist clean
 
 demo: $(READY)
 	$(BIN)/zkafka demo
@@ -42,6 +42,10 @@ soak: $(READY)
 # Exactly-once writes for MINUTES, while applications, workers and brokers are killed at random; then each row is counted.
 soak-exactly-once: $(READY)
 	$(BIN)/python -m tests.faults.exactly_once.soak $(or $(MINUTES),20)
+
+# The work of days for a planner, BATCHES micro-batches with each kind of group; then what it holds is compared. Half an hour.
+soak-planner: $(READY)
+	$(BIN)/python -m tests.faults.long_planning $(or $(BATCHES),100000)
 
 # More than an hour on an idle machine; BENCH_ARGS=--quick for a few. docs/benchmarks/ holds what it draws.
 bench: $(BENCH_READY)

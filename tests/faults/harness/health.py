@@ -9,7 +9,7 @@ from statistics import median
 
 from tests.faults.harness.history import History, Ready, Sample
 
-__all__ = ["LIMITS", "Growth", "Limit", "growths", "is_flat"]
+__all__ = ["LIMITS", "Growth", "Limit", "growth", "growths", "is_flat"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,11 @@ def is_flat(values: Sequence[float], limit: Limit) -> bool:
     return last - first <= max(limit.share * first, limit.amount)
 
 
+def growth(subject: str, figure: str, values: Sequence[float], limit: Limit) -> Growth:
+    """The growth of one figure."""
+    return Growth(subject, figure, *_thirds(values), is_flat(values, limit))
+
+
 def growths(history: History) -> list[Growth]:
     """The growth of each figure of each subject, in order, once all members were ready; none of few samples."""
     series: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -64,7 +69,7 @@ def growths(history: History) -> list[Growth]:
             if figure in LIMITS:
                 series[sample.subject, figure].append(value)
     return [
-        Growth(subject, figure, *_thirds(values), is_flat(values, LIMITS[figure]))
+        growth(subject, figure, values, LIMITS[figure])
         for (subject, figure), values in sorted(series.items())
         if len(values) >= _LEAST_SAMPLES
     ]
