@@ -73,6 +73,8 @@ class _Group:
         for _ in range(self.random.randint(1, 6)):
             partition = self.random.choice(list(self.logs))
             digest, self.sent = f"d{self.sent}", self.sent + 1
+            if self.random.random() < 0.1 and any(isinstance(event, Fault) for event in self.events):
+                self.logs[partition].append(digest)  # and again, with a new sequence number
             offset, is_acknowledged = len(self.logs[partition]), self.random.random() < 0.9
             if is_acknowledged or self.random.random() < 0.5:
                 self.logs[partition].append(digest)

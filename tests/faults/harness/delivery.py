@@ -89,7 +89,9 @@ def _altered(evidence: Evidence) -> Iterator[Violation]:
                 if offset in sent and sent[offset].digest != found:
                     text = f"offset {offset} has the value {found}, sent was {sent[offset].digest}"
                     yield Violation("I3", name(place), text)
-                elif offset not in sent and found not in evidence.unacknowledged:
+                elif not (
+                    offset in sent or found in evidence.unacknowledged or evidence.is_written_twice(place, offset, found)
+                ):
                     yield Violation("I3", name(place), f"offset {offset} has the value {found}, which was never sent")
 
 

@@ -106,6 +106,21 @@ class Evidence:
         """The digests of records that may be in the log or not."""
         return {sent.digest for sent in self.history.of(Sent) if not sent.acknowledged}
 
+    def is_written_twice(self, place: Place, offset: int, digest: str) -> bool:
+        """Whether a record is the first of two that the producer has written of the same, upon a fault.
+
+        librdkafka's idempotent producer does so when brokers are killed that have stored a record and not acknowledged it
+        (see `Records`); it is told the offset of the second one. Readers find both.
+        """
+        again = self._acknowledged_offsets.get(place, {}).get(digest)
+        if again is None or again.offset <= offset or not any(fault.at < again.at for fault in self.history.of(Fault)):
+            return False
+        return any(found.digest == digest for found in self.delivered.get(place, {}).get(again.offset, ()))
+
+    @cached_property
+    def _acknowledged_offsets(self) -> dict[Place, dict[str, Sent]]:
+        return {place: {one.digest: one for one in sent.values()} for place, sent in self.acknowledged.items()}
+
     @cached_property
     def attempts(self) -> dict[tuple[str, int], dict[int, list[Read]]]:
         """The reads of each batch of each member, by run."""

@@ -220,7 +220,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Rows in a sink, each with the number of times that a reader of committed records finds it."""
+    """Rows in a sink, each with the number of times that a reader of committed records finds it for one in the source."""
 
     at: float
     sink: str

@@ -84,12 +84,18 @@ class Running:
         for member in self.members:
             member.end()
         if self.workload.is_sink:
-            rows = stored_rows(self._cluster.bootstrap_servers, self.workload.sink_topic)
-            is_once = self.workload.kind == "sink-exactly-once"
-            self.journal.add(Stored(time.time(), self.workload.sink_topic, is_once, tuple(sorted(rows.items()))))
+            self.journal.add(self._stored())
         if self.workload.kind != "batch":
             for member in self.members:
                 self.journal.add(*finished(member))
+
+    def _stored(self) -> Stored:
+        """The rows of the sink; those that the producer has written twice into the source are to be there twice."""
+        sink, servers = self.workload.sink_topic, self._cluster.bootstrap_servers
+        source, rows = stored_rows(servers, self.workload.name), stored_rows(servers, sink)
+        counts = ((row, count - source.get(row, 1) + 1) for row, count in sorted(rows.items()))
+        is_once = self.workload.kind == "sink-exactly-once"
+        return Stored(time.time(), sink, is_once, tuple((row, count) for row, count in counts if count > 0))
 
     def kill(self) -> None:
         """End all processes at once, after an error of the harness."""

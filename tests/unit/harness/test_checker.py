@@ -130,6 +130,26 @@ def value_altered(random: Random, history: History) -> History | None:
 
 
 @plant("I3")
+def value_of_an_earlier_record(random: Random, history: History) -> History | None:
+    """A record that was not acknowledged has the value of another one, before it."""
+    known = {(s.topic, s.partition, s.offset) for s in history.of(Sent) if s.acknowledged}
+    fit = [
+        (read, number)
+        for read in _counted(history)
+        for number, offset in enumerate(read.offsets)
+        if number
+        and (read.topic, read.partition, offset) not in known
+        and (read.topic, read.partition, offset - 1) in known
+    ]
+    found = _one(random, fit)
+    if found is None:
+        return None
+    read, number = found
+    digests = (*read.digests[:number], read.digests[number - 1], *read.digests[number + 1 :])
+    return _swap(history, read, replace(read, digests=digests))
+
+
+@plant("I3")
 def values_exchanged(random: Random, history: History) -> History | None:
     """Two acknowledged records have each other's offsets."""
     known = {(s.topic, s.partition, s.offset) for s in history.of(Sent) if s.acknowledged}
