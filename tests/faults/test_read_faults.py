@@ -229,7 +229,7 @@ def test_silent_leader_of_many_logs(zkafka_cluster: LocalCluster, new_topic: New
         assert client.list_offsets(ends) == dict.fromkeys(ends, 1)
         zkafka_cluster.pause(1)
         try:
-            found, failed = client.list_offsets_each(ends, 3)
+            found, failed = client.list_offsets_each(ends, 8)
         finally:
             zkafka_cluster.resume(1)
         assert found == {TopicPartition(topic, 0): 1}

@@ -74,6 +74,8 @@ class Application:
         Another master.
     driver : str
         The program, in ``tests/faults/drivers``.
+    environment : mapping, optional
+        Added to that of all of its processes.
     """
 
     def __init__(
@@ -84,11 +86,13 @@ class Application:
         conf: Mapping[str, str] | None = None,
         master: str | None = None,
         driver: str = "exactly_once_query.py",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._folder = folder
         self._driver = driver
         self._master = master or f"local[{cores},{task_failures}]"
         self._conf = {**_SMALL, **(conf or {})}
+        self._environment = environment or {}
         self._process: subprocess.Popen[str] | None = None
         self._lines: queue.Queue[str | None] = queue.Queue()
         self.marks = folder / "marks"
@@ -121,7 +125,9 @@ class Application:
             try:
                 line = self._lines.get(timeout=timeout_s)
             except queue.Empty:
-                raise AssertionError(f"no end after {timeout_s:g} s; {self._log_tail()}") from None
+                tail = self._log_tail()
+                self.kill()  # its outcome would be taken for that of the next query
+                raise AssertionError(f"no end after {timeout_s:g} s; {tail}") from None
             if line is None:
                 self._reap()
                 return Outcome(killed=True)
@@ -171,6 +177,7 @@ class Application:
             "PYTHONPATH": os.pathsep.join(map(str, paths)),
             "SPARK_LOCAL_DIRS": str(self._folder / "spark"),
             "ZKAFKA_TEST_FAULTS": str(self.marks),
+            **self._environment,
         }
         command = [sys.executable, str(_DRIVERS / self._driver), self._master, json.dumps(self._conf)]
         with self.log.open("a") as log:
