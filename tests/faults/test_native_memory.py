@@ -27,6 +27,7 @@ from pyspark_zkafka.protocol.rows import OutgoingBatch, outgoing
 from pyspark_zkafka.transport.native import library
 from pyspark_zkafka.transport.producer import producer_properties
 from pyspark_zkafka.transport.select import open_consumer, open_producer
+from tests.support.jumping_clock import compiler
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -37,12 +38,6 @@ SOURCES = Path(library.__file__).parent
 ALL = pa.schema([(name, kinds[0]) for name, kinds in COLUMNS.items()])
 NOISE_BYTES = 50_000
 """The variation of what librdkafka, Arrow and Python keep from one measurement to the next."""
-
-
-def compiler() -> str:
-    found = shutil.which("cc") or shutil.which("gcc")
-    assert found is not None, "the tests of the compiled path need a C compiler: cc or gcc"
-    return found
 
 
 @pytest.fixture(scope="module")

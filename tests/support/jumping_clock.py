@@ -1,0 +1,48 @@
+"""A wall clock that jumps, of chosen processes; needs a C compiler."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["JumpingClock", "compiler"]
+
+_SOURCE = Path(__file__).resolve().parents[1] / "faults" / "drivers" / "jumping_clock.c"
+
+
+def compiler() -> str:
+    """The C compiler."""
+    found = shutil.which("cc") or shutil.which("gcc")
+    assert found is not None, "this test needs a C compiler: cc or gcc"
+    return found
+
+
+class JumpingClock:
+    """The wall clock of all processes that have `environment`: the machine's, shifted by so many seconds as `set` says.
+
+    Monotonic clocks are left as they are.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._shift = folder / "shift"
+        self._library = folder / "jumping_clock.so"
+        flags = ["-shared", "-fPIC", "-std=gnu11", "-D_GNU_SOURCE", "-O1"]
+        subprocess.run([compiler(), *flags, "-o", self._library, _SOURCE, "-ldl", "-lpthread"], check=True)
+        self._shift.write_bytes(bytes(8))
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What to add to a process's environment."""
+        return {"LD_PRELOAD": str(self._library), "JUMPING_CLOCK": str(self._shift)}
+
+    def set(self, shift_s: int) -> None:
+        """Shift the clock by so many seconds from now on."""
+        file = os.open(self._shift, os.O_WRONLY)
+        try:
+            os.pwrite(file, struct.pack("=q", shift_s), 0)
+        finally:
+            os.close(file)
