@@ -15,7 +15,9 @@ from pyspark_zkafka.protocol.rows import OutgoingBatch
 from pyspark_zkafka.transport.native.row_hashes import hash_rows as compiled
 
 BYTES = st.none() | st.binary(max_size=40) | st.binary(min_size=1, max_size=2).map(lambda b: b * 500)
-HEADER = st.fixed_dictionaries({"key": st.text(st.characters(exclude_characters="\0"), max_size=5), "value": BYTES})
+HEADER = st.fixed_dictionaries(
+    {"key": st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5), "value": BYTES}
+)
 ROW = st.fixed_dictionaries(
     {
         "value": BYTES,
