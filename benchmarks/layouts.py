@@ -40,8 +40,9 @@ def layouts(bench: Bench, scale: float, many_partitions: int, rounds: int) -> li
     rows = [row for name in ENGINE_NAMES for row in _compared(bench, name, compared, rounds)]
     layout = Layout(f"{many_partitions}-partitions", tuple(range(many_partitions)))
     many = Reading(f"{many_partitions:,} partitions", topics.filled(bench.cluster, SHAPE, scale, layout))
-    check_read(_engine(ENGINE_NAMES[0], many).frame(bench, many.topic), many.topic, many.label)
-    return rows + [_row(name, many, _seconds(bench, name, many)) for name in ENGINE_NAMES]
+    ours = ENGINE_NAMES[0]  # the other one would take many minutes
+    check_read(_engine(ours, many).frame(bench, many.topic), many.topic, many.label)
+    return [*rows, _row(ours, many, _seconds(bench, ours, many))]
 
 
 def _compared(bench: Bench, name: str, readings: list[Reading], rounds: int) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import cycle
 from typing import Any
@@ -55,9 +56,11 @@ def _fill(cluster: BenchCluster, name: str, shape: Shape, records: int, layout: 
     cluster.create_topic(name, layout.partitions, retention_ms="-1")
     pool, times = shape.pool(), records // shape.pool_records
     producer = Producer({**PRODUCER, "bootstrap.servers": cluster.bootstrap_servers, "compression.type": shape.codec})
-    send = _send_one_by_one if shape.has_headers else _send_together
-    places = zip(pool, cycle(layout.turns or [_CHOSEN]), strict=False)
-    messages = [_message(record, partition) for record, partition in places]
+    # produce_batch sends no headers, and leaves the choice of partitions to the partitioner.
+    send = _send_one_by_one if shape.has_headers or layout.turns else _send_together
+    messages = [_message(record) for record in pool]
+    for message, partition in zip(messages, cycle(layout.turns or [_CHOSEN]), strict=False):
+        message["partition"] = partition
     queued = min(_QUEUED_RECORDS, _QUEUED_BYTES * len(pool) // sum(len(record.value) for record in pool))
     for _ in range(times):
         send(producer, name, messages)
@@ -68,12 +71,15 @@ def _fill(cluster: BenchCluster, name: str, shape: Shape, records: int, layout: 
     topic = Topic(name, shape.name, facts(pool, times), ends(cluster, name, layout.partitions))
     if sum(topic.ends) != records:
         raise ValueError(f"{name} holds {sum(topic.ends)} records, not {records}")
+    wanted = Counter(message["partition"] for message in messages)
+    if layout.turns and topic.ends != [wanted[partition] * times for partition in range(layout.partitions)]:
+        raise ValueError(f"the records of {name} are not laid out as {layout.name}: {topic.ends[:10]}")
     cluster.note_filled(topic)
     return topic
 
 
-def _message(record: Record, partition: int) -> dict[str, Any]:
-    message = {"key": record.key, "value": record.value, "partition": partition}
+def _message(record: Record) -> dict[str, Any]:
+    message = {"key": record.key, "value": record.value}
     return message if record.headers is None else {**message, "headers": record.headers}
 
 
