@@ -27,7 +27,7 @@ from pyspark_zkafka.protocol.rows import OutgoingBatch, outgoing
 from pyspark_zkafka.transport.native import library
 from pyspark_zkafka.transport.producer import producer_properties
 from pyspark_zkafka.transport.select import open_consumer, open_producer
-from tests.support.jumping_clock import compiler
+from tests.support.compiler import compiler
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster

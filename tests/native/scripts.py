@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import shutil
 import struct
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ from pyspark_zkafka.transport.native import library
 from pyspark_zkafka.transport.native.consumer import ArrowConsumer
 from pyspark_zkafka.transport.native.record_decoder import RecordDecoder
 from pyspark_zkafka.transport.native.reports import open_client
+from tests.support.compiler import compiler
 
 HERE = Path(__file__).parent
 SOURCES = Path(library.__file__).parent
@@ -32,9 +32,7 @@ WARNINGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{SOU
 
 def compile_c(out: Path, *arguments: str | Path) -> Path:
     """What the C compiler makes of sources; tests fail where there is none."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    assert compiler is not None, "the tests of the compiled path need a C compiler: cc or gcc"
-    command = [compiler, *WARNINGS, "-o", out, *arguments, "-ldl"]
+    command = [compiler(), *WARNINGS, "-o", out, *arguments, "-ldl"]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return out

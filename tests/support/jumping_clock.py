@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 import struct
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["JumpingClock", "compiler"]
+from tests.support.compiler import compiler
+
+__all__ = ["JumpingClock"]
 
 _SOURCE = Path(__file__).resolve().parents[1] / "faults" / "drivers" / "jumping_clock.c"
-
-
-def compiler() -> str:
-    """The C compiler."""
-    found = shutil.which("cc") or shutil.which("gcc")
-    assert found is not None, "this test needs a C compiler: cc or gcc"
-    return found
 
 
 class JumpingClock:
