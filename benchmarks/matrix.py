@@ -49,7 +49,22 @@ class Extras:
 
 
 FULL = Extras()
-QUICK = Extras(2.0, 0.05, 0.05, 1_000, 1, 1, 2.0, (8, 1_000), 1, (10_000,), (2,), 1, 25, 1)
+QUICK = Extras(
+    latency_s=2.0,
+    memory_scale=0.05,
+    layout_scale=0.05,
+    many_partitions=1_000,
+    layout_rounds=1,
+    start_rounds=1,
+    idle_s=2.0,
+    plan_sizes=(8, 1_000),
+    plan_rounds=1,
+    large_sizes=(10_000,),
+    group_sizes=(2,),
+    group_rounds=1,
+    once_batches=25,
+    once_rounds=1,
+)
 
 
 def full(scale: float, rounds: int, *, unix_sockets: bool) -> list[Job]:

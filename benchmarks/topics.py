@@ -20,7 +20,6 @@ PRODUCER = {
     "queue.buffering.max.messages": 1_000_000,
     "queue.buffering.max.kbytes": 512 * 1024,
 }
-_CHOSEN = -1  # by the partitioner
 _QUEUED_RECORDS = 100_000
 _QUEUED_BYTES = 256 * 1024**2
 _KEPT_BYTES = 256 * 1024**2
@@ -59,7 +58,7 @@ def _fill(cluster: BenchCluster, name: str, shape: Shape, records: int, layout: 
     # produce_batch sends no headers, and leaves the choice of partitions to the partitioner.
     send = _send_one_by_one if shape.has_headers or layout.turns else _send_together
     messages = [_message(record) for record in pool]
-    for message, partition in zip(messages, cycle(layout.turns or [_CHOSEN]), strict=False):
+    for message, partition in zip(messages, cycle(layout.turns), strict=False):
         message["partition"] = partition
     queued = min(_QUEUED_RECORDS, _QUEUED_BYTES * len(pool) // sum(len(record.value) for record in pool))
     for _ in range(times):
@@ -71,7 +70,7 @@ def _fill(cluster: BenchCluster, name: str, shape: Shape, records: int, layout: 
     topic = Topic(name, shape.name, facts(pool, times), ends(cluster, name, layout.partitions))
     if sum(topic.ends) != records:
         raise ValueError(f"{name} holds {sum(topic.ends)} records, not {records}")
-    wanted = Counter(message["partition"] for message in messages)
+    wanted = Counter(message.get("partition") for message in messages)
     if layout.turns and topic.ends != [wanted[partition] * times for partition in range(layout.partitions)]:
         raise ValueError(f"the records of {name} are not laid out as {layout.name}: {topic.ends[:10]}")
     cluster.note_filled(topic)

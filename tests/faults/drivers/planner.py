@@ -10,12 +10,14 @@ import json
 import pickle
 import sys
 
+from pyspark.sql.types import BinaryType, StructField, StructType
+
 from pyspark_zkafka.source import ZKafkaDataSource
 
 
 def main(options: str, count: int, every: int) -> None:
     source = ZKafkaDataSource(json.loads(options))
-    reader = source.streamReader(_schema(source))
+    reader = source.streamReader(StructType([StructField("value", BinaryType())]))
     # Spark keeps offsets as JSON, and sends the splits to tasks.
     end = json.dumps(reader.initialOffset())
     for number in range(1, count + 1):
@@ -30,12 +32,6 @@ def main(options: str, count: int, every: int) -> None:
             sys.stdout.flush()
     sys.stdin.read()
     reader.stop()
-
-
-def _schema(source: ZKafkaDataSource):
-    from pyspark.sql.types import BinaryType, StructField, StructType
-
-    return StructType([StructField("value", BinaryType())])
 
 
 if __name__ == "__main__":
