@@ -16,6 +16,7 @@ from pyspark_zkafka.transport.consumer import Poll
 from pyspark_zkafka.transport.python_consumer import MessageBatch
 
 OFFSETS = pa.schema([("offset", pa.int64())])
+POLL_RECORDS = 256
 FAILING, WARNING = ReadPolicy(poll_timeout_ms=1000), ReadPolicy(fail_on_data_loss=False, poll_timeout_ms=1000)
 
 
@@ -60,7 +61,7 @@ Step = Callable[["FakeConsumer"], "Brought | None"]
 
 @dataclass
 class FakeConsumer:
-    """Plays a log `[low, high)` as a PartitionConsumer shows it.
+    """Plays a log `[low, high)` as a PartitionConsumer shows it, in polls of up to `POLL_RECORDS`.
 
     The offsets of `records` are visible, in `high - low` there may be others. `script` holds what happens just before the
     poll of a number: a step that changes the log, or that returns what the poll brings instead. An empty poll takes its
@@ -90,7 +91,7 @@ class FakeConsumer:
         self.seeks.append(offset)
 
     def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
-        wanted = self.batch.request_size(most_records, most_bytes)
+        wanted = min(most_records, POLL_RECORDS)
         self.asked.append(wanted)
         step = self.script.get(len(self.asked) - 1)
         brought = (step(self) if step is not None else None) or self._fetch(wanted)

@@ -147,30 +147,6 @@ def test_batches_are_bounded_in_bytes() -> None:
     assert all(50_000 <= 100 * len(batch) < 100_000 for batch in batches[1:-1])
 
 
-def test_polls_grow_while_records_are_small() -> None:
-    """Polls ask for four times as many records each time, up to the rows of a batch."""
-    world = World(range(40_000), 0, 40_000, ReadPolicy(max_records=10_000))
-    world.read()
-    assert world.consumer.asked[:4] == [256, 1024, 4096, 4624]
-    assert max(world.consumer.asked) == 10_000
-
-
-def test_polls_shrink_as_records_grow() -> None:
-    """Large records are asked for in small numbers, so that a poll holds about the bytes of a batch."""
-    world = World(range(2000), 0, 2000, ReadPolicy(max_bytes=10_000), sizes=lambda o: 1 if o < 256 else 1000)
-    batches = world.batches()
-    assert world.consumer.asked == [256, 1024] + [10] * 72
-    assert sum(map(len, batches)) == 2000
-
-
-def test_one_record_larger_than_a_batch_is_read() -> None:
-    """A record over the limit in bytes is a batch of its own."""
-    world = World(range(300), 0, 300, ReadPolicy(max_bytes=100), sizes=lambda offset: 500)
-    batches = world.batches()
-    assert [len(batch) for batch in batches] == [256] + [1] * 44
-    assert set(world.consumer.asked[1:]) == {1}
-
-
 # --- silence and mistakes
 
 

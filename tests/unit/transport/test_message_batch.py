@@ -29,3 +29,12 @@ def test_small_records() -> None:
     assert requests(100, 6) == [16, 64, 256, 1_000, 1_000, 1_000]
     assert requests(100, 4, most_records=50) == [16, 50, 50, 50]
     assert requests(100, 1, most_records=3) == [3]
+
+
+def test_records_that_grow() -> None:
+    """Where records become large, the next request is for as many as there is room for."""
+    batch = MessageBatch(OFFSETS)
+    batch.add([FakeMessage(offset, 100) for offset in range(16)], 1_000_000)
+    assert batch.request_size(1_000_000, 8 * MIB) == 64
+    batch.add([FakeMessage(offset, MIB) for offset in range(16, 80)], 1_000_000)
+    assert batch.request_size(1_000_000, 8 * MIB) == 8
