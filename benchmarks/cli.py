@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -100,21 +101,30 @@ def show(figures: Annotated[Path, typer.Argument(help="What a run has saved.")] 
 
 
 def _measure(jobs: list[Job], others: list[str], size: matrix.Extras, output: Path, **settings: Any) -> None:
-    """Measure, save and show; ends the command when an engine gave a wrong result, or failed."""
+    """Measure, save and show; what fails, or gives a wrong result, fails the command when all else is measured."""
     document = {"environment": results.environment(results.command_line(), **settings), "rounds": [], "figures": {}}
+    failures: list[apart.MeasurementFailed] = []
+
+    def add_job(job: Job) -> None:
+        document["rounds"] += apart.measure(job)
+
+    def add_extra(name: str) -> None:
+        document["figures"] |= apart.measure_extra(name, size, unix_sockets=settings["unix_sockets"])
+
+    steps = [*(partial(add_job, job) for job in jobs), *(partial(add_extra, name) for name in others)]
     try:
         with cluster.borrowed():
-            for job in jobs:
-                document["rounds"] += apart.measure(job)
+            for step in steps:
+                try:
+                    step()
+                except apart.MeasurementFailed as error:
+                    failures.append(error)
                 results.save(output, document)
-            for name in others:
-                document["figures"] |= apart.measure_extra(name, size, unix_sockets=settings["unix_sockets"])
-                results.save(output, document)
-    except apart.MeasurementFailed as error:
-        typer.echo(error, err=True)
-        raise typer.Exit(1) from error
     finally:
         _show(document)
+    if failures:
+        typer.echo("\n".join(map(str, failures)), err=True)
+        raise typer.Exit(1)
 
 
 def _show(document: dict[str, Any]) -> None:
