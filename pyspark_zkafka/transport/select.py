@@ -40,7 +40,8 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 
-_LONG_FETCH_BYTES = 2 * 1024 * 1024
+_FETCH_SIZE = "max.partition.fetch.bytes"
+_MOST_FETCH_BYTES = 8 * 1024 * 1024
 _REFUSED_FOR_S = 600.0
 
 
@@ -142,9 +143,11 @@ def _lease_direct(
     if refused_at is not None and time.monotonic() - refused_at < _REFUSED_FOR_S:
         _log.log(log_level, "the direct transport is not used: a broker has refused its login before")
         return None
-    sized = {**properties, **_direct_sizes(connection, properties)}
+    most = 0 if _FETCH_SIZE in connection.kafka else _MOST_FETCH_BYTES
+    key = configuration(properties), most
     try:
-        return opened.enter_context(_idle_direct.lease(configuration(sized), lambda: DirectClient(sized)))
+        client = _idle_direct.lease(key, lambda: DirectClient(properties, most_fetch_bytes=most))
+        return opened.enter_context(client)
     except Unsupported as why:
         _log.log(log_level, "the direct transport is not used: it does not support %s", why)
         return None
@@ -155,13 +158,6 @@ def _login_of(properties: Mapping[str, Any]) -> Hashable:
     return frozenset(properties["bootstrap.servers"].split(",")), frozenset(
         (name, value) for name, value in properties.items() if name.startswith("sasl.")
     )
-
-
-def _direct_sizes(connection: Connection, properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The size of a fetch in a long range, unless the user has set it; twice librdkafka's was the fastest."""
-    name = "max.partition.fetch.bytes"
-    is_long = name not in connection.kafka and properties.get(name, 0) >= _LONG_FETCH_BYTES
-    return {name: 2 * properties[name]} if is_long else {}
 
 
 @contextmanager

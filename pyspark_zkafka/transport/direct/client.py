@@ -10,6 +10,7 @@ from typing import Any
 
 from pyspark_zkafka.transport.direct.connection import Buffer, Connection
 from pyspark_zkafka.transport.direct.errors import ConnectionLost
+from pyspark_zkafka.transport.direct.fetch_sizes import FetchSizes
 from pyspark_zkafka.transport.direct.link import Address
 from pyspark_zkafka.transport.direct.messages import FETCH, METADATA, Metadata, metadata_request, read_metadata
 from pyspark_zkafka.transport.direct.settings import settings_of
@@ -24,7 +25,8 @@ class DirectClient:
     """Connections by broker, open for a ``with`` block, and used by one `DirectConsumer` after the other.
 
     Create it where it is used, after any fork. The constructor raises Unsupported for a property that is not honoured, and
-    ``with`` for one that cannot be used. No version of Fetch after `newest_fetch` is used.
+    ``with`` for one that cannot be used. No version of Fetch after `newest_fetch` is used. Fetches grow from the size that
+    the properties name to `most_fetch_bytes`, if that is more, where there are so many bytes to read.
     """
 
     def __init__(
@@ -32,11 +34,13 @@ class DirectClient:
         properties: Mapping[str, Any],
         clock: Callable[[], float] = time.monotonic,
         newest_fetch: int = FETCH.newest,
+        most_fetch_bytes: int = 0,
     ) -> None:
         self.settings = settings_of(properties)
         self.clock = clock
         self.newest_fetch = newest_fetch
         self.buffers = (Buffer(), Buffer())
+        self.fetch_sizes = FetchSizes(self.settings.wanted.partition_max_bytes, most_fetch_bytes)
         self.brokers: Mapping[int, Address] = {}
         self._context: ssl.SSLContext | None = None
         self._connections: dict[Address, Connection] = {}

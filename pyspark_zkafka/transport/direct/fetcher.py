@@ -74,7 +74,7 @@ class Fetcher:
         self._clock = client.clock
         self._broker = PartitionBroker(client, split)
         self._wanted = client.settings.wanted
-        self._offset = split.start
+        self._offset, self._until = split.start, split.until
         self._last_epoch = -1
         self._validated_epoch = -1
         self._under_way: Connection | None = None
@@ -216,7 +216,10 @@ class Fetcher:
 
     def _send(self, connection: Connection) -> None:
         version = self._fetch_version(connection)
-        wanted = self._wanted._replace(rack="") if self._broker.avoids_replicas else self._wanted
+        size = self._client.fetch_sizes.next(self._partition.topic, max(self._until - self._offset, 0))
+        wanted = self._wanted._replace(partition_max_bytes=size)
+        if self._broker.avoids_replicas:
+            wanted = wanted._replace(rack="")
         connection.send(fetch_request(version, [self._part()], wanted))
         self._under_way, self._version = connection, version
 
@@ -295,6 +298,7 @@ class Fetcher:
         """Move past the records, and request the next ones."""
         if span.next_offset is None or span.next_offset <= self._offset:
             raise Unsupported(f"a fetch at offset {self._offset} without a whole batch after it")
+        self._client.fetch_sizes.note(self._partition.topic, span.next_offset - self._offset, span.size)
         self._offset, self._last_epoch = span.next_offset, span.last_epoch
         self._validated_epoch = self._broker.epoch  # by which the leader's response was fenced
         if span.next_offset < until and self._clock() >= self._retry_at:

@@ -139,27 +139,24 @@ class TestReads:
             assert broker.connections == expected
 
     @pytest.mark.parametrize(
-        ("records", "kafka", "size_bytes"),
+        ("count", "kafka", "sizes"),
         [
-            (10**6, {}, 4 * 1024**2),
-            (1, {}, None),
-            (10**6, {"max_partition_fetch_bytes": "3000000"}, 3_000_000),
+            (10**6, {}, [2 * 1024**2, 8 * 1024**2]),
+            (1, {}, [128 * 1024, 8 * 1024**2]),
+            (10**6, {"max_partition_fetch_bytes": "3000000"}, [3_000_000, 3_000_000]),
         ],
     )
     def test_size_of_a_fetch(
-        self,
-        partition: tuple[FakePartition, ScriptedBroker],
-        records: int,
-        kafka: dict[str, str],
-        size_bytes: int | None,
+        self, partition: tuple[FakePartition, ScriptedBroker], count: int, kafka: dict[str, str], sizes: list[int]
     ) -> None:
-        """Fetches of a long range are twice as large as librdkafka's, unless the user has set their size."""
-        _, broker = partition
-        options = connection(**kafka)
-        read(broker, options, records)
-        planned = consumer_properties(options, server(broker), "g", records)["max.partition.fetch.bytes"]
-        (first, *_) = (request.rest for request in broker.received if request.api == FETCH)
-        assert first.endswith(struct.pack(">i", size_bytes or planned) + wire.int32(0) + wire.string(""))
+        """Fetches grow with what is left of a range, once the size of records is known, unless the user sets theirs."""
+        found, broker = partition
+        for _ in sizes:
+            found.fetches = [records(0, 10), b""]
+            read(broker, connection(**kafka), count)
+        after = wire.int32(0) + wire.string("")
+        requests = [request.rest.removesuffix(after) for request in broker.received if request.api == FETCH]
+        assert [struct.unpack(">i", each[-4:])[0] for each in requests] == sizes
 
     def test_refused_login(self, caplog: pytest.LogCaptureFixture) -> None:
         """A login that was refused is not tried again by the direct transport; another user's is."""
