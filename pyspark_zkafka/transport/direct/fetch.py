@@ -240,12 +240,13 @@ def _read_diverging(field: Reader) -> tuple[int, int]:
 
 
 class Span(NamedTuple):
-    """The whole batches at the begin of fetched records: their size, the offset after them, and the last one's epoch.
+    """The whole batches at the begin of fetched records: their size, and the last one's epoch.
 
-    `next_offset` is None where there is no whole batch.
+    `first_offset`, that of the first batch, and `next_offset`, that after the last, are None where there is no whole batch.
     """
 
     size: int
+    first_offset: int | None
     next_offset: int | None
     last_epoch: int
 
@@ -257,7 +258,7 @@ _AFTER_LENGTH, _DELTA_AT, _HEADER_BYTES = 12, 23, 61
 
 def span_of(records: memoryview) -> Span:
     """The whole batches, by their headers alone; Unsupported for message formats 0 and 1."""
-    at, end, following, epoch = 0, len(records), None, -1
+    at, end, first, following, epoch = 0, len(records), None, None, -1
     batch, delta = _BATCH.unpack_from, _DELTA.unpack_from
     while at + _BATCH.size <= end:
         base, length, epoch_here, magic = batch(records, at)
@@ -267,6 +268,7 @@ def span_of(records: memoryview) -> Span:
             raise MalformedResponse(f"a record batch of {length} bytes")
         if at + _AFTER_LENGTH + length > end:
             break
+        first = base if first is None else first
         following, epoch = base + delta(records, at + _DELTA_AT)[0] + 1, epoch_here
         at += _AFTER_LENGTH + length
-    return Span(at, following, epoch)
+    return Span(at, first, following, epoch)

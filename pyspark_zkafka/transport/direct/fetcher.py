@@ -296,9 +296,11 @@ class Fetcher:
 
     def _advance(self, span: Span, fetched: Fetched, until: int) -> Records:
         """Move past the records, and request the next ones."""
-        if span.next_offset is None or span.next_offset <= self._offset:
+        if span.first_offset is None or span.next_offset is None or span.next_offset <= self._offset:
             raise Unsupported(f"a fetch at offset {self._offset} without a whole batch after it")
-        self._client.fetch_sizes.note(self._partition.topic, span.next_offset - self._offset, span.size)
+        # The first batch may begin before the offset, or behind a gap.
+        offsets = span.next_offset - min(span.first_offset, self._offset)
+        self._client.fetch_sizes.note(self._partition.topic, offsets, span.size)
         self._offset, self._last_epoch = span.next_offset, span.last_epoch
         self._validated_epoch = self._broker.epoch  # by which the leader's response was fenced
         if span.next_offset < until and self._clock() >= self._retry_at:

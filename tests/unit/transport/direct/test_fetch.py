@@ -223,20 +223,20 @@ class TestSpan:
     """Whole batches by their headers."""
 
     def test_whole(self) -> None:
-        """The offset after the last batch, and its epoch."""
+        """The offsets of the first batch and after the last one, and its epoch."""
         records = batch(100, 5) + batch(110, 10, epoch=8, body=b"xyz")
-        assert span_of(memoryview(records)) == Span(len(records), 120, 8)
+        assert span_of(memoryview(records)) == Span(len(records), 100, 120, 8)
 
     def test_partial(self) -> None:
         """The begin of a further batch does not count."""
         first, second = batch(100, 5), batch(105, 5, epoch=8)
         for end in range(len(second)):
-            assert span_of(memoryview(first + second[:end])) == Span(len(first), 105, 7)
+            assert span_of(memoryview(first + second[:end])) == Span(len(first), 100, 105, 7)
 
     def test_none(self) -> None:
         """Without a whole batch there is no offset."""
-        assert span_of(memoryview(b"")) == Span(0, None, -1)
-        assert span_of(memoryview(batch(0, 1)[:-1])) == Span(0, None, -1)
+        assert span_of(memoryview(b"")) == Span(0, None, None, -1)
+        assert span_of(memoryview(batch(0, 1)[:-1])) == Span(0, None, None, -1)
 
     @pytest.mark.parametrize("magic", [0, 1, 3, -1])
     def test_other_formats(self, magic: int) -> None:

@@ -121,3 +121,16 @@ def test_time_of_a_poll() -> None:
                 begin = time.monotonic()
                 assert fetcher.fetch(UNTIL, begin + 0.1, Poll()) is None
                 assert 0.1 <= time.monotonic() - begin < 0.3
+
+
+@pytest.mark.parametrize("begin", [0, 9])
+def test_size_of_records(begin: int) -> None:
+    """The size of records is that of whole batches, wherever in the first one the fetch begins."""
+    data = records(0, 10)
+    with ScriptedBroker(FakePartition(data), WITH_EPOCHS) as broker:
+        server = f"127.0.0.1:{broker.address[1]}"
+        with DirectClient({"bootstrap.servers": server, "max.partition.fetch.bytes": 1}, most_fetch_bytes=10**6) as client:
+            fetcher = Fetcher(client, Split(TP, begin, 10, 0, 1, (0,), (server,)), PartitionEvents(TP))
+            fetcher.seek(begin)
+            assert fetcher.fetch(10, time.monotonic() + 5, Poll()) is not None
+            assert client.fetch_sizes.next(TP.topic, 10) == round(1.1 * len(data))
