@@ -40,7 +40,9 @@ class DirectClient:
         self.clock = clock
         self.newest_fetch = newest_fetch
         self.buffers = (Buffer(), Buffer())
-        self.fetch_sizes = FetchSizes(self.settings.wanted.partition_max_bytes, most_fetch_bytes)
+        # Beside the records, a response has lists of partitions and of aborted transactions.
+        room = self.settings.socket.most_response_bytes // 2
+        self.fetch_sizes = FetchSizes(self.settings.wanted.partition_max_bytes, min(most_fetch_bytes, room))
         self.brokers: Mapping[int, Address] = {}
         self._context: ssl.SSLContext | None = None
         self._connections: dict[Address, Connection] = {}

@@ -31,6 +31,7 @@ from pyspark_zkafka.transport.direct.fetch import (
 from pyspark_zkafka.transport.direct.joint_fetch import JointFetches
 from pyspark_zkafka.transport.direct.leader import RETRIABLE, PartitionBroker
 from pyspark_zkafka.transport.direct.messages import FETCH, NONE
+from pyspark_zkafka.transport.direct.wire import Reader
 
 __all__ = ["Fetcher", "Records"]
 
@@ -80,6 +81,7 @@ class Fetcher:
         self._under_way: Connection | None = None
         self._version = 0
         self._buffer = 0
+        self._waited_s = 0.0
         self._failures = 0
         self._retry_at = 0.0
         self._unknown_since: float | None = None
@@ -168,14 +170,20 @@ class Fetcher:
             refused = self._send_to_broker(deadline)
             if refused is not None:
                 return refused
-        connection = self._under_way
-        response = None if connection is None else connection.receive(self._client.buffers[self._buffer], deadline)
+        response = None if self._under_way is None else self._receive(self._under_way, deadline)
         if response is None:
             return None
         self._under_way = None
         self._buffer = 1 - self._buffer
         (fetched,) = read_fetch(response, self._version, [self._part()])
+        self._client.fetch_sizes.note_wait(len(fetched.records), self._waited_s)
         return fetched
+
+    def _receive(self, connection: Connection, deadline: float) -> Reader | None:
+        begin = self._clock()
+        response = connection.receive(self._client.buffers[self._buffer], deadline)
+        self._waited_s += self._clock() - begin
+        return response
 
     def _send_to_broker(self, wait_until: float) -> Fetched | None:
         """Send a request to the leader, or the preferred replica, if there is a leader now, and its log has the position.
@@ -216,12 +224,18 @@ class Fetcher:
 
     def _send(self, connection: Connection) -> None:
         version = self._fetch_version(connection)
-        size = self._client.fetch_sizes.next(self._partition.topic, max(self._until - self._offset, 0))
-        wanted = self._wanted._replace(partition_max_bytes=size)
+        wanted = self._wanted._replace(partition_max_bytes=self._size())
         if self._broker.avoids_replicas:
             wanted = wanted._replace(rack="")
         connection.send(fetch_request(version, [self._part()], wanted))
         self._under_way, self._version = connection, version
+        self._waited_s = 0.0
+
+    def _size(self) -> int:
+        """The most bytes to fetch; few after a failure, as something may break connections within large responses."""
+        sizes = self._client.fetch_sizes
+        left = max(self._until - self._offset, 0)
+        return sizes.first if self._failures else sizes.next(self._partition.topic, left)
 
     def _part(self) -> Part:
         position = Position(self._offset, self._broker.epoch, self._last_epoch)

@@ -36,8 +36,8 @@ class JointFetches:
     """What one request to each planned leader has fetched for the splits of a task, for their fetchers to begin with.
 
     A task that reads many small splits spends more time on a request for each than on their records. The response is about
-    as large as one for a long range of a single partition; a split that has no records in it, or not all of them, is
-    fetched further by its own `Fetcher`, which also handles the errors of its partition. The records are valid until the
+    as large as the first one for a long range of a single partition; a split that has no records in it, or not all of them,
+    is fetched further by its own `Fetcher`, which also handles the errors of its partition. The records are valid until the
     task ends.
 
     Uses a client's connections for itself. Not thread-safe.

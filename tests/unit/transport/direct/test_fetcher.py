@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -12,10 +13,11 @@ import pytest
 
 from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.transport.consumer import PartitionEvents, Poll
+from pyspark_zkafka.transport.direct import wire
 from pyspark_zkafka.transport.direct.client import DirectClient
 from pyspark_zkafka.transport.direct.fetcher import Fetcher
 from tests.support.fake_partition import EPOCH_END, FETCH, METADATA, TP, FakePartition, records
-from tests.support.scripted_broker import RANGES, ScriptedBroker
+from tests.support.scripted_broker import RANGES, Received, ScriptedBroker
 
 NOT_LEADER, FENCED, UNKNOWN_EPOCH = 6, 74, 75
 WITH_EPOCHS = {**RANGES, EPOCH_END: (0, 3)}
@@ -134,3 +136,62 @@ def test_size_of_records(begin: int) -> None:
             fetcher.seek(begin)
             assert fetcher.fetch(10, time.monotonic() + 5, Poll()) is not None
             assert client.fetch_sizes.next(TP.topic, 10) == round(1.1 * len(data))
+
+
+def sizes(broker: ScriptedBroker) -> list[int]:
+    """The sizes of a partition in the fetches that a broker has received, in bytes."""
+    after = wire.int32(0) + wire.string("")
+    requests = [request.rest.removesuffix(after) for request in broker.received if request.api == FETCH]
+    return [struct.unpack(">i", each[-4:])[0] for each in requests]
+
+
+@pytest.mark.parametrize(
+    ("fetches", "properties", "sizes_of"),
+    [
+        ([records(0, 10), records(10, 20)], {}, lambda size: [1_000, round(1.1 * size * 10**6 / 10)]),
+        ([records(0, 10), None, records(10, 20)], {}, lambda size: [1_000, round(1.1 * size * 10**6 / 10), 1_000]),
+        (
+            [records(0, 10), records(10, 20)],
+            {"receive.message.max.bytes": 10_000, "fetch.max.bytes": 9_000},
+            lambda _: [1_000, 5_000],
+        ),
+    ],
+    ids=["grows", "small after a lost connection", "half of the largest response"],
+)
+def test_size_of_fetches(
+    fetches: list[int | bytes | None], properties: dict[str, Any], sizes_of: Callable[[int], list[int]]
+) -> None:
+    partition = FakePartition(*fetches)
+    with ScriptedBroker(partition, WITH_EPOCHS) as broker:
+        partition.port = broker.address[1]
+        server = f"127.0.0.1:{partition.port}"
+        given = {"bootstrap.servers": server, "max.partition.fetch.bytes": 1_000, "reconnect.backoff.ms": 1, **properties}
+        with DirectClient(given, most_fetch_bytes=10**9) as client:
+            fetcher = Fetcher(client, Split(TP, 0, 10**6 + 10, 0, 1, (0,), (server,)), PartitionEvents(TP))
+            for end in (10, 20):
+                found = fetcher.fetch(end + 1, time.monotonic() + 5, Poll())
+                assert found is not None
+                assert found.next_offset == end
+            fetcher.abandon()
+        assert sizes(broker)[: len(fetches)] == sizes_of(len(records(0, 10)))
+
+
+def test_size_on_a_slow_link() -> None:
+    """No more is fetched than arrives in about a second, so that records keep arriving."""
+    data = records(0, 10)
+    partition = FakePartition(data, records(10, 20))
+
+    def answer_late(request: Received) -> bytes | None:
+        if request.api == FETCH:
+            time.sleep(0.1)
+        return partition(request)
+
+    with ScriptedBroker(answer_late, WITH_EPOCHS) as broker:
+        server = f"127.0.0.1:{broker.address[1]}"
+        with DirectClient({"bootstrap.servers": server, "max.partition.fetch.bytes": 1}, most_fetch_bytes=10**9) as client:
+            fetcher = Fetcher(client, Split(TP, 0, 10**6, 0, 1, (0,), (server,)), PartitionEvents(TP))
+            for end in (10, 20):
+                assert fetcher.fetch(end + 1, time.monotonic() + 5, Poll()) is not None
+            fetcher.abandon()
+        _, second, *_ = sizes(broker)
+        assert 1 < second <= len(data) / 0.1
