@@ -1,4 +1,4 @@
-"""``python -m tests.faults.harness``: workloads and faults at random, for some minutes; exit status 1 on a violation."""
+"""``python -m tests.faults.harness``: workloads under faults, at random or of one kind; exit status 1 on a violation."""
 
 from __future__ import annotations
 
@@ -7,45 +7,78 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 from tests.faults.harness.checker import figures
+from tests.faults.harness.nemesis import kinds, schedule
+from tests.faults.harness.report import Row, fault_table
 from tests.faults.harness.run import Result, Scenario, run
 from tests.faults.harness.workloads import KINDS, TRANSPORTS, Workload, workload
 
 _EPISODE_S = 240.0
+_EACH_EPISODE_S = 30.0
 _AT_ONCE = 2
 _QUIET_S = ((2.0, 8.0), (5.0, 20.0), (20.0, 60.0))
 """The times between two faults; with the longest, what a fault does is over before the next one."""
+_EACH_QUIET_S = (3.0, 6.0)
+_EACH = (workload("stream-zookeeper", "direct"), workload("sink-exactly-once", "direct"))
 
 
 def main() -> int:
-    """Run episodes until the minutes are over; the exit status."""
+    """Run the episodes; the exit status."""
     given = _arguments()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # applications are ended, too
-    end, random, failed, number = time.monotonic() + given.minutes * 60, Random(given.seed), False, 0
-    while number == 0 or time.monotonic() < end:
-        seed, left_s = random.randrange(2**31), end - time.monotonic()
-        workloads = tuple(map(_parsed, given.workload)) or _choice(Random(seed))
-        duration_s = max(20.0, min(given.episode, left_s))
-        quiet_s = tuple(given.quiet) if given.quiet else Random(seed).choice(_QUIET_S)
-        scenario = Scenario(workloads=workloads, seed=seed, duration_s=duration_s, quiet_s=quiet_s, rate=given.rate)
-        _say(f"episode {number}, seed {seed}, {duration_s:.0f} s: {', '.join(one.name for one in workloads)}")
+    failed, rows = False, list[Row]()
+    for number, (faults, scenario) in enumerate(_each(given) if given.each else _at_random(given)):
+        names = ", ".join(one.name for one in scenario.workloads)
+        _say(f"episode {number}, seed {scenario.seed}, {scenario.duration_s:.0f} s, {faults}: {names}")
         for result in run(scenario, given.folder / f"episode-{number}"):
             _say(_line(result))
             failed |= result.failed
-        number += 1
+            rows.append(Row(faults, result.workload.name, figures(result.history), len(result.violations)))
+        if given.each:
+            (given.folder / "faults.md").write_text(fault_table(rows), encoding="utf-8")
     _say("failed" if failed else f"no violation; reports are in {given.folder}")
     return int(failed)
+
+
+def _at_random(given: argparse.Namespace) -> Iterator[tuple[str, Scenario]]:
+    """Episodes until the minutes are over, with their faults."""
+    end, random, is_first = time.monotonic() + given.minutes * 60, Random(given.seed), True
+    while is_first or time.monotonic() < end:
+        is_first, seed, left_s = False, random.randrange(2**31), end - time.monotonic()
+        workloads = tuple(map(_parsed, given.workload)) or _choice(Random(seed))
+        duration_s = max(20.0, min(given.episode or _EPISODE_S, left_s))
+        quiet_s = tuple(given.quiet) if given.quiet else Random(seed).choice(_QUIET_S)
+        yield "any fault", Scenario(workloads=workloads, seed=seed, duration_s=duration_s, quiet_s=quiet_s, rate=given.rate)
+
+
+def _each(given: argparse.Namespace) -> Iterator[tuple[str, Scenario]]:
+    """An episode for each kind of fault that concerns one of the workloads, with those that it concerns."""
+    workloads = tuple(map(_parsed, given.workload)) or _EACH
+    duration_s, quiet_s = given.episode or _EACH_EPISODE_S, tuple(given.quiet or _EACH_QUIET_S)
+    for kind in kinds(set().union(*(one.traits for one in workloads))):
+        yield (
+            kind.name,
+            Scenario(
+                workloads=tuple(one for one in workloads if kind.concerns & one.traits),
+                seed=given.seed,
+                duration_s=duration_s,
+                rate=given.rate,
+                faults=schedule(given.seed, duration_s, [kind], quiet_s),
+            ),
+        )
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.harness")
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=None, help="chooses workloads and faults; by default the time does")
-    parser.add_argument("--episode", type=float, default=_EPISODE_S, help="the seconds of faults in one episode")
+    parser.add_argument("--episode", type=float, help="the seconds of faults in one episode")
+    parser.add_argument("--each", action="store_true", help="an episode for each kind of fault, and a table of them")
     parser.add_argument("--quiet", type=float, nargs=2, metavar=("LEAST", "MOST"), help="the seconds between two faults")
     parser.add_argument("--rate", type=int, default=100, help="records per second of a workload")
     parser.add_argument(

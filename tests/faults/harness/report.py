@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.faults.harness.checker import Figures, Violation, figures
 from tests.faults.harness.health import Growth
@@ -14,11 +14,20 @@ from tests.faults.harness.history import Committed, Fault, Finished, History, Li
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["lag_series", "page", "rate_series", "write_report"]
+__all__ = ["Row", "fault_table", "lag_series", "page", "rate_series", "write_report"]
 
 _BLUE, _VERMILION, _GREEN = "#0072B2", "#D55E00", "#009E73"
 _SIZE_IN = (10, 6.5)
 _SHOWN = 20
+
+
+class Row(NamedTuple):
+    """What a workload has gone through, under some kind of fault."""
+
+    faults: str
+    workload: str
+    figures: Figures
+    violations: int
 
 
 def write_report(
@@ -44,6 +53,28 @@ def page(history: History, violations: Sequence[Violation], grown: Sequence[Grow
             *_growths(grown),
         ]
     )
+
+
+def fault_table(rows: Sequence[Row]) -> str:
+    """The rows as a table of Markdown."""
+    names = (
+        "fault",
+        "workload",
+        "faults",
+        "records",
+        "lost",
+        "delivered again",
+        "runs of members",
+        "at rest after",
+        "violations",
+    )
+    lines = [names, ("---",) * len(names)]
+    for row in rows:
+        found = row.figures
+        rest = "never" if found.recovery_s is None else f"{found.recovery_s:.1f} s"
+        counts = (sum(found.faults.values()), found.acknowledged, found.lost, found.duplicated, found.runs)
+        lines.append((row.faults, f"`{row.workload}`", *(f"{count:,}" for count in counts), rest, str(row.violations)))
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def _verdict(violations: Sequence[Violation], grown: Sequence[Growth]) -> str:

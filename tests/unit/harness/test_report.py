@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from tests.faults.harness.checker import check
+from tests.faults.harness.checker import Figures, check
 from tests.faults.harness.health import Growth
 from tests.faults.harness.history import Committed, History, Sent
-from tests.faults.harness.report import lag_series, page, write_report
+from tests.faults.harness.report import Row, fault_table, lag_series, page, write_report
 from tests.support.right_histories import right_history
 
 
@@ -41,3 +42,26 @@ def test_nothing_happened(tmp_path: Path) -> None:
     """A history without events has a page, too."""
     write_report(History(), [], [], tmp_path, "nothing")
     assert (tmp_path / "timeline.svg").exists()
+
+
+def test_table_of_faults() -> None:
+    """A line for each kind of fault and workload."""
+    found = Figures(
+        faults={"broker killed": 4},
+        acknowledged=1_234,
+        unacknowledged=0,
+        batches=9,
+        lost=0,
+        duplicated=56,
+        runs=2,
+        failures=1,
+        recovery_s=3.25,
+    )
+    rows = [
+        Row("broker killed", "batch-direct", found, 0),
+        Row("broker killed", "sink", replace(found, recovery_s=None), 2),
+    ]
+    assert fault_table(rows).splitlines()[2:] == [
+        "| broker killed | `batch-direct` | 4 | 1,234 | 0 | 56 | 2 | 3.2 s | 0 |",
+        "| broker killed | `sink` | 4 | 1,234 | 0 | 56 | 2 | never | 2 |",
+    ]
