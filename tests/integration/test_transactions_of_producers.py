@@ -23,6 +23,8 @@ from tests.support.eventually import eventually
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
+    from pyspark_zkafka.options.model import Transport
+
 TRANSACTIONS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
@@ -40,15 +42,15 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
 class Writer:
     """Writes to partition 0 of a topic in transactions of an id, by one path."""
 
-    def __init__(self, cluster: LocalCluster, native: bool, topic: str) -> None:
+    def __init__(self, cluster: LocalCluster, transport: Transport, topic: str) -> None:
         self.topic = self.id = self.group = topic
         self._servers = cluster.bootstrap_servers
-        self._native = native
+        self._transport = transport
 
     def open(
         self, *, anew: bool = False, generation: str = "", **kafka: str
     ) -> AbstractContextManager[TransactionalProducer]:
-        reach = connection(self._servers, self._native, {name.replace("_", "."): value for name, value in kafka.items()})
+        reach = connection(self._servers, self._transport, {name.replace("_", "."): value for name, value in kafka.items()})
         return open_transactional(
             reach, transactional_properties(reach, self._servers, self.id), self.topic, generation, anew=anew
         )
@@ -81,6 +83,15 @@ class Writer:
             (found,) = consumer.committed([TopicPartition(self.topic, 0)], timeout=30)
             return found.offset, found.metadata
 
+    def stores(self, offset: int, metadata: str | None = None) -> bool:
+        """True once the group has this entry: brokers before 2.5 return the one before it until a commit is applied."""
+
+        def is_stored() -> bool:
+            found = self.entry()
+            return found[0] == offset and metadata in (None, found[1])
+
+        return eventually(is_stored, message=self.entry)
+
     def visible(self, isolation: str = "read_committed") -> list[bytes]:
         """The values that readers see now."""
         settings = {"group.id": "reader", "isolation.level": isolation, "enable.partition.eof": True}
@@ -108,7 +119,7 @@ def value_of(message: Message | None) -> Any:
     return END if message.error() else message.value()
 
 
-@pytest.fixture(params=[False, True], ids=["python", "compiled"])
+@pytest.fixture(params=["python", "compiled"])
 def writer(request: pytest.FixtureRequest, cluster: LocalCluster) -> Writer:
     topic = f"t-{time.monotonic_ns()}"
     cluster.create_topic(topic)
@@ -124,7 +135,7 @@ def test_visible_after_commit(writer: Writer) -> None:
         assert writer.entry() == (-1001, None)
         writer.commit(producer, 7, '{"rows": 2}')
     assert writer.shows(b"a", b"b")
-    assert writer.entry() == (7, '{"rows": 2}')
+    assert writer.stores(7, '{"rows": 2}')
 
 
 def test_aborted(writer: Writer) -> None:
@@ -144,7 +155,7 @@ def test_offset_alone(writer: Writer) -> None:
         producer.begin()
         writer.commit(producer, 3, "none")
         assert not producer.is_open
-    assert writer.entry() == (3, "none")
+    assert writer.stores(3, "none")
 
 
 def fail(writer: Writer) -> None:
@@ -194,7 +205,7 @@ def test_kept(writer: Writer) -> None:
     with writer.open() as fourth:
         assert fourth is third
     assert writer.shows(b"a", b"b", b"c")
-    assert writer.entry()[0] == 3
+    assert writer.stores(3)
 
 
 Step = Callable[[Writer, TransactionalProducer], None]
@@ -239,7 +250,7 @@ def test_fenced(writer: Writer, step: Step) -> None:
         outlive(writer, step)
     assert caught.value.parameters == {"transactional_id": writer.id, "code": "_FENCED", "overdue": False}
     assert writer.shows(b"good")
-    assert writer.entry()[0] == 1
+    assert writer.stores(1)
 
 
 def test_kept_producer_is_fenced(writer: Writer) -> None:
@@ -317,10 +328,12 @@ def test_topic_created_again(cluster: LocalCluster, writer: Writer) -> None:
     assert writer.shows(b"b")
 
 
-@pytest.mark.parametrize("native", [False, True], ids=["python", "compiled"])
-def test_partition_that_is_not_there(zkafka_cluster: LocalCluster, new_topic: Callable[..., str], native: bool) -> None:
+@pytest.mark.parametrize("transport", ["python", "compiled"])
+def test_partition_that_is_not_there(
+    zkafka_cluster: LocalCluster, new_topic: Callable[..., str], transport: Transport
+) -> None:
     """An offset of a partition that does not exist fails the transaction, and is named."""
-    writer = Writer(zkafka_cluster, native, new_topic())
+    writer = Writer(zkafka_cluster, transport, new_topic())
     assert writer.entry()[0] == -1001  # a group has a coordinator now
 
     def commit_elsewhere() -> None:
@@ -332,10 +345,10 @@ def test_partition_that_is_not_there(zkafka_cluster: LocalCluster, new_topic: Ca
         commit_elsewhere()
 
 
-@pytest.mark.parametrize("native", [False, True], ids=["python", "compiled"])
-def test_no_broker(native: bool) -> None:
+@pytest.mark.parametrize("transport", ["python", "compiled"])
+def test_no_broker(transport: Transport) -> None:
     """Without a broker it is an error after delivery.timeout.ms."""
-    reach = connection("127.0.0.1:1", native, {"delivery.timeout.ms": "1500"})
+    reach = connection("127.0.0.1:1", transport, {"delivery.timeout.ms": "1500"})
     begin = time.monotonic()
     properties = transactional_properties(reach, "127.0.0.1:1", "nobody")
     with (
@@ -346,13 +359,13 @@ def test_no_broker(native: bool) -> None:
     assert 1 < time.monotonic() - begin < 10
 
 
-@pytest.mark.parametrize("native", [False, True], ids=["python", "compiled"])
-def test_first_offset_of_a_cluster(native: bool) -> None:
+@pytest.mark.parametrize("transport", ["python", "compiled"])
+def test_first_offset_of_a_cluster(transport: Transport) -> None:
     """A cluster without __consumer_offsets creates it for the first transaction, which waits for that."""
     with LocalCluster(brokers=1) as fresh:
         fresh.create_topic("first")
-        writer = Writer(fresh, native, "first")
+        writer = Writer(fresh, transport, "first")
         begin = time.monotonic()
         writer.write_once(1, b"a")
         assert time.monotonic() - begin < 60
-        assert writer.entry()[0] == 1
+        assert writer.stores(1)
