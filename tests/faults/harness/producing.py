@@ -26,32 +26,44 @@ class Records(threading.Thread):
 
     def __init__(self, servers: str, topic: str, rate: int, journal: Journal) -> None:
         super().__init__(name=f"records of {topic}", daemon=True)
-        settings = {"enable.idempotence": True, "message.timeout.ms": 0, "linger.ms": 20}
         self._producer = Producer(
             {
                 "bootstrap.servers": servers,
-                **settings,
-                "topic.metadata.refresh.interval.ms": 5000,
+                "enable.idempotence": True,
+                "message.timeout.ms": 0,
+                "linger.ms": 20,
                 "partitioner": "murmur2_random",
+                "topic.metadata.refresh.interval.ms": 5000,
+                # Brokers that are starting know no topic yet.
+                "topic.metadata.propagation.max.ms": 3_600_000,
             }
         )
         self._topic, self._rate, self._journal = topic, rate, journal
         self._stopped = threading.Event()
+        self._failure: Exception | None = None
         self.acknowledged = 0
 
     def run(self) -> None:
         """Send until the end; a full queue is waited for."""
+        try:
+            self._send_all()
+        except Exception as error:  # noqa: BLE001 - raised by `stop`
+            self._failure = error
+
+    def stop(self) -> None:
+        """Send nothing more; returns when each record is acknowledged. Raises what has ended the thread early."""
+        self._stopped.set()
+        self.join()
+        if self._failure is not None:
+            raise self._failure
+        assert self._producer.flush(_FLUSH_S) == 0, f"records of {self._topic} are not acknowledged"
+
+    def _send_all(self) -> None:
         number = 0
         while not self._stopped.wait(0.1):
             for _ in range(self._rate // 10):
                 number += self._send(number)
             self._producer.poll(0)
-
-    def stop(self) -> None:
-        """Send nothing more; returns when each record is acknowledged."""
-        self._stopped.set()
-        self.join()
-        assert self._producer.flush(_FLUSH_S) == 0, f"records of {self._topic} are not acknowledged"
 
     def _send(self, number: int) -> int:
         sent = value(self._topic, number)
