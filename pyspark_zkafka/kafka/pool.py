@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import threading
 import time
@@ -18,12 +19,13 @@ C = TypeVar("C")
 
 @dataclass(slots=True)
 class _Opened(Generic[C]):
-    """A client, its exit stack, the process that opened it, and the time since which it is idle."""
+    """A client, its exit stack, the process that opened it and when, and the time since which it is idle."""
 
     key: Hashable
     client: C
     closing: ExitStack
     process: int
+    opened_at: float
     idle_since: float = 0.0
 
 
@@ -34,7 +36,7 @@ def _later(delay_s: float, call: Callable[[], None]) -> None:
 
 
 class ClientPool(Generic[C]):
-    """Pool that leases open clients, and keeps returned ones for `max_idle_s` seconds.
+    """Pool that leases open clients, and keeps returned ones for `max_idle_s` seconds, unless they are `max_age_s` old.
 
     A worker of Spark runs task after task, which need a client for a moment each, but not a new connection. A client is
     leased to one at a time, only for an equal configuration, only in the process that opened it, and not after an error
@@ -49,8 +51,10 @@ class ClientPool(Generic[C]):
         most: int = 8,
         clock: Callable[[], float] = time.monotonic,
         later: Callable[[float, Callable[[], None]], None] = _later,
+        max_age_s: float = math.inf,
     ) -> None:
         self._max_idle_s = max_idle_s
+        self._max_age_s = max_age_s
         self._most = most
         self._clock = clock
         self._later = later
@@ -104,14 +108,17 @@ class ClientPool(Generic[C]):
             os.register_at_fork(after_in_child=self._forget)
             atexit.register(self.close_idle)
         closing = ExitStack()
-        return _Opened(key, closing.enter_context(make()), closing, os.getpid())
+        return _Opened(key, closing.enter_context(make()), closing, os.getpid(), self._clock())
 
     def _give_back(self, opened: _Opened[C]) -> None:
         if opened.process != os.getpid():
             leave_open(opened)
             return
+        opened.idle_since = self._clock()
+        if opened.idle_since - opened.opened_at >= self._max_age_s:
+            self._close([opened])
+            return
         with self._lock:
-            opened.idle_since = self._clock()
             self._idle.append(opened)
             surplus = self._idle[: -self._most]
             del self._idle[: -self._most]

@@ -34,6 +34,9 @@ _DEFAULTS: dict[str, Any] = {
     "batch.num.messages": 100_000,
     # As Java's producer, which creates a missing topic where the brokers allow it.
     "allow.auto.create.topics": True,
+    # A broker that is starting knows no topic, and librdkafka fails all records of one that a broker does not know, unless
+    # the client has known it for less than this. More than 2,147,483 ms overflow, and mean 0.
+    "topic.metadata.propagation.max.ms": 2_100_000,
 }
 _UNLIMITED = {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 2_000_000_000}
 _ADVANCE_S = 0.01
@@ -243,17 +246,25 @@ class CountingProducer:
 
     def _undelivered(self, failure: Failure) -> ZKafkaError:
         """The error for a failure, with the counts, after dropping what is queued."""
+        is_missing = failure.overdue_topic is not None and self._is_missing(failure.overdue_topic)
+        why = f"{failure.cause}, and the brokers have no topic {failure.overdue_topic}" if is_missing else failure.cause
         self._drop_queued()
         counts = self._sender.counts
         failed = counts.handed_over - counts.acknowledged
         return DeliveryFailed(
             "DELIVERY_FAILED",
-            f"{failure.partition}: {failure.cause}; of {counts.handed_over} records handed over by this task "
+            f"{failure.partition}: {why}; of {counts.handed_over} records handed over by this task "
             f"{counts.acknowledged} were acknowledged and {failed} were not (last error of the connection: "
             f"{self._reports.last or 'none'}); {self._remedy}",
             acknowledged=counts.acknowledged,
             failed=failed,
         )
+
+    def _is_missing(self, topic: str) -> bool:
+        with suppress(KafkaException):
+            error, _ = self._sender.leaders(topic, INTRODUCTION_S)
+            return error is not None and error.code() in UNKNOWN_TOPIC_CODES
+        return False
 
     def _refusal(self) -> Failure | None:
         if (acknowledged := self.acknowledged) > self._last_acknowledged:

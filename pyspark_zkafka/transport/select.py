@@ -43,6 +43,8 @@ _log = logging.getLogger(__name__)
 _FETCH_SIZE = "max.partition.fetch.bytes"
 _MOST_FETCH_BYTES = 8 * 1024 * 1024
 _REFUSED_FOR_S = 600.0
+_PRODUCER_AGE_S = 1_500.0
+"""The age up to which a producer is kept: the producers' ``topic.metadata.propagation.max.ms``, less the time of a task."""
 
 
 def uses_native(connection: Connection) -> bool:
@@ -61,9 +63,9 @@ _idle_consumers: ClientPool[Any] = ClientPool()
 _idle_direct: ClientPool[DirectClient] = ClientPool()
 # When a login of the direct transport was refused: attempts count towards a lock-out, and librdkafka makes one, too.
 _refused_logins: dict[Hashable, float] = {}
-_idle_producers: ClientPool[CountingProducer] = ClientPool()
+_idle_producers: ClientPool[CountingProducer] = ClientPool(max_age_s=_PRODUCER_AGE_S)
 # Kept for longer than others: the next micro-batch may begin a minute later, and a new one costs more.
-_idle_transactional: ClientPool[TransactionalProducer] = ClientPool(max_idle_s=90.0, most=16)
+_idle_transactional: ClientPool[TransactionalProducer] = ClientPool(max_idle_s=90.0, most=16, max_age_s=_PRODUCER_AGE_S)
 
 
 @contextmanager

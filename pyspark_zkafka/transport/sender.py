@@ -39,17 +39,19 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The first record that could not be delivered: ``topic-partition``, and the cause."""
+    """The first record that could not be delivered: ``topic-partition``, the cause, and the topic if its time was over."""
 
     partition: str
     cause: str
+    overdue_topic: str | None = None
 
     @classmethod
     def of(cls, topic: str, partition: int, code: int) -> Failure:
         """The failure by librdkafka's code alone, regardless of the call that reported it."""
         error = KafkaError(code)
         right = f"; {_WRITE}" if code == KafkaError.TOPIC_AUTHORIZATION_FAILED else ""
-        return cls(f"{topic}-{partition}", f"{error.name()}: {error.str()}{right}")
+        overdue_topic = topic if code == KafkaError._MSG_TIMED_OUT else None
+        return cls(f"{topic}-{partition}", f"{error.name()}: {error.str()}{right}", overdue_topic)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,19 @@ def test_an_idle_client_is_lent_again(pool: ClientPool[Client]) -> None:
     assert use(pool) is first
 
 
+def test_an_old_client_is_closed(time: Time) -> None:
+    """A client that is given back at the greatest age is not kept, however recently it was used."""
+    pool: ClientPool[Client] = ClientPool(10, 3, time, time.later, max_age_s=60)
+    first = use(pool)
+    for now in range(105, 160, 5):
+        time.pass_to(now)
+        assert use(pool) is first
+    time.pass_to(160)
+    assert use(pool) is first
+    assert first.state == "closed"
+    assert use(pool) is not first
+
+
 def test_another_configuration_gets_another_client(pool: ClientPool[Client]) -> None:
     """Only an equal key fits."""
     assert use(pool, ("a", "plain")) is not use(pool, ("a", "ssl"))

@@ -44,6 +44,7 @@ class FakeSender:
         self.silent = False
         self.reported: list[KafkaError] = []
         self.trouble: KafkaException | None = None
+        self.error_of_topics: KafkaError | None = None
         self.refused_when_asked: list[KafkaError] = []
         self.is_moving = False
         self.failure: Failure | None = None
@@ -93,7 +94,7 @@ class FakeSender:
         self.refused_when_asked = []
         if self.trouble is not None:
             raise self.trouble
-        return None, dict.fromkeys(range(self._partitions), 0)
+        return self.error_of_topics, dict.fromkeys(range(self._partitions), 0)
 
 
 @contextmanager
@@ -166,6 +167,27 @@ def test_metadata_that_are_refused(clock: Clock) -> None:
             producer.partitions_of("t")
         with pytest.raises(BrokersUnavailable):
             producer.partitions_of("t")
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (None, "Message timed out; of "),
+        (
+            KafkaError.UNKNOWN_TOPIC_OR_PART,
+            "Message timed out, and the brokers have no topic t; of ",
+        ),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "Message timed out; of "),
+    ],
+)
+def test_records_of_a_topic_that_was_deleted(clock: Clock, error: int | None, cause: str) -> None:
+    """Their time passes, as that of records for brokers that do not answer; the error tells the one from the other."""
+    with opened(clock) as (producer, sender):
+        sender.error_of_topics = None if error is None else KafkaError(error)
+        sender.failure = Failure.of("t", 0, KafkaError._MSG_TIMED_OUT)
+        with pytest.raises(DeliveryFailed) as caught, producer.counting():
+            send(producer)
+    assert f"t-0: _MSG_TIMED_OUT: Local: {cause}" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["delivery.timeout.ms", "message.timeout.ms"])

@@ -78,19 +78,20 @@ def test_all_that_is_sent_takes_room(make: Callable[..., Sender], column: str) -
 
 
 @pytest.mark.parametrize(
-    ("code", "cause"),
+    ("code", "cause", "overdue_topic"),
     [
-        (KafkaError.MSG_SIZE_TOO_LARGE, "MSG_SIZE_TOO_LARGE: Broker: Message size too large"),
-        (KafkaError._MSG_TIMED_OUT, "_MSG_TIMED_OUT: Local: Message timed out"),
+        (KafkaError.MSG_SIZE_TOO_LARGE, "MSG_SIZE_TOO_LARGE: Broker: Message size too large", None),
+        (KafkaError._MSG_TIMED_OUT, "_MSG_TIMED_OUT: Local: Message timed out", "orders"),
         (
             KafkaError.TOPIC_AUTHORIZATION_FAILED,
             "TOPIC_AUTHORIZATION_FAILED: Broker: Topic authorization failed; an ACL must allow Write on the topic",
+            None,
         ),
     ],
 )
-def test_failure_by_its_code(code: int, cause: str) -> None:
-    """A failure names the partition and librdkafka's error, and the right that is missing."""
-    assert Failure.of("orders", 3, code) == Failure("orders-3", cause)
+def test_failure_by_its_code(code: int, cause: str, overdue_topic: str | None) -> None:
+    """A failure names the partition and librdkafka's error, the right that is missing, and the topic of a late record."""
+    assert Failure.of("orders", 3, code) == Failure("orders-3", cause, overdue_topic)
 
 
 class FailingProducer:

@@ -1,0 +1,71 @@
+"""Writes while a broker that is starting answers that it knows no topic; a broker of the test's own."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.errors import DeliveryFailed
+from pyspark_zkafka.protocol.rows import OutgoingBatch
+from pyspark_zkafka.transport.producer import producer_properties
+from pyspark_zkafka.transport.select import open_producer
+from tests.support.both_paths import WRITING, connection
+from tests.support.scripted_broker import RANGES, Received, ScriptedBroker
+from tests.support.starting_broker import StartingBroker
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.options.model import Transport
+
+PRODUCE = 0
+GRACE_S = 30
+"""librdkafka's default of ``topic.metadata.propagation.max.ms``, for which it would wait without ours."""
+
+
+class ForgetfulBroker(StartingBroker):
+    """Knows the topic `t`, unless it `forgets` it; never answers a request to produce."""
+
+    def __init__(self) -> None:
+        super().__init__(range(0), ["t"])
+        self.broker = ScriptedBroker(self, {**RANGES, PRODUCE: (0, 7)})
+        self.forgets = False
+
+    def __call__(self, request: Received) -> bytes:
+        if request.api == PRODUCE:
+            return b""
+        self._silent = range(1_000_000) if self.forgets else range(0)
+        return super().__call__(request)
+
+
+def write_on(transport: Transport, **kafka: int) -> None:
+    """Send rows to a broker that forgets their topic for two seconds, when the producer has known it for long."""
+    server = ForgetfulBroker()
+    settings = {"enable.idempotence": False, "topic.metadata.refresh.interval.ms": 200, "linger.ms": 10, **kafka}
+    with server.broker as broker:
+        servers = "{}:{}".format(*broker.address)
+        how = connection(servers, transport, settings)
+        with open_producer(how, producer_properties(how, servers)) as producer:
+            begin = time.monotonic()
+            while (age_s := time.monotonic() - begin) < GRACE_S + 6:
+                server.forgets = GRACE_S + 2 < age_s < GRACE_S + 4
+                producer.send(OutgoingBatch("t", pa.array([b"v"]), None, None, None, None), np.zeros(1, np.int32), 1)
+                time.sleep(0.1)
+            raise TimeoutError("the rows are still in flight")  # so that the producer does not wait for them
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("transport", WRITING)
+def test_broker_that_knows_no_topic(transport: Transport) -> None:
+    """Rows wait until brokers know their topic again; librdkafka's own default would fail them."""
+    with pytest.raises(TimeoutError, match="still in flight"):
+        write_on(transport)
+
+
+@pytest.mark.long
+def test_default_of_librdkafka() -> None:
+    """With it the write fails: the test above can."""
+    with pytest.raises(DeliveryFailed, match="_UNKNOWN_TOPIC"):
+        write_on("python", **{"topic.metadata.propagation.max.ms": GRACE_S * 1000})
