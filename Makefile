@@ -36,6 +36,7 @@ faults: $(READY)
 	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadfile -m "long or not long" $(if $(SEED),--zkafka-seed $(SEED)) tests/faults tests/integration/membership $(PYTEST_ARGS)
 
 # Workloads and faults at random for MINUTES, chosen by SEED; then every record is accounted for. Reports are in soak/.
+# SOAK_ARGS=--each takes one kind of fault after the other.
 soak: $(READY)
 	$(BIN)/python -m tests.faults.harness --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
 

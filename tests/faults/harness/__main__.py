@@ -60,7 +60,10 @@ def _each(given: argparse.Namespace) -> Iterator[tuple[str, Scenario]]:
     """An episode for each kind of fault that concerns one of the workloads, with those that it concerns."""
     workloads = tuple(map(_parsed, given.workload)) or _EACH
     duration_s, quiet_s = given.episode or _EACH_EPISODE_S, tuple(given.quiet or _EACH_QUIET_S)
-    for kind in kinds(set().union(*(one.traits for one in workloads))):
+    all_kinds = {kind.name: kind for kind in kinds(set().union(*(one.traits for one in workloads)))}
+    if unknown := set(given.fault) - set(all_kinds):
+        raise SystemExit(f"no fault {', '.join(sorted(unknown))}; NAME is one of {', '.join(all_kinds)}")
+    for kind in map(all_kinds.__getitem__, given.fault or all_kinds):
         yield (
             kind.name,
             Scenario(
@@ -79,6 +82,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=None, help="chooses workloads and faults; by default the time does")
     parser.add_argument("--episode", type=float, help="the seconds of faults in one episode")
     parser.add_argument("--each", action="store_true", help="an episode for each kind of fault, and a table of them")
+    parser.add_argument("--fault", action="append", default=[], metavar="NAME", help="with --each, only this; repeatable")
     parser.add_argument("--quiet", type=float, nargs=2, metavar=("LEAST", "MOST"), help="the seconds between two faults")
     parser.add_argument("--rate", type=int, default=100, help="records per second of a workload")
     parser.add_argument(
