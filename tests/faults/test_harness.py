@@ -37,6 +37,15 @@ def test_a_stream_under_faults(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("kind", ["stream-kafka", "sink-at-least-once", "sink-exactly-once"])
+def test_full_disks(kind: str, tmp_path: Path) -> None:
+    """Two brokers, one after the other, end as they cannot write any more: no record is lost."""
+    faults = (Planned(2.0, 5.0, "broker's disk full", 0.0), Planned(15.0, 2.0, "broker's disk full", 0.5))
+    alone = Workload(kind, "direct", 1)
+    assert violations(Scenario(workloads=(alone,), seed=1, duration_s=30, faults=faults), tmp_path) == []
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("transport", ["direct", "librdkafka", "python"])
 @pytest.mark.parametrize("kind", ["batch", "stream-zookeeper", "stream-kafka"])
 def test_groups(kind: str, transport: str, seed: int, tmp_path: Path) -> None:

@@ -205,12 +205,13 @@ class Application:
 
     def _reap(self) -> None:
         """Forget the driver, which has ended."""
-        if self._process is None:
+        process = self._process  # another thread may reap it at the same time
+        if process is None:
             return
-        self._process.wait(30)
-        if self._process.stdin is not None:
+        process.wait(30)
+        if process.stdin is not None:
             with suppress(BrokenPipeError):
-                self._process.stdin.close()
+                process.stdin.close()
         self._process = None
 
     def _log_tail(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from tests.faults.harness.history import Fault, Reset
 from tests.faults.harness.members import Member, signal_process
 from tests.faults.harness.nemesis import Planned
 from tests.faults.harness.sampling import UNREACHABLE
+from tests.support.eventually import eventually
 from tests.support.zookeeper_sessions import session_of
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ __all__ = ["Injectors"]
 _FLAP_S = 0.7
 _DELAY_S = 0.3
 _TRIES = 20
+_FILE_BYTES = 4096
+_DISK_FULL_S = 60
 
 
 class Injectors:
@@ -44,6 +48,7 @@ class Injectors:
             "broker paused": self._broker_paused,
             "broker paused beyond its session": self._broker_paused,
             "all brokers killed": self._all_brokers_down,
+            "broker's disk full": lambda lasts_s, draw: self._broker_down(lasts_s, draw, self._fill_disk),
             "preferred leaders elected": self._elect,
             "partition added": self._add_partition,
             "zookeeper stopped": self._zookeeper_down,
@@ -94,6 +99,17 @@ class Injectors:
         time.sleep(lasts_s)
         self._cluster.restart(*self._cluster.broker_ids)
         return "brokers", self._running
+
+    def _fill_disk(self, broker: int) -> None:
+        """Fail each write of a broker beyond the first kilobytes of a file, after which it ends by itself.
+
+        To a broker that is what a full disk is: an IOException of the append, after which its folder of logs is given up.
+        """
+        pid = self._cluster.pid(broker)
+        assert pid is not None, f"broker {broker} does not run"
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (_FILE_BYTES, resource.RLIM_INFINITY))
+        eventually(lambda: self._cluster.pid(broker) is None, _DISK_FULL_S, f"broker {broker} goes on with a full disk")
+        self._cluster.kill(broker)
 
     def _elect(self, lasts_s: float, draw: float) -> tuple[str, Sequence[Running]]:
         for running in self._running:

@@ -39,6 +39,7 @@ KINDS = (
     Kind("broker paused", "servers", (2, 5)),
     Kind("broker paused beyond its session", "servers", (8, 14)),
     Kind("all brokers killed", "servers", (3, 8)),
+    Kind("broker's disk full", "servers", (2, 10)),
     Kind("preferred leaders elected", "servers"),
     Kind("partition added", "servers", concerns=READERS),
     Kind("zookeeper stopped", "servers", (2, 10)),

@@ -34,8 +34,8 @@ class Records(threading.Thread):
                 "linger.ms": 20,
                 "partitioner": "murmur2_random",
                 "topic.metadata.refresh.interval.ms": 5000,
-                # Brokers that are starting know no topic yet.
-                "topic.metadata.propagation.max.ms": 3_600_000,
+                # Brokers that are starting know no topic yet; more than 2,147,483 ms overflow, and mean 0.
+                "topic.metadata.propagation.max.ms": 2_100_000,
             }
         )
         self._topic, self._rate, self._journal = topic, rate, journal
