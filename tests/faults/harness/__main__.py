@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 import sys
 import time
@@ -31,6 +32,8 @@ def main() -> int:
     given = _arguments()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # applications are ended, too
+    for earlier in given.folder.glob("episode-*"):  # its checkpoints are of other clusters
+        shutil.rmtree(earlier)
     failed, rows = False, list[Row]()
     for number, (faults, scenario) in enumerate(_each(given) if given.each else _at_random(given)):
         names = ", ".join(one.name for one in scenario.workloads)
