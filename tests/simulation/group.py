@@ -2,64 +2,50 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.protocol.checkpoint import StreamOffset
 from pyspark_zkafka.protocol.model import TopicPartition
 from tests.simulation.cluster import Cluster
 from tests.simulation.ensemble import Ensemble, Session
 from tests.simulation.member import GROUP, Member
 from tests.simulation.query import Query, SessionOfValues
+from tests.simulation.schedules import NAMED, Action, Failure, ScheduledGroup, simulated
 
 STEPS = 80
-NAMED = ("t", "u")
+KINDS = ("by name", "by pattern")
 OFFSETS = f"/consumers/{GROUP}/offsets/"
 OWNERS = f"/consumers/{GROUP}/owners/"
 
 
-class Group:
+class Group(ScheduledGroup):
     """A group's queries, and what they owe: all that is produced from the moment on at which the first of them started."""
 
-    def __init__(self, seed: int, *, by_pattern: bool) -> None:
-        self.chance = random.Random(seed)
+    most_partitions = 5
+
+    def __init__(self, seed: int, kind: str) -> None:
         self.ensemble = Ensemble()
         self.ensemble.on_write = self._check_commits
-        self.cluster = Cluster(self.ensemble)
-        self.cluster.grow("t", 2)
-        self.cluster.elect()
-        self.cluster.elect()
+        super().__init__(seed, Cluster(self.ensemble))
+        by_pattern = kind == "by pattern"
         self._topics = () if by_pattern else NAMED
         subscribe = {"subscribePattern": ".*"} if by_pattern else {"subscribe": ",".join(NAMED)}
         self._options = parse_stream({"zookeeper.connect": "zk1:2181", "group.id": GROUP, **subscribe})
-        self.queries: list[Query] = []
         self.owed_from: dict[TopicPartition, int] | None = None
-        self.read: dict[TopicPartition, set[int]] = {}
-        self.events: list[str] = []
         self._committed: dict[str, int] = {}
         self._expiring: list[int] = []
         self._members = 0
         self._depth = 0
-        self._is_calm = False
 
     # --- what happens --------------------------------------------------------------------------------------------------
 
-    def run(self, steps: int) -> None:
-        """A random schedule, then a time in which nothing fails and all come to rest."""
-        self.queries = [self._new_query() for _ in range(self.chance.randint(1, 3))]
-        for _ in range(steps):
-            self.something()
-        self._is_calm = True
+    def _come_to_rest(self) -> None:
         for session in self._expiring:
             self.ensemble.expire(session)
         for _ in range(20):
             self.cluster.elect()
-        for query in self.queries:
-            if not query.is_running:
-                self._start(query)
+        self._restart_all()
         for _ in range(12):
             for query in self.queries:
                 if query.member is not None:
@@ -67,9 +53,8 @@ class Group:
                     query.step()
         self._check_owners()
 
-    def something(self) -> None:
-        """One event, which is noted."""
-        actions: Sequence[tuple[int, Callable[[], None]]] = (
+    def _actions(self) -> Sequence[Action]:
+        return (
             (12, self._step),
             (8, self._act),
             (8, self._produce),
@@ -82,9 +67,6 @@ class Group:
             (1, self._lose_session),
             (1, self._replace),
         )
-        action = self.chance.choices([action for _, action in actions], [weight for weight, _ in actions])[0]
-        self.events.append(action.__name__.strip("_"))
-        action()
 
     def _step(self) -> None:
         query = self.chance.choice(self.queries)
@@ -100,19 +82,6 @@ class Group:
         if member is not None:
             member.act()
 
-    def _produce(self) -> None:
-        if self.cluster.ends:
-            self.cluster.produce(self.chance.choice(sorted(self.cluster.ends)), self.chance.randint(1, 3))
-
-    def _lose_leader(self) -> None:
-        if self.cluster.ends:
-            self.cluster.lose_leader(self.chance.choice(sorted(self.cluster.ends)))
-
-    def _grow(self) -> None:
-        topic = self.chance.choice(NAMED)
-        if self.cluster.announced.get(topic, 0) < 5:
-            self.cluster.grow(topic, self.chance.randint(1, 2))
-
     def _kill(self) -> None:
         self._end(self.chance.choice(self.queries))
 
@@ -124,19 +93,6 @@ class Group:
     def _expire(self) -> None:
         if self._expiring:
             self.ensemble.expire(self._expiring.pop())
-
-    def _restart(self) -> None:
-        query = self.chance.choice(self.queries)
-        if not query.is_running:
-            self._start(query)
-
-    def _replace(self) -> None:
-        """A query that is dead for good, its checkpoint lost; another one takes its place, or one more joins."""
-        dead = [query for query in self.queries if not query.is_running]
-        if dead:
-            self.queries.remove(dead[0])
-        if len(self.queries) < 4:
-            self.queries.append(self._new_query())
 
     def _lose_session(self) -> None:
         member = self.chance.choice(self.queries).member
@@ -171,10 +127,6 @@ class Group:
         if self.owed_from is None:
             self.owed_from = dict(self.cluster.ends)
 
-    def _note_finished(self, planned: StreamOffset) -> None:
-        for tp, span in planned.spans.items():
-            self.read.setdefault(tp, set()).update(range(span.start, span.until))
-
     def _check_commits(self, paths: Sequence[str], session: int) -> None:
         """No commit goes backwards, none is ahead of finished work, and none is of a partition that the member lost."""
         for path in paths:
@@ -205,34 +157,7 @@ class Group:
             return []
         return sorted(set(range(self.owed_from.get(partition, 0), until)) - self.read.get(partition, set()))
 
-    def lost(self) -> dict[TopicPartition, list[int]]:
-        """What was owed, and read by nobody."""
-        unread = {tp: self._unread(tp, end) for tp, end in self.cluster.ends.items()}
-        return {tp: offsets for tp, offsets in unread.items() if offsets}
 
-
-class Failure(NamedTuple):
-    """A schedule that breaks an invariant: how, and the events up to there."""
-
-    seed: int
-    by_pattern: bool
-    error: str
-    events: Sequence[str]
-
-
-def simulate(seed: int, *, by_pattern: bool, steps: int = STEPS) -> Failure | None:
+def simulate(seed: int, kind: str, *, steps: int = STEPS) -> Failure | None:
     """The failure of a schedule, if it fails."""
-    group = Group(seed, by_pattern=by_pattern)
-    try:
-        group.run(steps)
-        lost = group.lost()
-        assert not lost, f"{lost} were read by nobody"
-    except AssertionError as error:
-        return Failure(seed, by_pattern, str(error), group.events)
-    return None
-
-
-def shortest(failure: Failure) -> Failure:
-    """The same failure after as few events as possible: of a seed, fewer steps are the beginning of more."""
-    found = (simulate(failure.seed, by_pattern=failure.by_pattern, steps=steps) for steps in range(STEPS + 1))
-    return next(one for one in found if one is not None)
+    return simulated(Group(seed, kind), seed, kind, steps)

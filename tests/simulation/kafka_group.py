@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
 
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.options.stream import parse_stream
@@ -16,25 +14,23 @@ from tests.simulation.ensemble import Ensemble
 from tests.simulation.group_clients import Client
 from tests.simulation.kafka_member import KafkaMember, KafkaSession, StoredOfValues
 from tests.simulation.query import Query
+from tests.simulation.schedules import NAMED, Action, Failure, ScheduledGroup, simulated
 
 STEPS = 45
-NAMED = ("t", "u")
 KINDS = ("range", "cooperative-sticky", "consumer")
 HOLD_S = 2.0
 _SLICE_S = 0.5
 _BEAT_S = 1.0
 
 
-class KafkaGroup:
+class KafkaGroup(ScheduledGroup):
     """A group's queries, and what they owe: all from the group's start in each partition on."""
 
+    most_partitions = 4
+
     def __init__(self, seed: int, kind: str) -> None:
-        self.chance = random.Random(seed)
+        super().__init__(seed, Cluster(Ensemble()))
         self.now = 0.0
-        self.cluster = Cluster(Ensemble())
-        self.cluster.grow("t", 2)
-        self.cluster.elect()
-        self.cluster.elect()
         self.coordinator = self._new_coordinator(kind)
         subscribe = {"subscribePattern": ".*"} if self.chance.random() < 0.3 else {"subscribe": ",".join(NAMED)}
         kinds = {"group.protocol": "consumer"} if kind == "consumer" else {"partition.assignment.strategy": kind}
@@ -42,17 +38,13 @@ class KafkaGroup:
         given = {"kafka.bootstrap.servers": "kafka1:9092", "group.id": "g", "groupMembership": "kafka"}
         hold = {"rebalance.hold.ms": str(round(HOLD_S * 1000))}
         self._options = parse_stream({**given, **subscribe, **kinds, **more, **hold})
-        self.queries: list[Query] = []
         self.owed_from: dict[TopicPartition, int] = {}
-        self.read: dict[TopicPartition, set[int]] = {}
-        self.events: list[str] = []
         self._committed: dict[TopicPartition, int] = {}
         self._started: set[TopicPartition] = set()
         self._owners: dict[TopicPartition, Client] = {}
         self._members = 0
         self._busy: list[Query] = []
         self._has_started = False
-        self._is_calm = False
 
     def _new_coordinator(self, kind: str) -> Coordinator:
         if kind == "consumer":
@@ -62,16 +54,8 @@ class KafkaGroup:
 
     # --- what happens --------------------------------------------------------------------------------------------------
 
-    def run(self, steps: int) -> None:
-        """A random schedule, then a time in which nothing fails and all come to rest."""
-        self.queries = [self._new_query() for _ in range(self.chance.randint(1, 3))]
-        for _ in range(steps):
-            self.something()
-        self.come_to_rest()
-
-    def something(self) -> None:
-        """One event, which is noted."""
-        actions: Sequence[tuple[float, Callable[[], None]]] = (
+    def _actions(self) -> Sequence[Action]:
+        return (
             (14, self._step),
             (10, self._act),
             (8, self._produce),
@@ -87,21 +71,18 @@ class KafkaGroup:
             (1, self._pass_some_time),
             (2, self._reset),
         )
-        action = self.chance.choices([action for _, action in actions], [weight for weight, _ in actions])[0]
-        self.events.append(action.__name__.strip("_"))
+
+    def _take(self, action: Callable[[], None]) -> None:
         self._pass(self.chance.random() * 0.3)
         action()
         self._check_members()
 
-    def come_to_rest(self) -> None:
-        """No more faults: dead members expire, all queries run, and read all that there is."""
-        self._is_calm = True
+    def _come_to_rest(self) -> None:
+        """Also, dead members expire."""
         for _ in range(10):
             self.cluster.elect()
         self._pass(max(0.0, self.coordinator.away_until - self.now) + SESSION_S + 1.0)
-        for query in self.queries:
-            if not query.is_running:
-                self._start(query)
+        self._restart_all()
         for _ in range(15):
             for query in self.queries:
                 query.step()
@@ -145,19 +126,6 @@ class KafkaGroup:
         query.member.client.beat()
         query.member.thread.act()
 
-    def _produce(self) -> None:
-        if self.cluster.ends:
-            self.cluster.produce(self.chance.choice(sorted(self.cluster.ends)), self.chance.randint(1, 3))
-
-    def _grow(self) -> None:
-        topic = self.chance.choice(NAMED)
-        if self.cluster.announced.get(topic, 0) < 4:
-            self.cluster.grow(topic, self.chance.randint(1, 2))
-
-    def _lose_leader(self) -> None:
-        if self.cluster.ends:
-            self.cluster.lose_leader(self.chance.choice(sorted(self.cluster.ends)))
-
     def _kill(self) -> None:
         self._end(self.chance.choice(self.queries), leaves=False)
 
@@ -170,19 +138,6 @@ class KafkaGroup:
                 query.member.leave()
             query.member.thread.is_running = False
         query.die()
-
-    def _restart(self) -> None:
-        query = self.chance.choice(self.queries)
-        if not query.is_running:
-            self._start(query)
-
-    def _replace(self) -> None:
-        """A query that is dead for good, its checkpoint lost; another one takes its place, or one more joins."""
-        dead = [query for query in self.queries if not query.is_running]
-        if dead:
-            self.queries.remove(dead[0])
-        if len(self.queries) < 4:
-            self.queries.append(self._new_query())
 
     def _stand_still(self) -> None:
         """A process stands still, so that it may be expelled; then its query goes on."""
@@ -282,10 +237,6 @@ class KafkaGroup:
             self._has_started = True
             self.owed_from = {**self.cluster.ends, **self.owed_from}
 
-    def _note_finished(self, planned: StreamOffset) -> None:
-        for tp, span in planned.spans.items():
-            self.read.setdefault(tp, set()).update(range(span.start, span.until))
-
     def _check_commit(self, client: Client, offsets: Mapping[TopicPartition, int], is_start: bool) -> None:
         """No commit goes backwards, none is ahead of finished work, and none is of a partition that another has gained.
 
@@ -349,34 +300,7 @@ class KafkaGroup:
     def _has_begun(self, topic: str) -> bool:
         return any(tp.topic == topic for tp in self._committed)
 
-    def lost(self) -> dict[TopicPartition, list[int]]:
-        """What was owed, and read by nobody."""
-        unread = {tp: self._unread(tp, end) for tp, end in self.cluster.ends.items()}
-        return {tp: offsets for tp, offsets in unread.items() if offsets}
-
-
-class Failure(NamedTuple):
-    """A schedule that breaks an invariant: how, and the events up to there."""
-
-    seed: int
-    kind: str
-    error: str
-    events: Sequence[str]
-
 
 def simulate(seed: int, kind: str, *, steps: int = STEPS) -> Failure | None:
     """The failure of a schedule, if it fails."""
-    group = KafkaGroup(seed, kind)
-    try:
-        group.run(steps)
-        lost = group.lost()
-        assert not lost, f"{lost} were read by nobody"
-    except AssertionError as error:
-        return Failure(seed, kind, str(error), group.events)
-    return None
-
-
-def shortest(failure: Failure) -> Failure:
-    """The same failure after as few events as possible: of a seed, fewer steps are the beginning of more."""
-    found = (simulate(failure.seed, failure.kind, steps=steps) for steps in range(STEPS + 1))
-    return next(one for one in found if one is not None)
+    return simulated(KafkaGroup(seed, kind), seed, kind, steps)

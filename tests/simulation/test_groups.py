@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.group import shortest, simulate
+from tests.simulation.group import KINDS, STEPS, simulate
+from tests.simulation.schedules import shortest
 
 SCHEDULES = 300
 
 
-@pytest.mark.parametrize("by_pattern", [False, True], ids=["by name", "by pattern"])
-def test_a_group_skips_nothing(by_pattern: bool) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_group_skips_nothing(kind: str) -> None:
     """Whatever is produced after a group's first query has started is in a finished micro-batch in the end.
 
     And no commit is backwards, ahead of finished work, or by a member that has lost the partition; each repeated
     micro-batch is the same; when all is quiet, each partition is owned.
     """
     for seed in range(SCHEDULES):
-        failure = simulate(seed, by_pattern=by_pattern)
-        assert failure is None, shortest(failure)
+        failure = simulate(seed, kind)
+        assert failure is None, shortest(failure, simulate, STEPS)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.kafka_group import KINDS, shortest, simulate
+from tests.simulation.kafka_group import KINDS, STEPS, simulate
+from tests.simulation.schedules import shortest
 
 SCHEDULES = 334
 
@@ -18,4 +19,4 @@ def test_a_group_skips_nothing(kind: str) -> None:
     """
     for seed in range(SCHEDULES):
         failure = simulate(seed, kind)
-        assert failure is None, shortest(failure)
+        assert failure is None, shortest(failure, simulate, STEPS)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.simulation.writes import shortest, simulate
+from tests.simulation.schedules import shortest
+from tests.simulation.writes import STEPS, simulate
 
 SCHEDULES = 1_500
 
@@ -14,4 +15,4 @@ def test_each_row_is_visible_once() -> None:
     """
     for seed in range(SCHEDULES):
         failure = simulate(seed)
-        assert failure is None, shortest(failure)
+        assert failure is None, shortest(failure, simulate, STEPS)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.protocol.ledger import LedgerKey
 from tests.simulation.jobs import JobFailed
 from tests.simulation.micro_batches import Form, Query, Settings
 from tests.simulation.plans import LAYOUTS, Plan, Repeats
+from tests.simulation.schedules import Failure, simulated
 from tests.simulation.tasks import MAX_WAIT_MS, Executor, Task
 from tests.simulation.transactions import TRANSACTION_TIMEOUT_MS, Broker, Fenced, Row
 
 STEPS = 250
+KINDS = ("exactly-once",)
 FOREIGN = "committed by hand"
 
 # Why a query may stop with a condition: what happened since its micro-batch was tried first, or how it is written.
@@ -277,25 +278,6 @@ class Writes:
         return self._reasons | {reason for reason, holds in lasting.items() if holds}
 
 
-class Failure(NamedTuple):
-    """A schedule that breaks an invariant: how, and the events up to there."""
-
-    seed: int
-    error: str
-    events: Sequence[str]
-
-
-def simulate(seed: int, *, steps: int = STEPS) -> Failure | None:
+def simulate(seed: int, kind: str = KINDS[0], *, steps: int = STEPS) -> Failure | None:
     """The failure of a schedule, if it fails."""
-    writes = Writes(seed)
-    try:
-        writes.run(steps)
-    except AssertionError as error:
-        return Failure(seed, str(error), writes.events)
-    return None
-
-
-def shortest(failure: Failure) -> Failure:
-    """The same failure after as few events as possible: of a seed, fewer steps are the beginning of more."""
-    found = (simulate(failure.seed, steps=steps) for steps in range(STEPS + 1))
-    return next(one for one in found if one is not None)
+    return simulated(Writes(seed), seed, kind, steps)

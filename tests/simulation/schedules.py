@@ -1,0 +1,151 @@
+"""Random schedules of a group of streaming queries: what groups of both kinds have in common."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from pyspark_zkafka.protocol.checkpoint import StreamOffset
+from pyspark_zkafka.protocol.model import TopicPartition
+from tests.simulation.cluster import Cluster
+from tests.simulation.query import Query
+
+__all__ = ["NAMED", "Action", "Failure", "Schedule", "ScheduledGroup", "shortest", "simulated"]
+
+NAMED = ("t", "u")
+"""The topics that there may be."""
+
+_MOST_QUERIES = 4
+
+Action = tuple[float, Callable[[], None]]
+"""What may happen, and how often it does, in relation to the others."""
+
+
+class ScheduledGroup(ABC):
+    """The queries of a group, what they have read, and the events so far."""
+
+    most_partitions: int
+
+    def __init__(self, seed: int, cluster: Cluster) -> None:
+        self.chance = random.Random(seed)
+        self.cluster = cluster
+        self.cluster.grow("t", 2)
+        self.cluster.elect()
+        self.cluster.elect()
+        self.queries: list[Query] = []
+        self.read: dict[TopicPartition, set[int]] = {}
+        self.events: list[str] = []
+        self._is_calm = False
+
+    def run(self, steps: int) -> None:
+        """A random schedule, then a time in which nothing fails and all come to rest; AssertionError for a violation."""
+        self.queries = [self._new_query() for _ in range(self.chance.randint(1, 3))]
+        for _ in range(steps):
+            self._something()
+        self._is_calm = True
+        self._come_to_rest()
+        lost = self.lost()
+        assert not lost, f"{lost} were read by nobody"
+
+    def lost(self) -> dict[TopicPartition, list[int]]:
+        """What was owed, and read by nobody."""
+        unread = {tp: self._unread(tp, end) for tp, end in self.cluster.ends.items()}
+        return {tp: offsets for tp, offsets in unread.items() if offsets}
+
+    def _something(self) -> None:
+        """One event, which is noted."""
+        weights, actions = zip(*self._actions(), strict=True)
+        action = self.chance.choices(actions, weights)[0]
+        self.events.append(action.__name__.strip("_"))
+        self._take(action)
+
+    def _take(self, action: Callable[[], None]) -> None:
+        action()
+
+    @abstractmethod
+    def _actions(self) -> Sequence[Action]: ...
+
+    @abstractmethod
+    def _come_to_rest(self) -> None:
+        """No more faults: all queries run, and read all that there is."""
+
+    @abstractmethod
+    def _new_query(self) -> Query:
+        """One more query, which runs."""
+
+    @abstractmethod
+    def _start(self, query: Query) -> None: ...
+
+    @abstractmethod
+    def _unread(self, partition: TopicPartition, until: int) -> list[int]:
+        """The offsets before `until` that are owed, and were read by nobody."""
+
+    def _produce(self) -> None:
+        if self.cluster.ends:
+            self.cluster.produce(self.chance.choice(sorted(self.cluster.ends)), self.chance.randint(1, 3))
+
+    def _lose_leader(self) -> None:
+        if self.cluster.ends:
+            self.cluster.lose_leader(self.chance.choice(sorted(self.cluster.ends)))
+
+    def _grow(self) -> None:
+        topic = self.chance.choice(NAMED)
+        if self.cluster.announced.get(topic, 0) < self.most_partitions:
+            self.cluster.grow(topic, self.chance.randint(1, 2))
+
+    def _restart(self) -> None:
+        query = self.chance.choice(self.queries)
+        if not query.is_running:
+            self._start(query)
+
+    def _restart_all(self) -> None:
+        for query in self.queries:
+            if not query.is_running:
+                self._start(query)
+
+    def _replace(self) -> None:
+        """A query that is dead for good, its checkpoint lost; another one takes its place, or one more joins."""
+        dead = [query for query in self.queries if not query.is_running]
+        if dead:
+            self.queries.remove(dead[0])
+        if len(self.queries) < _MOST_QUERIES:
+            self.queries.append(self._new_query())
+
+    def _note_finished(self, planned: StreamOffset) -> None:
+        for tp, span in planned.spans.items():
+            self.read.setdefault(tp, set()).update(range(span.start, span.until))
+
+
+class Failure(NamedTuple):
+    """A schedule that breaks an invariant: how, and the events up to there."""
+
+    seed: int
+    kind: str
+    error: str
+    events: Sequence[str]
+
+
+class Schedule(Protocol):
+    """A run of random events."""
+
+    events: list[str]
+
+    def run(self, steps: int) -> None:
+        """Run; AssertionError for a violation."""
+
+
+def simulated(schedule: Schedule, seed: int, kind: str, steps: int) -> Failure | None:
+    """The failure of a schedule, if it fails."""
+    try:
+        schedule.run(steps)
+    except AssertionError as error:
+        return Failure(seed, kind, str(error), schedule.events)
+    return None
+
+
+def shortest(failure: Failure, simulate: Callable[..., Failure | None], steps: int) -> Failure:
+    """The same failure after as few events as possible: of a seed, fewer steps are the beginning of more."""
+    found = (simulate(failure.seed, failure.kind, steps=count) for count in range(steps + 1))
+    return next(one for one in found if one is not None)
