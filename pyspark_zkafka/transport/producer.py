@@ -44,6 +44,8 @@ _STALLED_S = 0.1
 _NO_PROGRESS = -1, 0.0
 _METADATA_TIMEOUT_S = 30.0
 _CREATION_S = 10.0
+_MISSING_ANSWERS = 3
+_MISSING_PAUSE_S = 0.5
 
 
 def producer_properties(connection: Connection, bootstrap_servers: str) -> dict[str, Any]:
@@ -246,8 +248,8 @@ class CountingProducer:
 
     def _undelivered(self, failure: Failure) -> ZKafkaError:
         """The error for a failure, with the counts, after dropping what is queued."""
-        is_missing = failure.overdue_topic is not None and self._is_missing(failure.overdue_topic)
-        why = f"{failure.cause}, and the brokers have no topic {failure.overdue_topic}" if is_missing else failure.cause
+        missing = failure.overdue_topic if self._is_missing(failure.overdue_topic) else None
+        why = failure.cause if missing is None else f"{failure.cause}, and the brokers have no topic {missing}"
         self._drop_queued()
         counts = self._sender.counts
         failed = counts.handed_over - counts.acknowledged
@@ -258,12 +260,20 @@ class CountingProducer:
             f"{self._reports.last or 'none'}); {self._remedy}",
             acknowledged=counts.acknowledged,
             failed=failed,
+            missing_topic=missing,
         )
 
-    def _is_missing(self, topic: str) -> bool:
+    def _is_missing(self, topic: str | None) -> bool:
+        """True if the brokers do not know a topic, when asked several times: one that is starting knows none."""
+        if topic is None:
+            return False
         with suppress(KafkaException):
-            error, _ = self._sender.leaders(topic, INTRODUCTION_S)
-            return error is not None and error.code() in UNKNOWN_TOPIC_CODES
+            for _ in range(_MISSING_ANSWERS):
+                error, _ = self._sender.leaders(topic, INTRODUCTION_S)
+                if error is None or error.code() not in UNKNOWN_TOPIC_CODES:
+                    return False
+                self._sender.poll(_MISSING_PAUSE_S)
+            return True
         return False
 
     def _refusal(self) -> Failure | None:

@@ -282,8 +282,10 @@ class _TransactionRows(CountingProducer):
         return self._reports.refusal(doing, REFUSED_FOR_S)
 
     def _undelivered(self, failure: Failure) -> ZKafkaError:
-        """The error that failed the whole transaction, and with it the record; otherwise the record's own."""
+        """The error that failed the whole transaction, and with it the record; the record's own if its topic is missing."""
         undelivered = super()._undelivered(failure)
+        if undelivered.parameters.get("missing_topic") is not None:
+            return undelivered
         cause = self._failure_of_transaction()
         return undelivered if cause is None else self._failed(cause, f"writing to {failure.partition}")
 

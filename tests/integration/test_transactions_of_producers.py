@@ -328,6 +328,21 @@ def test_topic_created_again(cluster: LocalCluster, writer: Writer) -> None:
     assert writer.shows(b"b")
 
 
+def outlive_topic(cluster: LocalCluster, writer: Writer) -> None:
+    """Write on when the topic has been deleted."""
+    with writer.open(delivery_timeout_ms="3000") as producer:
+        producer.begin()
+        writer.send(producer, b"a")
+        cluster.delete_topic(writer.topic)
+        writer.send(producer, b"b")
+
+
+def test_deleted_topic(cluster: LocalCluster, writer: Writer) -> None:
+    """The rows of a topic that was deleted fail when their time is over, and the error says that it is missing."""
+    with pytest.raises(DeliveryFailed, match=f", and the brokers have no topic {writer.topic}; of 1 records"):
+        outlive_topic(cluster, writer)
+
+
 @pytest.mark.parametrize("transport", ["python", "compiled"])
 def test_partition_that_is_not_there(
     zkafka_cluster: LocalCluster, new_topic: Callable[..., str], transport: Transport

@@ -45,6 +45,7 @@ class FakeSender:
         self.reported: list[KafkaError] = []
         self.trouble: KafkaException | None = None
         self.error_of_topics: KafkaError | None = None
+        self.answers: list[KafkaError | None] = []
         self.refused_when_asked: list[KafkaError] = []
         self.is_moving = False
         self.failure: Failure | None = None
@@ -94,7 +95,8 @@ class FakeSender:
         self.refused_when_asked = []
         if self.trouble is not None:
             raise self.trouble
-        return self.error_of_topics, dict.fromkeys(range(self._partitions), 0)
+        error = self.answers.pop(0) if self.answers else self.error_of_topics
+        return error, dict.fromkeys(range(self._partitions), 0)
 
 
 @contextmanager
@@ -188,6 +190,18 @@ def test_records_of_a_topic_that_was_deleted(clock: Clock, error: int | None, ca
         with pytest.raises(DeliveryFailed) as caught, producer.counting():
             send(producer)
     assert f"t-0: _MSG_TIMED_OUT: Local: {cause}" in str(caught.value)
+
+
+def test_a_broker_that_is_starting(clock: Clock) -> None:
+    """A topic is missing only if several answers say so: a broker that is starting knows none."""
+    with opened(clock) as (producer, sender):
+        # Two come before the failure.
+        sender.answers = [KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)] * 3 + [None]
+        sender.failure = Failure.of("t", 0, KafkaError._MSG_TIMED_OUT)
+        with pytest.raises(DeliveryFailed, match="Message timed out; of") as caught, producer.counting():
+            send(producer)
+        assert caught.value.parameters["missing_topic"] is None
+        assert sender.answers == []
 
 
 @pytest.mark.parametrize("name", ["delivery.timeout.ms", "message.timeout.ms"])
