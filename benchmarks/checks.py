@@ -25,7 +25,7 @@ _PLACES = {
     "first": "min(offset)",
     "last": "max(offset)",
     "offsets": "sum(offset)",
-    "timestamps": "sum(unix_millis(timestamp))",
+    "timestamps": "sum(CAST(unix_millis(timestamp) AS DECIMAL(20)))",
     "types": "sum(timestampType)",
     "topic": "max(topic)",
 }
