@@ -6,34 +6,40 @@ READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.ready-bench
 DOCS_READY := $(VENV)/.ready-docs
 RELEASE_READY := $(VENV)/.ready-release
-# Test files run in so many processes, each with a Spark and a cluster of its own: they mostly wait.
-TEST_PROCESSES ?= 2
+# Workers of pytest, each with a Spark of its own. They share a cluster, and the tests of each other cluster run on one worker.
+TEST_PROCESSES ?= 3
+PYTEST := $(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder
 
 # Spark's workers run "python3" from the PATH unless they are told otherwise.
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_CONF_DIR := $(abspath spark-conf)
 
-.PHONY: demo test faults matrix simulate soak soak-exactly-once soak-planner bench check audit docs site notebooks format dist clean
+.PHONY: demo test test-all matrix simulate soak soak-exactly-once soak-planner bench check audit docs site notebooks format dist clean
 
 demo: $(READY)
 	$(BIN)/zkafka demo
 
+# What a change can break in everyday work, in less than 12 minutes. CLUSTER=default uses the cluster that "zkafka cluster up"
+# started, instead of starting one.
 test: $(READY)
-	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+	$(PYTEST) $(if $(CLUSTER),--zkafka-cluster $(CLUSTER)) $(PYTEST_ARGS)
+
+# Every test there is, also of the wheels and the site, with faults at random chosen by SEED. SHARD=2/6 runs the second of six
+# parts, none of which takes more than 25 minutes; RECORD=1 records the durations that balance them.
+test-all: $(RELEASE_READY) $(DOCS_READY)
+	$(PYTEST) -m "long or not long" --zkafka-require-servers $(if $(SHARD),--zkafka-shard $(SHARD)) \
+		$(if $(SEED),--zkafka-seed $(SEED)) $(if $(RECORD),--zkafka-record) $(PYTEST_ARGS)
 
 # All versions of Python and pyspark; those of Python that are not on this machine are listed as skipped. pyenv puts on the PATH
-# what PYENV_VERSION names. NOX_ARGS="-s unit" leaves out the tests with servers, "--list" shows what there is.
+# what PYENV_VERSION names. NOX_ARGS="-s unit" leaves out the tests with servers, "--list" shows what there is; SHARD=1/4 runs
+# a part of each session.
 matrix: $(RELEASE_READY)
-	PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd:) $(BIN)/nox $(NOX_ARGS)
+	PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd:) $(BIN)/nox $(NOX_ARGS) $(if $(SHARD),-- --zkafka-shard $(SHARD))
 
 # SCHEDULES random schedules of groups, by name and by pattern, and of writes; a failing one is shown as short as it can be.
 simulate: $(READY)
 	$(BIN)/python -m tests.simulation $(or $(SCHEDULES),10000)
-
-# All tests of faults and of members, also those that take too long for `make test`, with faults at random chosen by SEED; an hour.
-faults: $(READY)
-	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadfile -m "long or not long" $(if $(SEED),--zkafka-seed $(SEED)) tests/faults tests/integration/membership $(PYTEST_ARGS)
 
 # Workloads and faults at random for MINUTES, chosen by SEED; then every record is accounted for. Reports are in soak/.
 # SOAK_ARGS=--each takes one kind of fault after the other.

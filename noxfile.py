@@ -56,6 +56,5 @@ def unit(session: nox.Session, spark: str) -> None:
 @nox.parametrize(("python", "spark"), _server_pairs())
 def servers(session: nox.Session, spark: str) -> None:
     """Tests with real servers, none of which may be skipped."""
-    _pytest(
-        session, spark, "-m", "server and not long", "--zkafka-require-servers", "--numprocesses", "2", "--dist", "loadfile"
-    )
+    workers = ("--numprocesses", "3", "--dist", "loadgroup", "--no-loadscope-reorder")
+    _pytest(session, spark, "-m", "server and not long", "--zkafka-require-servers", *workers)

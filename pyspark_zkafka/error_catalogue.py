@@ -525,6 +525,10 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
             "The daemon of a local cluster did not end in time.",
             "Kill the process in the message; the servers end with it.",
         ),
+        "ATTACHED_CLUSTER": (
+            "A test stops or starts a server of a cluster that another process keeps up.",
+            "Start a `LocalCluster` in the test itself.",
+        ),
         "NO_CLUSTER_UP": ("No local cluster of that name is up.", "Run `zkafka cluster up`."),
         "NO_SUCH_TOPIC": ("The local cluster has no topic of that name.", "Create it with `create_topic`."),
         "BAD_REPLICATION": ("More replicas are requested than there are brokers.", "Request fewer replicas."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -16,8 +17,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support import eventually as support
+from tests.support.acls import CONFIG as GUARDED
 from tests.support.chroot import Chroot
 from tests.support.forced_transport import force_transport
+from tests.support.memberships import PROMPT
+from tests.support.scheduling import Durations, in_order, in_shard, unit_of
 from tests.support.stream import Stream
 
 if TYPE_CHECKING:
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
 
 ROOT = Path(__file__).resolve().parent.parent
+DURATIONS = ROOT / "tests" / "durations.json"
 
 # Spark's workers run "python3" from the PATH unless they are told otherwise.
 os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -47,27 +52,57 @@ KAFKA_CONNECTOR = (
 )
 """Spark's own connector, the peer of the parity tests."""
 
+FAST = {
+    "log.cleaner.backoff.ms": "200",
+    "log.retention.check.interval.ms": "500",
+    "replica.lag.time.max.ms": "2000",
+    "auto.create.topics.enable": "true",
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+}
+"""Configuration of brokers that are there to be broken."""
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what lies in a folder of server tests, so that -m 'not server' leaves it out."""
-    servers = {ROOT / "tests" / name for name in ("integration", "interop", "kraft", "parity", "faults", "notebooks")}
+
+@pytest.hookimpl(wrapper=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Mark tests in folders of server tests, keep those of the shard, and have workers take long units first."""
+    servers = {
+        ROOT / "tests" / name for name in ("integration", "interop", "kraft", "parity", "faults", "notebooks", "release")
+    }
     for item in items:
         if servers & set(item.path.parents):
             item.add_marker(pytest.mark.server)
+    durations = Durations(DURATIONS)
+    if shard := config.getoption("--zkafka-shard"):
+        kept = in_shard(items, durations, shard)
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        items[:] = kept
+    if getattr(config.option, "loadgroup", False):
+        for item in items:
+            item.add_marker(pytest.mark.xdist_group(unit_of(item)))
+        is_whole = config.option.markexpr != "not long"
+        items[:] = in_order(items, durations, lambda item: is_whole or item.get_closest_marker("long") is None)
+    return (yield)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--zkafka-require-servers", action="store_true", help="a skipped test is a failure (for CI)")
     parser.addoption("--zkafka-transport", default="auto", help="reads that name no transport take this one")
     parser.addoption("--zkafka-seed", default=11, type=int, help="of the faults that tests inject at random [11]")
+    parser.addoption("--zkafka-shard", metavar="K/N", help="run the K-th of N parts, balanced by recorded durations")
+    parser.addoption("--zkafka-record", action="store_true", help=f"record the durations of tests in {DURATIONS.name}")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail a run that skipped something where nothing may be skipped."""
+    """Fail a run that skipped something where nothing may be skipped, and record durations where that is requested."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    skipped = reporter.stats.get("skipped", []) if reporter is not None else []
-    if skipped and session.config.getoption("--zkafka-require-servers"):
+    stats = reporter.stats if reporter is not None else {}
+    if stats.get("skipped") and session.config.getoption("--zkafka-require-servers"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if session.config.getoption("--zkafka-record") and not hasattr(session.config, "workerinput"):
+        seconds: dict[str, float] = defaultdict(float)
+        for report in (report for kind in ("passed", "failed", "") for report in stats.get(kind, [])):
+            seconds[report.nodeid] += report.duration
+        Durations(DURATIONS).record(seconds)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -100,16 +135,54 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def _topic_numbers() -> Iterator[int]:
-    return count()
+def breakable_cluster() -> Iterator[LocalCluster]:
+    """Three brokers in three racks, which compact, delete and give up fast; a test that stops one starts it again."""
+    from pyspark_zkafka.testing import LocalCluster
+
+    with LocalCluster(brokers=3, racks=["a", "b", "c"], broker_config=FAST) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def old_cluster() -> Iterator[LocalCluster]:
+    """One broker 1.1.1."""
+    from pyspark_zkafka.testing import LocalCluster
+
+    with LocalCluster(brokers=1, kafka_version="1.1.1") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka4() -> Iterator[LocalCluster]:
+    """Three brokers of Kafka 4, which are controllers, too, and also coordinate groups by KIP-848."""
+    from pyspark_zkafka.testing import LocalCluster
+
+    with LocalCluster(kafka_version="4.3.1", brokers=3, broker_config=PROMPT) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def guarded_cluster() -> Iterator[LocalCluster]:
+    """One broker whose listener LOGIN allows the user what tests grant, and nothing else."""
+    from pyspark_zkafka.testing import LocalCluster
+
+    with LocalCluster(brokers=1, listeners={"LOGIN": "SASL_PLAINTEXT"}, broker_config=GUARDED) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def _topic_names(worker_id: str) -> Iterator[str]:
+    """Names that no other worker and no earlier run has used, as the cluster may be theirs, too."""
+    run = secrets.token_hex(2)
+    return (f"topic-{run}{worker_id.removeprefix('master')}-{number}" for number in count())
 
 
 @pytest.fixture
-def new_topic(zkafka_cluster: LocalCluster, _topic_numbers: Iterator[int]) -> Callable[..., str]:
+def new_topic(zkafka_cluster: LocalCluster, _topic_names: Iterator[str]) -> Callable[..., str]:
     """Makes a topic of a name of its own: ``new_topic(partitions=4, replication=2, config={...})``."""
 
     def make(**arguments: object) -> str:
-        name = f"topic-{next(_topic_numbers)}"
+        name = next(_topic_names)
         zkafka_cluster.create_topic(name, **arguments)
         return name
 

@@ -1,6 +1,7 @@
 """Real brokers, with ZooKeeper or in KRaft mode, on this machine, for tests and for trying things out (public).
 
-`LocalCluster` is such a cluster, and the pytest fixture `zkafka_cluster` one that the session shares. `OldConsumer` is
+`LocalCluster` is such a cluster, `attach` returns one that `zkafka cluster up` started, and the pytest fixture
+`zkafka_cluster` is one that the session shares. `OldConsumer` is
 Kafka's high-level consumer, and `run_kafka_tool` runs Kafka's own tools.
 """
 
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing.cluster import LocalCluster
+    from pyspark_zkafka.testing.detached import attach
     from pyspark_zkafka.testing.jars import cache_folder, fetch_jars
     from pyspark_zkafka.testing.kafka_tools import (
         describe_group,
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LocalCluster",
     "OldConsumer",
+    "attach",
     "cache_folder",
     "describe_group",
     "export_offsets",
@@ -32,7 +35,13 @@ __all__ = [
     "verify_consumer_rebalance",
 ]
 
-_HOMES = {"LocalCluster": "cluster", "OldConsumer": "old_consumer", "cache_folder": "jars", "fetch_jars": "jars"}
+_HOMES = {
+    "LocalCluster": "cluster",
+    "OldConsumer": "old_consumer",
+    "attach": "detached",
+    "cache_folder": "jars",
+    "fetch_jars": "jars",
+}
 """The modules of the names that `kafka_tools` does not define."""
 
 

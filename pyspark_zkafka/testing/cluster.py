@@ -83,8 +83,11 @@ class LocalCluster(ClusterServers):
     def start(self) -> LocalCluster:
         """Start all servers, and return this cluster; takes some 5 to 10 s.
 
-        Ready means that every broker is registered, and knows all others. Nothing stays when the start fails.
+        Ready means that every broker is registered, and knows all others. Nothing stays when the start fails. Does nothing
+        for a cluster whose servers run.
         """
+        if self._running:
+            return self
         self._prepare()
         try:
             self._processes.open()

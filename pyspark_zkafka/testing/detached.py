@@ -1,8 +1,8 @@
-"""A local cluster that stays up after the command that started it has ended.
+"""A local cluster that stays up after the command that started it has ended, and that other processes attach to.
 
-A daemon owns the cluster, and holds a lock while it lives. The cluster's state, a JSON file beside the lock, is valid only
-while the lock is held. Run as a program, with a name and the options of `LocalCluster` as JSON, this module starts the
-daemon, which closes standard output when the cluster is ready or has failed.
+A daemon owns the cluster, and holds a lock while it lives. The cluster's state, a JSON file next to the lock, is valid only
+while the lock is held. Run as a program, with a name, the options of `LocalCluster` as JSON and optionally the process id
+of an owner, this module starts the daemon, which closes standard output when the cluster is ready or has failed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,10 +30,10 @@ from pyspark_zkafka.testing.waiting import Deadline
 if TYPE_CHECKING:
     from pyspark_zkafka.testing.cluster import LocalCluster
 
-__all__ = ["DetachedCluster", "bring_down", "bring_up", "running_clusters"]
+__all__ = ["DetachedCluster", "attach", "bring_down", "bring_up", "running_clusters", "share"]
 
 _END_TIMEOUT_S = 60
-_CHECK_S = 5
+_CHECK_S = 2
 _READY = "ready"
 
 
@@ -53,18 +53,19 @@ class DetachedCluster:
     servers: dict[str, int]
 
 
-def bring_up(name: str, options: dict[str, Any]) -> DetachedCluster:
+def bring_up(name: str, options: dict[str, Any], owner: int | None = None) -> DetachedCluster:
     """Start a cluster that stays until `bring_down`; blocks until it is ready, and while its jars are fetched.
 
-    `options` are the arguments of `LocalCluster` that JSON can hold. Raises `CLUSTER_ALREADY_UP`, and `CLUSTER_NOT_UP` with
-    the error of the start.
+    `options` are the arguments of `LocalCluster` that JSON can hold. With the process id of an `owner`, the cluster and all
+    of its files go within seconds of that process. Raises `CLUSTER_ALREADY_UP`, and `CLUSTER_NOT_UP` with the error of the
+    start.
     """
     if _state(name) is not None:
         raise _already_up(name, "is up; take it `down` first, or choose another name")
     find_java()
     kafka_classpath(options.get("kafka_version", "3.9.1"))  # here, where a terminal shows the progress
     done = subprocess.run(
-        [sys.executable, "-m", "pyspark_zkafka.testing.detached", name, json.dumps(options)],
+        [sys.executable, "-m", "pyspark_zkafka.testing.detached", name, json.dumps(options), str(owner or "")],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
     )  # fmt: skip
     found = _state(name)
@@ -74,14 +75,43 @@ def bring_up(name: str, options: dict[str, Any]) -> DetachedCluster:
     return found
 
 
+def share(name: str, options: dict[str, Any], owner: int) -> LocalCluster:
+    """Attach to the owner's cluster of this name, after starting it if no other process has."""
+    _folder().mkdir(parents=True, exist_ok=True)
+    with _file(name, "start").open("a") as starting:
+        fcntl.flock(starting, fcntl.LOCK_EX)
+        if _state(name) is None:
+            bring_up(name, options, owner)
+    return attach(name)
+
+
+def attach(name: str = "default") -> LocalCluster:
+    """Return a handle on a cluster that another process keeps up, e.g. ``zkafka cluster up``.
+
+    Topics, records and addresses work as in the owner's process. Closing the handle leaves the servers running, and they
+    cannot be stopped or killed through it: `ATTACHED_CLUSTER`. Raises `NO_CLUSTER_UP`.
+    """
+    from pyspark_zkafka.testing.cluster import LocalCluster
+    from pyspark_zkafka.testing.processes import ForeignProcesses
+
+    state = _running(name)
+    kinds = [server.partition("-")[0] for server in state.servers]
+    cluster = LocalCluster(
+        brokers=kinds.count("broker"),
+        kafka_version=state.kafka_version,
+        kraft=ZOOKEEPER not in kinds,
+        controllers=kinds.count("controller") or None,
+    )
+    cluster.adopt(ForeignProcesses(state.name, Path(state.folder), state.servers), state.zookeeper_connect)
+    return cluster
+
+
 def bring_down(name: str) -> None:
     """End a cluster; returns when its daemon, its servers and their data are gone.
 
     Raises `NO_CLUSTER_UP`, and `CLUSTER_NOT_DOWN` after 60 s.
     """
-    state = _state(name)
-    if state is None:
-        raise LocalClusterError("NO_CLUSTER_UP", f"No local cluster named {name!r} is up; `up` starts one")
+    state = _running(name)
     os.kill(state.pid, signal.SIGTERM)
     if Deadline(_END_TIMEOUT_S).until(lambda: True if _state(name) is None else None) is None:
         raise LocalClusterError(
@@ -99,26 +129,37 @@ def running_clusters() -> list[DetachedCluster]:
 
 def main() -> None:
     """Fork the daemon, which keeps standard output open until the outcome of its start is written there."""
-    name, options = sys.argv[1], json.loads(sys.argv[2])
+    name, options, owner = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3] or 0)
     _folder().mkdir(parents=True, exist_ok=True)
     if os.fork() == 0:
         os.setsid()
         os.dup2(os.open(_file(name, "log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 2)
-        _live(name, options)
+        _live(name, options, owner)
 
 
-def _live(name: str, options: dict[str, Any]) -> None:
+def _live(name: str, options: dict[str, Any], owner: int) -> None:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: ended.set())
     try:
-        _keep_up(name, options, ended)
+        _keep_up(name, options, lambda: ended.wait(_CHECK_S) or bool(owner and not _lives(owner)))
     except ZKafkaError as error:
         os.write(1, str(error).encode())  # to the caller, or to the log once the cluster was ready
         sys.exit(1)
+    if owner:  # nobody else uses the name
+        for kind in ("log", "lock", "start"):
+            _file(name, kind).unlink(missing_ok=True)
 
 
-def _keep_up(name: str, options: dict[str, Any], ended: threading.Event) -> None:
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _keep_up(name: str, options: dict[str, Any], ended: Callable[[], bool]) -> None:
     from pyspark_zkafka.testing.cluster import LocalCluster  # here: `status` and `down` need no Kafka client
 
     with _exclusively(name):
@@ -127,7 +168,7 @@ def _keep_up(name: str, options: dict[str, Any], ended: threading.Event) -> None
                 _publish(_describe(name, cluster))
                 os.write(1, _READY.encode())
                 os.dup2(2, 1)  # the caller waits for the end of standard output
-                while not ended.wait(_CHECK_S):
+                while not ended():
                     cluster.pid(0)  # raises when the supervisor was killed
         finally:  # the state stays until the servers are gone: `bring_down` waits for its end
             _file(name, "json").unlink(missing_ok=True)
@@ -167,6 +208,13 @@ def _file(name: str, kind: str) -> Path:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
         raise LocalClusterError("BAD_CLUSTER", f"A cluster's name has letters, digits, - and _; found {name!r}")
     return _folder() / f"{name}.{kind}"
+
+
+def _running(name: str) -> DetachedCluster:
+    state = _state(name)
+    if state is None:
+        raise LocalClusterError("NO_CLUSTER_UP", f"No local cluster named {name!r} is up; `up` starts one")
+    return state
 
 
 def _state(name: str) -> DetachedCluster | None:

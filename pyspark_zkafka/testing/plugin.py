@@ -5,6 +5,7 @@ Cheap to import, as it is loaded in every pytest run where this package is insta
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -19,15 +20,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("zkafka", "local Kafka cluster")
     group.addoption("--zkafka-kafka-version", default="3.9.1", metavar="VERSION", help="Kafka's version [3.9.1]")
     group.addoption("--zkafka-brokers", default=3, type=int, metavar="N", help="number of brokers [3]")
+    group.addoption("--zkafka-cluster", metavar="NAME", help="use the cluster that `zkafka cluster up` started, by name")
 
 
 @pytest.fixture(scope="session")
 def zkafka_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
-    """A real ZooKeeper and real brokers, started at first use and shared by the session."""
-    from pyspark_zkafka.testing.cluster import LocalCluster
+    """A real ZooKeeper and real brokers, started at first use and shared by all tests and all workers of pytest-xdist.
 
-    version = request.config.getoption("--zkafka-kafka-version")
-    brokers = request.config.getoption("--zkafka-brokers")
-    patient = {"zookeeper.session.timeout.ms": "18000"}  # 6 s are too short on a machine that tests keep busy
-    with LocalCluster(brokers=brokers, kafka_version=version, broker_config=patient) as cluster:
-        yield cluster
+    With workers, or with ``--zkafka-cluster``, tests can use the servers but not stop them (see `attach`).
+    """
+    from pyspark_zkafka.testing.cluster import LocalCluster
+    from pyspark_zkafka.testing.detached import attach, share
+
+    options = {
+        "kafka_version": request.config.getoption("--zkafka-kafka-version"),
+        "brokers": request.config.getoption("--zkafka-brokers"),
+        # 6 s are too short on a machine that tests keep busy.
+        "broker_config": {"zookeeper.session.timeout.ms": "18000"},
+    }
+    if name := request.config.getoption("--zkafka-cluster"):
+        yield attach(name)
+    elif hasattr(request.config, "workerinput"):
+        controller = os.getppid()
+        yield share(f"pytest-{controller}", options, controller)
+    else:
+        with LocalCluster(**options) as cluster:
+            yield cluster

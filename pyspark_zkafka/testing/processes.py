@@ -14,13 +14,13 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing.ports import PortReservations
 from pyspark_zkafka.testing.waiting import Deadline
 
-__all__ = ["DATA_VARIABLE", "ServerProcesses"]
+__all__ = ["DATA_VARIABLE", "ForeignProcesses", "ServerProcesses"]
 
 DATA_VARIABLE = "ZKAFKA_CLUSTER_DATA"
 """The environment variable with the folder in which clusters keep their data; by default, that of temporary files."""
@@ -167,6 +167,31 @@ class ServerProcesses:
             reason = f"The operating system did not start the server: {answer['error']}"
             raise LocalClusterError("SERVER_NOT_STARTED", reason)
         return answer
+
+
+class ForeignProcesses(ServerProcesses):
+    """Server processes that another process started: ports and logs are known, and nothing can be started or ended."""
+
+    def __init__(self, cluster: str, folder: Path, ports: Mapping[str, int]) -> None:
+        super().__init__()
+        self._cluster, self._folder = cluster, folder
+        self._ports = {(server, ""): port for server, port in ports.items()}
+
+    def port(self, name: str, purpose: str = "") -> int:
+        """A server's port."""
+        if (name, purpose) not in self._ports:
+            self._refuse()
+        return self._ports[name, purpose]
+
+    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise LocalClusterError(
+            "ATTACHED_CLUSTER",
+            f"The local cluster {self._cluster!r} belongs to another process, and its servers cannot be started or stopped "
+            "from here. Use a LocalCluster of your own for that.",
+        )
 
 
 def _ended() -> LocalClusterError:

@@ -40,6 +40,14 @@ class ClusterServers(ClusterSpec):
         self._processes = ServerProcesses()
         self._running: set[Server] = set()
 
+    def adopt(self, processes: ServerProcesses, zookeeper_connect: str | None) -> None:
+        """Use servers that run already instead of starting some."""
+        self._processes = processes
+        self._running = {*self.broker_ids, *self.controller_ids}
+        if zookeeper_connect is not None:
+            self._running.add(ZOOKEEPER)
+            self._chroot = "/" + zookeeper_connect.partition("/")[2]
+
     # -- addresses and processes
 
     @property

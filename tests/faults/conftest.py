@@ -1,4 +1,4 @@
-"""A cluster to break: its brokers compact, delete and give up fast."""
+"""What tests of faults do to the breakable cluster, and to the processes that use it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.stream.driver import StreamDriver
-from pyspark_zkafka.testing import LocalCluster
 from tests.support.members import MemberProcesses
 from tests.support.topic_group import Gate, TopicGroup, planning_process
 from tests.support.wire import Wire
@@ -20,21 +19,14 @@ from tests.support.wire import Wire
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pyspark_zkafka.testing import LocalCluster
     from tests.support.chroot import Chroot
-
-FAST = {
-    "log.cleaner.backoff.ms": "200",
-    "log.retention.check.interval.ms": "500",
-    "replica.lag.time.max.ms": "2000",
-    "auto.create.topics.enable": "true",
-}
 
 
 @pytest.fixture(scope="session")
-def zkafka_cluster() -> Iterator[LocalCluster]:
-    """Three brokers; a test that stops one starts it again."""
-    with LocalCluster(brokers=3, broker_config=FAST) as cluster:
-        yield cluster
+def zkafka_cluster(breakable_cluster: LocalCluster) -> LocalCluster:
+    """The cluster that tests may break."""
+    return breakable_cluster
 
 
 @pytest.fixture

@@ -22,13 +22,6 @@ def zookeeper_config(zkafka_cluster: LocalCluster) -> ZooKeeperConfig:
     return ZooKeeperConfig(hosts, f"/{chroot}")
 
 
-@pytest.fixture(scope="module")
-def own_cluster() -> Iterator[LocalCluster]:
-    """A cluster of a module's own, whose servers may be stopped and killed."""
-    with LocalCluster(racks=["a", "b", "c"]) as started:
-        yield started
-
-
 @pytest.fixture
 def wire(zkafka_cluster: LocalCluster) -> Iterator[Wire]:
     """A way to ZooKeeper that can be cut."""

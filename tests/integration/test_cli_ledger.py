@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import count
@@ -95,14 +95,7 @@ def rows_of(result: Result) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.fixture(scope="module")
-def old_cluster() -> Iterator[LocalCluster]:
-    """One broker 1.1.1."""
-    with LocalCluster(brokers=1, kafka_version="1.1.1") as cluster:
-        yield cluster
-
-
-@pytest.fixture(params=["zkafka_cluster", "old_cluster"])
+@pytest.fixture(params=["zkafka_cluster", pytest.param("old_cluster", marks=pytest.mark.xdist_group("old_cluster"))])
 def query(request: pytest.FixtureRequest) -> Query:
     """A query on the brokers of the session, and on one of Kafka 1.1.1."""
     return new_query(request.getfixturevalue(request.param))

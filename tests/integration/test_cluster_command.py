@@ -12,21 +12,29 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_zkafka.testing import cache_folder
+from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing import attach, cache_folder
 from tests.support.eventually import eventually
 from tests.support.processes import alive
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder of the test's own, which has the jars of the user's."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / "jars").symlink_to(cache_folder() / "jars")
+    monkeypatch.setenv("ZKAFKA_CACHE", str(cache))
+    return cache
+
+
 @pytest.fixture
-def zkafka(tmp_path: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
-    """Runs the command with a cache folder of the test's own, which has the jars of the user's."""
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "jars").symlink_to(cache_folder() / "jars")
-    environ = {**os.environ, "ZKAFKA_CACHE": str(tmp_path / "cache")}
+def zkafka(cache: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
+    """Runs the command."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", "from pyspark_zkafka.cli import main; main()", "cluster", *arguments]
-        return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        return subprocess.run(command, capture_output=True, text=True, check=False)
 
     yield run
     run("down")
@@ -48,6 +56,45 @@ def test_command(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> Non
     assert not Path(state["folder"]).exists()
     assert json.loads(zkafka("status", "--json").stdout) == []
     assert "NO_CLUSTER_UP" in zkafka("down").stderr
+
+
+def test_attached(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    """Other processes use a cluster that is up, its topics and both of its addresses, and cannot stop it."""
+    with pytest.raises(LocalClusterError, match=r"NO_CLUSTER_UP\] No local cluster named 'default' is up"):
+        attach()
+    (state,) = json.loads(zkafka("up", "--brokers", "1", "--json").stdout)
+    with attach() as cluster:
+        cluster.create_topic("orders", partitions=2)
+        assert cluster.produce("orders", [{"value": b"x", "partition": 1}]) == {1: [0]}
+        assert cluster.zookeeper_connect == state["zookeeper_connect"]
+        assert cluster.bootstrap_servers == state["bootstrap_servers"]
+        with cluster.zookeeper() as znodes:
+            assert znodes.get_children("/brokers/ids") == ["0"]
+        assert cluster.log(0).exists()
+        for refused in (lambda: cluster.stop(0), lambda: cluster.kill("zookeeper"), lambda: cluster.pid(0)):
+            with pytest.raises(LocalClusterError, match="ATTACHED_CLUSTER"):
+                refused()
+    assert all(json.loads(zkafka("status", "--json").stdout)[0]["listening"].values())
+
+
+SHARING = """
+import os
+from pyspark_zkafka.testing.detached import share
+print(share("shared", {"brokers": 1}, os.getppid()).bootstrap_servers, flush=True)
+"""
+
+
+def test_shared(cache: Path, zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    """Processes that share a cluster start it once; it stays when they end, and goes with the process that owns it."""
+    sharing = f"{sys.executable} -c '{SHARING}'"
+    script = f"{sharing} & {sharing} & wait; read end"
+    with subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
+        first, second = owner.stdout.readline(), owner.stdout.readline()  # type: ignore[union-attr]
+        assert first == second != ""
+        (state,) = json.loads(zkafka("status", "--json").stdout)
+        assert (state["name"], all(state["listening"].values())) == ("shared", True)
+    eventually(lambda: not Path(state["folder"]).exists())
+    eventually(lambda: not list((cache / "clusters").iterdir()))
 
 
 def test_kraft(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> None:

@@ -22,64 +22,64 @@ def end_offsets(cluster: LocalCluster, topic: str, partition: int) -> tuple[int,
     return low, high
 
 
-def test_registered(own_cluster: LocalCluster) -> None:
+def test_registered(breakable_cluster: LocalCluster) -> None:
     """Each broker has its znode under the chroot, with the loopback address and its rack."""
-    with own_cluster.zookeeper() as zookeeper:
+    with breakable_cluster.zookeeper() as zookeeper:
         ids = sorted(zookeeper.get_children("/brokers/ids"))
         znode = json.loads(zookeeper.get("/brokers/ids/1")[0])
     assert ids == ["0", "1", "2"]
-    assert znode["endpoints"] == [f"PLAINTEXT://127.0.0.1:{own_cluster.port(1)}"]
+    assert znode["endpoints"] == [f"PLAINTEXT://127.0.0.1:{breakable_cluster.port(1)}"]
     assert znode["rack"] == "b"
-    assert own_cluster.zookeeper_connect.split("/")[0] == f"127.0.0.1:{own_cluster.port('zookeeper')}"
+    assert breakable_cluster.zookeeper_connect.split("/")[0] == f"127.0.0.1:{breakable_cluster.port('zookeeper')}"
 
 
-def test_listens_on_loopback_alone(own_cluster: LocalCluster) -> None:
+def test_listens_on_loopback_alone(breakable_cluster: LocalCluster) -> None:
     """No socket of the servers listens on any other address than 127.0.0.1."""
-    ports = {own_cluster.port(s) for s in ("zookeeper", *own_cluster.broker_ids)}
+    ports = {breakable_cluster.port(s) for s in ("zookeeper", *breakable_cluster.broker_ids)}
     rows = [line.split() for f in ("tcp", "tcp6") for line in Path(f"/proc/net/{f}").read_text().splitlines()[1:]]
     listening = {(address, int(port, 16)) for row in rows if row[3] == "0A" for address, port in [row[1].rsplit(":", 1)]}
     assert {(a, p) for a, p in listening if p in ports} == {("0100007F", p) for p in ports}
 
 
-def test_topics_and_records(own_cluster: LocalCluster) -> None:
+def test_topics_and_records(breakable_cluster: LocalCluster) -> None:
     """Topics are spread round the brokers; records go where they are sent, and partitions can be added."""
-    own_cluster.create_topic("spread", partitions=3, replication=2, config={"retention.ms": "-1"})
-    assert own_cluster.assignment("spread") == {0: [0, 1], 1: [1, 2], 2: [2, 0]}
-    assert own_cluster.produce("spread", [{"value": "a", "partition": 1}, ("k", "b", 1), (None, b"c", 2)]) == {
+    breakable_cluster.create_topic("spread", partitions=3, replication=2, config={"retention.ms": "-1"})
+    assert breakable_cluster.assignment("spread") == {0: [0, 1], 1: [1, 2], 2: [2, 0]}
+    assert breakable_cluster.produce("spread", [{"value": "a", "partition": 1}, ("k", "b", 1), (None, b"c", 2)]) == {
         1: [0, 1],
         2: [0],
     }
-    own_cluster.add_partitions("spread", 5)
-    assert {len(r) for r in own_cluster.assignment("spread").values()} == {2}
-    assert own_cluster.produce("spread", [{"value": "d", "partition": 4}]) == {4: [0]}
+    breakable_cluster.add_partitions("spread", 5)
+    assert {len(r) for r in breakable_cluster.assignment("spread").values()} == {2}
+    assert breakable_cluster.produce("spread", [{"value": "d", "partition": 4}]) == {4: [0]}
 
 
-def test_own_assignment(own_cluster: LocalCluster) -> None:
+def test_own_assignment(breakable_cluster: LocalCluster) -> None:
     """A topic takes the replicas that it is given."""
-    own_cluster.create_topic("own", assignment={0: [2, 1], 1: [0, 2]})
-    assert own_cluster.assignment("own") == {0: [2, 1], 1: [0, 2]}
-    assert own_cluster.wait_for_leader("own", 0) == 2
+    breakable_cluster.create_topic("own", assignment={0: [2, 1], 1: [0, 2]})
+    assert breakable_cluster.assignment("own") == {0: [2, 1], 1: [0, 2]}
+    assert breakable_cluster.wait_for_leader("own", 0) == 2
 
 
-def test_refusals(own_cluster: LocalCluster) -> None:
+def test_refusals(breakable_cluster: LocalCluster) -> None:
     """What the cluster refuses is an error with its reason."""
-    own_cluster.create_topic("twice")
+    breakable_cluster.create_topic("twice")
     with pytest.raises(LocalClusterError, match=r"create topic twice.*already exists"):
-        own_cluster.create_topic("twice")
+        breakable_cluster.create_topic("twice")
     with pytest.raises(LocalClusterError, match="REFUSED_BY_CLUSTER"):
-        own_cluster.delete_topic("never-made")
+        breakable_cluster.delete_topic("never-made")
     with pytest.raises(LocalClusterError, match=r"NOT_DELIVERED.*Of 1 records.*1 were not"):
-        own_cluster.produce("twice", [{"value": b"x", "partition": 9}], {"message.timeout.ms": 3000})
+        breakable_cluster.produce("twice", [{"value": b"x", "partition": 9}], {"message.timeout.ms": 3000})
     with pytest.raises(LocalClusterError, match=r"NO_SUCH_SERVER.*\[0, 1, 2\]"):
-        own_cluster.stop(7)
+        breakable_cluster.stop(7)
 
 
-def test_deleted(own_cluster: LocalCluster) -> None:
+def test_deleted(breakable_cluster: LocalCluster) -> None:
     """Deleted records move the log's start; a deleted topic can be created again at once."""
-    own_cluster.create_topic("deleted")
-    own_cluster.produce("deleted", [{"value": b"x"}] * 5)
-    assert own_cluster.delete_records("deleted", {0: 3}) == {0: 3}
-    assert end_offsets(own_cluster, "deleted", 0) == (3, 5)
-    own_cluster.delete_topic("deleted")
-    own_cluster.create_topic("deleted")
-    assert end_offsets(own_cluster, "deleted", 0) == (0, 0)
+    breakable_cluster.create_topic("deleted")
+    breakable_cluster.produce("deleted", [{"value": b"x"}] * 5)
+    assert breakable_cluster.delete_records("deleted", {0: 3}) == {0: 3}
+    assert end_offsets(breakable_cluster, "deleted", 0) == (3, 5)
+    breakable_cluster.delete_topic("deleted")
+    breakable_cluster.create_topic("deleted")
+    assert end_offsets(breakable_cluster, "deleted", 0) == (0, 0)

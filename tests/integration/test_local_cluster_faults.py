@@ -22,41 +22,41 @@ from tests.support.zookeeper_sessions import connections
 
 
 @pytest.fixture(autouse=True)
-def _all_up(own_cluster: LocalCluster) -> Iterator[None]:
+def _all_up(breakable_cluster: LocalCluster) -> Iterator[None]:
     yield
-    for server in ("zookeeper", *own_cluster.broker_ids):
-        if own_cluster.pid(server) is None:
-            own_cluster.restart(server)
+    for server in ("zookeeper", *breakable_cluster.broker_ids):
+        if breakable_cluster.pid(server) is None:
+            breakable_cluster.restart(server)
 
 
-def test_stop_and_restart(own_cluster: LocalCluster) -> None:
+def test_stop_and_restart(breakable_cluster: LocalCluster) -> None:
     """A stopped broker's znode is gone, another leads; restarted, it has its port and data, and can lead again."""
-    own_cluster.create_topic("moved", replication=2)
-    own_cluster.produce("moved", [{"value": b"x"}])
-    port = own_cluster.port(0)
-    own_cluster.stop(0)
-    assert own_cluster.pid(0) is None
-    assert own_cluster.running_broker_ids == [1, 2]
-    with own_cluster.zookeeper() as zookeeper:
+    breakable_cluster.create_topic("moved", replication=2)
+    breakable_cluster.produce("moved", [{"value": b"x"}])
+    port = breakable_cluster.port(0)
+    breakable_cluster.stop(0)
+    assert breakable_cluster.pid(0) is None
+    assert breakable_cluster.running_broker_ids == [1, 2]
+    with breakable_cluster.zookeeper() as zookeeper:
         assert sorted(zookeeper.get_children("/brokers/ids")) == ["1", "2"]
-    assert own_cluster.wait_for_leader("moved", 0, not_broker=0) == 1
-    own_cluster.restart(0)
-    assert own_cluster.port(0) == port
-    own_cluster.elect_preferred_leaders("moved")
-    assert own_cluster.wait_for_leader("moved", 0) == 0
-    assert own_cluster.produce("moved", [{"value": b"y"}]) == {0: [1]}
+    assert breakable_cluster.wait_for_leader("moved", 0, not_broker=0) == 1
+    breakable_cluster.restart(0)
+    assert breakable_cluster.port(0) == port
+    breakable_cluster.elect_preferred_leaders("moved")
+    assert breakable_cluster.wait_for_leader("moved", 0) == 0
+    assert breakable_cluster.produce("moved", [{"value": b"y"}]) == {0: [1]}
 
 
-def test_kill(own_cluster: LocalCluster) -> None:
+def test_kill(breakable_cluster: LocalCluster) -> None:
     """After kill the process is gone, the next leader is found when the session has expired, and restart waits for that."""
-    own_cluster.create_topic("killed", assignment={0: [1, 2]})
-    pid = own_cluster.pid(1)
+    breakable_cluster.create_topic("killed", assignment={0: [1, 2]})
+    pid = breakable_cluster.pid(1)
     assert pid is not None
-    own_cluster.kill(1)
+    breakable_cluster.kill(1)
     assert not alive(pid)
-    assert own_cluster.wait_for_leader("killed", 0, not_broker=1) == 2
-    own_cluster.restart(1)
-    own_cluster.wait_in_sync("killed")
+    assert breakable_cluster.wait_for_leader("killed", 0, not_broker=1) == 2
+    breakable_cluster.restart(1)
+    breakable_cluster.wait_in_sync("killed")
 
 
 def test_session_that_expires_at_the_start() -> None:
@@ -84,49 +84,49 @@ def test_session_that_expires_at_the_start() -> None:
             pytest.fail("the session did not expire")
 
 
-def test_pause_and_resume(own_cluster: LocalCluster) -> None:
+def test_pause_and_resume(breakable_cluster: LocalCluster) -> None:
     """A paused broker loses its leadership, and is back in sync after resume."""
-    own_cluster.create_topic("paused", assignment={0: [2, 0]})
-    own_cluster.pause(2)
-    assert own_cluster.running_broker_ids == [0, 1]
-    assert own_cluster.wait_for_leader("paused", 0, not_broker=2) == 0
-    own_cluster.resume(2)
-    own_cluster.wait_ready()
-    own_cluster.wait_in_sync("paused")
+    breakable_cluster.create_topic("paused", assignment={0: [2, 0]})
+    breakable_cluster.pause(2)
+    assert breakable_cluster.running_broker_ids == [0, 1]
+    assert breakable_cluster.wait_for_leader("paused", 0, not_broker=2) == 0
+    breakable_cluster.resume(2)
+    breakable_cluster.wait_ready()
+    breakable_cluster.wait_in_sync("paused")
 
 
-def test_kill_while_paused(own_cluster: LocalCluster) -> None:
+def test_kill_while_paused(breakable_cluster: LocalCluster) -> None:
     """A paused broker can be killed, and restarted; a server that is down cannot be paused."""
-    own_cluster.pause(2)
-    own_cluster.kill(2)
+    breakable_cluster.pause(2)
+    breakable_cluster.kill(2)
     with pytest.raises(LocalClusterError, match=r"SERVER_NOT_RUNNING.*broker-2"):
-        own_cluster.pause(2)
-    own_cluster.restart(2)
-    assert own_cluster.running_broker_ids == [0, 1, 2]
+        breakable_cluster.pause(2)
+    breakable_cluster.restart(2)
+    assert breakable_cluster.running_broker_ids == [0, 1, 2]
 
 
-def test_zookeeper_faults(own_cluster: LocalCluster) -> None:
+def test_zookeeper_faults(breakable_cluster: LocalCluster) -> None:
     """ZooKeeper can be paused, killed and restarted; brokers and topics are there afterwards."""
-    own_cluster.create_topic("survives", replication=3)
-    own_cluster.pause("zookeeper")
-    own_cluster.resume("zookeeper")
-    own_cluster.kill("zookeeper")
-    own_cluster.restart("zookeeper")
-    assert own_cluster.wait_for_leader("survives", 0) in own_cluster.broker_ids
-    own_cluster.restart("zookeeper")
-    assert own_cluster.produce("survives", [{"value": b"x"}]) == {0: [0]}
+    breakable_cluster.create_topic("survives", replication=3)
+    breakable_cluster.pause("zookeeper")
+    breakable_cluster.resume("zookeeper")
+    breakable_cluster.kill("zookeeper")
+    breakable_cluster.restart("zookeeper")
+    assert breakable_cluster.wait_for_leader("survives", 0) in breakable_cluster.broker_ids
+    breakable_cluster.restart("zookeeper")
+    assert breakable_cluster.produce("survives", [{"value": b"x"}]) == {0: [0]}
 
 
-def test_expire_session(own_cluster: LocalCluster) -> None:
+def test_expire_session(breakable_cluster: LocalCluster) -> None:
     """The owner of an expired session sees it lost, and its ephemeral znode is gone at once."""
     states: list[str] = []
-    client = KazooClient(own_cluster.zookeeper_connect)
+    client = KazooClient(breakable_cluster.zookeeper_connect)
     client.add_listener(states.append)
     client.start()
     try:
         client.create("/mine", ephemeral=True)
-        own_cluster.expire_session(*client.client_id)
-        with own_cluster.zookeeper() as other:
+        breakable_cluster.expire_session(*client.client_id)
+        with breakable_cluster.zookeeper() as other:
             assert other.exists("/mine") is None
         eventually(lambda: KazooState.LOST in states)
     finally:
@@ -134,22 +134,22 @@ def test_expire_session(own_cluster: LocalCluster) -> None:
         client.close()
 
 
-def test_session_expiry_of_a_broker_is_survived(own_cluster: LocalCluster) -> None:
+def test_session_expiry_of_a_broker_is_survived(breakable_cluster: LocalCluster) -> None:
     """wait_ready returns only when a broker that lost its session is registered again."""
-    own_cluster.pause(0)
-    with own_cluster.zookeeper() as zookeeper:
+    breakable_cluster.pause(0)
+    with breakable_cluster.zookeeper() as zookeeper:
         eventually(lambda: zookeeper.exists("/brokers/ids/0") is None)
-    own_cluster.resume(0)
-    own_cluster.wait_ready()
-    with own_cluster.zookeeper() as zookeeper:
+    breakable_cluster.resume(0)
+    breakable_cluster.wait_ready()
+    with breakable_cluster.zookeeper() as zookeeper:
         assert zookeeper.exists("/brokers/ids/0") is not None
 
 
-def test_topics_when_the_controller_has_moved(own_cluster: LocalCluster) -> None:
+def test_topics_when_the_controller_has_moved(breakable_cluster: LocalCluster) -> None:
     """A client that knows the one before asks who it is now, and creates the topic there."""
     with (
-        closing(AdminTopics({"bootstrap.servers": own_cluster.bootstrap_servers})) as topics,
-        own_cluster.zookeeper() as zookeeper,
+        closing(AdminTopics({"bootstrap.servers": breakable_cluster.bootstrap_servers})) as topics,
+        breakable_cluster.zookeeper() as zookeeper,
     ):
         topics.create("before-the-move", {0: [0]}, {})
         before = json.loads(zookeeper.get("/controller")[0])["brokerid"]
@@ -163,4 +163,4 @@ def test_topics_when_the_controller_has_moved(own_cluster: LocalCluster) -> None
 
         eventually(moved)
         topics.create("after-the-move", {0: [0]}, {})
-    assert own_cluster.wait_for_leader("after-the-move", 0) == 0
+    assert breakable_cluster.wait_for_leader("after-the-move", 0) == 0

@@ -16,7 +16,7 @@ from tests.support.eventually import eventually
 from tests.support.processes import alive
 
 
-def test_two_at_once_with_own_settings(own_cluster: LocalCluster) -> None:
+def test_two_at_once_with_own_settings(breakable_cluster: LocalCluster) -> None:
     """A second cluster beside the first has its own ports, chroot and folder; extra listeners and ports are filled in."""
     settings = {"broker_config": {"log.dirs": "{data}/own", "auto.create.topics.enable": "true"}}
     zookeeper = {
@@ -24,7 +24,7 @@ def test_two_at_once_with_own_settings(own_cluster: LocalCluster) -> None:
         "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
     }
     with LocalCluster(brokers=1, listeners={"SECOND": "PLAINTEXT"}, zookeeper_config=zookeeper, **settings) as second:
-        assert second.zookeeper_connect != own_cluster.zookeeper_connect
+        assert second.zookeeper_connect != breakable_cluster.zookeeper_connect
         second.create_topic("orders")
         assert second.produce("orders", [{"value": b"x"}]) == {0: [0]}
         second_listener = {"bootstrap.servers": second.listener_servers("SECOND")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,13 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 T0 = 1_700_000_000_000
-
-
-@pytest.fixture(scope="module")
-def old_cluster() -> Iterator[LocalCluster]:
-    """One broker 1.1.1."""
-    with LocalCluster(brokers=1, kafka_version="1.1.1") as cluster:
-        yield cluster
 
 
 @pytest.fixture(params=CONNECTIONS)

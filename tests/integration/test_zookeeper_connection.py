@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from tests.support.chroot import Chroot
 
 
+@pytest.fixture(scope="session")
+def zkafka_cluster(breakable_cluster: LocalCluster) -> LocalCluster:
+    """The cluster whose ZooKeeper may be halted."""
+    return breakable_cluster
+
+
 @pytest.mark.parametrize("timeout_ms", [3000, 5000])
 def test_the_session_timeout_is_the_one_asked_for(
     zkafka_cluster: LocalCluster, zookeeper_config: ZooKeeperConfig, timeout_ms: int

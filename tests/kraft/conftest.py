@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from typer.testing import Result
 
-# Nodes that are brokers and controllers, and a controller that is a node of its own.
-CLUSTERS: dict[str, dict[str, Any]] = {"4.3.1": {"brokers": 3}, "3.9.1": {"brokers": 1, "controllers": 1}}
 _NUMBERS = count()
 
 
-@pytest.fixture(scope="session", params=CLUSTERS)
+@pytest.fixture(scope="session", params=["4.3.1", pytest.param("3.9.1", marks=pytest.mark.long)])
 def kraft_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
-    """A cluster in KRaft mode, shared by the session."""
-    with LocalCluster(kafka_version=request.param, **CLUSTERS[request.param]) as cluster:
+    """A cluster in KRaft mode: nodes that are brokers and controllers, or a controller that is a node of its own."""
+    if request.param == "4.3.1":
+        yield request.getfixturevalue("kafka4")
+        return
+    with LocalCluster(kafka_version=request.param, brokers=1, controllers=1) as cluster:
         yield cluster
 
 

@@ -50,13 +50,6 @@ def retrying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
     application.close()
 
 
-@pytest.fixture(scope="session")
-def old_cluster() -> Iterator[LocalCluster]:
-    """One broker 1.1.1."""
-    with LocalCluster(brokers=1, kafka_version="1.1.1") as cluster:
-        yield cluster
-
-
 @pytest.fixture
 def copy(zkafka_cluster: LocalCluster, new_topic: Callable[..., str], application: Application, tmp_path: Path) -> Copy:
     """Four slots copy 1,200 rows in three micro-batches."""

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ResourcePatternType
 
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.testing import LocalCluster
-from tests.support.acls import CONFIG, LOGIN, Right, grant, withdraw
+from tests.support.acls import LOGIN, Right, grant, withdraw
 from tests.support.numbered_rows import numbers
 from tests.support.slot_tasks import SlotQuery, TaskProcess, once, rows
 
@@ -27,11 +27,10 @@ TEN = range(10)
 CONFIGS_OF_CLUSTER = Right(ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS)
 
 
-@pytest.fixture(scope="module")
-def zkafka_cluster() -> Iterator[LocalCluster]:
-    """A broker whose listener LOGIN allows the user what tests grant, and nothing else."""
-    with LocalCluster(brokers=1, listeners={"LOGIN": "SASL_PLAINTEXT"}, broker_config=CONFIG) as cluster:
-        yield cluster
+@pytest.fixture(scope="session")
+def zkafka_cluster(guarded_cluster: LocalCluster) -> LocalCluster:
+    """The cluster whose listener LOGIN allows the user what tests grant, and nothing else."""
+    return guarded_cluster
 
 
 class Rights:

@@ -16,8 +16,8 @@ from tests.support.memberships import PROMPT, MemberGroup
 NewProcess = Callable[..., KafkaMemberProcess]
 
 
-@pytest.fixture(scope="module")
-def kafka4() -> Iterator[LocalCluster]:
+@pytest.fixture(scope="session")
+def faulty_kafka4() -> Iterator[LocalCluster]:
     """Three brokers of Kafka 4, where members by KIP-848 expire as soon as others; a controller of its own."""
     config = {**PROMPT, "offsets.topic.replication.factor": "3"}
     with LocalCluster(kafka_version="4.3.1", brokers=3, controllers=1, broker_config=config) as cluster:
@@ -25,11 +25,11 @@ def kafka4() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture(params=["cooperative-sticky", "range", "consumer"])
-def group(request: pytest.FixtureRequest, kafka4: LocalCluster) -> Iterator[MemberGroup]:
+def group(request: pytest.FixtureRequest, faulty_kafka4: LocalCluster) -> Iterator[MemberGroup]:
     """A group that reads a topic with four partitions, three times replicated."""
     topic = f"faulty-{secrets.token_hex(4)}"
-    kafka4.create_topic(topic, partitions=4, replication=3)
-    made = MemberGroup(kafka4, request.param, topic)
+    faulty_kafka4.create_topic(topic, partitions=4, replication=3)
+    made = MemberGroup(faulty_kafka4, request.param, topic)
     yield made
     made.close()
 

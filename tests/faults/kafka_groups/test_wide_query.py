@@ -39,15 +39,15 @@ class Steps:
 
 
 @pytest.mark.parametrize("kind", ["cooperative-sticky", "consumer"])
-def test_wide_topic(kafka4: LocalCluster, stream: Callable[..., Stream], kind: str) -> None:
+def test_wide_topic(faulty_kafka4: LocalCluster, stream: Callable[..., Stream], kind: str) -> None:
     """A query joins, reads and commits 2,000 partitions in time; a second one gets its half, and nothing is read twice."""
     topic = f"wide-{secrets.token_hex(4)}"
-    kafka4.create_topic(topic, partitions=len(PARTITIONS))
-    fill(kafka4, topic, 1, PARTITIONS)
-    group = MemberGroup(kafka4, kind, topic)
+    faulty_kafka4.create_topic(topic, partitions=len(PARTITIONS))
+    fill(faulty_kafka4, topic, 1, PARTITIONS)
+    group = MemberGroup(faulty_kafka4, kind, topic)
     options = {**group.options(), "minRecordsPerPartition": "500"}  # four tasks, instead of one for each partition
     queries = [stream(options, connection={}, name=name) for name in ("first", "second")]
-    with GroupAdmin(kafka4.bootstrap_servers, {}) as brokers:
+    with GroupAdmin(faulty_kafka4.bootstrap_servers, {}) as brokers:
 
         def shares() -> list[int]:
             state = brokers.group_states([group.name])[group.name]
@@ -67,7 +67,7 @@ def test_wide_topic(kafka4: LocalCluster, stream: Callable[..., Stream], kind: s
         steps.take("commits", lambda: committed(1))
         queries[1].start(processingTime="1 second")
         steps.take("a second one joins", lambda: shares() == [1000, 1000])
-        fill(kafka4, topic, 1, PARTITIONS)
+        fill(faulty_kafka4, topic, 1, PARTITIONS)
         steps.take("both read and commit", lambda: len(read()) == 2 * len(PARTITIONS) and committed(2))
     assert set(read().values()) == {1}
     assert all({row.offset for row in query.rows} >= {1} for query in queries)

@@ -16,16 +16,8 @@ from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.testing import LocalCluster
 
 COLUMNS = pa.schema([("offset", pa.int64()), ("value", pa.binary())])
-NEAREST = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
 COUNT = 5000
 SMALL = {"kafka.max.partition.fetch.bytes": "20000", "kafkaConsumer.pollTimeoutMs": "60000", "transport": "direct"}
-
-
-@pytest.fixture(scope="module")
-def racks() -> Iterator[LocalCluster]:
-    """Two brokers in two racks, which name the nearest replica."""
-    with LocalCluster(brokers=2, racks=["a", "b"], broker_config=NEAREST) as cluster:
-        yield cluster
 
 
 def begin(cluster: LocalCluster, topic: str, **more: str) -> Iterator[pa.RecordBatch]:
@@ -40,34 +32,34 @@ def offsets(batches: Any) -> list[int]:
 
 
 @pytest.fixture
-def topic(racks: LocalCluster, request: pytest.FixtureRequest) -> str:
+def topic(breakable_cluster: LocalCluster, request: pytest.FixtureRequest) -> str:
     """A topic that broker 0 leads."""
     name = request.node.name.replace("[", "-").rstrip("]")
-    racks.create_topic(name, assignment={0: [0, 1]})
-    racks.produce(name, [{"value": b"%d" % n * 20} for n in range(COUNT)], {"batch.size": 10_000})
-    racks.wait_in_sync(name)
+    breakable_cluster.create_topic(name, assignment={0: [0, 1]})
+    breakable_cluster.produce(name, [{"value": b"%d" % n * 20} for n in range(COUNT)], {"batch.size": 10_000})
+    breakable_cluster.wait_in_sync(name)
     return name
 
 
-def test_nearest_replica(racks: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_nearest_replica(breakable_cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture) -> None:
     """A client with a rack reads from the replica there."""
     with caplog.at_level(logging.DEBUG, "pyspark_zkafka.transport"):
-        assert offsets(begin(racks, topic, **{"kafka.client.rack": "b"})) == list(range(COUNT))
+        assert offsets(begin(breakable_cluster, topic, **{"kafka.client.rack": "b"})) == list(range(COUNT))
     assert f"{topic}-0: fetches go to the preferred replica 1" in caplog.text
     assert "librdkafka continues" not in caplog.text
 
 
-def test_leader_in_the_rack(racks: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_leader_in_the_rack(breakable_cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture) -> None:
     """A client in the leader's rack, or in none of the brokers', reads from the leader."""
     with caplog.at_level(logging.DEBUG, "pyspark_zkafka.transport"):
         for rack in ("a", "elsewhere"):
-            assert offsets(begin(racks, topic, **{"kafka.client.rack": rack})) == list(range(COUNT))
+            assert offsets(begin(breakable_cluster, topic, **{"kafka.client.rack": rack})) == list(range(COUNT))
     assert "preferred replica" not in caplog.text
 
 
-def test_racks_in_metadata(racks: LocalCluster, topic: str) -> None:
+def test_racks_in_metadata(breakable_cluster: LocalCluster, topic: str) -> None:
     """The brokers tell the racks of a topic's replicas, and of all brokers with replicas."""
-    with KafkaAdmin(racks.bootstrap_servers, {}) as admin:
+    with KafkaAdmin(breakable_cluster.bootstrap_servers, {}) as admin:
         for topics in ([topic], []):
             assert {number: found.rack for number, found in admin.snapshot(topics).brokers.items()} == {0: "a", 1: "b"}
 
@@ -75,28 +67,28 @@ def test_racks_in_metadata(racks: LocalCluster, topic: str) -> None:
 @pytest.mark.parametrize("rack", ["", "b"])
 @pytest.mark.parametrize("stopped", [0, 1])
 def test_broker_that_stops(
-    racks: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture, rack: str, stopped: int
+    breakable_cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture, rack: str, stopped: int
 ) -> None:
     """A read continues from the other replica when the leader, or the follower that it reads from, stops."""
-    batches = begin(racks, topic, **({"kafka.client.rack": rack} if rack else {}))
+    batches = begin(breakable_cluster, topic, **({"kafka.client.rack": rack} if rack else {}))
     first = next(batches)
     try:
-        racks.stop(stopped)
+        breakable_cluster.stop(stopped)
         assert offsets([first, *batches]) == list(range(COUNT))
     finally:
-        racks.restart(stopped)
-        racks.wait_in_sync(topic)
-        racks.elect_preferred_leaders(topic)
+        breakable_cluster.restart(stopped)
+        breakable_cluster.wait_in_sync(topic)
+        breakable_cluster.elect_preferred_leaders(topic)
     assert "librdkafka continues" not in caplog.text
 
 
-def test_leader_that_moves(racks: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_leader_that_moves(breakable_cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture) -> None:
     """A read continues at the new leader when another replica becomes it, and the old one lives on."""
-    racks.stop(0)
-    racks.restart(0)
-    racks.wait_in_sync(topic)
-    batches = begin(racks, topic)
+    breakable_cluster.stop(0)
+    breakable_cluster.restart(0)
+    breakable_cluster.wait_in_sync(topic)
+    batches = begin(breakable_cluster, topic)
     first = next(batches)
-    racks.elect_preferred_leaders(topic)
+    breakable_cluster.elect_preferred_leaders(topic)
     assert offsets([first, *batches]) == list(range(COUNT))
     assert "librdkafka continues" not in caplog.text

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import pytest
 from kazoo.client import KazooClient
 
 from pyspark_zkafka.group.member import GroupMember
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 
 
 NewMember = Callable[..., GroupMember]
+
+
+@pytest.fixture(scope="session")
+def zkafka_cluster(breakable_cluster: LocalCluster) -> LocalCluster:
+    """The cluster whose ZooKeeper may be halted."""
+    return breakable_cluster
 
 
 class TestSession:

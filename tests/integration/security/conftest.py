@@ -1,4 +1,4 @@
-"""One ZooKeeper and one broker for each module of security tests.
+"""One ZooKeeper and one broker for all tests of security.
 
 The broker has a listener for each way to log in; the ZooKeeper speaks plain text, SASL and, on a port of its own, TLS with
 client certificates.
@@ -21,7 +21,7 @@ from tests.support.security import MODULES, SECRET, WRONG, Options
 LISTENERS = {"LOGIN": "SASL_PLAINTEXT", "TLS": "SSL", "ELSEWHERE": "SSL", "MUTUAL": "SSL", "BOTH": "SASL_SSL"}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def pem(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Files: two authorities, and, signed by the first, certificates and keys of servers and clients."""
     folder = tmp_path_factory.mktemp("pem")
@@ -37,7 +37,7 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def fortress(tmp_path_factory: pytest.TempPathFactory, pem: dict[str, str]) -> Iterator[LocalCluster]:
     """The servers, the SCRAM credentials of alice, and a topic with ten records."""
     jaas = tmp_path_factory.mktemp("jaas") / "jaas.conf"

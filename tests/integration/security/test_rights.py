@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import count
 
 import pytest
@@ -14,7 +13,7 @@ from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing import LocalCluster
-from tests.support.acls import CONFIG, LOGIN, Right, grant
+from tests.support.acls import LOGIN, Right, grant
 from tests.support.security import TEN, Options, fails_soon, read_values, write_values
 
 TO_READ = r"an ACL must allow Read, Write or Describe on the topic"
@@ -23,27 +22,20 @@ ON_GROUP = r"an ACL must allow Read on the group"
 _numbers = count()
 
 
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[LocalCluster]:
-    """A broker whose listener LOGIN allows the user what tests grant, and nothing else."""
-    with LocalCluster(brokers=1, listeners={"LOGIN": "SASL_PLAINTEXT"}, broker_config=CONFIG) as cluster:
-        yield cluster
-
-
 @pytest.fixture
-def topic(guarded: LocalCluster) -> str:
+def topic(guarded_cluster: LocalCluster) -> str:
     """An empty topic with two partitions, on which the user has no right."""
     name = f"topic-{next(_numbers)}"
-    guarded.create_topic(name, partitions=2)
+    guarded_cluster.create_topic(name, partitions=2)
     return name
 
 
 @pytest.fixture(params=["zookeeper", "bootstrap"])
-def login(request: pytest.FixtureRequest, guarded: LocalCluster) -> Options:
+def login(request: pytest.FixtureRequest, guarded_cluster: LocalCluster) -> Options:
     """The user's options, with ZooKeeper, which has no ACL, or with the brokers alone."""
     if request.param == "zookeeper":
-        return {"zookeeper.connect": guarded.zookeeper_connect, **LOGIN}
-    return {"kafka.bootstrap.servers": guarded.listener_servers("LOGIN"), **LOGIN}
+        return {"zookeeper.connect": guarded_cluster.zookeeper_connect, **LOGIN}
+    return {"kafka.bootstrap.servers": guarded_cluster.listener_servers("LOGIN"), **LOGIN}
 
 
 def allow(cluster: LocalCluster, kind: ResourceType, name: str, operation: AclOperation) -> None:
@@ -58,38 +50,38 @@ def fill_with_ten(cluster: LocalCluster, topic: str) -> None:
 
 
 @pytest.mark.parametrize("transport", ["direct", "librdkafka", "python"])
-def test_read(guarded: LocalCluster, topic: str, login: Options, transport: str) -> None:
+def test_read(guarded_cluster: LocalCluster, topic: str, login: Options, transport: str) -> None:
     """A read needs Read on its topics, and nothing else."""
-    fill_with_ten(guarded, topic)
+    fill_with_ten(guarded_cluster, topic)
     options = {**login, "subscribe": topic, "transport": transport}
     fails_soon(ZKafkaError, TO_READ, lambda: read_values(options))
-    allow(guarded, ResourceType.TOPIC, topic, AclOperation.READ)
+    allow(guarded_cluster, ResourceType.TOPIC, topic, AclOperation.READ)
     assert read_values(options) == TEN
 
 
 @pytest.mark.parametrize("path", ["on", "off"])
-def test_write(guarded: LocalCluster, topic: str, login: Options, path: str) -> None:
+def test_write(guarded_cluster: LocalCluster, topic: str, login: Options, path: str) -> None:
     """A write needs Write on its topic, and nothing else."""
     options = {**login, "topic": topic, "nativePath": path}
     fails_soon(ZKafkaError, TO_WRITE, lambda: write_values(options, TEN))
-    allow(guarded, ResourceType.TOPIC, topic, AclOperation.WRITE)
+    allow(guarded_cluster, ResourceType.TOPIC, topic, AclOperation.WRITE)
     write_values(options, TEN)
-    assert read_values({"kafka.bootstrap.servers": guarded.bootstrap_servers, "subscribe": topic}) == TEN
+    assert read_values({"kafka.bootstrap.servers": guarded_cluster.bootstrap_servers, "subscribe": topic}) == TEN
 
 
-def test_offsets_in_kafka(guarded: LocalCluster, topic: str, login: Options) -> None:
+def test_offsets_in_kafka(guarded_cluster: LocalCluster, topic: str, login: Options) -> None:
     """With offsets in Kafka, reading and committing them needs Read on the group, too."""
-    fill_with_ten(guarded, topic)
+    fill_with_ten(guarded_cluster, topic)
     group = f"group-{topic}"
-    with GroupAdmin(guarded.bootstrap_servers, {}) as superuser:
+    with GroupAdmin(guarded_cluster.bootstrap_servers, {}) as superuser:
         superuser.alter_offsets(group, {TopicPartition(topic, 0): 5, TopicPartition(topic, 1): 3})
     committed = {"group.id": group, "offsets.storage": "kafka", "startingOffsets": "committed"}
     options = {**login, "subscribe": topic, **committed}
-    allow(guarded, ResourceType.TOPIC, topic, AclOperation.READ)
+    allow(guarded_cluster, ResourceType.TOPIC, topic, AclOperation.READ)
     fails_soon(ZKafkaError, ON_GROUP, lambda: read_values(options))
-    allow(guarded, ResourceType.GROUP, group, AclOperation.READ)
+    allow(guarded_cluster, ResourceType.GROUP, group, AclOperation.READ)
     assert read_values(options) == [b"7", b"9"]
     properties = parse_read(options).connection.kafka
-    with KafkaGroupOffsets(guarded.listener_servers("LOGIN"), properties, group) as offsets:
+    with KafkaGroupOffsets(guarded_cluster.listener_servers("LOGIN"), properties, group) as offsets:
         offsets.commit({TopicPartition(topic, 1): 5})
     assert read_values(options) == []

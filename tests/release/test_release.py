@@ -1,0 +1,34 @@
+"""What a release publishes: the distributions, and the site. Needs the extras "release" and "docs"."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*command: str, **environ: str) -> None:
+    """Run a command in the project's folder, and show its output if it fails."""
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **environ}, text=True, check=False, **output)
+    assert done.returncode == 0, done.stdout
+
+
+def test_distributions() -> None:
+    """Two builds of each distribution are equal to the byte, and pip installs the right one in an empty environment."""
+    run(".ci/dist", PYTHON=sys.executable)
+    run(".ci/try_dist", PYTHON=sys.executable)
+
+
+def test_site(tmp_path: Path) -> None:
+    """The site is built without a warning, and asks no other host for anything."""
+    site = str(tmp_path / "site")
+    run(sys.executable, "-m", "mkdocs", "build", "--site-dir", site, NO_MKDOCS_2_WARNING="1")
+    run(sys.executable, "docs/check_site.py", site)

@@ -1,0 +1,122 @@
+"""Which tests share a worker, in what order workers take them, and which shard of `make test-all` runs them.
+
+Tests that need the same costly servers form a unit; so do all other tests of a file. A unit runs on one worker of
+pytest-xdist (``--dist loadgroup``), and belongs to one shard. Recorded durations balance both.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+__all__ = ["Durations", "in_order", "in_shard", "unit_of"]
+
+SHARED_SERVERS = (
+    "breakable_cluster",
+    "kafka4",
+    "faulty_kafka4",
+    "old_cluster",
+    "guarded_cluster",
+    "fortress",
+    "kraft_cluster",
+)
+"""Fixtures of the session that start servers. Each has one instance in a run: on the worker that runs its unit."""
+
+_UNKNOWN_S = 0.1
+_SHORTEST_S = 0.1
+
+
+class Durations:
+    """Seconds that tests took, by node id without parameters; a test of several parameters has their mean."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._known: dict[str, float] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+
+    def of(self, nodeid: str) -> float:
+        """The expected seconds of a test."""
+        return self._known.get(_function(nodeid), _UNKNOWN_S)
+
+    def record(self, seconds: Mapping[str, float]) -> None:
+        """Replace the durations of the tests that ran, given by whole node id."""
+        by_function: dict[str, list[float]] = defaultdict(list)
+        for nodeid, took in seconds.items():
+            by_function[_function(nodeid)].append(took)
+        means = {function: round(sum(took) / len(took), 1) for function, took in by_function.items()}
+        known = {**self._known, **means}
+        lasting = {function: took for function, took in sorted(known.items()) if took >= _SHORTEST_S}
+        self._file.write_text(json.dumps(lasting, indent=0) + "\n", encoding="utf-8")
+
+
+def _function(nodeid: str) -> str:
+    """The node id without parameters, and without the unit that pytest-xdist adds."""
+    return nodeid.partition("[")[0].partition("@")[0]
+
+
+def unit_of(item: pytest.Item) -> str:
+    """The unit of a test: the servers that it shares, or its file."""
+    given = item.get_closest_marker("xdist_group")
+    if given is not None:
+        return str(given.args[0])
+    for fixture in SHARED_SERVERS:
+        if fixture in getattr(item, "fixturenames", ()):
+            params = item.callspec.params if hasattr(item, "callspec") else {}
+            unit = f"{fixture}-{params[fixture]}" if fixture in params else fixture
+            return "kafka4" if unit == "kraft_cluster-4.3.1" else unit
+    return _file(item).removeprefix("tests/").removesuffix(".py")
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
+def in_order(items: Sequence[pytest.Item], durations: Durations, runs: Callable[[pytest.Item], bool]) -> list[pytest.Item]:
+    """Sort tests by unit, the unit that takes longest first; what `runs` says is deselected takes no time."""
+    seconds: dict[str, float] = defaultdict(float)
+    for item in filter(runs, items):
+        seconds[unit_of(item)] += durations.of(item.nodeid)
+    return sorted(items, key=lambda item: (-seconds[unit_of(item)], unit_of(item)))
+
+
+def in_shard(items: Sequence[pytest.Item], durations: Durations, shard: str) -> list[pytest.Item]:
+    """Return the tests of a shard, given as ``2/6``.
+
+    A shard has whole units, except that the files of the breakable cluster's unit, too many for one shard, are spread.
+    """
+    match = re.fullmatch(r"(\d+)/(\d+)", shard)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise pytest.UsageError(f"--zkafka-shard is {shard!r}; write it like 2/6")
+    units = {item: unit_of(item) for item in items}
+    parts = {item: _file(item) if unit == "breakable_cluster" else unit for item, unit in units.items()}
+    tests = ((unit, parts[item], durations.of(item.nodeid)) for item, unit in units.items())
+    shards = shard_by_part(tests, int(match[2]))
+    return [item for item in items if shards[parts[item]] == int(match[1])]
+
+
+def shard_by_part(tests: Iterable[tuple[str, str, float]], count: int) -> dict[str, int]:
+    """Choose a shard, from 1 to `count`, for each part, given the unit, part and seconds of each test.
+
+    Units of several parts are spread first, because their tests run one after the other. The rest follows by duration, each
+    part into the shard with the least to do.
+
+    >>> shard_by_part([("a", "a", 5), ("f", "f1", 3), ("f", "f2", 2), ("b", "b", 4)], 2)
+    {'f1': 1, 'f2': 2, 'a': 2, 'b': 1}
+    """
+    seconds: dict[str, float] = defaultdict(float)
+    unit: dict[str, str] = {}
+    for name, part, took in tests:
+        seconds[part] += took
+        unit[part] = name
+    siblings = Counter(unit.values())
+    loads = [0.0] * count
+    found = {}
+    for part in sorted(seconds, key=lambda part: (siblings[unit[part]] == 1, -seconds[part], part)):
+        shard = loads.index(min(loads))
+        loads[shard] += seconds[part]
+        found[part] = shard + 1
+    return found
