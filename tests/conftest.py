@@ -76,12 +76,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = in_shard(items, durations, shard)
         config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
         items[:] = kept
-    if getattr(config.option, "loadgroup", False):
+    grouped = getattr(config.option, "loadgroup", False)
+    if grouped:
         for item in items:
             item.add_marker(pytest.mark.xdist_group(unit_of(item)))
         is_whole = config.option.markexpr != "not long"
         items[:] = in_order(items, durations, lambda item: is_whole or item.get_closest_marker("long") is None)
-    return (yield)
+    yield
+    if grouped and not all(item.nodeid.rpartition("@")[2] == unit_of(item) for item in items):
+        raise pytest.UsageError("This pytest ignores the groups of pytest-xdist: install the versions in setup.cfg.")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
