@@ -18,6 +18,7 @@ import pytest
 from tests.support.applications import Application, Request
 from tests.support.jumping_clock import JumpingClock
 from tests.support.numbered_rows import fill_numbered, numbers
+from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,7 +70,7 @@ def test_clock(clock: JumpingClock) -> None:
     assert before <= monotonic <= time.monotonic()
 
 
-@pytest.mark.parametrize("membership", ["zookeeper", "kafka"])
+@pytest.mark.parametrize("membership", ["zookeeper", *seldom("kafka")])
 def test_copy(
     zkafka_cluster: LocalCluster,
     spark: SparkSession,

@@ -19,6 +19,7 @@ from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.stream.driver import StreamDriver
 from tests.support.eventually import eventually
 from tests.support.fill import fill
+from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
@@ -74,7 +75,9 @@ def fails(query: StreamingQuery, expected: str) -> None:
 class TestReplacedTopic:
     """A topic that is deleted, or deleted and created again, between two micro-batches."""
 
-    @pytest.mark.parametrize(("records", "how"), [(3, "zookeeper"), (30, "zookeeper"), (3, "brokers"), (30, "brokers")])
+    @pytest.mark.parametrize(
+        ("records", "how"), [(30, "zookeeper"), (3, "brokers"), *seldom((3, "zookeeper"), (30, "brokers"))]
+    )
     def test_created_again(
         self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic, records: int, how: str
     ) -> None:
@@ -193,6 +196,7 @@ def test_truncation(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: 
             zkafka_cluster.restart(broker)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_partitions_without_leader(
     stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic, create_without_waiting: Create

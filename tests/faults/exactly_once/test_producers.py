@@ -16,6 +16,7 @@ from pyspark_zkafka.protocol.offsets import LATEST
 from tests.support.eventually import eventually
 from tests.support.numbered_rows import numbers
 from tests.support.slot_tasks import IN_TRANSACTION, SlotQuery, TaskProcess, once, open_entry, rows
+from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -26,7 +27,7 @@ BROKERS_CHECK_S = 10.0
 """The brokers' interval between their looks for transactions that have timed out."""
 
 
-@pytest.fixture(params=["on", "off"])
+@pytest.fixture(params=["on", *seldom("off")])
 def options(request: pytest.FixtureRequest, zookeeper: dict[str, str], new_topic: Callable[..., str]) -> dict[str, str]:
     """Options of a write to a topic of its own, by each path."""
     return {**zookeeper, "topic": new_topic(partitions=2, replication=3), "nativePath": request.param}
