@@ -22,6 +22,7 @@ from pyspark_zkafka.protocol.ledger import Entry, QueryName, encode, key_of
 from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.testing.kafka_tools import run_kafka_tool
 from tests.support.eventually import eventually
+from tests.support.tiers import seldom
 
 WIDTH = 2
 DIGEST = "0123456789abcdef0123456789abcdef"
@@ -102,7 +103,7 @@ def old_cluster() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.fixture(params=["zkafka_cluster", "old_cluster"])
+@pytest.fixture(params=["zkafka_cluster", *seldom("old_cluster")])
 def query(request: pytest.FixtureRequest) -> Query:
     """A query on the brokers of the session, and on one of Kafka 1.1.1."""
     return new_query(request.getfixturevalue(request.param))

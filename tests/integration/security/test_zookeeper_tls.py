@@ -96,7 +96,9 @@ class TestZooKeeperTls:
         ("change", "match"),
         [
             ({CA: "other authority"}, "CERTIFICATE_VERIFY_FAILED.*a TLS port that matches zookeeper.ssl"),
-            ({CA: None}, "CERTIFICATE_VERIFY_FAILED.*a TLS port that matches zookeeper.ssl"),
+            pytest.param(
+                {CA: None}, "CERTIFICATE_VERIFY_FAILED.*a TLS port that matches zookeeper.ssl", marks=pytest.mark.long
+            ),
             ({KEY: None}, "within 2000 ms.*a TLS port that matches zookeeper.ssl"),
         ],
         ids=["other authority", "system's authorities", "no certificate"],
