@@ -18,7 +18,6 @@ import pytest
 from tests.support.applications import Application, Request
 from tests.support.jumping_clock import JumpingClock
 from tests.support.numbered_rows import fill_numbered, numbers
-from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,7 +69,8 @@ def test_clock(clock: JumpingClock) -> None:
     assert before <= monotonic <= time.monotonic()
 
 
-@pytest.mark.parametrize("membership", ["zookeeper", *seldom("kafka")])
+@pytest.mark.long
+@pytest.mark.parametrize("membership", ["zookeeper", "kafka"])
 def test_copy(
     zkafka_cluster: LocalCluster,
     spark: SparkSession,

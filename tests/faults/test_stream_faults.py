@@ -279,7 +279,8 @@ class Journal:
             self._thread.join(90)
 
 
-def test_leaders_killed(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
+@pytest.mark.parametrize("ends", [["kill"], *seldom(["kill", "stop", "kill"])], ids=" ".join)
+def test_leaders_killed(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic, ends: list[str]) -> None:
     """While leaders end again and again, every acknowledged record is read once, in the order of its partition."""
     topic = new_topic(partitions=2, replication=3, config={"min.insync.replicas": "2"})
     journal = Journal(zkafka_cluster, topic, 2)
@@ -293,12 +294,12 @@ def test_leaders_killed(stream: NewStream, zkafka_cluster: LocalCluster, new_top
     with journal.writing():
         for one in both:
             one.wait_for(1)
-        for end in (zkafka_cluster.kill, zkafka_cluster.stop, zkafka_cluster.kill):
+        for end in ends:
             enough = len(journal.acknowledged) + 50
             eventually(lambda enough=enough: len(journal.acknowledged) > enough)
             zkafka_cluster.wait_in_sync(topic)
             leader = zkafka_cluster.wait_for_leader(topic, 0)
-            end(leader)
+            getattr(zkafka_cluster, end)(leader)
             zkafka_cluster.wait_for_leader(topic, 0, not_broker=leader)
             zkafka_cluster.restart(leader)
     for one in both:
@@ -334,6 +335,7 @@ def test_controller_gone(zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> 
             zkafka_cluster.restart(controller)
 
 
+@pytest.mark.long
 def test_all_brokers_down(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
     """A stream outlives a time without brokers, and goes on with what comes then."""
     topic = new_topic(partitions=2, replication=2)

@@ -17,7 +17,6 @@ from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.write.plan import plan_write
 from pyspark_zkafka.write.task import write_rows
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
-from tests.support.connections import CONNECTIONS
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
@@ -75,11 +74,12 @@ def cluster() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.fixture(params=CONNECTIONS)
+@pytest.fixture(params=["zookeeper", "bootstrap"])
 def reached(request: pytest.FixtureRequest, cluster: LocalCluster) -> dict[str, str]:
     """The options that reach it."""
-    reach: Callable[[LocalCluster], dict[str, str]] = request.param
-    return reach(cluster)
+    if request.param == "zookeeper":
+        return {"zookeeper.connect": cluster.zookeeper_connect}
+    return {"kafka.bootstrap.servers": cluster.bootstrap_servers}
 
 
 @pytest.mark.long

@@ -20,6 +20,7 @@ from pyspark_zkafka.transport.select import open_transactional
 from pyspark_zkafka.transport.transactions import TransactionalProducer, transactional_properties
 from tests.support.both_paths import connection
 from tests.support.eventually import eventually
+from tests.support.transactions import wait_until_forgotten
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -330,22 +331,13 @@ def test_time_out_above_the_brokers(writer: Writer) -> None:
         writer.write_once(1, b"a", transaction_timeout_ms="900001")
 
 
-def has_forgotten(writer: Writer) -> bool:
-    """True once the broker has deleted the id from the log of its coordinator."""
-    settings = {"bootstrap.servers": writer.cluster.bootstrap_servers, "group.id": "reader"}
-    with closing(Consumer(settings)) as consumer:
-        consumer.assign([TopicPartition("__transaction_state", partition, 0) for partition in range(50)])
-        found = iter(lambda: consumer.poll(30), None)
-        return any(message.value() is None and writer.id.encode() in message.key() for message in found)
-
-
 @pytest.mark.long  # tests/faults/exactly_once/test_timeouts.py has a query whose ids are forgotten
 def test_forgotten_id() -> None:
     """After the brokers have forgotten the id of a kept producer, its next transaction fails, and a new producer writes."""
     with LocalCluster(brokers=1, broker_config=FORGETFUL) as forgetful:
         writer = Writer(forgetful, "compiled")
         writer.write_once(1, b"a")
-        assert has_forgotten(writer)
+        wait_until_forgotten(forgetful, writer.id)
         with pytest.raises(TransactionFailed, match=r"INVALID_PRODUCER_ID_MAPPING.* have forgotten"):
             writer.write_once(2, b"stale")
         writer.write_once(2, b"b")

@@ -183,6 +183,7 @@ def test_restart_frees_readers(
     eventually(lambda: visible(zkafka_cluster, options) == once(WHOLE), timeout_s=5)
 
 
+@pytest.mark.long  # the ledger is waited for first
 def test_open_transaction_of_another_slot(zkafka_cluster: LocalCluster, options: dict[str, str], query: SlotQuery) -> None:
     """A task ends the transaction that a killed run left open in another slot, whose own task has no core yet."""
     query.write(0, rows(range(10)))
