@@ -69,6 +69,7 @@ def test_clock(clock: JumpingClock) -> None:
     assert before <= monotonic <= time.monotonic()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("membership", ["zookeeper", "kafka"])
 def test_copy(
     zkafka_cluster: LocalCluster,

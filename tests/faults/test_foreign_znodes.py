@@ -16,6 +16,7 @@ from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 from pyspark_zkafka.zookeeper.connection import Results, Watch
 from tests.support.eventually import eventually
 from tests.support.members import numbers, settled
+from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from tests.support.chroot import Chroot
@@ -60,7 +61,7 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+@pytest.mark.parametrize("strategy", ["range", *seldom("roundrobin")])
 def test_bytes_and_nulls(chroot: Chroot, new_member: NewMember, caplog: pytest.LogCaptureFixture, strategy: str) -> None:
     """Names are text; znodes that are malformed, or deleted after they were listed, stop no member, and are logged once."""
     chroot.topic("t", 4)

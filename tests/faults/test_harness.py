@@ -25,6 +25,7 @@ def violations(scenario: Scenario, folder: Path) -> list[str]:
     return [f"{result.workload.name}: {found}" for result in run(scenario, folder) for found in result.violations]
 
 
+@pytest.mark.long
 def test_a_stream_under_faults(tmp_path: Path) -> None:
     """A stream outlives a killed planner, a killed broker and a cut connection, and delivers each record."""
     faults = (

@@ -21,6 +21,7 @@ from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
 from tests.support.eventually import eventually
 from tests.support.fill import fill
+from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -109,7 +110,7 @@ class TestRetention:
 class TestReplacedTopic:
     """A topic that is deleted, or deleted and created again, after planning."""
 
-    @pytest.mark.parametrize("records", [10, 100, 500])
+    @pytest.mark.parametrize("records", [500, *seldom(10, 100)])
     def test_created_again(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options, records: int) -> None:
         """The new topic is not taken for the old one, whether it has fewer, as many or more records."""
         topic = new_topic()

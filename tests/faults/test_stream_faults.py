@@ -19,6 +19,7 @@ from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.stream.driver import StreamDriver
 from tests.support.eventually import eventually
 from tests.support.fill import fill
+from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
@@ -74,7 +75,9 @@ def fails(query: StreamingQuery, expected: str) -> None:
 class TestReplacedTopic:
     """A topic that is deleted, or deleted and created again, between two micro-batches."""
 
-    @pytest.mark.parametrize(("records", "how"), [(3, "zookeeper"), (30, "zookeeper"), (3, "brokers"), (30, "brokers")])
+    @pytest.mark.parametrize(
+        ("records", "how"), [(30, "zookeeper"), (3, "brokers"), *seldom((3, "zookeeper"), (30, "brokers"))]
+    )
     def test_created_again(
         self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic, records: int, how: str
     ) -> None:
@@ -193,6 +196,7 @@ def test_truncation(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: 
             zkafka_cluster.restart(broker)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_partitions_without_leader(
     stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic, create_without_waiting: Create
@@ -275,7 +279,8 @@ class Journal:
             self._thread.join(90)
 
 
-def test_leaders_killed(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
+@pytest.mark.parametrize("ends", [["kill"], *seldom(["kill", "stop", "kill"])], ids=" ".join)
+def test_leaders_killed(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic, ends: list[str]) -> None:
     """While leaders end again and again, every acknowledged record is read once, in the order of its partition."""
     topic = new_topic(partitions=2, replication=3, config={"min.insync.replicas": "2"})
     journal = Journal(zkafka_cluster, topic, 2)
@@ -289,12 +294,12 @@ def test_leaders_killed(stream: NewStream, zkafka_cluster: LocalCluster, new_top
     with journal.writing():
         for one in both:
             one.wait_for(1)
-        for end in (zkafka_cluster.kill, zkafka_cluster.stop, zkafka_cluster.kill):
+        for end in ends:
             enough = len(journal.acknowledged) + 50
             eventually(lambda enough=enough: len(journal.acknowledged) > enough)
             zkafka_cluster.wait_in_sync(topic)
             leader = zkafka_cluster.wait_for_leader(topic, 0)
-            end(leader)
+            getattr(zkafka_cluster, end)(leader)
             zkafka_cluster.wait_for_leader(topic, 0, not_broker=leader)
             zkafka_cluster.restart(leader)
     for one in both:
@@ -330,6 +335,7 @@ def test_controller_gone(zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> 
             zkafka_cluster.restart(controller)
 
 
+@pytest.mark.long
 def test_all_brokers_down(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
     """A stream outlives a time without brokers, and goes on with what comes then."""
     topic = new_topic(partitions=2, replication=2)

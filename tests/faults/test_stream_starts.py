@@ -11,6 +11,7 @@ from pyspark_zkafka.errors import DataLoss
 from pyspark_zkafka.stream.driver import StreamDriver
 from tests.support.eventually import eventually
 from tests.support.fill import fill
+from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -59,7 +60,7 @@ class TestGrowth:
         found = plan_until(stays, finished, topic, {0, 1, 2, 3})
         assert (spans(found, topic)[2], spans(found, topic)[3]) == ((0, 5), (0, 5))
 
-    @pytest.mark.parametrize("subscription", ["subscribe", "subscribePattern"])
+    @pytest.mark.parametrize("subscription", ["subscribe", *seldom("subscribePattern")])
     def test_gained_by_a_new_query(
         self, planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic, subscription: str
     ) -> None:
@@ -89,7 +90,7 @@ class TestGrowth:
         assert spans(planner(options).initial(), topic) == {0: (3, 3), 1: (3, 3)}
 
 
-@pytest.mark.parametrize("way", ["zookeeper", "bootstrap", "group"])
+@pytest.mark.parametrize("way", ["zookeeper", *seldom("bootstrap", "group")])
 def test_without_leader(
     planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic, zookeeper: dict[str, str], way: str
 ) -> None:

@@ -23,6 +23,7 @@ from pyspark_zkafka.transport.direct.client import DirectClient
 from pyspark_zkafka.transport.direct.consumer import DirectConsumer
 from tests.support.eventually import eventually
 from tests.support.fill import fill
+from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -107,6 +108,7 @@ def test_cut_off_below_a_reader(
             assert "was truncated below offset" in caplog.text
 
 
+@pytest.mark.parametrize("connection", ["zookeeper", *seldom("bootstrap")], indirect=True)
 def test_cut_off_between_micro_batches(
     stream: Callable[..., Any], zkafka_cluster: LocalCluster, new_topic: MakeTopic, connection: dict[str, str]
 ) -> None:

@@ -83,6 +83,7 @@ SCENARIOS = [
 ]
 
 
+@pytest.mark.long
 def test_resets_are_those_of_kafka(zkafka_cluster: LocalCluster, topic: str, group: str, tmp_path: Path) -> None:
     """Each scenario plans the same offsets as kafka-consumer-groups for the same offsets in Kafka, in one group each."""
     committed = {TopicPartition(topic, p): offset for p, offset in enumerate([10, 2, 0])}
@@ -149,6 +150,7 @@ def test_export_and_import_are_those_of_kafka(zkafka_cluster: LocalCluster, topi
     assert stored(zkafka_cluster, group) == offsets
 
 
+@pytest.mark.long
 def test_deletion_is_that_of_kafka(zkafka_cluster: LocalCluster, topic: str) -> None:
     """Of two groups alike, one deleted by ConsumerGroupCommand, one by ours, the same is left, with the same message."""
     other, left = f"{topic}-2", []

@@ -95,7 +95,10 @@ def rows_of(result: Result) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.fixture(params=["zkafka_cluster", pytest.param("old_cluster", marks=pytest.mark.xdist_group("old_cluster"))])
+OLD = pytest.param("old_cluster", marks=[pytest.mark.long, pytest.mark.xdist_group("old_cluster")])
+
+
+@pytest.fixture(params=["zkafka_cluster", OLD])
 def query(request: pytest.FixtureRequest) -> Query:
     """A query on the brokers of the session, and on one of Kafka 1.1.1."""
     return new_query(request.getfixturevalue(request.param))

@@ -155,6 +155,7 @@ def test_from_zookeeper_to_kafka_and_back(group: Group) -> None:
     assert group.read_by_jvm(again, len(fifth)) == sorted(fifth)
 
 
+@pytest.mark.long
 def test_java_consumers(group: Group) -> None:
     """The JVM's consumer with dual commits, Java's consumer in a Kafka group, and back: each record is read once."""
     first = group.write(20)

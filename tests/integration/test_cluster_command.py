@@ -97,6 +97,7 @@ def test_shared(cache: Path, zkafka: Callable[..., subprocess.CompletedProcess[s
     eventually(lambda: not list((cache / "clusters").iterdir()))
 
 
+@pytest.mark.long
 def test_kraft(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     """``--kafka 4`` is the tested version 4.3.1, in KRaft mode, with no address of a ZooKeeper to copy."""
     up = zkafka("up", "--brokers", "1", "--kafka", "4", "--controllers", "1", "--json")
@@ -108,6 +109,7 @@ def test_kraft(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     assert zkafka("down").returncode == 0
 
 
+@pytest.mark.long
 def test_daemon_killed(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     """When the daemon of a cluster is killed, the cluster goes with it, and status and up know."""
     (state,) = json.loads(zkafka("up", "--brokers", "1", "--json").stdout)
@@ -117,6 +119,7 @@ def test_daemon_killed(zkafka: Callable[..., subprocess.CompletedProcess[str]]) 
     assert zkafka("up", "--brokers", "1").returncode == 0
 
 
+@pytest.mark.long
 def test_command_failure(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     """A cluster that cannot start is reported with its reason by the command, and leaves no state."""
     done = zkafka("up", "--brokers", "1", "--config", "num.io.threads=many")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.tiers import seldom
+
 if TYPE_CHECKING:
     from conftest import Stream
     from pyspark.sql import DataFrame, SparkSession
@@ -39,7 +41,7 @@ def test_values(spark: SparkSession, zookeeper: dict[str, str], read: Read, new_
     assert [[(h.key, h.value) for h in row.headers] for row in found] == [[("k", b"1\xff")]] * 2
 
 
-@pytest.mark.parametrize("path", ["direct", "librdkafka", "python"])
+@pytest.mark.parametrize("path", ["direct", "python"])  # both_paths/test_records.py has librdkafka
 def test_read(read: Read, new_topic: NewTopic, header_of_any_name: HeaderOfAnyName, path: str) -> None:
     """A read of the column headers fails with the record's place, and one without it reads the record."""
     topic = new_topic()
@@ -50,7 +52,7 @@ def test_read(read: Read, new_topic: NewTopic, header_of_any_name: HeaderOfAnyNa
     assert [row.value for row in read(options).collect()] == [b"v"]
 
 
-@pytest.mark.parametrize("path", ["direct", "librdkafka", "python"])
+@pytest.mark.parametrize("path", ["direct", *seldom("librdkafka", "python")])
 def test_stream_with_a_limit_of_bytes(
     stream: Callable[..., Stream], new_topic: NewTopic, header_of_any_name: HeaderOfAnyName, path: str
 ) -> None:

@@ -117,6 +117,7 @@ def test_no_compiler_no_library(without_compiler: Path) -> None:
     assert "Root-Is-Purelib: true\nTag: py3-none-any\n" in about
 
 
+@pytest.mark.long
 def test_pure_by_choice(build: Build) -> None:
     """ZKAFKA_NATIVE_PATH=off leaves the library out where there is a compiler."""
     wheel = build("cc", ZKAFKA_NATIVE_PATH="off")
@@ -124,6 +125,7 @@ def test_pure_by_choice(build: Build) -> None:
     assert not [name for name in files_of(wheel) if name.endswith(".so")]
 
 
+@pytest.mark.long
 def test_no_pure_wheel_by_mistake(build: Build) -> None:
     """ZKAFKA_NATIVE_PATH=on has the build fail without a compiler."""
     with pytest.raises(AssertionError, match="/bin/false"):
@@ -138,18 +140,19 @@ def test_pure_python_is_said(pure: Path) -> None:
     assert Path(place.strip()).is_relative_to(pure.parent)
 
 
+@pytest.mark.long
 def test_compiled_path_is_said(compiled: Path) -> None:
     """With a compiler the command says that the compiled path is used."""
     assert "the compiled path is used, with librdkafka " in run(compiled / "zkafka", "--version")
 
 
-@pytest.mark.parametrize("path", ["auto", "off"])
-def test_pure_python_works(pure: Path, zkafka_cluster: LocalCluster, new_topic: Callable[..., str], path: str) -> None:
+def test_pure_python_works(pure: Path, zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> None:
     """What was installed without a compiler writes and reads."""
     servers = zkafka_cluster.bootstrap_servers
-    assert run(pure / "python", DRIVER, servers, new_topic(partitions=2), path) == "100 written, 100 read\n"
+    assert run(pure / "python", DRIVER, servers, new_topic(partitions=2), "auto") == "100 written, 100 read\n"
 
 
+@pytest.mark.long
 def test_compiled_path_works(compiled: Path, zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> None:
     """What was installed with a compiler writes and reads by the compiled path."""
     servers = zkafka_cluster.bootstrap_servers

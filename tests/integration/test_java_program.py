@@ -10,6 +10,7 @@ import pytest
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing.java import find_java
 from pyspark_zkafka.testing.java_program import compiled_program
+from tests.support.tiers import seldom
 
 HELLO = """
 public class Hello {
@@ -48,7 +49,7 @@ def jre(tmp_path: Path) -> Path:
     return script
 
 
-@pytest.mark.parametrize("kind", ["jdk", "jre"])
+@pytest.mark.parametrize("kind", ["jdk", *seldom("jre")])
 def test_compiled_once(source: Path, jre: Path, kind: str) -> None:
     """A program is compiled at its first use, also by a Java without a compiler, and runs with the jars of its Kafka."""
     java = jre if kind == "jre" else find_java()
@@ -61,7 +62,7 @@ def test_compiled_once(source: Path, jre: Path, kind: str) -> None:
     assert made.stat().st_mtime_ns == before
 
 
-@pytest.mark.parametrize("kind", ["jdk", "jre"])
+@pytest.mark.parametrize("kind", ["jdk", *seldom("jre")])
 def test_what_cannot_be_compiled(source: Path, jre: Path, kind: str) -> None:
     """What the compiler says is in the error, and nothing is left in the cache."""
     source.write_text(HELLO.replace("LatestTime", "NoSuchTime"))

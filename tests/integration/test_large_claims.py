@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pyspark_zkafka.group.claims import Claims
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
@@ -27,6 +29,7 @@ def test_joining(chroot: Chroot, new_member: NewMember) -> None:
         assert chroot.owners(GROUP, TOPIC) == dict.fromkeys(range(1000), f"{GROUP}_{HOST}-0")
 
 
+@pytest.mark.long
 def test_releasing(chroot: Chroot) -> None:
     """Claims that were made little by little can be released at once."""
     partitions = [TopicPartition(TOPIC, n) for n in range(1000)]
@@ -40,6 +43,7 @@ def test_releasing(chroot: Chroot) -> None:
         assert chroot.owners(GROUP, TOPIC) == {}
 
 
+@pytest.mark.long
 def test_topics_of_a_claim(chroot: Chroot) -> None:
     """So can claims of as many topics, each with parents of its own."""
     wanted = {TopicPartition(f"{n:04}-{'t' * 240}", 0): f"{GROUP}_{HOST}-0" for n in range(300)}

@@ -59,6 +59,7 @@ def test_kill(breakable_cluster: LocalCluster) -> None:
     breakable_cluster.wait_in_sync("killed")
 
 
+@pytest.mark.long
 def test_session_that_expires_at_the_start() -> None:
     """A broker that loses its session while it starts ends by itself, and is started again: the restart succeeds."""
     with LocalCluster(brokers=1, broker_config={"zookeeper.session.timeout.ms": "1000"}) as cluster:
@@ -84,6 +85,7 @@ def test_session_that_expires_at_the_start() -> None:
             pytest.fail("the session did not expire")
 
 
+@pytest.mark.long
 def test_pause_and_resume(breakable_cluster: LocalCluster) -> None:
     """A paused broker loses its leadership, and is back in sync after resume."""
     breakable_cluster.create_topic("paused", assignment={0: [2, 0]})
@@ -95,6 +97,7 @@ def test_pause_and_resume(breakable_cluster: LocalCluster) -> None:
     breakable_cluster.wait_in_sync("paused")
 
 
+@pytest.mark.long
 def test_kill_while_paused(breakable_cluster: LocalCluster) -> None:
     """A paused broker can be killed, and restarted; a server that is down cannot be paused."""
     breakable_cluster.pause(2)
@@ -134,6 +137,7 @@ def test_expire_session(breakable_cluster: LocalCluster) -> None:
         client.close()
 
 
+@pytest.mark.long
 def test_session_expiry_of_a_broker_is_survived(breakable_cluster: LocalCluster) -> None:
     """wait_ready returns only when a broker that lost its session is registered again."""
     breakable_cluster.pause(0)
@@ -145,6 +149,7 @@ def test_session_expiry_of_a_broker_is_survived(breakable_cluster: LocalCluster)
         assert zookeeper.exists("/brokers/ids/0") is not None
 
 
+@pytest.mark.long
 def test_topics_when_the_controller_has_moved(breakable_cluster: LocalCluster) -> None:
     """A client that knows the one before asks who it is now, and creates the topic there."""
     with (

@@ -14,8 +14,10 @@ from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.eventually import eventually
 from tests.support.processes import alive
+from tests.support.tiers import seldom
 
 
+@pytest.mark.long
 def test_two_at_once_with_own_settings(breakable_cluster: LocalCluster) -> None:
     """A second cluster beside the first has its own ports, chroot and folder; extra listeners and ports are filled in."""
     settings = {"broker_config": {"log.dirs": "{data}/own", "auto.create.topics.enable": "true"}}
@@ -37,7 +39,7 @@ def test_two_at_once_with_own_settings(breakable_cluster: LocalCluster) -> None:
     assert not any(alive(p) for p in pids if p is not None)
 
 
-@pytest.mark.parametrize("version", ["1.1.1", "0.8.2.2"])
+@pytest.mark.parametrize("version", ["0.8.2.2", *seldom("1.1.1")])
 def test_old_versions(version: str) -> None:
     """Old brokers start, take topics, partitions and records, move leaders, and delete topics."""
     with LocalCluster(brokers=2, kafka_version=version) as old:
@@ -90,6 +92,7 @@ def test_killed_parent_leaves_nothing() -> None:
 FETCH = "from pyspark_zkafka.testing import fetch_jars; print(*fetch_jars('org.apache.kafka:kafka-clients:0.8.2.2'))"
 
 
+@pytest.mark.long
 def test_two_fetch_at_once(tmp_path: Path) -> None:
     """Two processes that need the same jars at the same moment, with an empty cache, both get all of them."""
     environ = {**os.environ, "ZKAFKA_CACHE": str(tmp_path)}

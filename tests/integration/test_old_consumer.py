@@ -27,11 +27,11 @@ from pyspark_zkafka.testing import (
     run_kafka_tool,
     verify_consumer_rebalance,
 )
-from pyspark_zkafka.testing.old_consumer import OldKafka, OldRecord
+from pyspark_zkafka.testing.old_consumer import OldRecord
 from tests.support.eventually import eventually
 from tests.support.processes import alive
+from tests.support.tiers import seldom
 
-VERSIONS: tuple[OldKafka, ...] = ("1.1.1", "0.8.2.2")
 # What the first rebalances of two members need is time, and sessions of 2 s are the shortest that are safe here.
 FAST = {"rebalance.backoff.ms": "300", "rebalance.max.retries": "20", "zookeeper.session.timeout.ms": "2000"}
 NO_AUTO_COMMIT = {"auto.commit.enable": "false"}
@@ -86,10 +86,9 @@ def group(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> Iterat
         yield Group(zkafka_cluster, new_topic(partitions=5), znodes)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_reads_and_commits(group: Group, version: OldKafka) -> None:
+def test_reads_and_commits(group: Group) -> None:
     """A member registers, owns all partitions, reads all records, commits when told, and leaves no ephemeral znode."""
-    with group.member(kafka_version=version, consumer_id="one", properties=NO_AUTO_COMMIT) as member:
+    with group.member(consumer_id="one", properties=NO_AUTO_COMMIT) as member:
         (registered,) = group.ids()
         assert registered == f"{group.name}_one"
         znode = json.loads(group.znodes.get(f"{group.path}/ids/{registered}")[0])
@@ -107,10 +106,9 @@ def test_reads_and_commits(group: Group, version: OldKafka) -> None:
         assert "ZKConsumerConnector shut" in member.log
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_commits_on_sigterm(group: Group, version: OldKafka) -> None:
+def test_commits_on_sigterm(group: Group) -> None:
     """SIGTERM ends a member in an orderly way: it commits what it read."""
-    with group.member(kafka_version=version, properties=ON_SHUTDOWN_ONLY) as member:
+    with group.member(properties=ON_SHUTDOWN_ONLY) as member:
         eventually(lambda: len(member.records) == 20)
         pid = member.pid
         assert pid is not None
@@ -120,6 +118,7 @@ def test_commits_on_sigterm(group: Group, version: OldKafka) -> None:
         assert group.ids() == []
 
 
+@pytest.mark.long
 def test_killed_and_started_again(group: Group) -> None:
     """A killed member's znodes vanish when its session expires; one of the same id tries until then, and then succeeds."""
     properties = {**FAST, **ON_SHUTDOWN_ONLY, "zookeeper.session.timeout.ms": "10000"}  # longer than a JVM takes to start
@@ -157,6 +156,7 @@ def test_two_versions_share(group: Group) -> None:
         eventually(lambda: group.owners() == {p: f"{b}-{p // 3}" for p in range(5)})
 
 
+@pytest.mark.long
 def test_tools_agree_with_zookeeper(group: Group, tmp_path: Path) -> None:
     """Kafka's tools list and describe a group, and export its offsets, as ZooKeeper has them."""
     with group.member(1, consumer_id="a", properties=NO_AUTO_COMMIT) as member:
@@ -174,7 +174,7 @@ def test_tools_agree_with_zookeeper(group: Group, tmp_path: Path) -> None:
         assert list_groups(group.connect) == sorted(group.znodes.get_children("/consumers"))
 
 
-@pytest.mark.parametrize("kind", ["white_list", "black_list"])
+@pytest.mark.parametrize("kind", ["white_list", *seldom("black_list")])
 def test_filters(group: Group, kind: str, new_topic: Callable[..., str]) -> None:
     """A filter subscribes to what it matches, also to a topic that comes later."""
     later = f"{group.topic}-later"
@@ -189,6 +189,7 @@ def test_filters(group: Group, kind: str, new_topic: Callable[..., str]) -> None
         eventually(lambda: OldRecord(later, 0, 0, None, b"late") in member.records)
 
 
+@pytest.mark.long
 def test_paused(group: Group) -> None:
     """A paused member is silent and loses its session; resumed, it registers again; it can be stopped while paused."""
     with group.member(consumer_id="one", properties=FAST) as member:
@@ -206,6 +207,7 @@ def test_paused(group: Group) -> None:
             member.resume()
 
 
+@pytest.mark.long
 def test_failed_rebalance_is_survived(group: Group) -> None:
     """A member whose rebalances all fail tells why, stays, and reads as soon as the way is free."""
     theirs = f"{group.path}/owners/{group.topic}/2"
@@ -226,6 +228,7 @@ def test_failed_rebalance_is_survived(group: Group) -> None:
         member.kill()
 
 
+@pytest.mark.long
 def test_refusals(group: Group) -> None:
     """What cannot start is an error with its reason and leaves no process, and so is a tool that fails."""
     with pytest.raises(LocalClusterError, match=r"BAD_CONSUMER.*found 2"):

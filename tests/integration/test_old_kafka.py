@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,8 +14,8 @@ from pyspark_zkafka.errors import DataLoss
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.both_paths_reads import VALUE, Read
-from tests.support.connections import CONNECTIONS
 from tests.support.eventually import eventually
+from tests.support.tiers import seldom
 from tests.support.topics import KEPT
 from tests.support.transactions import abort, commit
 
@@ -26,11 +25,12 @@ if TYPE_CHECKING:
 T0 = 1_700_000_000_000
 
 
-@pytest.fixture(params=CONNECTIONS)
+@pytest.fixture(params=["zookeeper", *seldom("bootstrap")])
 def old_connection(request: pytest.FixtureRequest, old_cluster: LocalCluster) -> dict[str, str]:
     """The options that reach it: once through ZooKeeper, once through its broker alone."""
-    reach: Callable[[LocalCluster], dict[str, str]] = request.param
-    return reach(old_cluster)
+    if request.param == "zookeeper":
+        return {"zookeeper.connect": old_cluster.zookeeper_connect}
+    return {"kafka.bootstrap.servers": old_cluster.bootstrap_servers}
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +52,7 @@ def read(spark: SparkSession, connection: dict[str, str], **options: str) -> Dat
     return spark.read.format("zkafka").options(**connection, **options).load()
 
 
+@pytest.mark.parametrize("old_connection", ["zookeeper", "bootstrap"], indirect=True)
 def test_written_and_read(spark: SparkSession, old_connection: dict[str, str], written: str) -> None:
     """Keys, values, headers and timestamps come back, each key from one partition, with and without ZooKeeper."""
     rows = read(spark, old_connection, subscribe=written, includeHeaders="true").collect()
@@ -126,7 +127,7 @@ def test_plan(old_cluster: LocalCluster, written: str) -> None:
     assert all(split.czxid and split.leader == 0 and split.leader_epoch == 0 for split in plan.splits)
 
 
-@pytest.mark.parametrize("records", [5, 10, 20])
+@pytest.mark.parametrize("records", [20, *seldom(5, 10)])
 def test_created_again(old_cluster: LocalCluster, records: int) -> None:
     """A topic that was deleted and created again is known by its znode, whatever it holds."""
     topic = f"replaced-{records}"

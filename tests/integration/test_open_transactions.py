@@ -16,6 +16,7 @@ from pyspark_zkafka.errors import ClusterStateError, DataLoss
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.stream.driver import StreamDriver
 from tests.support.fill import fill
+from tests.support.tiers import seldom
 from tests.support.transactions import transaction as open_transaction
 from tests.support.transactions import wait_for_marker
 
@@ -120,8 +121,10 @@ class TestBatch:
         with pytest.raises(DataLoss, match=r"\[OFFSET_OUT_OF_RANGE\] .* starting offset 11 .* spans \[0, 10\)"):
             plan(options)
 
-    @pytest.mark.parametrize("path", ["direct", "librdkafka", "python"])
-    @pytest.mark.parametrize("start", [3, 7])
+    @pytest.mark.parametrize(
+        ("path", "start"),
+        [("direct", 3), ("direct", 7), ("librdkafka", 7), *seldom(("python", 7))],
+    )
     def test_explicit_end(self, transaction: OpenTransaction, plan: Callable[..., Any], start: int, path: str) -> None:
         """A range that ends among the records of the transaction waits for it to end, and is read as a whole."""
         ends = {"startingOffsets": f'{{"{transaction.topic}": {{"0": {start}}}}}'}
@@ -130,9 +133,14 @@ class TestBatch:
         transaction.commit()
         assert read(options, found) == list(range(start, 9))
 
-    @pytest.mark.parametrize("path", ["direct", "librdkafka", "python"])
-    @pytest.mark.parametrize("start", [3, 7])
-    @pytest.mark.parametrize("more", [{}, LENIENT])
+    @pytest.mark.parametrize(
+        ("path", "start", "more"),
+        [
+            ("direct", 3, {}),
+            ("direct", 7, LENIENT),
+            *seldom(("librdkafka", 3, LENIENT), ("librdkafka", 7, {}), ("python", 7, {})),
+        ],
+    )
     def test_it_stays_open(
         self, transaction: OpenTransaction, plan: Callable[..., Any], start: int, path: str, more: dict[str, str]
     ) -> None:
@@ -150,7 +158,7 @@ class TestBatch:
 class TestStream:
     """Streams whose position lies behind the last stable offset."""
 
-    @pytest.mark.parametrize("more", [{}, LENIENT])
+    @pytest.mark.parametrize("more", [{}, *seldom(LENIENT)])
     def test_group(self, stream: Callable[..., Any], transaction: OpenTransaction, more: dict[str, str]) -> None:
         """A group's offset there is kept, is committed no lower, and is gone on from when the transaction has ended."""
         found = stream({**transaction.set_committed(8), **more})
@@ -181,6 +189,7 @@ class TestStream:
         assert planner.report() == {transaction.topic: {"0": 8}}
         assert slept == []
 
+    @pytest.mark.long
     def test_outside(self, stream: Callable[..., Any], transaction: OpenTransaction) -> None:
         """A position behind all records of the log is data loss."""
         with pytest.raises(Exception, match=r"\[OFFSET_OUT_OF_RANGE\] .* starting offset 11 .* spans \[0, 10\)"):

@@ -24,7 +24,8 @@ SPARK_HOME = Path(pyspark.__file__).parent
 NEEDED = ("confluent-kafka", "kazoo", "mmh3", "numpy", "pyarrow")
 PACKED_PYTHON = "./env/bin/python"
 
-pytestmark = pytest.mark.timeout(600)  # the first test also installs and packs the environment
+# The first test also installs and packs the environment; test_standalone.py has tasks on a standalone cluster.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 def run(*command: str | Path) -> None:

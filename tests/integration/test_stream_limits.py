@@ -7,9 +7,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from pyspark_zkafka.stream.driver import StreamDriver
 from tests.support.fill import fill
 from tests.support.stream_offsets import positions
+from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -55,6 +58,7 @@ class TestLimits:
         assert self.sizes(found, 0) == [60, 40]
         assert self.sizes(found, 1) == [6, 4]
 
+    @pytest.mark.long
     def test_minimum(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
         """With minOffsetsPerTrigger the first micro-batch comes at once, the next when there is enough, or it is time."""
         topic = new_topic()
@@ -116,6 +120,7 @@ class TestLimits:
         assert parts == [4]
         assert found.offsets() == list(range(100))
 
+    @pytest.mark.long
     def test_joined_splits(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
         """minRecordsPerPartition makes fewer Spark partitions of a micro-batch, and no record more or less."""
         topic = new_topic(partitions=4)
@@ -132,6 +137,7 @@ class TestLimits:
 class TestAvailableNow:
     """Trigger.AvailableNow."""
 
+    @pytest.mark.parametrize("connection", ["zookeeper", *seldom("bootstrap")], indirect=True)
     def test_bounds(
         self, stream: NewStream, connection: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic
     ) -> None:

@@ -13,6 +13,7 @@ from pyspark_zkafka.stream.driver import StreamDriver
 from tests.support.all_columns import COLUMNS, expected_rows, produce_all_columns, shown
 from tests.support.fill import fill
 from tests.support.stream_offsets import initial
+from tests.support.tiers import seldom
 from tests.support.topics import KEPT
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class TestColumns:
 class TestDiscovery:
     """Topics and partitions that come while a query runs."""
 
+    @pytest.mark.parametrize("connection", ["zookeeper", *seldom("bootstrap")], indirect=True)
     def test_topics_and_partitions(
         self, stream: NewStream, connection: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic
     ) -> None:
@@ -86,6 +88,7 @@ class TestDiscovery:
         found.run()
         assert (found.offsets(0, f"{topic}-more"), found.offsets(1, topic)) == ([0, 1, 2], [0, 1, 2])
 
+    @pytest.mark.long
     def test_except(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
         """With subscribeExceptPattern, all topics but those that match are read."""
         mine, other = new_topic(), new_topic()
@@ -95,6 +98,7 @@ class TestDiscovery:
         found.run()
         assert {(r.topic, r.offset) for r in found.rows} == {(mine, 0), (mine, 1)}
 
+    @pytest.mark.long
     def test_assign(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
         """With assign, the named partitions are read and no others."""
         topic = new_topic(partitions=3)

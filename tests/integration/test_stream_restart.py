@@ -12,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 
 from pyspark_zkafka.protocol.checkpoint import StreamOffset
 from tests.support.fill import fill
+from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -45,7 +46,7 @@ class TestRestart:
             found.options["startingOffsets"] = start
         assert (found.offsets(0), found.offsets(1)) == (list(range(30)), list(range(9)))
 
-    @pytest.mark.parametrize("trigger", [{"availableNow": True}, {"processingTime": "0 seconds"}], ids=str)
+    @pytest.mark.parametrize("trigger", [{"availableNow": True}, *seldom({"processingTime": "0 seconds"})], ids=str)
     def test_failed_batch(
         self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic, trigger: dict[str, Any]
     ) -> None:
@@ -78,6 +79,7 @@ class TestRestart:
         assert sorted(r for batch in rest for r in batch) == [*((0, n) for n in range(5, 10)), (2, 0), (2, 1)]
         assert len(rest) > 1
 
+    @pytest.mark.parametrize("connection", ["zookeeper", *seldom("bootstrap")], indirect=True)
     def test_offsets_of_the_checkpoint(
         self, stream: NewStream, connection: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic
     ) -> None:

@@ -105,13 +105,13 @@ def numbered(begin: int, end: int) -> list[dict[str, Any]]:
 
 
 def test_every_row_once(
-    connection: dict[str, str], tmp_path: Path, feed: Feed, new_topic: NewTopic, witness: Callable[[str], DataFrame]
+    zookeeper: dict[str, str], tmp_path: Path, feed: Feed, new_topic: NewTopic, witness: Callable[[str], DataFrame]
 ) -> None:
-    """All rows of all micro-batches arrive once, under their keys' partitions, through ZooKeeper and brokers alone."""
+    """All rows of all micro-batches arrive once, under their keys' partitions."""
     topic = new_topic(partitions=5, replication=2)
     for part in range(2):
         feed.add(numbered(part * 1000, (part + 1) * 1000))
-    writer = feed.stream().writeStream.format("zkafka").options(**connection, topic=topic).queryName(f"to {topic}")
+    writer = feed.stream().writeStream.format("zkafka").options(**zookeeper, topic=topic).queryName(f"to {topic}")
     run(writer.option("checkpointLocation", str(tmp_path / "checkpoint")))
     rows = witness(topic).collect()
     assert sorted(int(r.value) for r in rows) == list(range(2000))
@@ -193,6 +193,7 @@ def test_added_partitions(
     assert {r.partition for r in rows if int(r.value) >= 50} == {0, 1, 2, 3}
 
 
+@pytest.mark.long
 def test_small_micro_batches_spread(
     sink: Callable[..., DataStreamWriter], feed: Feed, new_topic: NewTopic, witness: Callable[[str], DataFrame]
 ) -> None:

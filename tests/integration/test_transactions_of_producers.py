@@ -1,10 +1,11 @@
-"""Producers of transactions, by both paths: what readers see, what is fenced, and what is kept."""
+"""Producers of transactions: what readers see, what is fenced, and what is kept."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,31 +20,42 @@ from pyspark_zkafka.transport.select import open_transactional
 from pyspark_zkafka.transport.transactions import TransactionalProducer, transactional_properties
 from tests.support.both_paths import connection
 from tests.support.eventually import eventually
+from tests.support.transactions import wait_until_forgotten
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from pyspark_zkafka.options.model import Transport
 
-TRANSACTIONS = {
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+PROMPT = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+FORGETFUL = {
     "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
-    "transactional.id.expiration.ms": "6000",
+    "transactional.id.expiration.ms": "3000",
 }
+NUMBERS = count()
 
 
-@pytest.fixture(scope="module", params=["3.9.1", "1.1.1"])
-def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
-    """One broker that soon aborts transactions that time out, and soon forgets ids."""
-    with LocalCluster(brokers=1, kafka_version=request.param, broker_config=TRANSACTIONS) as started:
+@pytest.fixture(scope="module")
+def prompt_cluster() -> Iterator[LocalCluster]:
+    """One broker that soon aborts transactions that time out."""
+    with LocalCluster(brokers=1, broker_config=PROMPT) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def old_cluster() -> Iterator[LocalCluster]:
+    """One broker 1.1.1 that soon aborts transactions that time out."""
+    with LocalCluster(brokers=1, kafka_version="1.1.1", broker_config=PROMPT) as started:
         yield started
 
 
 class Writer:
     """Writes to partition 0 of a topic in transactions of an id, by one path."""
 
-    def __init__(self, cluster: LocalCluster, transport: Transport, topic: str) -> None:
-        self.topic = self.id = self.group = topic
+    def __init__(self, cluster: LocalCluster, transport: Transport) -> None:
+        self.cluster = cluster
+        self.topic = self.id = self.group = f"t-{next(NUMBERS)}"
+        cluster.create_topic(self.topic)
         self._servers = cluster.bootstrap_servers
         self._transport = transport
 
@@ -119,13 +131,20 @@ def value_of(message: Message | None) -> Any:
     return END if message.error() else message.value()
 
 
-@pytest.fixture(params=["python", "compiled"])
-def writer(request: pytest.FixtureRequest, cluster: LocalCluster) -> Writer:
-    topic = f"t-{time.monotonic_ns()}"
-    cluster.create_topic(topic)
-    return Writer(cluster, request.param, topic)
+# Paths differ in their calls of librdkafka, brokers in their answers: neither changes what the other one does.
+OLD = pytest.param(("compiled", "old_cluster"), id="1.1.1", marks=pytest.mark.long)
+COMPILED = pytest.param(("compiled", "prompt_cluster"), id="compiled")
+PYTHON = ("python", "prompt_cluster")
+by_both_paths = pytest.mark.parametrize("writer", [COMPILED, pytest.param(PYTHON, id="python"), OLD], indirect=True)
 
 
+@pytest.fixture(params=[COMPILED, pytest.param(PYTHON, id="python", marks=pytest.mark.long), OLD])
+def writer(request: pytest.FixtureRequest) -> Writer:
+    transport, cluster = request.param
+    return Writer(request.getfixturevalue(cluster), transport)
+
+
+@by_both_paths
 def test_visible_after_commit(writer: Writer) -> None:
     """Rows and the group's offset with its metadata become visible together, by the commit."""
     with writer.open() as producer:
@@ -230,27 +249,32 @@ def abort(writer: Writer, producer: TransactionalProducer) -> None:
 
 def other_producer(writer: Writer) -> AbstractContextManager[TransactionalProducer]:
     """A producer of the same id, but other settings, as in another process."""
-    return writer.open(client_id="other")
+    return writer.open(client_id="other", anew=True)
 
 
-def outlive(writer: Writer, step: Step) -> None:
+def outlive(writer: Writer, offset: int, step: Step) -> None:
     """Take a step of a transaction after another producer of the id has committed one."""
     with writer.open() as zombie:
         zombie.begin()
         writer.send(zombie, b"early")
         with other_producer(writer) as producer:
-            writer.write(producer, 1, b"good")
+            writer.write(producer, offset, b"good")
         step(writer, zombie)
 
 
-@pytest.mark.parametrize("step", [produce_more, commit, commit_rows_alone, abort])
-def test_fenced(writer: Writer, step: Step) -> None:
+@by_both_paths
+def test_fenced(writer: Writer) -> None:
     """After another producer of the id has begun, each step of the earlier one fails, and none of its rows is visible."""
+    for offset, step in enumerate([produce_more, commit, commit_rows_alone, abort], 1):
+        require_fenced(writer, offset, step)
+    assert writer.shows(*[b"good"] * 4)
+    assert writer.stores(4)
+
+
+def require_fenced(writer: Writer, offset: int, step: Step) -> None:
     with pytest.raises(TransactionFailed, match=rf"\[FENCED\] .*_FENCED.* begun to write as {writer.id}") as caught:
-        outlive(writer, step)
+        outlive(writer, offset, step)
     assert caught.value.parameters == {"transactional_id": writer.id, "code": "_FENCED", "overdue": False}
-    assert writer.shows(b"good")
-    assert writer.stores(1)
 
 
 def test_kept_producer_is_fenced(writer: Writer) -> None:
@@ -292,10 +316,10 @@ def test_row_that_is_too_large(writer: Writer) -> None:
     assert writer.shows(b"b")
 
 
-def test_row_that_brokers_refuse(cluster: LocalCluster, writer: Writer) -> None:
+def test_row_that_brokers_refuse(writer: Writer) -> None:
     """A row that the brokers refuse fails by their cause, as the failure of its transaction."""
     writer.topic = f"{writer.topic}-small"
-    cluster.create_topic(writer.topic, config={"max.message.bytes": "1000"})
+    writer.cluster.create_topic(writer.topic, config={"max.message.bytes": "1000"})
     with pytest.raises(TransactionFailed, match=r"TRANSACTION_FAILED\] writing to .*-0: MSG_SIZE_TOO_LARGE"):
         writer.write_once(1, bytes(2_000))
 
@@ -307,48 +331,49 @@ def test_time_out_above_the_brokers(writer: Writer) -> None:
         writer.write_once(1, b"a", transaction_timeout_ms="900001")
 
 
-def test_forgotten_id(writer: Writer) -> None:
+@pytest.mark.long  # tests/faults/exactly_once/test_timeouts.py has a query whose ids are forgotten
+def test_forgotten_id() -> None:
     """After the brokers have forgotten the id of a kept producer, its next transaction fails, and a new producer writes."""
-    writer.write_once(1, b"a")
-    time.sleep(8)  # transactional.id.expiration.ms, and the broker's check
-    with pytest.raises(TransactionFailed, match=r"INVALID_PRODUCER_ID_MAPPING.* have forgotten"):
-        writer.write_once(2, b"stale")
-    writer.write_once(2, b"b")
-    assert writer.shows(b"a", b"b")
+    with LocalCluster(brokers=1, broker_config=FORGETFUL) as forgetful:
+        writer = Writer(forgetful, "compiled")
+        writer.write_once(1, b"a")
+        wait_until_forgotten(forgetful, writer.id)
+        with pytest.raises(TransactionFailed, match=r"INVALID_PRODUCER_ID_MAPPING.* have forgotten"):
+            writer.write_once(2, b"stale")
+        writer.write_once(2, b"b")
+        assert writer.shows(b"a", b"b")
 
 
-def test_topic_created_again(cluster: LocalCluster, writer: Writer) -> None:
+def test_topic_created_again(writer: Writer) -> None:
     """A topic that was deleted and created again, which its generation tells, is written to by a new producer."""
     writer.write_once(1, b"a", generation="one")
-    cluster.delete_topic(writer.topic)
-    cluster.create_topic(writer.topic)
+    writer.cluster.delete_topic(writer.topic)
+    writer.cluster.create_topic(writer.topic)
     with writer.open(generation="two") as producer:
         assert not producer.is_kept
         writer.write(producer, 2, b"b")
     assert writer.shows(b"b")
 
 
-def outlive_topic(cluster: LocalCluster, writer: Writer) -> None:
+def outlive_topic(writer: Writer) -> None:
     """Write on when the topic has been deleted."""
     with writer.open(delivery_timeout_ms="3000") as producer:
         producer.begin()
         writer.send(producer, b"a")
-        cluster.delete_topic(writer.topic)
+        writer.cluster.delete_topic(writer.topic)
         writer.send(producer, b"b")
 
 
-def test_deleted_topic(cluster: LocalCluster, writer: Writer) -> None:
+def test_deleted_topic(writer: Writer) -> None:
     """The rows of a topic that was deleted fail when their time is over, and the error says that it is missing."""
     with pytest.raises(DeliveryFailed, match=f", and the brokers have no topic {writer.topic}; of 1 records"):
-        outlive_topic(cluster, writer)
+        outlive_topic(writer)
 
 
-@pytest.mark.parametrize("transport", ["python", "compiled"])
-def test_partition_that_is_not_there(
-    zkafka_cluster: LocalCluster, new_topic: Callable[..., str], transport: Transport
-) -> None:
+# Brokers 1.1.1 store such an offset.
+@pytest.mark.parametrize("writer", [COMPILED], indirect=True)
+def test_partition_that_is_not_there(writer: Writer) -> None:
     """An offset of a partition that does not exist fails the transaction, and is named."""
-    writer = Writer(zkafka_cluster, transport, new_topic())
     assert writer.entry()[0] == -1001  # a group has a coordinator now
 
     def commit_elsewhere() -> None:
@@ -360,10 +385,9 @@ def test_partition_that_is_not_there(
         commit_elsewhere()
 
 
-@pytest.mark.parametrize("transport", ["python", "compiled"])
-def test_no_broker(transport: Transport) -> None:
+def test_no_broker() -> None:
     """Without a broker it is an error after delivery.timeout.ms."""
-    reach = connection("127.0.0.1:1", transport, {"delivery.timeout.ms": "1500"})
+    reach = connection("127.0.0.1:1", "compiled", {"delivery.timeout.ms": "1500"})
     begin = time.monotonic()
     properties = transactional_properties(reach, "127.0.0.1:1", "nobody")
     with (
@@ -374,12 +398,11 @@ def test_no_broker(transport: Transport) -> None:
     assert 1 < time.monotonic() - begin < 10
 
 
-@pytest.mark.parametrize("transport", ["python", "compiled"])
-def test_first_offset_of_a_cluster(transport: Transport) -> None:
+@pytest.mark.long  # the clusters of tests/faults/exactly_once begin without that topic, too
+def test_first_offset_of_a_cluster() -> None:
     """A cluster without __consumer_offsets creates it for the first transaction, which waits for that."""
     with LocalCluster(brokers=1) as fresh:
-        fresh.create_topic("first")
-        writer = Writer(fresh, transport, "first")
+        writer = Writer(fresh, "compiled")
         begin = time.monotonic()
         writer.write_once(1, b"a")
         assert time.monotonic() - begin < 60

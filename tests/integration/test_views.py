@@ -263,6 +263,7 @@ def test_brokers_down(view: View, caplog: pytest.LogCaptureFixture) -> None:
         assert "NO_BROKERS" in caplog.text
 
 
+@pytest.mark.long
 def test_one_broker_is_silent(view: View) -> None:
     """Where a leader does not answer the committed offset is still shown, and its lag is null."""
     with LocalCluster(brokers=2) as cluster, cluster.zookeeper() as client:

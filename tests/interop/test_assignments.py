@@ -10,6 +10,7 @@ import pytest
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.eventually import eventually
+from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from conftest import Group
@@ -28,7 +29,7 @@ def topics(zkafka_cluster: LocalCluster) -> dict[str, int]:
     return TOPICS
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ["1.1.1", *seldom("0.8.2.2")])
 def test_roundrobin(group: Group, topics: dict[str, int], version: str) -> None:
     """All threads take turns over all topics, in the order of the JVM's version."""
     strategy = ROUNDROBIN[version]
@@ -45,6 +46,7 @@ def test_roundrobin(group: Group, topics: dict[str, int], version: str) -> None:
     group.settle("m", "z", strategy=strategy)
 
 
+@pytest.mark.long
 def test_roundrobin_with_a_topic_that_only_ours_reads(group: Group, topics: dict[str, int]) -> None:
     """With 1.1.1, threads that do not read a topic lose their turns."""
     mine = {"subscribe": ",".join(topics), "consumer.threads": "2", "partition.assignment.strategy": "roundrobin"}
@@ -73,7 +75,7 @@ def test_many_threads(group: Group, new_topic: NewTopic) -> None:
     assert len(set(group.settle("m").values())) == 12
 
 
-@pytest.mark.parametrize("white_list_of", VERSIONS)
+@pytest.mark.parametrize("white_list_of", ["1.1.1", *seldom("0.8.2.2")])
 def test_filters(group: Group, zkafka_cluster: LocalCluster, white_list_of: str) -> None:
     """White lists and black lists of all kinds of members share what they match, and a topic that comes later."""
     prefix = f"filtered-{group.name}"
@@ -95,7 +97,7 @@ def test_filters(group: Group, zkafka_cluster: LocalCluster, white_list_of: str)
     }
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ["0.8.2.2", *seldom("1.1.1")])
 def test_a_topic_grows_and_another_comes_into_being(
     group: Group, new_topic: NewTopic, zkafka_cluster: LocalCluster, version: str
 ) -> None:
@@ -110,7 +112,7 @@ def test_a_topic_grows_and_another_comes_into_being(
     assert len(group.settle("a", "m")) == 8
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ["1.1.1", *seldom("0.8.2.2")])
 def test_what_is_being_read_is_kept_for_a_while(group: Group, new_topic: NewTopic, version: str) -> None:
     """A member gives away what it reads after rebalance.hold.ms: a JVM that waits for it has tries left."""
     topic = new_topic(partitions=2)
@@ -123,6 +125,7 @@ def test_what_is_being_read_is_kept_for_a_while(group: Group, new_topic: NewTopi
     assert ours.owned().keys() == {TopicPartition(topic, 1)}
 
 
+@pytest.mark.long
 def test_what_is_no_longer_being_read_is_given_away(group: Group, new_topic: NewTopic) -> None:
     """A member keeps what it reads, for a JVM that has come, and gives it away as soon as it says that it is done."""
     topic = new_topic(partitions=2)

@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from pyspark_zkafka.protocol.model import TopicPartition
 from tests.support.eventually import eventually
 from tests.support.fill import fill
+from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from conftest import Group
@@ -50,7 +51,7 @@ def topic(group: Group, new_topic: NewTopic) -> Topic:
     return Topic(group, new_topic(partitions=PARTITIONS))
 
 
-@pytest.mark.parametrize("version", ["1.1.1", "0.8.2.2"])
+@pytest.mark.parametrize("version", ["1.1.1", *seldom("0.8.2.2")])
 def test_each_goes_on_where_the_other_stopped(group: Group, topic: Topic, version: str) -> None:
     """A query goes on at what the JVM committed, and the JVM at what the query committed: no record is read twice."""
     first = topic.write(7)
@@ -122,6 +123,7 @@ def test_offsets_in_kafka_and_zookeeper(
     eventually(lambda: group.offsets() == in_kafka() == topic.at(19))
 
 
+@pytest.mark.long
 def test_a_query_moves_a_group_to_kafka(
     group: Group, topic: Topic, in_kafka: Callable[[], dict[TopicPartition, int]]
 ) -> None:

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.tiers import seldom
+
 if TYPE_CHECKING:
     from conftest import Group
 
-VERSIONS = ("1.1.1", "0.8.2.2")
 AT_ONCE_S = 15  # sessions of our queries expire after 30 s
 NewTopic = Callable[..., str]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ["1.1.1", *seldom("0.8.2.2")])
 def test_a_query_and_a_jvm_consumer_share(group: Group, new_topic: NewTopic, version: str) -> None:
     """Whoever comes, is stopped or dies: the others own all by range and read it, and no record is lost."""
     topic = new_topic(partitions=4)
@@ -58,7 +59,8 @@ def test_both_kinds_of_jvm_consumers_and_two_queries(group: Group, new_topic: Ne
     group.note("read again", journal.require_all_read([*ours.values(), old, new]))
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.long
+@pytest.mark.parametrize("version", ["1.1.1", "0.8.2.2"])
 def test_an_idle_query_takes_over(group: Group, new_topic: NewTopic, version: str) -> None:
     """With more members than partitions, a query owns nothing and runs on, and goes on where an owner left."""
     topic = new_topic(partitions=2)
@@ -77,6 +79,7 @@ def test_an_idle_query_takes_over(group: Group, new_topic: NewTopic, version: st
     group.note("read again", journal.require_all_read([a, b, idle]))
 
 
+@pytest.mark.long
 def test_a_jvm_that_was_paused_comes_back(group: Group, new_topic: NewTopic) -> None:
     """A JVM that is paused until its session has expired loses its share, and gets it back later; no record is lost."""
     topic = new_topic(partitions=2)

@@ -16,6 +16,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing import LocalCluster, describe_group, export_offsets, verify_consumer_rebalance
 from tests.support.eventually import eventually
+from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from conftest import Group
@@ -72,7 +73,7 @@ def test_the_znodes_are_those_of_the_jvm(
     assert tree(group) == tree(other_group) == {path: left for path, left in alive.items() if not left.ephemeral}
 
 
-@pytest.mark.parametrize("kind", ["static", "white_list", "black_list"])
+@pytest.mark.parametrize("kind", ["static", *seldom("white_list", "black_list")])
 def test_registrations_are_those_of_the_jvm(group: Group, kind: str) -> None:
     """Our registration and those of both JVMs differ in nothing but the time, and in the random part of a generated id."""
     regex = f"(?!{group.name}[.]a|{group.name}[.]b).*" if kind == "black_list" else f"{group.name}[.](a|b).*"
@@ -123,7 +124,7 @@ def watches(cluster: LocalCluster) -> int:
     return int(re.findall(r"^zk_watch_count\t(\d+)", asked(cluster, "mntr"), flags=re.MULTILINE)[0])
 
 
-@pytest.mark.parametrize("kind", ["static", "white_list"])
+@pytest.mark.parametrize("kind", ["static", *seldom("white_list")])
 def test_watches(group: Group, new_topic: NewTopic, kind: str) -> None:
     """A query watches what a JVM does, the group's ids, its topics and a filter's list of topics, and the brokers, too."""
     topic = new_topic(partitions=2)
@@ -142,6 +143,7 @@ def test_watches(group: Group, new_topic: NewTopic, kind: str) -> None:
     eventually(lambda: data_watches(cluster, registered.session) == {path} | children - {"/brokers/ids"})
 
 
+@pytest.mark.long
 def test_tools(group: Group, new_topic: NewTopic, tmp_path: Path) -> None:
     """Kafka's tools see a group of both kinds rebalanced, who reads which partition how far, and our offsets."""
     topic = new_topic(partitions=4)

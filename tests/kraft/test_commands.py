@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.tiers import seldom
+
 if TYPE_CHECKING:
     from typer.testing import Result
 
     from pyspark_zkafka.testing import LocalCluster
+
+pytestmark = pytest.mark.parametrize("kraft_cluster", ["4.3.1", *seldom("3.9.1")], indirect=True)
 
 
 def test_commands_of_brokers(rows_of: Callable[..., Any], kraft_cluster: LocalCluster, topic: str) -> None:

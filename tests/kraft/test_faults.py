@@ -16,7 +16,8 @@ from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing import LocalCluster
 
-pytestmark = pytest.mark.parametrize("kraft_cluster", ["3.9.1"], indirect=True)  # of which one broker answers everything
+# One broker answers everything.
+pytestmark = [pytest.mark.long, pytest.mark.parametrize("kraft_cluster", ["3.9.1"], indirect=True)]
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import LocalCluster, run_kafka_tool
 
 
+@pytest.mark.parametrize("kraft_cluster", ["4.3.1"], indirect=True)
 def test_no_zookeeper(kraft_cluster: LocalCluster) -> None:
     """Whatever needs ZooKeeper is refused, with the reason and a cluster that has one."""
     for request in (
@@ -20,6 +21,7 @@ def test_no_zookeeper(kraft_cluster: LocalCluster) -> None:
             request()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kraft_cluster", ["4.3.1"], indirect=True)
 def test_features(kraft_cluster: LocalCluster) -> None:
     """The storage is formatted by Kafka's tool: the features are those of a real cluster, with groups of KIP-848."""
@@ -52,6 +54,7 @@ def test_brokers_that_are_controllers(kraft_cluster: LocalCluster) -> None:
         cluster.assignment("moved")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kraft_cluster", ["3.9.1"], indirect=True)
 def test_separate_controller(kraft_cluster: LocalCluster) -> None:
     """A controller of its own can be killed and started again; records are written without it."""

@@ -10,6 +10,7 @@ import nbformat
 import pytest
 
 from tests.notebooks.execution import NOTEBOOKS, clean, execute, kernel_environment
+from tests.support.tiers import seldom
 
 EXPECTED = {
     "batch.ipynb": [
@@ -59,6 +60,8 @@ EXPECTED = {
 }
 """The expected output of each notebook, in order."""
 
+SHORTEST = next(path for path in NOTEBOOKS if path.name == "batch.ipynb")
+
 PICTURES = {"batch.ipynb": 0, "cluster-health.ipynb": 3, "off-zookeeper.ipynb": 0, "shared-group.ipynb": 3}
 
 
@@ -88,7 +91,7 @@ def require_outputs(notebook: Any, name: str) -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("kernel")
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [SHORTEST, *seldom(*(n for n in NOTEBOOKS if n != SHORTEST))], ids=lambda path: path.name)
 def test_runs(path: Path, tmp_path: Path) -> None:
     """It runs without an error, and shows what is expected."""
     require_outputs(clean(execute(path, tmp_path)), path.name)

@@ -11,6 +11,7 @@ import pytest
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.fill import fill
 from tests.support.parity import KEPT, T0
+from tests.support.tiers import seldom
 from tests.support.transactions import commit
 
 NewTopic = Callable[..., str]
@@ -62,7 +63,7 @@ class TestColumns:
         zkafka_cluster.produce(topic, [{"value": b"v", "timestamp": 5}, {"value": b"w"}])
         assert [r[6] for r in peers.same({"subscribe": topic})] == [1, 1]
 
-    @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+    @pytest.mark.parametrize("compression", ["lz4", *seldom("none", "gzip", "snappy", "zstd")])
     def test_sizes(self, peers: Peers, zkafka_cluster: LocalCluster, new_topic: NewTopic, compression: str) -> None:
         """Records from empty to nearly the brokers' limit, mixed, with every compression."""
         topic = new_topic(partitions=2)
@@ -80,13 +81,17 @@ class TestSubscription:
         [
             ({"subscribe": "parity-one"}, 6),
             ({"subscribe": " parity-one , parity-two,parity-empty"}, 8),
-            ({"subscribe": "parity-one,parity-one"}, 6),
-            ({"subscribe": "parity-empty"}, 0),
+            *seldom(
+                ({"subscribe": "parity-one,parity-one"}, 6),
+                ({"subscribe": "parity-empty"}, 0),
+            ),
             ({"subscribePattern": "^parity-(one|t.o)$"}, 8),
-            ({"subscribePattern": "^no-such-topic.*"}, 0),
+            *seldom(({"subscribePattern": "^no-such-topic.*"}, 0)),
             ({"assign": '{"parity-one":[1],"parity-two":[0]}'}, 5),
-            ({"assign": '{"parity-empty":[0,1]}'}, 0),
-            ({"SUBSCRIBE": "parity-two", "StartingOffsets": "EARLIEST"}, 2),
+            *seldom(
+                ({"assign": '{"parity-empty":[0,1]}'}, 0),
+                ({"SUBSCRIBE": "parity-two", "StartingOffsets": "EARLIEST"}, 2),
+            ),
             (
                 {
                     "subscribe": "parity-one,parity-two",

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.fill import fill
 from tests.support.parity import by_partition, filled
+from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,12 +49,12 @@ class TestSplits:
         "options",
         [
             {},
-            *({"minPartitions": n} for n in ("1", "4", "5", "6", "9", "23")),
-            *({"maxRecordsPerPartition": n} for n in ("3", "7", "12", "39", "1000")),
             {"minPartitions": "9", "maxRecordsPerPartition": "8"},
-            {"minPartitions": "12", "maxRecordsPerPartition": "12"},
-            {"minPartitions": "5", "maxRecordsPerPartition": "1000"},
             {"minPartitions": "7", "startingOffsets": (20, 1, 2, 0)},
+            *seldom(*({"minPartitions": n} for n in ("1", "4", "5", "6", "9", "23"))),
+            *seldom(*({"maxRecordsPerPartition": n} for n in ("3", "7", "12", "39", "1000"))),
+            *seldom({"minPartitions": "12", "maxRecordsPerPartition": "12"}),
+            *seldom({"minPartitions": "5", "maxRecordsPerPartition": "1000"}),
         ],
     )
     def test_same(self, peers: Peers, uneven: str, options: dict[str, Any]) -> None:
@@ -64,7 +65,9 @@ class TestSplits:
         assert self.ranges(ours) == self.ranges(theirs)
         assert ours.rdd.getNumPartitions() == theirs.rdd.getNumPartitions()
 
-    @pytest.mark.parametrize("options", [{}, {"minPartitions": "6"}, {"minPartitions": "9", "maxRecordsPerPartition": "8"}])
+    @pytest.mark.parametrize(
+        "options", [{"minPartitions": "6"}, *seldom({}, {"minPartitions": "9", "maxRecordsPerPartition": "8"})]
+    )
     def test_earliest_to_latest(self, peers: Peers, uneven: str, options: dict[str, str]) -> None:
         """The same for ends that are to be found out."""
         given = {"subscribe": uneven, **options}
@@ -77,7 +80,7 @@ class TestSplits:
         assert len(self.ranges(peers.ours(given))) == 7
         assert all(last - first < 12 for *_, first, last in self.ranges(peers.ours(given)))
 
-    @pytest.mark.parametrize("options", [{}, {"minPartitions": "9"}, {"maxRecordsPerPartition": "4"}])
+    @pytest.mark.parametrize("options", [{"minPartitions": "9"}, *seldom({}, {"maxRecordsPerPartition": "4"})])
     def test_empty_partitions(
         self, peers: Peers, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: dict[str, str]
     ) -> None:

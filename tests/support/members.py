@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     from pyspark_zkafka.group.member import GroupMember
     from pyspark_zkafka.options.model import ZooKeeperConfig
 
-__all__ = ["FORKING", "SESSION_S", "MemberProcesses", "at_rest", "caught_up", "numbers", "seconds", "settled", "together"]
+__all__ = [
+    "FORKING",
+    "SESSION_S",
+    "MemberProcesses",
+    "StoppingClock",
+    "at_rest",
+    "caught_up",
+    "numbers",
+    "seconds",
+    "settled",
+    "together",
+]
 
 SESSION_S = 2.0
 """The session timeout of members and queries whose deaths are awaited; ZooKeeper's tick of 500 ms allows for 1 s."""
@@ -57,6 +68,28 @@ with member:
     print("parent", len(member.owned()), flush=True)
 """
 )
+
+
+class StoppingClock:
+    """A monotonic clock that a test stops, and sets forward: of a member, only events and `pass_s` are left.
+
+    While it stands still, no back-off, sweep or hold of the member ends by itself.
+    """
+
+    def __init__(self) -> None:
+        self._stopped_at: float | None = None
+
+    def __call__(self) -> float:
+        """The time, in seconds."""
+        return time.monotonic() if self._stopped_at is None else self._stopped_at
+
+    def stop(self) -> None:
+        """Stand still from now on."""
+        self._stopped_at = self()
+
+    def pass_s(self, seconds: float) -> None:
+        """Stop, and set the clock forward."""
+        self._stopped_at = self() + seconds
 
 
 class MemberProcesses:

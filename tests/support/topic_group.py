@@ -17,6 +17,7 @@ from kazoo.exceptions import NoNodeError
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.options.model import GroupOptions, ZooKeeperConfig
 from pyspark_zkafka.protocol.planning import Subscribe
+from tests.support.eventually import eventually
 from tests.support.fill import fill
 from tests.support.members import SESSION_S
 
@@ -89,10 +90,13 @@ class TopicGroup:
 
 
 def planning_process(jvm: int) -> int:
-    """The process that plans the only query of a Spark JVM."""
-    found = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and _plans_for(p, jvm)]
-    assert len(found) == 1
-    return found[0]
+    """The process that plans the only query of a Spark JVM, once those of earlier ones have ended."""
+
+    def found() -> list[int]:
+        return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and _plans_for(p, jvm)]
+
+    eventually(lambda: len(found()) == 1, message=lambda: f"the processes that plan are {found()}")
+    return found()[0]
 
 
 def _plans_for(process: Path, jvm: int) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.protocol.model import TopicPartition
@@ -17,7 +18,7 @@ from tests.support.eventually import eventually
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
 
-__all__ = ["abort", "commit", "transaction"]
+__all__ = ["abort", "commit", "transaction", "wait_for_marker", "wait_until_forgotten"]
 
 
 @contextmanager
@@ -52,3 +53,15 @@ def wait_for_marker(cluster: LocalCluster, topic: str) -> None:
     committed, every = (KafkaAdmin(cluster.bootstrap_servers, {}, read_committed=flag) for flag in (True, False))
     with committed, every:
         eventually(lambda: committed.list_offsets({tp: LATEST}) == every.list_offsets({tp: LATEST}))
+
+
+def wait_until_forgotten(cluster: LocalCluster, transactional_id: str, times: int = 1) -> None:
+    """Return when the brokers have deleted an id so many times from the log of their coordinators, as it has expired."""
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reader"}
+    deleted = 0
+    with closing(Consumer(settings)) as consumer:
+        consumer.assign([KafkaTopicPartition("__transaction_state", partition, 0) for partition in range(50)])
+        while deleted < times:
+            message = consumer.poll(30)
+            assert message is not None, f"{transactional_id} was deleted {deleted} times"
+            deleted += message.value() is None and transactional_id.encode() in message.key()

@@ -88,6 +88,7 @@ def test_killed_in_the_replay(copy: Copy) -> None:
     copy.expect_each_once()
 
 
+@pytest.mark.long
 def test_at_least_once(copy: Copy) -> None:
     """The same kill repeats a micro-batch of a query that is not exactly-once: the check sees it."""
     writes = [copy.at_least_once()]

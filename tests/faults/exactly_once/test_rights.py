@@ -14,6 +14,7 @@ from pyspark_zkafka.testing import LocalCluster
 from tests.support.acls import LOGIN, Right, grant, withdraw
 from tests.support.numbered_rows import numbers
 from tests.support.slot_tasks import SlotQuery, TaskProcess, once, rows
+from tests.support.tiers import seldom
 
 MISSED = {
     "transactional id": r"ACLs must allow Write and Describe on the transactional id {prefix}-\S+-0",
@@ -76,12 +77,17 @@ def rights(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> Itera
 
 
 @pytest.fixture
-def options(zkafka_cluster: LocalCluster, connection: dict[str, str], rights: Rights) -> dict[str, str]:
-    """Options of the user's write."""
-    if "kafka.bootstrap.servers" in connection:
+def options(request: pytest.FixtureRequest, zkafka_cluster: LocalCluster, rights: Rights) -> dict[str, str]:
+    """Options of the user's write, through ZooKeeper unless the test says otherwise."""
+    if getattr(request, "param", "zookeeper") == "zookeeper":
+        connection = {"zookeeper.connect": zkafka_cluster.zookeeper_connect}
+    else:
         connection = {"kafka.bootstrap.servers": zkafka_cluster.listener_servers("LOGIN")}
     topics = {"topic": rights.documented["topic"].name, "ledgerTopic": rights.documented["ledger's topic"].name}
     return {**connection, **LOGIN, **topics, "transactionalIdPrefix": rights.prefix}
+
+
+either_connection = pytest.mark.parametrize("options", ["zookeeper", "bootstrap"], indirect=True)
 
 
 def visible(cluster: LocalCluster, options: dict[str, str]) -> dict[int, int]:
@@ -95,7 +101,8 @@ def in_another_process(options: dict[str, str], query: str = "query") -> dict[st
         return process.write(0, TEN, run="run-2")
 
 
-@pytest.mark.parametrize("path", ["on", "off"])
+@either_connection
+@pytest.mark.parametrize("path", ["on", *seldom("off")])
 def test_documented_rights(zkafka_cluster: LocalCluster, options: dict[str, str], rights: Rights, path: str) -> None:
     """The documented rights suffice to write a micro-batch, to repeat it, and to write the next one."""
     rights.grant_all_but()
@@ -117,7 +124,7 @@ def test_one_topic(zkafka_cluster: LocalCluster, options: dict[str, str], rights
     assert visible(zkafka_cluster, options) == once(TEN)
 
 
-@pytest.mark.parametrize("path", ["on", "off"])
+@pytest.mark.parametrize("path", ["on", *seldom("off")])
 @pytest.mark.parametrize("missing", MISSED)
 def test_missing_right(
     zkafka_cluster: LocalCluster, options: dict[str, str], rights: Rights, missing: str, path: str
@@ -134,7 +141,7 @@ def test_missing_right(
     assert visible(zkafka_cluster, options) == once(TEN)
 
 
-@pytest.mark.parametrize("withdrawn", MISSED)
+@pytest.mark.parametrize("withdrawn", ["transactional id", *seldom("topic", "group", "ledger's topic")])
 def test_withdrawn_right(zkafka_cluster: LocalCluster, options: dict[str, str], rights: Rights, withdrawn: str) -> None:
     """A right that is withdrawn hides no entry of the ledger: a repeated micro-batch fails, or finds its rows written."""
     rights.grant_all_but()

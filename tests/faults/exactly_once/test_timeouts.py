@@ -13,8 +13,10 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from pyspark_zkafka.errors import TransactionFailed
 from pyspark_zkafka.testing import LocalCluster
+from tests.support.eventually import eventually
 from tests.support.numbered_rows import numbers
 from tests.support.slot_tasks import IN_TRANSACTION, SlotQuery, once, rows
+from tests.support.transactions import wait_until_forgotten
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,9 +27,6 @@ IMPATIENT = {
     "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
     "transaction.max.timeout.ms": "300000",
 }
-PAUSE_S = 5.0
-"""Longer than a transactional.id lives, and shorter than an idle producer is kept."""
-
 WHOLE = range(15_000)
 
 
@@ -44,12 +43,18 @@ def options(request: pytest.FixtureRequest, zookeeper: dict[str, str], new_topic
     return {**zookeeper, "topic": new_topic(partitions=2), "nativePath": request.param}
 
 
-def slowly(batches: Iterator[pa.RecordBatch], pause_s: float) -> Iterator[pa.RecordBatch]:
+def slowly(batches: Iterator[pa.RecordBatch], pause: Callable[[], object]) -> Iterator[pa.RecordBatch]:
     """The batches, with a pause when the transaction has begun."""
     for number, batch in enumerate(batches, 1):
         yield batch
         if number == IN_TRANSACTION:
-            time.sleep(pause_s)
+            pause()
+
+
+def wait_until_aborted(cluster: LocalCluster, topic: str) -> None:
+    """Return when rows are in the log, and their transaction is over."""
+    eventually(lambda: numbers(cluster.bootstrap_servers, topic, committed=False))
+    assert not numbers(cluster.bootstrap_servers, topic)
 
 
 def test_slow_task(zkafka_cluster: LocalCluster, options: dict[str, str]) -> None:
@@ -60,12 +65,11 @@ def test_slow_task(zkafka_cluster: LocalCluster, options: dict[str, str]) -> Non
         r"\[FENCED\] .*brokers abort one after 2000 ms; write less in each task, or raise kafka\.transaction\.timeout\.ms"
     )
     with pytest.raises(TransactionFailed, match=match):
-        query.write(0, slowly(rows(WHOLE), pause_s=4))
+        query.write(0, slowly(rows(WHOLE), lambda: wait_until_aborted(zkafka_cluster, topic)))
     assert not numbers(zkafka_cluster.bootstrap_servers, topic)
     assert numbers(zkafka_cluster.bootstrap_servers, topic, committed=False)
-    SlotQuery({**options, "kafka.transaction.timeout.ms": "60000"}, query.query).write(
-        0, slowly(rows(WHOLE), pause_s=4), run="run-2"
-    )
+    patient = SlotQuery({**options, "kafka.transaction.timeout.ms": "60000"}, query.query)
+    patient.write(0, slowly(rows(WHOLE), lambda: time.sleep(3)), run="run-2")
     assert numbers(zkafka_cluster.bootstrap_servers, topic) == once(WHOLE)
 
 
@@ -76,7 +80,7 @@ def test_pause_longer_than_an_id_lives(zkafka_cluster: LocalCluster, options: di
     control.init_transactions(30)
     for batch in range(2):
         query.write(batch, rows(range(100 * batch, 100 * batch + 100)))
-        time.sleep(PAUSE_S)
+        wait_until_forgotten(zkafka_cluster, query.transactional_id(), times=batch + 1)
     control.begin_transaction()
     control.produce(options["topic"], b"-1 ")
     with pytest.raises(KafkaException) as forgotten:

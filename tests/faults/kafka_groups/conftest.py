@@ -24,7 +24,7 @@ def faulty_kafka4() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.fixture(params=["cooperative-sticky", "range", "consumer"])
+@pytest.fixture(params=["cooperative-sticky", "consumer"])
 def group(request: pytest.FixtureRequest, faulty_kafka4: LocalCluster) -> Iterator[MemberGroup]:
     """A group that reads a topic with four partitions, three times replicated."""
     topic = f"faulty-{secrets.token_hex(4)}"

@@ -20,9 +20,12 @@ from tests.support.topic_group import halted
 pytestmark = pytest.mark.long
 
 NewProcess = Callable[..., KafkaMemberProcess]
+# Members by "range" release all of their partitions in each rebalance.
+with_range = pytest.mark.parametrize("group", ["cooperative-sticky", "range", "consumer"], indirect=True)
 ALL = [0, 1, 2, 3]
 
 
+@with_range
 def test_zombie(group: MemberGroup, new_process: NewProcess) -> None:
     """A member that stood still for longer than its session commits nothing of what it owned before, and joins again."""
     zombie = new_process()
@@ -49,6 +52,7 @@ def test_killed(group: MemberGroup, new_process: NewProcess) -> None:
     eventually(lambda: settled([member], 4), timeout_s=30)
 
 
+@with_range
 def test_static_member(group: MemberGroup, new_process: NewProcess) -> None:
     """A static member that is back within its session has its partitions again, and nobody else had them meanwhile.
 

@@ -50,6 +50,7 @@ class TestFailedReads:
         found = read("no-such-topic", 10, columns=VALUE, identity="deleted", kafka=HASTY)
         assert found.condition == "TOPIC_REPLACED"
 
+    @pytest.mark.long
     def test_topic_that_only_the_brokers_do_not_know(self, read: Read) -> None:
         """A topic that the cluster has is waited for; the error has the brokers' own word."""
         impatient = ReadPolicy(poll_timeout_ms=1500)
@@ -61,6 +62,7 @@ class TestFailedReads:
         assert found.condition == "BROKERS_UNAVAILABLE"
         assert brokers_word(found) == "last error: UNKNOWN_TOPIC_OR_PART: "
 
+    @pytest.mark.long
     def test_no_brokers(self, read: Read) -> None:
         """Brokers that cannot be reached are an error that says how long they were waited for."""
         impatient = ReadPolicy(poll_timeout_ms=700)

@@ -87,6 +87,7 @@ class TestFailedWrites:
         found = same(lambda transport: send(servers, kafka, transport, "no-such-topic", [(batch, [0])], 1), unnumbered)
         assert "no-such-topic-0: UNKNOWN_TOPIC_OR_PART: " in found.message
 
+    @pytest.mark.long
     def test_deleted_topic(self, zkafka_cluster: LocalCluster) -> None:
         """A topic that does not exist fails the write when its time is over, and the error says that it is missing."""
         batch = frame(value=[b"v"])
@@ -96,6 +97,7 @@ class TestFailedWrites:
         assert "no-such-topic-0: _MSG_TIMED_OUT: " in found.message
         assert ", and the brokers have no topic no-such-topic; of 1 records" in found.message
 
+    @pytest.mark.long
     def test_no_brokers(self) -> None:
         """Records that no broker takes fail the write when their time is over."""
         kafka = {"delivery.timeout.ms": 600, "linger.ms": 0}

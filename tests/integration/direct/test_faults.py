@@ -21,6 +21,7 @@ from pyspark_zkafka.protocol.planning import Listener, Split
 from pyspark_zkafka.transport.fallback import FallbackConsumer
 from pyspark_zkafka.transport.select import open_consumer
 from tests.support.faulty_wire import FaultyWire, cut_after, flip, in_pieces
+from tests.support.tiers import seldom
 from tests.support.wire import Wire
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def check(batches: list[pa.RecordBatch]) -> None:
     assert [int(value.partition(b" ")[0]) for value in table["value"].to_pylist()] == list(range(COUNT))
 
 
-@pytest.mark.parametrize("size", [0, 1, 100, 700, 150_000, 1_000_000])
+@pytest.mark.parametrize("size", [1, 150_000, *seldom(0, 100, 700, 1_000_000)])
 def test_cut(zkafka_cluster: LocalCluster, topic: str, size: int) -> None:
     """A connection that is cut, wherever, is made again, and the read continues where it was."""
     with (
@@ -72,6 +73,7 @@ def test_cut(zkafka_cluster: LocalCluster, topic: str, size: int) -> None:
     assert consumer.why is None
 
 
+@pytest.mark.long
 def test_slow(zkafka_cluster: LocalCluster, topic: str) -> None:
     """Responses that take longer than a poll are waited for."""
     with (
@@ -100,7 +102,10 @@ def test_silence(zkafka_cluster: LocalCluster, topic: str) -> None:
                 list(batches)
 
 
-@pytest.mark.parametrize(("timeout_ms", "error"), [(1000, "none"), (5000, "_TRANSPORT: .*no response in time")])
+@pytest.mark.parametrize(
+    ("timeout_ms", "error"),
+    [(1000, "none"), *seldom((5000, "_TRANSPORT: .*no response in time"))],
+)
 def test_silence_from_the_begin(zkafka_cluster: LocalCluster, topic: str, timeout_ms: int, error: str) -> None:
     """A server that accepts connections and never answers fails the read after the time-out, not later."""
     with Wire(zkafka_cluster.port(0)) as wire:
@@ -129,7 +134,7 @@ def test_request_time_out(zkafka_cluster: LocalCluster, topic: str) -> None:
         assert consumer.why is None
 
 
-@pytest.mark.parametrize("place", [0, 4, 7])
+@pytest.mark.parametrize("place", [4, *seldom(0, 7)])
 def test_damaged_responses(zkafka_cluster: LocalCluster, topic: str, place: int) -> None:
     """A response that does not follow its schema has librdkafka continue, and each record is read once."""
     with (

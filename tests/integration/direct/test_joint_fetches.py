@@ -14,6 +14,7 @@ from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.transport.direct.connection import Connection
 from pyspark_zkafka.transport.direct.messages import FETCH, Request
 from tests.support.faulty_wire import FaultyWire, cut_after
+from tests.support.tiers import seldom
 from tests.support.transactions import abort, commit
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
     return found
 
 
-@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize("isolation", ["read_committed", *seldom("read_uncommitted")])
 def test_same_records(zkafka_cluster: LocalCluster, topics: list[str], isolation: str, sent: list[Request]) -> None:
     """The records are those that librdkafka reads, and come with one request to each leader."""
     *small, _ = topics
@@ -89,7 +90,7 @@ def test_same_records(zkafka_cluster: LocalCluster, topics: list[str], isolation
     assert found.equals(rows(zkafka_cluster, small, "librdkafka", isolation_level=isolation))
 
 
-@pytest.mark.parametrize("size", [1000, 20_000, 100_000])
+@pytest.mark.parametrize("size", [1000, *seldom(20_000, 100_000)])
 def test_small_fetches(zkafka_cluster: LocalCluster, topics: list[str], size: int, sent: list[Request]) -> None:
     """What a response has no room for is fetched by other requests."""
     found = rows(zkafka_cluster, topics, "direct", max_partition_fetch_bytes=str(size))
@@ -97,7 +98,7 @@ def test_small_fetches(zkafka_cluster: LocalCluster, topics: list[str], size: in
     assert found.equals(rows(zkafka_cluster, topics, "librdkafka"))
 
 
-@pytest.mark.parametrize("size", [0, 100, 1000, 5000, 100_000])
+@pytest.mark.parametrize("size", [1000, *seldom(0, 100, 5000, 100_000)])
 def test_cut(zkafka_cluster: LocalCluster, topics: list[str], size: int) -> None:
     """When the connection is cut within the response, or before, all splits are read nevertheless."""
     expected = rows(zkafka_cluster, topics, "librdkafka")

@@ -64,8 +64,8 @@ def test_racks_in_metadata(breakable_cluster: LocalCluster, topic: str) -> None:
             assert {number: found.rack for number, found in admin.snapshot(topics).brokers.items()} == {0: "a", 1: "b"}
 
 
-@pytest.mark.parametrize("rack", ["", "b"])
-@pytest.mark.parametrize("stopped", [0, 1])
+# The leader, and the follower that is read from; whether a broker that is not read from stops makes no difference.
+@pytest.mark.parametrize(("rack", "stopped"), [pytest.param("", 0, marks=pytest.mark.long), ("b", 1)])
 def test_broker_that_stops(
     breakable_cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture, rack: str, stopped: int
 ) -> None:
@@ -82,6 +82,7 @@ def test_broker_that_stops(
     assert "librdkafka continues" not in caplog.text
 
 
+@pytest.mark.long
 def test_leader_that_moves(breakable_cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture) -> None:
     """A read continues at the new leader when another replica becomes it, and the old one lives on."""
     breakable_cluster.stop(0)

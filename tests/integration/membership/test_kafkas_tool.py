@@ -12,6 +12,7 @@ from tests.support.eventually import eventually
 from tests.support.fill import fill
 from tests.support.memberships import MemberGroup
 from tests.support.stream import Stream
+from tests.support.tiers import seldom
 
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CLIENT = "settlement-query"
@@ -47,11 +48,13 @@ class Tool:
 @pytest.mark.parametrize(
     ("fixture", "kind", "version"),
     [
-        ("zkafka_cluster", "cooperative-sticky", "3.9.1"),
-        ("zkafka_cluster", "cooperative-sticky", "4.3.1"),
-        ("kafka4", "cooperative-sticky", "4.3.1"),
-        ("kafka4", "consumer", "3.9.1"),
         ("kafka4", "consumer", "4.3.1"),
+        *seldom(
+            ("zkafka_cluster", "cooperative-sticky", "3.9.1"),
+            ("zkafka_cluster", "cooperative-sticky", "4.3.1"),
+            ("kafka4", "cooperative-sticky", "4.3.1"),
+            ("kafka4", "consumer", "3.9.1"),
+        ),
     ],
 )
 def test_description(

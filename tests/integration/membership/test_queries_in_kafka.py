@@ -23,6 +23,7 @@ from tests.support.fill import fill
 from tests.support.java_consumer import JavaConsumer
 from tests.support.memberships import MemberGroup
 from tests.support.stream import Stream
+from tests.support.tiers import seldom
 
 ASSIGNORS = {"cooperative-sticky": "CooperativeSticky", "range": "Range", "roundrobin": "RoundRobin"}
 PARTITIONS = range(4)
@@ -60,7 +61,11 @@ def java_properties(group: MemberGroup) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("kind", "version"),
-    [("cooperative-sticky", "3.9.1"), ("range", "3.9.1"), ("roundrobin", "4.3.1"), ("consumer", "4.3.1")],
+    [
+        ("cooperative-sticky", "3.9.1"),
+        ("consumer", "4.3.1"),
+        *seldom(("range", "3.9.1"), ("roundrobin", "4.3.1")),
+    ],
 )
 def test_beside_java(
     new_group: Callable[[str], MemberGroup], stream: Callable[..., Stream], tmp_path: Path, kind: str, version: str
@@ -146,7 +151,7 @@ def test_batch_job(new_group: Callable[[str], MemberGroup], spark: SparkSession)
         assert member.plan(spark).load().count() == 0
 
 
-@pytest.mark.parametrize("kind", ["cooperative-sticky", "consumer"])
+@pytest.mark.parametrize("kind", ["consumer", *seldom("cooperative-sticky")])
 def test_available_now_beside_another(
     new_group: Callable[[str], MemberGroup], stream: Callable[..., Stream], kind: str
 ) -> None:

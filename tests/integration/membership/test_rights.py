@@ -20,6 +20,7 @@ from tests.support.acls import CONFIG, LOGIN, Right, grant, withdraw
 from tests.support.fill import fill
 from tests.support.memberships import PROMPT, MemberGroup
 from tests.support.stream import Stream
+from tests.support.tiers import seldom
 
 KRAFT = {**PROMPT, **CONFIG, "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 MISSED = {
@@ -36,7 +37,7 @@ def guarded() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.fixture(params=["cooperative-sticky", "consumer"])
+@pytest.fixture(params=["consumer", *seldom("cooperative-sticky")])
 def group(request: pytest.FixtureRequest, guarded: LocalCluster) -> MemberGroup:
     """A group that reads a topic with four partitions of three records."""
     topic = f"guarded-{secrets.token_hex(4)}"

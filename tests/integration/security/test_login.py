@@ -25,6 +25,7 @@ from tests.support.security import (
     read_values,
     write_values,
 )
+from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,8 +46,10 @@ class TestLogin:
         "login",
         [
             password_login(),
-            password_login() | {"kafka.sasl.mechanism": "SCRAM-SHA-256"},
-            {"kafka.security.protocol": "SASL_PLAINTEXT", **JAVA_PLAIN},
+            *seldom(
+                password_login() | {"kafka.sasl.mechanism": "SCRAM-SHA-256"},
+                {"kafka.security.protocol": "SASL_PLAINTEXT", **JAVA_PLAIN},
+            ),
             {"kafka.security.protocol": "SASL_PLAINTEXT", **JAVA_SCRAM},
             {"kafka.security.protocol": "SASL_PLAINTEXT", **JAVA_PLAIN, "listener.name": "login"},
         ],
@@ -68,6 +71,7 @@ class TestLogin:
         match = r"REFUSED_BY_BROKER.*Authentication failed.*check kafka\.security\.protocol.*user and password"
         shown(fails_soon(ClusterStateError, match, lambda: plan_batch(options)), options)
 
+    @pytest.mark.long
     def test_wrong_without_zookeeper(self, fortress: LocalCluster, shown: Callable[..., None]) -> None:
         """So it does where the brokers alone are asked, for names and for topics."""
         wrong = {"kafka.bootstrap.servers": fortress.listener_servers("LOGIN"), **password_login(WRONG)}
@@ -75,6 +79,7 @@ class TestLogin:
             options = parse_read({**wrong, **which})
             shown(fails_soon(ClusterStateError, "REFUSED_BY_BROKER", lambda options=options: plan_batch(options)))
 
+    @pytest.mark.long
     def test_wrong_in_a_task(self, brokers: Options, shown: Callable[..., None]) -> None:
         """A task of a read whose password has become wrong ends soon, too."""
         plan = plan_batch(parse_read({**brokers, **password_login(), "subscribe": "orders"}))
@@ -89,6 +94,7 @@ class TestLogin:
         shown(fails_soon(DeliveryFailed, match, lambda: write_values(wrong, [b"a", b"b"])))
         assert read_values({**brokers, "subscribe": topic}) == []
 
+    @pytest.mark.long
     def test_wrong_mechanism(self, brokers: Options) -> None:
         """A mechanism that the listener does not have is an error that lists those that it has."""
         login = password_login() | {"kafka.sasl.mechanism": "SCRAM-SHA-512"}

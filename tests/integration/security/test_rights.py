@@ -15,6 +15,7 @@ from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.acls import LOGIN, Right, grant
 from tests.support.security import TEN, Options, fails_soon, read_values, write_values
+from tests.support.tiers import seldom
 
 TO_READ = r"an ACL must allow Read, Write or Describe on the topic"
 TO_WRITE = r"an ACL must allow (Read, Write or Describe|Write) on the topic"
@@ -30,7 +31,7 @@ def topic(guarded_cluster: LocalCluster) -> str:
     return name
 
 
-@pytest.fixture(params=["zookeeper", "bootstrap"])
+@pytest.fixture(params=["zookeeper", *seldom("bootstrap")])
 def login(request: pytest.FixtureRequest, guarded_cluster: LocalCluster) -> Options:
     """The user's options, with ZooKeeper, which has no ACL, or with the brokers alone."""
     if request.param == "zookeeper":
@@ -49,7 +50,7 @@ def fill_with_ten(cluster: LocalCluster, topic: str) -> None:
     cluster.produce(topic, [{"value": value, "partition": number % 2} for number, value in enumerate(TEN)])
 
 
-@pytest.mark.parametrize("transport", ["direct", "librdkafka", "python"])
+@pytest.mark.parametrize("transport", ["direct", *seldom("librdkafka", "python")])
 def test_read(guarded_cluster: LocalCluster, topic: str, login: Options, transport: str) -> None:
     """A read needs Read on its topics, and nothing else."""
     fill_with_ten(guarded_cluster, topic)
@@ -59,7 +60,7 @@ def test_read(guarded_cluster: LocalCluster, topic: str, login: Options, transpo
     assert read_values(options) == TEN
 
 
-@pytest.mark.parametrize("path", ["on", "off"])
+@pytest.mark.parametrize("path", ["on", *seldom("off")])
 def test_write(guarded_cluster: LocalCluster, topic: str, login: Options, path: str) -> None:
     """A write needs Write on its topic, and nothing else."""
     options = {**login, "topic": topic, "nativePath": path}
@@ -69,6 +70,7 @@ def test_write(guarded_cluster: LocalCluster, topic: str, login: Options, path: 
     assert read_values({"kafka.bootstrap.servers": guarded_cluster.bootstrap_servers, "subscribe": topic}) == TEN
 
 
+@pytest.mark.parametrize("login", ["zookeeper", "bootstrap"], indirect=True)
 def test_offsets_in_kafka(guarded_cluster: LocalCluster, topic: str, login: Options) -> None:
     """With offsets in Kafka, reading and committing them needs Read on the group, too."""
     fill_with_ten(guarded_cluster, topic)

@@ -225,6 +225,7 @@ def run_driver(folder: Path, steps: Mapping[str, Options], conf: Options) -> dic
     return {str(file.relative_to(folder)): file.read_bytes().decode("utf-8", "replace") for file in files}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_of_an_application(
     fortress: LocalCluster, steps: dict[str, Options], tmp_path: Path, record_property: Callable[[str, object], None]
@@ -251,6 +252,7 @@ def test_of_an_application(
     record_property("environments", [name for name, secret in PLANTED.items() if environments.where(secret)])
 
 
+@pytest.mark.long
 def test_of_the_command(fortress: LocalCluster, steps: dict[str, Options], tmp_path: Path) -> None:
     """Commands that succeed and that fail, with --debug: what they print, and the arguments of processes."""
     texts: dict[str, str] = {}

@@ -93,6 +93,7 @@ class TestTls:
         write_values({**connecting(tls), "topic": "tls-write"}, [b"a"])
         assert read_values({**tls, "subscribe": "tls-write"}) == [b"a"]
 
+    @pytest.mark.long
     def test_other_authority(self, tls: Options, pem: dict[str, str]) -> None:
         """A certificate that the trust store does not vouch for is an error soon, with what to check."""
         options = parse_read({**tls, self.JAVA: pem["other authority"]})
@@ -113,6 +114,7 @@ class TestTls:
             assert admin.list_offsets({TopicPartition("orders", 0): LATEST, TopicPartition("orders", 1): LATEST})
             assert gate.refused == 1
 
+    @pytest.mark.long
     def test_a_handshake_that_failed_long_ago(self, fortress: LocalCluster, tls: Options) -> None:
         """What was refused before a request does not fail it, however slow its answer is."""
         connection = parse_read(tls).connection

@@ -64,15 +64,22 @@ class TestZooKeeperTls:
                 assert "orders" in client.topic_names()
 
     def test_many_answers(self, tls: Options) -> None:
-        """Thousands of requests in flight are answered without a pause: none waits in TLS for the next."""
-        # The server may be given no time for some seconds where other tests run; the limit of 20 s is for the pauses.
+        """Thousands of requests in flight are answered without a pause: none waits in TLS for the next.
+
+        An answer that waits is read after some seconds, with the next ping: a busy machine makes all answers a little
+        slower, and few of them by so much.
+        """
         connection = parse_connection({**connecting(tls), "zookeeper.connection.timeout.ms": "15000"})
         assert connection.zookeeper is not None
         paths = ["/brokers/topics/orders", "/brokers/ids/0", "/no/such/znode"]
         with ZooKeeperConnection(connection.zookeeper) as client:
-            begin = time.monotonic()
+            took_s = []
             for _ in range(1000):
+                begin = time.monotonic()
                 assert sorted(client.get_many(paths)) == sorted(paths[:2])
+                took_s.append(time.monotonic() - begin)
+            assert sum(seconds > 1 for seconds in took_s) < 10
+            begin = time.monotonic()
             wide = client.exists_many(f"/no/such/znode-{n}" for n in range(6000))
             assert time.monotonic() - begin < 20
         assert wide == {}
@@ -96,7 +103,9 @@ class TestZooKeeperTls:
         ("change", "match"),
         [
             ({CA: "other authority"}, "CERTIFICATE_VERIFY_FAILED.*a TLS port that matches zookeeper.ssl"),
-            ({CA: None}, "CERTIFICATE_VERIFY_FAILED.*a TLS port that matches zookeeper.ssl"),
+            pytest.param(
+                {CA: None}, "CERTIFICATE_VERIFY_FAILED.*a TLS port that matches zookeeper.ssl", marks=pytest.mark.long
+            ),
             ({KEY: None}, "within 2000 ms.*a TLS port that matches zookeeper.ssl"),
         ],
         ids=["other authority", "system's authorities", "no certificate"],
