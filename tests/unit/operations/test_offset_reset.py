@@ -27,6 +27,7 @@ from pyspark_zkafka.operations.offset_reset import (
 )
 from pyspark_zkafka.protocol.model import ClusterSnapshot, Topic, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
+from tests.support.cases import each
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -137,7 +138,7 @@ def test_durations(text: str, milliseconds: int) -> None:
     assert parse_iso_duration_ms(text) == milliseconds
 
 
-@pytest.mark.parametrize("text", ["", "P", "PT", "1D", "P1H", "P1DT", "PT1X", "P1Y", "P1M", "P99999999999D"])
+@each("text", ["", "P", "PT", "1D", "P1H", "P1DT", "PT1X", "P1Y", "P1M", "P99999999999D"])
 def test_malformed_durations(text: str) -> None:
     """Years and months, which Java's Duration has not, and texts without a number are refused."""
     with pytest.raises(OptionError, match="--by-duration"):

@@ -11,6 +11,7 @@ from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.model import ReadOptions, StreamOptions, WriteOptions
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.table import BY_NAME, STREAM, TABLE, is_connection_option
+from tests.support.cases import each
 from tests.support.option_problems import problems
 
 ZK = {"zookeeper.connect": "zk:2181"}
@@ -113,7 +114,7 @@ def with_required(option: str, parse: Callable[[dict[str, str]], object]) -> dic
     return {**required, option: EXAMPLES[option]}
 
 
-@pytest.mark.parametrize("option", [o for o in TABLE if o.name != "kafka.*"], ids=lambda o: o.name)
+@each("option", [o for o in TABLE if o.name != "kafka.*"])
 def test_scopes(option: Any) -> None:
     """Each option is accepted in its scopes, and refused in the others; a batch ignores the options of streams."""
     scopes = {

@@ -7,11 +7,12 @@ import pytest
 from pyspark_zkafka.errors import GroupError
 from pyspark_zkafka.protocol.assignors import java_hash, java_order, threads_by_topic, topics_of
 from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration, Pattern, decode_registration
+from tests.support.cases import each
 
 NAMES = ["__consumer_offsets", "__transaction_state", "orders", "orders-eu", "peer.w1", "peerXw1"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "subscribed", "expected"),
     [
         ("static", ["orders", "absent", "__consumer_offsets"], ["__consumer_offsets", "absent", "orders"]),

@@ -12,6 +12,7 @@ from pyspark_zkafka.errors import CheckpointError
 from pyspark_zkafka.protocol.checkpoint import PlannedRange as Range
 from pyspark_zkafka.protocol.checkpoint import StreamOffset, TopicMark, Waiting, first_mark, mark_after
 from pyspark_zkafka.protocol.model import Topic, TopicPartition
+from tests.support.cases import each
 
 A0, A2, A10, B0 = TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("a", 10), TopicPartition("b", 0)
 OFFSET = StreamOffset(
@@ -104,7 +105,7 @@ def test_pickle() -> None:
     assert pickle.loads(pickle.dumps(OFFSET)) == OFFSET
 
 
-@pytest.mark.parametrize(
+@each(
     ("mark", "topic_id", "czxid", "other"),
     [
         (TopicMark("i", 7), "i", 7, False),
@@ -126,7 +127,7 @@ def test_another_topic_of_the_same_name(mark: TopicMark, topic_id: str | None, c
     assert mark.is_other(topic_id, czxid) is other
 
 
-@pytest.mark.parametrize(
+@each(
     "found",
     [
         None,

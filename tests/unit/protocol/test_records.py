@@ -25,6 +25,7 @@ from pyspark.sql.types import (
 
 from pyspark_zkafka.errors import OptionError, UnreadableRecord
 from pyspark_zkafka.protocol.records import COLUMNS, build_batch, require_projection, schema_ddl
+from tests.support.cases import each
 
 MAX_MS = (2**63 - 1) // 1000
 
@@ -150,7 +151,7 @@ def test_columns_that_may_be_null() -> None:
     assert problems(schema) == "value cannot be NOT NULL: Kafka has records without one"
 
 
-@pytest.mark.parametrize(
+@each(
     ("ddl", "problem"),
     [
         ("body string", "there is no column 'body'; there are key, value, topic, partition, offset, timestamp,"),
@@ -217,8 +218,8 @@ def test_all_values_may_be_null(kind: str) -> None:
     assert column([FakeMessage(0, v=None), FakeMessage(1, v=None)], f"value {kind}") == [None, None]
 
 
-@pytest.mark.parametrize("name", ["key", "value"])
-@pytest.mark.parametrize("bad", [b"\xff", b"ok\xc3", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80"])
+@each("name", ["key", "value"])
+@each("bad", [b"\xff", b"ok\xc3", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80"])
 def test_invalid_utf8_names_the_record(name: str, bad: bytes) -> None:
     """Bytes that are no UTF-8 in a column declared string are an error with column, topic, partition and offset."""
     messages = [FakeMessage(40), FakeMessage(41, **{name[0]: bad}), FakeMessage(42)]  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribePattern
 from pyspark_zkafka.protocol.view_tables import VIEWS, build_view, require_view_projection, restrict, timestamp_us
+from tests.support.cases import each
 
 DOCS = Path(__file__).parents[3] / "docs" / "views.md"
 ZOOKEEPER = {"zookeeper.connect": "zk:2181"}
@@ -50,7 +51,7 @@ def test_docs_have_every_column() -> None:
     assert [list(columns.items()) for columns in documented.values()] == [list(v.columns.items()) for v in VIEWS.values()]
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@each("view", VIEWS)
 def test_whole_schema_is_a_projection(view: str) -> None:
     """What Spark makes of a view's DDL is what the view can build, empty too."""
     schema = arrow(VIEWS[view].ddl)
@@ -110,7 +111,7 @@ def test_restrict() -> None:
     assert restrict(Assign(()), ["a"]) == []
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@each("view", VIEWS)
 def test_options_beside_a_view(view: str) -> None:
     """Each view can be read alone (but for a plan), with a connection's options, and with what restricts it."""
     fits = {} if view in ("brokers", "controller", "members") else {"subscribe": "a,b"}

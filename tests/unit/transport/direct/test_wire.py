@@ -10,9 +10,10 @@ import pytest
 from pyspark_zkafka.transport.direct import wire
 from pyspark_zkafka.transport.direct.errors import MalformedResponse
 from pyspark_zkafka.transport.direct.wire import Reader
+from tests.support.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("encoded", "read", "value"),
     [
         (wire.int8(-1), Reader.int8, -1),
