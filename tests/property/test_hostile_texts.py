@@ -159,7 +159,7 @@ def test_checkpoints(found: Any) -> None:
         assert StreamOffset.from_json(offset.to_json()) == offset
 
 
-@pytest.mark.parametrize("depth", DEPTHS[:-1])
+@each("depth", DEPTHS[:-1])
 def test_deep_checkpoints(depth: int) -> None:
     """Depth that Spark can still load is refused like any other offset."""
     try:

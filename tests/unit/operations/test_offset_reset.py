@@ -115,14 +115,14 @@ def test_scope() -> None:
         scope_partitions(parse_scope(["t", "x", "u:3"]), snapshot)
 
 
-@pytest.mark.parametrize("text", ["", ":1", "t:", "t:a", "t:1,", "t:-1", "t:1:2"])
+@each("text", ["", ":1", "t:", "t:a", "t:1,", "t:-1", "t:1:2"])
 def test_malformed_scope(text: str) -> None:
     """A scope is a topic, or a topic and numbers."""
     with pytest.raises(OptionError, match="write TOPIC"):
         parse_scope([text])
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "milliseconds"),
     [
         ("P7D", 604_800_000),
@@ -160,9 +160,7 @@ def test_datetimes(text: str, milliseconds: int) -> None:
     assert parse_datetime_ms(text) == milliseconds
 
 
-@pytest.mark.parametrize(
-    "text", ["", "2026-11-22", "2026-11-22 10:00:00.000", "2026-13-01T00:00:00.000", "10:00", "2026-11-22T25:00:00"]
-)
+@each("text", ["", "2026-11-22", "2026-11-22 10:00:00.000", "2026-13-01T00:00:00.000", "10:00", "2026-11-22T25:00:00"])
 def test_malformed_datetimes(text: str) -> None:
     """A date without a time is refused, as by Kafka, and what no calendar has."""
     with pytest.raises(OptionError, match="--to-datetime"):

@@ -192,7 +192,7 @@ def test_problems_of_a_read(given: dict[str, str], says: str) -> None:
     assert any(says in problem for problem in problems(parse_read, {**ZK, **given}))
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "says"),
     [
         ({"subscribe": "a", "startingOffsets": "committed", "group.id": "g"}, "it needs zookeeper.connect"),

@@ -125,7 +125,7 @@ def test_acl_of_groups() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "",

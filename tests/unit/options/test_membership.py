@@ -125,7 +125,7 @@ def test_contradictions_in_zookeeper(given: dict[str, str], says: str) -> None:
     assert says in problem
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "scope", "joins"),
     [
         ({**BROKERS, "group.id": "g"}, "stream", True),

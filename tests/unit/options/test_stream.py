@@ -71,7 +71,7 @@ def test_options_shared_with_batches(size: dict[str, str]) -> None:
     assert parse_stream({**STREAM, **given}).read == parse_read({**STREAM, **given})
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "subscription"),
     [
         ({"subscribe": "b,a"}, Subscribe(("b", "a"))),
@@ -251,7 +251,7 @@ def test_the_only_problem(given: dict[str, str], says: str) -> None:
     assert says in problem
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "says"),
     [
         ({}, "set one of subscribe, subscribePattern, subscribeExceptPattern and assign"),
@@ -335,7 +335,7 @@ def test_either_is_a_stream(given: dict[str, str]) -> None:
     assert parse_either(options) == parse_stream(options).read
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "says"),
     [
         ({"startingOffset": "latest"}, ["unknown option startingOffset; did you mean startingOffsets?"]),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.model import ReadOptions, StreamOptions, WriteOptions
 from pyspark_zkafka.options.stream import parse_stream
@@ -142,7 +140,7 @@ def test_names_are_unique() -> None:
     assert all(option.doc.endswith(".") or option.doc.endswith(")") for option in TABLE)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "expected"),
     [
         ("ZooKeeper.Connect", True),

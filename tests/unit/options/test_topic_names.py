@@ -76,7 +76,7 @@ def test_names_that_kafka_allows(name: str) -> None:
     assert parse_write({**ZK, "topic": name}).topic == name
 
 
-@pytest.mark.parametrize("name", [*NAMES, "", "a,b", " orders"])
+@each("name", [*NAMES, "", "a,b", " orders"])
 def test_topics_of_a_consumer_group(name: str) -> None:
     """A ConsumerGroup takes each topic as one name: it neither splits it at a comma nor removes blanks."""
     with pytest.raises(OptionError, match=r"subscribe names the topic '"):

@@ -76,7 +76,7 @@ def test_threads_come_in_the_order_of_utf_16() -> None:
     assert threads_by_topic(members, []) == {"orders": ("c-0", "c\U0001f600-0", "c\uff5e-0")}
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("", 0),

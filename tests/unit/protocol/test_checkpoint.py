@@ -89,9 +89,7 @@ def test_first_mark() -> None:
     assert first_mark(topic, created - {A2}, {}) == TopicMark("xYz", 77, 2)
 
 
-@pytest.mark.parametrize(
-    ("positions", "known"), [(set(), 1), ({1}, 2), ({1, 2}, 3), ({2}, 1), ({1, 3}, 2), ({1, 2, 3, 4}, 4)]
-)
+@each(("positions", "known"), [(set(), 1), ({1}, 2), ({1, 2}, 3), ({2}, 1), ({1, 3}, 2), ({1, 2, 3, 4}, 4)])
 def test_mark_after(positions: set[int], known: int) -> None:
     """New partitions are known as far as each of them has a position."""
     topic = Topic("a", dict.fromkeys(range(4), (1,)), "xYz", 77)

@@ -22,7 +22,7 @@ def test_name() -> None:
     assert str(QueryName("zkafka", "8f1c", "orders")) == "zkafka-8f1c-orders"
 
 
-@pytest.mark.parametrize(
+@each(
     ("group", "owned"),
     [
         ("zkafka-8f1c.slots-4-0", True),
@@ -117,7 +117,7 @@ def test_unreadable(metadata: str) -> None:
     assert len(str(caught.value)) < 1_000
 
 
-@pytest.mark.parametrize("name", VALUES)
+@each("name", VALUES)
 def test_missing_field(name: str) -> None:
     """An entry has all its fields."""
     with pytest.raises(LedgerError):

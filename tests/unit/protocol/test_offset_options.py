@@ -16,7 +16,7 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 ENDLESS = "9" * 5000
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "bound", "expected"),
     [
         ("earliest", "starting", OffsetSpec("o", everywhere=EARLIEST)),

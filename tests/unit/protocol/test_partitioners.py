@@ -37,7 +37,7 @@ def keys_of(recorded: dict[str, Any], kind: pa.DataType | None = None) -> pa.Arr
     return pa.array([bytes.fromhex(key) for key in column(recorded["keys"])], kind or pa.binary())
 
 
-@pytest.mark.parametrize("index", range(len(JAVA["partition_counts"])), ids=map(str, JAVA["partition_counts"]))
+@each("index", range(len(JAVA["partition_counts"])))
 def test_default_partition_equals_java(index: int) -> None:
     """The default partitioner chooses as BuiltInPartitioner.partitionForKey does."""
     router = Router("t", JAVA["partition_counts"][index], [0])

@@ -237,15 +237,13 @@ def test_topic_and_partition() -> None:
     assert column(messages, "partition int") == [3, 3]
 
 
-@pytest.mark.parametrize(
-    "offsets", [[7], [0, 1, 2], [5, 6, 9], [5, 8, 9], [2**62, 2**62 + 1], [2**63 - 1], [0, 2**63 - 1]], ids=str
-)
+@each("offsets", [[7], [0, 1, 2], [5, 6, 9], [5, 8, 9], [2**62, 2**62 + 1], [2**63 - 1], [0, 2**63 - 1]])
 def test_offsets(offsets: list[int]) -> None:
     """Offsets are the messages' own, with and without gaps, up to the largest."""
     assert column([FakeMessage(o) for o in offsets], "offset bigint") == offsets
 
 
-@pytest.mark.parametrize(
+@each(
     ("time", "micros", "kind"),
     [
         ((1, 1_700_000_000_123), 1_700_000_000_123_000, 0),

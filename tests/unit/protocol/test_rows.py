@@ -342,7 +342,7 @@ def test_sizes_of_many_headers() -> None:
     assert part.take(np.array([4, 0, 2])).sizes().tolist() == [21, 1, 1]
 
 
-@pytest.mark.parametrize(
+@each(
     ("sizes", "most_rows", "most_bytes", "expected"),
     [
         ([], 10, 10, []),

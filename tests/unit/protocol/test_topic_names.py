@@ -8,7 +8,7 @@ from pyspark_zkafka.protocol.topic_names import RULE, describe_bad_names, is_top
 from tests.support.cases import each
 
 
-@pytest.mark.parametrize("name", ["a", "0", "A.b_c-9", "...", "-", "__consumer_offsets", "x" * 249, "x" * 255])
+@each("name", ["a", "0", "A.b_c-9", "...", "-", "__consumer_offsets", "x" * 249, "x" * 255])
 def test_allowed(name: str) -> None:
     """Letters, digits, dots, underscores and hyphens, up to 255 of them: as many as Kafka before 0.10 allowed."""
     assert is_topic_name(name)

@@ -85,7 +85,7 @@ def test_wrong_projection() -> None:
         require_view_projection("configs", arrow("nam string, topic bigint"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("ms", "us"),
     [
         (None, None),
@@ -121,7 +121,7 @@ def test_options_beside_a_view(view: str) -> None:
     assert (options.view, options.group) == (view, group.get("group.id"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("view", "options", "problem"),
     [
         ("brokers", {"subscribe": "a"}, "view=brokers cannot be restricted to topics; leave out subscribe"),
@@ -146,7 +146,7 @@ def test_plan_of_a_read() -> None:
         parse_read({**ZOOKEEPER, "view": "plan"})
 
 
-@pytest.mark.parametrize("view", ["groups", "members", "owners", "offsets", "admin", "configs"])
+@each("view", ["groups", "members", "owners", "offsets", "admin", "configs"])
 def test_views_that_need_zookeeper(view: str) -> None:
     """What only ZooKeeper has cannot be asked of brokers alone."""
     with pytest.raises(OptionError, match=f"view={view} .* needs zookeeper.connect"):

@@ -90,7 +90,7 @@ def test_malformed_owners(data: bytes | None) -> None:
         groups.decode_owner("/some/path", data)
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "offset"),
     [(b"20", 20), (b"+7", 7), (b"007", 7), (b"-1", -1), (b"-0", 0), (b"9223372036854775807", 2**63 - 1)],
 )
@@ -118,14 +118,14 @@ def test_keys_of_owners_and_offsets_are_partitions_in_both_layouts() -> None:
             groups.parse_key("/x", "t", key)
 
 
-@pytest.mark.parametrize("group", ["", ".", "..", "a/b", "a\0", "a\n", "a\x85", "\udcff", "\U0001f600"])
+@each("group", ["", ".", "..", "a/b", "a\0", "a\n", "a\x85", "\udcff", "\U0001f600"])
 def test_group_that_cannot_name_a_znode(group: str) -> None:
     """The path is never built."""
     with pytest.raises(OptionError, match="INVALID_GROUP"):
         groups.offsets_path(group)
 
 
-@pytest.mark.parametrize(
+@each(
     ("regex", "normal"),
     [
         ("a,b", "a|b"),

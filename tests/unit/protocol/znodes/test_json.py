@@ -45,7 +45,7 @@ def test_wrong_types(get: Callable[[ZnodeJson], object]) -> None:
         get(ZnodeJson.parse("/z", OBJECT, "an object"))
 
 
-@pytest.mark.parametrize("data", [None, b"", b"[]", b"1", b'{"a":NaN}', b"{", b"\xff", b'{"a":"\\ud800"}'])
+@each("data", [None, b"", b"[]", b"1", b'{"a":NaN}', b"{", b"\xff", b'{"a":"\\ud800"}'])
 def test_no_object(data: bytes | None) -> None:
     """No data, other JSON, text that is not UTF-8, and lone surrogates are errors."""
     with pytest.raises(CodecError, match="Znode /z "):

@@ -49,7 +49,7 @@ def test_values(encoded: bytes, read: Callable[[Reader], Any], value: Any) -> No
         read(Reader(encoded[:-1]))
 
 
-@pytest.mark.parametrize(
+@each(
     ("encoded", "read", "problem"),
     [
         (b"\xff" * 6, Reader.unsigned_varint, "more than 5 bytes"),
