@@ -48,7 +48,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     # Lazy, as importing the plugin imports this package in every pytest run.
     if name in __all__:
-        from importlib import import_module
+        from importlib import import_module  # noqa: TID251 - of the names above
 
         return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'kafka_tools')}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

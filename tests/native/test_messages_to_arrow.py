@@ -31,6 +31,7 @@ from tests.native.scripts import (
     gathered,
     taken,
 )
+from tests.support.cases import each
 
 TEXTS = st.text(max_size=12)
 DATA = st.none() | st.binary(max_size=20) | TEXTS.map(str.encode) | st.binary(min_size=1, max_size=3).map(lambda b: b * 100)
@@ -102,8 +103,8 @@ def test_each_poll_has_its_own_limits(native: Native) -> None:
         assert (polls, taken(consumer).num_rows) == ([10, 10, 10, 10, 0, 0], 40)
 
 
-@pytest.mark.parametrize("rows", [1, 1023, 1024, 1025, 2048, 5000, 70_000])
-@pytest.mark.parametrize("first_null", [0, 1, 1024, 4999, None])
+@each("rows", [1, 1023, 1024, 1025, 2048, 5000, 70_000])
+@each("first_null", [0, 1, 1024, 4999, None])
 def test_columns_that_grow(native: Native, rows: int, first_null: int | None) -> None:
     """Columns are whole where their buffers have grown, with and without nulls before."""
     numbers = random.Random(rows)
@@ -132,8 +133,8 @@ def test_take_without_records(native: Native) -> None:
             assert_same(taken(consumer), pa.RecordBatch.from_pylist([], ALL))
 
 
-@pytest.mark.parametrize("milliseconds", [2**63 // 1000, 2**63 - 1, -(2**63) // 1000, -(2**63), -1, 0])
-@pytest.mark.parametrize("more", [-1, 0, 1])
+@each("milliseconds", [2**63 // 1000, 2**63 - 1, -(2**63) // 1000, -(2**63), -1, 0])
+@each("more", [-1, 0, 1])
 def test_edges_of_time(native: Native, milliseconds: int, more: int) -> None:
     """Times are microseconds up to the last that Spark can hold, and an error beyond it, on both sides."""
     far = max(-(2**63), min(2**63 - 1, milliseconds + more))

@@ -16,6 +16,7 @@ from pyspark_zkafka.transport.direct_errors import UnsupportedRecords
 from pyspark_zkafka.transport.native.record_decoder import RecordDecoder
 from tests.native.decoding import decoded, encode, expected, polled
 from tests.native.scripts import ALL, PARTITION, Limits, assert_same
+from tests.support.cases import each
 from tests.support.record_batches import (
     ABORT,
     CODECS,
@@ -335,7 +336,7 @@ class TestUnreadable:
                     decoder.poll(100, 1000, 100)
             assert offsets_of(decoder.take()) == [*range(5)]
 
-    @pytest.mark.parametrize(
+    @each(
         "batch",
         [
             numbered(5, 2, count=3),
@@ -360,7 +361,6 @@ class TestUnreadable:
             Batch((Row(-5),)),
             Batch((Row(2**63 - 1),)),
         ],
-        ids=repr,
     )
     def test_wrong_lengths_and_counts(self, batch: Batch) -> None:
         """A batch with a right checksum and lengths, counts or offsets that do not fit raises."""

@@ -6,19 +6,15 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pytest
 
 from pyspark_zkafka.transport.native.record_decoder import RecordDecoder
 from tests.native.decoding import decoded, polled
 from tests.native.scripts import ALL, PARTITION, Limits
+from tests.support.cases import each
 from tests.support.recorded_responses import RecordedLog, recorded_logs
 
 LOGS = {log.topic: log for log in recorded_logs()}
-
-
-@pytest.fixture(params=LOGS)
-def log(request: pytest.FixtureRequest) -> RecordedLog:
-    return LOGS[request.param]
+each_log = each("log", LOGS.values())
 
 
 def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
@@ -27,6 +23,7 @@ def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     return [{**row, "timestamp_ms": time} for row, time in zip(rest.to_pylist(), times.to_pylist(), strict=True)]
 
 
+@each_log
 def test_all_records(log: RecordedLog) -> None:
     """Every record is read as librdkafka reads it, and the position is the end of the log."""
     found, position = decoded(log.records)
@@ -34,12 +31,14 @@ def test_all_records(log: RecordedLog) -> None:
     assert position > log.rows[-1]["offset"]
 
 
+@each_log
 def test_committed_records(log: RecordedLog) -> None:
     """With its aborted transactions, a response yields the records that librdkafka reads as committed."""
     found, _ = decoded(log.records, aborted=log.aborted)
     assert rows_of(found) == [row for row in log.rows if row["offset"] in log.committed_offsets]
 
 
+@each_log
 def test_every_start(log: RecordedLog) -> None:
     """From every offset on, and in portions of every size, the rows are the same."""
     for start in range(0, log.rows[-1]["offset"] + 2, 3):
@@ -48,6 +47,7 @@ def test_every_start(log: RecordedLog) -> None:
         assert (rows_of(found) if wanted else found) == (wanted or None)
 
 
+@each_log
 def test_cut_off(log: RecordedLog) -> None:
     """Cut off anywhere, a response yields the first of its rows."""
     for cut in range(0, len(log.records), 7):

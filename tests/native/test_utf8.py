@@ -6,11 +6,11 @@ import random
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.native.scripts import Limits, Native, Record, assert_script, gathered
+from tests.support.cases import each
 
 _EDGES = """
 00 7f 80 bf c080 c1bf c2 c280 c27f dfbf e08080 e09fbf e0a080 e0a0 ecbfbf ed9fbf eda080 edbfbf ee8080 efbfbf efbf f0808080
@@ -41,8 +41,8 @@ def assert_texts(native: Native, texts: Sequence[bytes]) -> None:
     assert dict(zip(texts, is_text(native, texts), strict=True)) == {text: is_python_text(text) for text in texts}
 
 
-@pytest.mark.parametrize("before", [b"", b"a", b"1234567", b"12345678", "\u00e4\u4e2d".encode()], ids=repr)
-@pytest.mark.parametrize("behind", [b"", b"z", b"12345678"], ids=repr)
+@each("before", [b"", b"a", b"1234567", b"12345678", "\u00e4\u4e2d".encode()])
+@each("behind", [b"", b"z", b"12345678"])
 def test_edges_of_utf8(native: Native, before: bytes, behind: bytes) -> None:
     """Overlong forms, surrogates, what is beyond U+10FFFF and what is cut off are no UTF-8, wherever they are."""
     assert_texts(native, [before + edge + behind for edge in EDGES])

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from pyspark_zkafka.transport.direct.epochs import read_epoch_end
 from pyspark_zkafka.transport.direct.errors import Unsupported
 from pyspark_zkafka.transport.direct.fetch import Part, Position, read_fetch, span_of
 from pyspark_zkafka.transport.direct.wire import Reader, unsigned_varint
+from tests.support.cases import each
 
 TP = TopicPartition("t", 0)
 PARTS = [Part(TP, bytes(16), Position(0)), Part(TP._replace(partition=1), bytes(16), Position(0))]
@@ -33,12 +33,12 @@ READERS: dict[str, Callable[[Reader], Any]] = {
 RESPONSES = st.lists(st.one_of(st.binary(max_size=8), st.integers(0, 3).map(lambda n: n.to_bytes(4, "big")))).map(b"".join)
 
 
-@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 @given(data=RESPONSES)
-def test_any_bytes(read: Callable[[Reader], Any], data: bytes) -> None:
+@each("name", READERS)
+def test_any_bytes(name: str, data: bytes) -> None:
     """Whatever the bytes, a response is read, or left to librdkafka."""
     with suppress(Unsupported):
-        read(Reader(data))
+        READERS[name](Reader(data))
 
 
 @given(st.integers(0, 2**32 - 1))

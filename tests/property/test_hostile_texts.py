@@ -26,6 +26,7 @@ from pyspark_zkafka.protocol.topic_filters import FilterError, topic_filter
 from pyspark_zkafka.transport.direct.errors import Unsupported
 from pyspark_zkafka.transport.direct.sasl import exchange
 from pyspark_zkafka.transport.direct.settings import Login
+from tests.support.cases import each
 
 DEPTHS = (500, 900, 960, 980, 990, 995, 100_000)
 DEEP = [text for n in DEPTHS for text in ("[" * n + "]" * n, '{"a":' * n + "1" + "}" * n)]
@@ -81,15 +82,15 @@ PARSERS: dict[str, Callable[[str], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", PARSERS)
-@pytest.mark.parametrize("text", [*DEEP, *ODD], ids=lambda text: text[:12])
+@each("name", PARSERS)
+@each("text", [*DEEP, *ODD])
 def test_hostile_texts(name: str, text: str) -> None:
     """Depth, size, other types and names with slashes are read, or refused in some lines."""
     try_to_read(name, text)
 
 
-@pytest.mark.parametrize("name", PARSERS)
 @given(text=TEXTS)
+@each("name", PARSERS)
 def test_any_text(name: str, text: str) -> None:
     """Any text, and any JSON."""
     try_to_read(name, text)
@@ -110,7 +111,7 @@ def refusal(read: Callable[[], object]) -> OptionError | LedgerError | None:
     return None
 
 
-@pytest.mark.parametrize("text", [*DEEP, *ODD], ids=lambda text: text[:12])
+@each("text", [*DEEP, *ODD])
 def test_reassignment_files(text: str) -> None:
     """Hostile values in each place of a plan of reassignment."""
     with suppress(OptionError):
@@ -134,7 +135,7 @@ HOSTILE_VALUES = [json.loads(t) for t in ODD if t not in ("", "\0", "9" * 5000)]
 ]
 
 
-@pytest.mark.parametrize("name", [*ENTRY, "ends"])
+@each("name", [*ENTRY, "ends"])
 def test_ledger_entries(name: str) -> None:
     """Entries with a hostile value: what is decoded has offsets that a job can compare and ZooKeeper can name."""
     for value in HOSTILE_VALUES:
@@ -158,7 +159,7 @@ def test_checkpoints(found: Any) -> None:
         assert StreamOffset.from_json(offset.to_json()) == offset
 
 
-@pytest.mark.parametrize("depth", DEPTHS[:-1])
+@each("depth", DEPTHS[:-1])
 def test_deep_checkpoints(depth: int) -> None:
     """Depth that Spark can still load is refused like any other offset."""
     try:

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.protocol.znodes import admin, brokers, groups
 from pyspark_zkafka.protocol.znodes import topics as znodes
+from tests.support.cases import each
 
 Decoder = Callable[[str, "bytes | None"], object]
 
@@ -38,6 +38,7 @@ DECODERS: dict[str, tuple[str, tuple[Decoder, ...]]] = {
 """Decoders by kind, with the paths of what Kafka wrote for them."""
 
 DEEP = 100_000
+MOST_SEEDS = 20
 VALUES = [
     b"[" * DEEP,
     b"[" * DEEP + b"]" * DEEP,
@@ -95,7 +96,7 @@ def recorded(pattern: str) -> list[tuple[str, bytes]]:
     scenarios = json.loads(VECTORS.read_text())
     found = [(n["path"], n["value"].encode()) for s in scenarios.values() for n in s["znodes"] if n.get("value")]
     kinds = {re.sub(rb"\d+", b"0", data): (path, data) for path, data in found if re.fullmatch(pattern, path)}
-    return list(kinds.values())[:20]
+    return list(kinds.values())[:MOST_SEEDS]
 
 
 SEEDS = {kind: recorded(pattern) for kind, (pattern, _) in DECODERS.items()}
@@ -125,7 +126,7 @@ def with_values(data: bytes, value: bytes) -> list[bytes]:
     return [data[: token.start()] + value + data[token.end() :] for token in tokens]
 
 
-@pytest.mark.parametrize("kind", DECODERS)
+@each("kind", DECODERS)
 def test_every_kind_was_recorded(kind: str) -> None:
     """Each decoder begins from what Kafka wrote, which it reads."""
     assert SEEDS[kind]
@@ -134,7 +135,7 @@ def test_every_kind_was_recorded(kind: str) -> None:
             decode(path, data)
 
 
-@pytest.mark.parametrize("kind", DECODERS)
+@each("kind", DECODERS)
 def test_hostile_values(kind: str) -> None:
     """Depth, size, other types, duplicate keys and names with slashes, as the whole znode and in each place of it."""
     for path, data in SEEDS[kind][:4]:
@@ -145,11 +146,10 @@ def test_hostile_values(kind: str) -> None:
                 try_all(kind, path, changed)
 
 
-@pytest.mark.parametrize("kind", DECODERS)
-@pytest.mark.parametrize("number", range(len(WHOLE) + len(VALUES)))
-def test_time_and_memory(kind: str, number: int) -> None:
+@each("kind", DECODERS)
+@each("data", [*WHOLE, *VALUES])
+def test_time_and_memory(kind: str, data: bytes | None) -> None:
     """A znode takes at most some seconds, and 200 bytes for each of its own beside some megabytes."""
-    data = [*WHOLE, *VALUES][number]
     begin = time.process_time()
     try_all(kind, "/brokers/ids/1", data)
     assert time.process_time() - begin < 5
@@ -166,20 +166,20 @@ EDITS = st.tuples(
 )
 
 
-@pytest.mark.parametrize("kind", DECODERS)
 @settings(max_examples=150)
-@given(st.data(), st.lists(EDITS, min_size=1, max_size=4))
-def test_damaged_znodes(kind: str, drawn: st.DataObject, edits: list[tuple[int, int, bytes]]) -> None:
+@given(number=st.integers(0, MOST_SEEDS - 1), edits=st.lists(EDITS, min_size=1, max_size=4))
+@each("kind", DECODERS)
+def test_damaged_znodes(kind: str, number: int, edits: list[tuple[int, int, bytes]]) -> None:
     """What Kafka wrote, with bytes removed and inserted anywhere."""
-    path, data = drawn.draw(st.sampled_from(SEEDS[kind]))
+    path, data = SEEDS[kind][number % len(SEEDS[kind])]
     for place, removed, inserted in edits:
         at = place % (len(data) + 1)
         data = data[:at] + inserted + data[at + removed :]
     try_all(kind, path, data)
 
 
-@pytest.mark.parametrize("kind", DECODERS)
 @given(data=st.binary(max_size=60))
+@each("kind", DECODERS)
 def test_random_bytes(kind: str, data: bytes) -> None:
     """Any bytes at all."""
     try_all(kind, "/brokers/ids/1", data)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.topic_names import is_topic_name
 from pyspark_zkafka.protocol.znodes import admin, groups, topics
 from pyspark_zkafka.protocol.znodes.paths import child_path, is_znode_name, is_znode_path
+from tests.support.cases import each
 
 HOSTILE = [
     "",
@@ -66,13 +66,13 @@ def test_all_builders_are_found() -> None:
     assert {"id_path", "ids_path", "owner_path", "owners_path", "offset_path", "offsets_path"} <= set(BUILDERS)
 
 
-@pytest.mark.parametrize("name", BUILDERS)
-@given(drawn=st.data())
-def test_a_path_stays_below_its_parent(name: str, drawn: st.DataObject) -> None:
+@given(names=st.lists(NAMES, min_size=4, max_size=4))
+@each("builder", BUILDERS)
+def test_a_path_stays_below_its_parent(builder: str, names: list[str]) -> None:
     """Any names: the path has as many parts as with plain names, each name is a part of its own, or there is none."""
-    build = BUILDERS[name]
+    build = BUILDERS[builder]
     parameters = [p for p in inspect.signature(build).parameters]
-    given_names = [drawn.draw(NAMES) for _ in parameters]
+    given_names = names[: len(parameters)]
 
     def path(names: list[str]) -> str:
         found: str = build(
@@ -126,8 +126,8 @@ OPTIONS: dict[str, tuple[Callable[[dict[str, str]], object], dict[str, str], str
 }
 
 
-@pytest.mark.parametrize("option", OPTIONS)
 @given(name=NAMES)
+@each("option", OPTIONS)
 def test_options_with_names(option: str, name: str) -> None:
     """A name in an option is refused, or leads to a znode of that name."""
     parse, others, key = OPTIONS[option]

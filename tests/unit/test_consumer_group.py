@@ -16,6 +16,7 @@ from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.table import is_connection_option
 from pyspark_zkafka.protocol.model import ClaimOwner, OffsetRange, TopicPartition
 from pyspark_zkafka.stream.session import StreamSession
+from tests.support.cases import each
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "librdkafka_config_names.json"
 LIBRDKAFKA: dict[str, str] = json.loads(VECTORS.read_text(encoding="utf-8"))["properties"]
@@ -105,7 +106,7 @@ def test_a_batch_of_nothing_commits_nothing() -> None:
     assert batch({"nativePath": "off"}, ()).commit_options == {"zookeeper.connect": "zk:2181/kafka", "nativePath": "off"}
 
 
-@pytest.mark.parametrize("prefix", ["ssl.", "sasl.", "https.", "socket.", "broker.", "enable.ssl", "enable.sasl"])
+@each("prefix", ["ssl.", "sasl.", "https.", "socket.", "broker.", "enable.ssl", "enable.sasl"])
 def test_no_property_of_a_connection_is_left_out(prefix: str) -> None:
     """Each client property of TLS, SASL, sockets and addresses that a group accepts is one of the connection."""
     names = {name for name in [row.name for row in PROPERTIES] + [*LIBRDKAFKA] if name.startswith(prefix)}

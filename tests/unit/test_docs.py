@@ -14,6 +14,7 @@ import pytest
 from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.options.table import TABLE
 from pyspark_zkafka.protocol.znodes import admin, brokers, groups, topics
+from tests.support.cases import each
 from tests.support.commands import problem
 from tests.support.documentation import (
     ROOT,
@@ -64,7 +65,7 @@ def test_generated_pages(page: str) -> None:
     assert (DOCS / page).read_text() == generated[page]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@each("page", PAGES)
 def test_links(page: Path) -> None:
     """Every link to a file of the project leads to one."""
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
@@ -72,7 +73,7 @@ def test_links(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@each("page", PAGES)
 def test_every_block_is_run_or_says_why_not(page: Path) -> None:
     """Each fence is one of a block; each block is run, is output or a diagram, or gives its reason."""
     found = blocks(page)
@@ -81,20 +82,20 @@ def test_every_block_is_run_or_says_why_not(page: Path) -> None:
     assert [f"{block}: {block.language}" for block in found if not (block.reason or block.language in (*RUN, "text"))] == []
 
 
-@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "python"], ids=str)
+@each("block", [b for b in BLOCKS if b.language == "python"])
 def test_python_compiles(block: Block) -> None:
     """Python is well formed, also where it is not run."""
     compile(f"(reader\n{block.text})" if is_fragment(block) else block.text, str(block), "exec")
 
 
-@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language in SHELL], ids=str)
+@each("block", [b for b in BLOCKS if b.language in SHELL])
 def test_commands_exist(block: Block) -> None:
     """Commands of the package and targets of the Makefile exist, also where they are not run."""
     words = [program(statement) for statement in statements(block)]
     assert [problem(w) for w in words if w[0] in ("zkafka", "make") and problem(w)] == []
 
 
-@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "json"], ids=str)
+@each("block", [b for b in BLOCKS if b.language == "json"])
 def test_json_parses(block: Block) -> None:
     """JSON is well formed."""
     json.loads(block.text)
@@ -103,7 +104,7 @@ def test_json_parses(block: Block) -> None:
 class TestZnodes:
     """docs/zookeeper.md."""
 
-    @pytest.mark.parametrize("path", ZNODES)
+    @each("path", ZNODES)
     def test_example_is_readable(self, path: str) -> None:
         """The example of each znode is read by the code that reads the real one."""
         real_path = re.sub(r"<id>|<partition>", "0", re.sub(r"<topic>", "orders", path))
@@ -169,7 +170,7 @@ def misread_lines(text: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@each("page", PAGES)
 def test_lists_are_read_alike(page: Path) -> None:
     """A list follows a blank line, its further paragraphs are indented by four, and a blank line ends them."""
     assert misread_lines(page.read_text()) == []

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
 from pyspark_zkafka.cli import app
+from tests.support.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "problem"),
     [
         (["admin", "reassign"], "No reassignment is given; use --reassignment-json-file, or --generate"),

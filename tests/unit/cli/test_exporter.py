@@ -10,9 +10,10 @@ from typer.testing import CliRunner
 from pyspark_zkafka.cli import app
 from pyspark_zkafka.cli.exporter import parse_address, parse_selection
 from pyspark_zkafka.errors import OptionError
+from tests.support.cases import each
 
 
-@pytest.mark.parametrize("text", ["9308x", ":", ":99999", "::1:9308", "host", ":-1"])
+@each("text", ["9308x", ":", ":99999", "::1:9308", "host", ":-1"])
 def test_malformed_addresses(text: str) -> None:
     """An address that is none is a wrong option, which the error quotes."""
     with pytest.raises(OptionError, match=r"--listen-address is .*; use HOST:PORT"):

@@ -8,11 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from pyspark_zkafka.cli import app as zkafka
+from tests.support.cases import each
 
 NOWHERE = ["--zookeeper", "127.0.0.1:1/kafka", "--bootstrap-server", "127.0.0.1:1"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "text"),
     [
         (["reset-offsets", "g", "--topic", "t"], "found none of them"),

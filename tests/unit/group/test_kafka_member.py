@@ -95,7 +95,7 @@ def coordinator() -> Coordinator:
 
 
 @pytest.fixture
-def new_member(coordinator: Coordinator) -> Iterator[Callable[..., KafkaGroupMember]]:
+def new_member(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., KafkaGroupMember]]:
     """Makes joined members: ``new_member(hold_ms=100)``; they leave when the test ends."""
     made: list[KafkaGroupMember] = []
 
@@ -106,6 +106,7 @@ def new_member(coordinator: Coordinator) -> Iterator[Callable[..., KafkaGroupMem
         return made[-1]
 
     yield make
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_turns._FINISH_S", 0.0)
     for member in made:
         member.leave()
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.options.stream import parse_stream
 from tests.faults.harness.members import shortened
 from tests.faults.harness.values import digest, value
 from tests.faults.harness.workloads import KINDS, TRANSPORTS, workload
+from tests.support.cases import each
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@each("kind", KINDS)
+@each("transport", TRANSPORTS)
 def test_options(kind: str, transport: str) -> None:
     """The options of each workload are options of the package."""
     found = workload(kind, transport)

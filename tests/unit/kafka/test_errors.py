@@ -7,9 +7,10 @@ from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeader, OptionError
 from pyspark_zkafka.kafka.errors import ErrorReports, from_kafka
+from tests.support.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "text", "refused"),
     [
         (KafkaError._AUTHENTICATION, "SASL authentication error: Authentication failed", True),

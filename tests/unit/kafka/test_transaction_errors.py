@@ -6,6 +6,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from pyspark_zkafka.kafka.transaction_errors import Transaction, transaction_failed
+from tests.support.cases import each
 
 YOUNG = Transaction("zkafka-q-3", 300_000, 299_999)
 OLD = Transaction("zkafka-q-3", 300_000, 300_000)
@@ -13,8 +14,8 @@ NOT_BEGUN = Transaction("zkafka-q-3", 300_000)
 FENCING = [KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH]
 
 
-@pytest.mark.parametrize("code", FENCING)
-@pytest.mark.parametrize("transaction", [YOUNG, NOT_BEGUN])
+@each("code", FENCING)
+@each("transaction", [YOUNG, NOT_BEGUN])
 def test_fenced_by_another(code: int, transaction: Transaction) -> None:
     """Before its time-out, a transaction was fenced by another producer, and its id is named."""
     error = transaction_failed(KafkaError(code), "committing", transaction)
@@ -31,7 +32,7 @@ def test_timed_out(code: int) -> None:
     assert "raise kafka.transaction.timeout.ms" in error.message
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "remedy"),
     [
         (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Write and Describe on the transactional id zkafka-q-3"),

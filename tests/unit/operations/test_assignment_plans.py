@@ -8,6 +8,7 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.operations.assignment_plans import numbered_members, parse_members, plan_assignments
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
+from tests.support.cases import each
 
 PARTITIONS = {"t": [0, 1, 2, 3]}
 
@@ -45,7 +46,7 @@ def test_members_in_json() -> None:
     }
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"c1": 0}', '{"c1": "t"}', '{"c1": {"t": 1.5}}', '{"c1": true}'])
+@each("text", ["", "[]", "{}", '{"c1": 0}', '{"c1": "t"}', '{"c1": {"t": 1.5}}', '{"c1": true}'])
 def test_malformed_members(text: str) -> None:
     """Anything else is an error that shows the form."""
     with pytest.raises(OptionError, match=r'--members cannot be used: .*"orders": 1'):

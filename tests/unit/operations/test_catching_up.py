@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pyspark_zkafka.operations.catching_up import Observation, Progress, progress, total
 from pyspark_zkafka.operations.group_state import PartitionDescription
+from tests.support.cases import each
 
 
 def seen(time_s: float, *offsets: tuple[int | None, int | None]) -> Observation:
@@ -26,7 +25,7 @@ def test_first_observation() -> None:
     assert progress(seen(10.0, (None, 3)), seen(11.0, (1, 3), (0, 0))) == [Progress(2, None, 0.0), Progress(0)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("found", "seconds"),
     [
         (Progress(0), 0.0),

@@ -7,9 +7,10 @@ import pytest
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.operations.controller import controller_problem, follow
 from pyspark_zkafka.protocol.znodes.topics import ControllerInfo, decode_controller
+from tests.support.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "migration", "problem"),
     [
         (b'{"version":1,"brokerid":7,"timestamp":"1795227249419"}', False, None),

@@ -10,6 +10,7 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.operations.offset_files import GroupOffset, OffsetsFile, csv_text, parse_offsets_file, zk_text
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
+from tests.support.cases import each
 
 T0 = TopicPartition("t", 0)
 
@@ -60,7 +61,7 @@ def test_negative_offsets_are_none() -> None:
     assert parse_offsets_file("f", "/consumers/g/offsets/t/0:-1\n") == OffsetsFile((), (GroupOffset("g", T0, -1),))
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "problem"),
     [
         ("", "it is empty"),

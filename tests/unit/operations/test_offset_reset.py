@@ -27,6 +27,7 @@ from pyspark_zkafka.operations.offset_reset import (
 )
 from pyspark_zkafka.protocol.model import ClusterSnapshot, Topic, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
+from tests.support.cases import each
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -114,14 +115,14 @@ def test_scope() -> None:
         scope_partitions(parse_scope(["t", "x", "u:3"]), snapshot)
 
 
-@pytest.mark.parametrize("text", ["", ":1", "t:", "t:a", "t:1,", "t:-1", "t:1:2"])
+@each("text", ["", ":1", "t:", "t:a", "t:1,", "t:-1", "t:1:2"])
 def test_malformed_scope(text: str) -> None:
     """A scope is a topic, or a topic and numbers."""
     with pytest.raises(OptionError, match="write TOPIC"):
         parse_scope([text])
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "milliseconds"),
     [
         ("P7D", 604_800_000),
@@ -137,7 +138,7 @@ def test_durations(text: str, milliseconds: int) -> None:
     assert parse_iso_duration_ms(text) == milliseconds
 
 
-@pytest.mark.parametrize("text", ["", "P", "PT", "1D", "P1H", "P1DT", "PT1X", "P1Y", "P1M", "P99999999999D"])
+@each("text", ["", "P", "PT", "1D", "P1H", "P1DT", "PT1X", "P1Y", "P1M", "P99999999999D"])
 def test_malformed_durations(text: str) -> None:
     """Years and months, which Java's Duration has not, and texts without a number are refused."""
     with pytest.raises(OptionError, match="--by-duration"):
@@ -159,9 +160,7 @@ def test_datetimes(text: str, milliseconds: int) -> None:
     assert parse_datetime_ms(text) == milliseconds
 
 
-@pytest.mark.parametrize(
-    "text", ["", "2026-11-22", "2026-11-22 10:00:00.000", "2026-13-01T00:00:00.000", "10:00", "2026-11-22T25:00:00"]
-)
+@each("text", ["", "2026-11-22", "2026-11-22 10:00:00.000", "2026-13-01T00:00:00.000", "10:00", "2026-11-22T25:00:00"])
 def test_malformed_datetimes(text: str) -> None:
     """A date without a time is refused, as by Kafka, and what no calendar has."""
     with pytest.raises(OptionError, match="--to-datetime"):

@@ -12,6 +12,7 @@ from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec
 from pyspark_zkafka.protocol.planning import Assign, Listener, Subscribe, SubscribeExcept, SubscribePattern
 from pyspark_zkafka.protocol.view_tables import VIEWS
+from tests.support.cases import each
 from tests.support.option_problems import only_problem, problems
 
 ZK = {"zookeeper.connect": "zk:2181"}
@@ -48,7 +49,7 @@ def test_read_defaults() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "name", "value"),
     [
         ({"subscribe": " b, a ,"}, "subscription", Subscribe(("b", "a"))),
@@ -117,7 +118,7 @@ def test_names_are_case_insensitive(spell: Callable[[str], str]) -> None:
     assert parse_read(given).connection.client_rack == "Rack-1"
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "says"),
     [
         ({}, "set one of subscribe, subscribePattern, subscribeExceptPattern and assign (or view)"),
@@ -191,7 +192,7 @@ def test_problems_of_a_read(given: dict[str, str], says: str) -> None:
     assert any(says in problem for problem in problems(parse_read, {**ZK, **given}))
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "says"),
     [
         ({"subscribe": "a", "startingOffsets": "committed", "group.id": "g"}, "it needs zookeeper.connect"),
@@ -218,7 +219,7 @@ BOUNDS = [
 ]
 
 
-@pytest.mark.parametrize(("given", "start", "end"), BOUNDS)
+@each(("given", "start", "end"), BOUNDS)
 def test_precedence_of_starts_and_ends(given: dict[str, str], start: object, end: object) -> None:
     """One timestamp for all partitions overrides timestamps by partition, and these override offsets."""
     options = parse_read({**READ, **given})

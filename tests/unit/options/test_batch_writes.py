@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.options.model import CommitPlan, Connection, WriteOptions, ZooKeeperConfig
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.partitioners import PARTITIONERS
 from pyspark_zkafka.protocol.planning import Listener
+from tests.support.cases import each
 from tests.support.option_problems import only_problem
 
 ZK = {"zookeeper.connect": "zk:2181"}
@@ -21,7 +20,7 @@ def test_write_defaults() -> None:
     assert parse_write(ZK) == WriteOptions(Connection(ZooKeeperConfig("zk:2181"), None, Listener(), {}), None, "murmur2")
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "says"),
     [
         ({"topic": ""}, "topic must not be empty; set a value or leave it out"),

@@ -13,6 +13,7 @@ import pytest
 from pyspark_zkafka.options.client_properties import Role, is_secret, translate
 from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.options.librdkafka import judge
+from tests.support.cases import each
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 JAVA: dict[str, Any] = json.loads((VECTORS / "java_config_names.json").read_text(encoding="utf-8"))
@@ -37,7 +38,7 @@ def bad(properties: Mapping[str, str], role: Role) -> str:
     return problem
 
 
-@pytest.mark.parametrize(
+@each(
     ("role", "given", "expected"),
     [
         ("consumer", {"request.timeout.ms": "20000"}, {"socket.timeout.ms": "20000"}),
@@ -115,7 +116,7 @@ def test_translation(role: Role, given: dict[str, str], expected: dict[str, str]
     assert good(given, role) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("role", "given", "problem"),
     [
         ("producer", {"acks": "2"}, r"kafka.acks is '2'; expected one of all, 0, 1"),

@@ -9,9 +9,10 @@ import pytest
 from pyspark_zkafka.options.client_properties import Role, translate
 from pyspark_zkafka.options.client_property_rules import broken_rules, disables_idempotence
 from pyspark_zkafka.options.librdkafka import judge
+from tests.support.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("role", "given", "problem"),
     [
         ("consumer", {"fetch.max.bytes": "1000"}, r"fetch.max.bytes must be at least message.max.bytes"),

@@ -12,6 +12,7 @@ from pyspark_zkafka.options.client_properties import Role, translate
 from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.options.librdkafka import judge
 from pyspark_zkafka.options.refused_client_properties import REFUSED
+from tests.support.cases import each
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 JAVA: dict[str, Any] = json.loads((VECTORS / "java_config_names.json").read_text(encoding="utf-8"))
@@ -42,7 +43,7 @@ def test_each_row_has_an_existing_name() -> None:
     assert ({row.name for row in PROPERTIES} | set(REFUSED)) - known == set()
 
 
-@pytest.mark.parametrize("row", [r for r in PROPERTIES if r.targets != ""], ids=lambda row: f"{row.name}-{row.clients}")
+@each("row", [r for r in PROPERTIES if r.targets != ""])
 def test_librdkafka_has_the_target_for_the_client(row: Any) -> None:
     """librdkafka has each target of a row, for the clients of the row."""
     scopes = LIBRDKAFKA["properties"]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pyspark_zkafka.options.connection_properties import concerns_connection
+from tests.support.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "expected"),
     [
         ("bootstrap.servers", True),

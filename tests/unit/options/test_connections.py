@@ -11,6 +11,7 @@ from pyspark_zkafka.options.batch import parse_connection, parse_read, parse_wri
 from pyspark_zkafka.options.model import ZooKeeperConfig, ZooKeeperTls
 from pyspark_zkafka.options.table import Scope
 from pyspark_zkafka.protocol.planning import Listener
+from tests.support.cases import each
 from tests.support.option_problems import only_problem, problems
 
 ZK = {"zookeeper.connect": "zk:2181"}
@@ -24,7 +25,7 @@ def test_a_cluster_must_be_named(parse: Any) -> None:
     assert any(expected in problem for problem in problems(parse, {"kafka.bootstrap.servers": " "}))
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "hosts", "chroot"),
     [
         ("zk", "zk:2181", ""),
@@ -49,7 +50,7 @@ def test_zookeeper_connect(text: str, hosts: str, chroot: str) -> None:
     assert found.connect == hosts + chroot
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "",
@@ -124,7 +125,7 @@ def test_acl_of_groups() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "",
@@ -205,9 +206,9 @@ def test_isolation_level(given: str | None, expected: bool) -> None:
     assert parse_connection(options).read_committed is expected
 
 
-@pytest.mark.parametrize("scope", ["read", "stream", "write"])
-@pytest.mark.parametrize("name", ["kafka.metadata.broker.list", "Kafka.Metadata.Broker.List"])
-@pytest.mark.parametrize("others", [{}, {"zookeeper.connect": "zk:2181"}, {"kafka.bootstrap.servers": "k:1"}], ids=str)
+@each("scope", ["read", "stream", "write"])
+@each("name", ["kafka.metadata.broker.list", "Kafka.Metadata.Broker.List"])
+@each("others", [{}, {"zookeeper.connect": "zk:2181"}, {"kafka.bootstrap.servers": "k:1"}])
 def test_brokers_by_their_old_name(others: dict[str, str], name: str, scope: Scope) -> None:
     """metadata.broker.list is another name of kafka.bootstrap.servers, with ZooKeeper and without."""
     connection = parse_connection({name: " k:1 ", **others}, scope)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.options.durations import parse_duration_ms
+from tests.support.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected_ms"),
     [
         ("15m", 900_000),
@@ -34,9 +35,7 @@ def test_durations(text: str, expected_ms: int) -> None:
     assert parse_duration_ms(text) == expected_ms
 
 
-@pytest.mark.parametrize(
-    "text", ["", "m", "-5s", "1.5h", "10 s 5", "5 5", "3 fortnights", "1 month", "٣s", "1" * 19, "5,s", "interval"]
-)
+@each("text", ["", "m", "-5s", "1.5h", "10 s 5", "5 5", "3 fortnights", "1 month", "٣s", "1" * 19, "5,s", "interval"])
 def test_what_is_no_duration(text: str) -> None:
     """Anything else is refused with examples."""
     with pytest.raises(ValueError, match='a duration such as 15m, 10s, 500ms or "1 hour 30 minutes"'):

@@ -6,9 +6,10 @@ import pytest
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.options.kinds import BOOLEAN, DURATION, RESET_POLICY, Kind, choice, integer, text
+from tests.support.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "form"),
     [
         (integer(0), "integer >= 0"),
@@ -24,7 +25,7 @@ def test_forms(kind: Kind, form: str) -> None:
     assert kind.form == form
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "written", "value"),
     [
         (integer(1), "+7", 7),

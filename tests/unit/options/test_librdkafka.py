@@ -20,6 +20,7 @@ from pyspark_zkafka.options.model import Connection
 from pyspark_zkafka.options.refused_client_properties import REFUSED
 from pyspark_zkafka.transport.native.consumer import ArrowClient
 from pyspark_zkafka.transport.producer import producer_properties
+from tests.support.cases import each
 from tests.support.option_problems import problems as problems_of
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "librdkafka_config_names.json"
@@ -83,8 +84,8 @@ def test_the_nearest_name(slip: str, meant: str) -> None:
         parse_connection({**BROKERS, f"kafka.{slip}": "1"}, "write" if meant == "acks" else "read")
 
 
-@pytest.mark.parametrize("client", [ArrowClient, MessageClient])
-@pytest.mark.parametrize(("name", "value"), [("no.such", "1"), ("isolation.level", "many"), ("fetch.min.bytes", "0")])
+@each("client", [ArrowClient, MessageClient])
+@each(("name", "value"), [("no.such", "1"), ("isolation.level", "many"), ("fetch.min.bytes", "0")])
 def test_an_executor_with_another_librdkafka(client: Any, name: str, value: str) -> None:
     """If a task's librdkafka refuses what the driver's accepts, the error names the property and the remedy."""
     with pytest.raises(OptionError, match=r"UNUSABLE_KAFKA_PROPERTY.*same librdkafka") as caught:
@@ -100,7 +101,7 @@ def test_secrets_that_librdkafka_refuses() -> None:
     assert "open-sesame" not in problem
 
 
-@pytest.mark.parametrize("value", ["12", "007", "1.5", "0x10", "12 monkeys", "-", " \u0663", "1_000", "9" * 600])
+@each("value", ["12", "007", "1.5", "0x10", "12 monkeys", "-", " \u0663", "1_000", "9" * 600])
 def test_text_that_looks_like_a_number(value: str) -> None:
     """Text is passed on unchanged, even if it looks like a number."""
     assert parsed({"kafka.client.id": value}).kafka == {"client.id": value.strip()}
@@ -147,9 +148,7 @@ def test_names_that_no_property_can_have(name: str) -> None:
     assert judge(name, "no-such-plugin") == UNKNOWN
 
 
-@pytest.mark.parametrize(
-    "name", ["bootstrap.servers", "client.id", "ssl.ca.location", "sasl.password", "test.mock.broker.rtt", "no.such"]
-)
+@each("name", ["bootstrap.servers", "client.id", "ssl.ca.location", "sasl.password", "test.mock.broker.rtt", "no.such"])
 def test_values_with_a_zero_byte(name: str) -> None:
     """A value that librdkafka would truncate is a problem for every property; a secret is not shown."""
     (problem,) = problems({f"kafka.{name}": "5\0open-sesame"})
@@ -157,8 +156,8 @@ def test_values_with_a_zero_byte(name: str) -> None:
     assert judge(name, "5\0open-sesame") == UNKNOWN
 
 
-@pytest.mark.parametrize("login", [{}, {"kafka.sasl.mechanism": "GSSAPI"}, {"kafka.sasl.mechanisms": "gssapi"}])
-@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "sasl_ssl"])
+@each("login", [{}, {"kafka.sasl.mechanism": "GSSAPI"}, {"kafka.sasl.mechanisms": "gssapi"}])
+@each("protocol", ["SASL_PLAINTEXT", "sasl_ssl"])
 def test_kerberos_that_the_library_lacks(login: dict[str, str], protocol: str) -> None:
     """Kerberos, which is the default, is refused before anything connects where the library was built without it."""
     (problem,) = problems({"kafka.security.protocol": protocol, **login})

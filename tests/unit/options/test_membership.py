@@ -15,6 +15,7 @@ from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.table import Scope
 from pyspark_zkafka.protocol.planning import SubscribePattern
+from tests.support.cases import each
 from tests.support.option_problems import problems
 
 BROKERS = {"kafka.bootstrap.servers": "k:9092"}
@@ -24,7 +25,7 @@ GROUP = {**ZK, "subscribe": "orders", "group.id": "billing"}
 IN_KAFKA = {**BROKERS, "subscribe": "t", "group.id": "billing"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "options"),
     [
         ({}, KafkaGroupOptions()),
@@ -35,7 +36,7 @@ IN_KAFKA = {**BROKERS, "subscribe": "t", "group.id": "billing"}
         ({"kafka.max.poll.interval.ms": "60000"}, KafkaGroupOptions(max_poll_interval_ms=60_000)),
     ],
 )
-@pytest.mark.parametrize("named", [{}, {"groupMembership": "auto"}, {"groupMembership": "kafka"}])
+@each("named", [{}, {"groupMembership": "auto"}, {"groupMembership": "kafka"}])
 def test_group_in_kafka(named: dict[str, str], given: dict[str, str], options: KafkaGroupOptions) -> None:
     """Without ZooKeeper, or by its name, membership is in Kafka, and so are the offsets."""
     found = parse_stream({**IN_KAFKA, **named, **given})
@@ -70,7 +71,7 @@ def test_a_pattern_in_kafka() -> None:
     assert parse_stream(options).read.subscription == SubscribePattern(r"(a+)\1, b")
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "says"),
     [
         ({"consumer.id": "c"}, "consumer.id concerns groups in ZooKeeper, and has no effect with groupMembership=kafka"),
@@ -124,7 +125,7 @@ def test_contradictions_in_zookeeper(given: dict[str, str], says: str) -> None:
     assert says in problem
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "scope", "joins"),
     [
         ({**BROKERS, "group.id": "g"}, "stream", True),

@@ -9,6 +9,7 @@ import pytest
 
 from pyspark_zkafka.options.batch import parse_connection, parse_read, parse_write
 from pyspark_zkafka.options.stream import parse_stream
+from tests.support.cases import each
 from tests.support.option_problems import problems
 
 ZK = {"zookeeper.connect": "zk:2181"}
@@ -49,7 +50,7 @@ def test_secrets_are_not_shown(parse: Any) -> None:
     assert "hunter2" not in str(options)
 
 
-@pytest.mark.parametrize(
+@each(
     "bad",
     [
         {"zookeeper.auth": "hunter2"},
@@ -61,7 +62,6 @@ def test_secrets_are_not_shown(parse: Any) -> None:
         {"zookeeper.ssl.keystore.pasword": "hunter2"},
         {"passwd": "hunter2"},
     ],
-    ids=lambda bad: " ".join(bad),
 )
 def test_secrets_are_not_in_errors(bad: dict[str, str]) -> None:
     """An error names a bad secret, or an unknown option, without its value, and without those of good ones."""

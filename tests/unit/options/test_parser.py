@@ -11,6 +11,7 @@ from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.table import TABLE, Derived, Option
+from tests.support.cases import each
 from tests.support.option_problems import only_problem
 
 ZK = {"zookeeper.connect": "zk:2181"}
@@ -18,7 +19,7 @@ READ = {**ZK, "subscribe": "orders"}
 WRITE = {**ZK, "topic": "orders"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "hint"),
     [
         ("startingOffset", "; did you mean startingOffsets?"),
@@ -31,9 +32,7 @@ WRITE = {**ZK, "topic": "orders"}
         ("path", ""),
     ],
 )
-@pytest.mark.parametrize(
-    ("parse", "least"), [(parse_read, READ), (parse_stream, READ), (parse_write, WRITE)], ids=["read", "stream", "write"]
-)
+@each(("parse", "least"), [(parse_read, READ), (parse_stream, READ), (parse_write, WRITE)])
 def test_unknown_options_get_the_nearest_match(parse: Any, least: dict[str, str], name: str, hint: str) -> None:
     """An unknown name is a problem in the user's spelling, with the nearest name of the table."""
     assert f"unknown option {name}{hint}" in only_problem(parse, {**least, name: "x"})
@@ -84,7 +83,7 @@ def test_all_problems_are_in_one_error() -> None:
         assert problem in text
 
 
-@pytest.mark.parametrize("option", [o for o in TABLE if isinstance(o.default, str)], ids=lambda o: o.name)
+@each("option", [o for o in TABLE if isinstance(o.default, str)])
 def test_a_default_is_a_value_that_a_user_could_give(option: Option) -> None:
     """The parser returns the same for an option that was not given as for its default in so many words."""
     scope = option.scopes[0]
@@ -93,7 +92,7 @@ def test_a_default_is_a_value_that_a_user_could_give(option: Option) -> None:
     assert given.problems == silent.problems == []
 
 
-@pytest.mark.parametrize("option", [o for o in TABLE if isinstance(o.default, Derived)], ids=lambda o: o.name)
+@each("option", [o for o in TABLE if isinstance(o.default, Derived)])
 def test_a_derived_default_is_the_caller_s(option: Option) -> None:
     """Where the table has only words for a default, the parser returns the one that it is called with."""
     assert OptionParser({}, option.scopes[0]).value(option.name, "worked out") == "worked out"

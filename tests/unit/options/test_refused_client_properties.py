@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pyspark_zkafka.options.client_properties import Role, translate
 from pyspark_zkafka.options.refused_client_properties import REFUSED
+from tests.support.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("role", "name", "replacement"),
     [
         ("consumer", "auto.offset.reset", "use startingOffsets"),
@@ -42,7 +41,7 @@ def test_reasons(role: Role, name: str, replacement: str) -> None:
     assert "kept-from-eyes" not in problem
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each("name", REFUSED)
 def test_remedies(name: str) -> None:
     """Each reason has a remedy, in one line without a final stop."""
     assert any(verb in REFUSED[name] for verb in ("remove it", "use ", "cast them"))

@@ -15,6 +15,7 @@ from pyspark_zkafka.protocol.limits import TriggerLimits
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec
 from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
+from tests.support.cases import each
 from tests.support.option_problems import problems as problems_of
 
 ZK = {"zookeeper.connect": "zk:2181"}
@@ -70,7 +71,7 @@ def test_options_shared_with_batches(size: dict[str, str]) -> None:
     assert parse_stream({**STREAM, **given}).read == parse_read({**STREAM, **given})
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "subscription"),
     [
         ({"subscribe": "b,a"}, Subscribe(("b", "a"))),
@@ -90,7 +91,7 @@ def test_subscription(given: dict[str, str], subscription: object) -> None:
 # --- where from
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "start"),
     [
         ({"startingOffsets": "EARLIEST"}, EARLIEST),
@@ -141,7 +142,7 @@ def test_limits(given: dict[str, str], limits: TriggerLimits) -> None:
 # --- the group
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "group"),
     [
         ({}, GroupOptions("billing", hold_ms=4000)),
@@ -192,7 +193,7 @@ def test_brokers_alone() -> None:
 # --- problems
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "says"),
     [
         ({"endingOffsets": "latest"}, "endingOffsets is an option of a read, not of a stream"),
@@ -250,7 +251,7 @@ def test_the_only_problem(given: dict[str, str], says: str) -> None:
     assert says in problem
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "says"),
     [
         ({}, "set one of subscribe, subscribePattern, subscribeExceptPattern and assign"),
@@ -334,7 +335,7 @@ def test_either_is_a_stream(given: dict[str, str]) -> None:
     assert parse_either(options) == parse_stream(options).read
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "says"),
     [
         ({"startingOffset": "latest"}, ["unknown option startingOffset; did you mean startingOffsets?"]),

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.model import ReadOptions, StreamOptions, WriteOptions
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.table import BY_NAME, STREAM, TABLE, is_connection_option
+from tests.support.cases import each
 from tests.support.option_problems import problems
 
 ZK = {"zookeeper.connect": "zk:2181"}
@@ -113,7 +112,7 @@ def with_required(option: str, parse: Callable[[dict[str, str]], object]) -> dic
     return {**required, option: EXAMPLES[option]}
 
 
-@pytest.mark.parametrize("option", [o for o in TABLE if o.name != "kafka.*"], ids=lambda o: o.name)
+@each("option", [o for o in TABLE if o.name != "kafka.*"])
 def test_scopes(option: Any) -> None:
     """Each option is accepted in its scopes, and refused in the others; a batch ignores the options of streams."""
     scopes = {
@@ -141,7 +140,7 @@ def test_names_are_unique() -> None:
     assert all(option.doc.endswith(".") or option.doc.endswith(")") for option in TABLE)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "expected"),
     [
         ("ZooKeeper.Connect", True),

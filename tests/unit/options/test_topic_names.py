@@ -12,6 +12,7 @@ from pyspark_zkafka import ConsumerGroup
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.stream import parse_stream
+from tests.support.cases import each
 
 ZK = {"zookeeper.connect": "zk:2181"}
 GROUP = {**ZK, "group.id": "g"}
@@ -42,8 +43,8 @@ WRITES: dict[str, Callable[[str], dict[str, str]]] = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES, ids=lambda name: ascii(name)[:20])
-@pytest.mark.parametrize(
+@each("name", NAMES)
+@each(
     ("parse", "option", "options"),
     [
         *((parse_read, option, given) for option, given in {**READS, **ENDS}.items()),
@@ -51,7 +52,6 @@ WRITES: dict[str, Callable[[str], dict[str, str]]] = {
         *((parse_write, option, given) for option, given in WRITES.items()),
         (parse_read, "subscribe", lambda name: {**subscribed(name), "view": "partitions"}),
     ],
-    ids=lambda value: value if isinstance(value, str) else getattr(value, "__name__", ""),
 )
 def test_names_that_kafka_does_not_allow(
     parse: Callable[[dict[str, str]], Any], option: str, options: Callable[[str], dict[str, str]], name: str
@@ -76,7 +76,7 @@ def test_names_that_kafka_allows(name: str) -> None:
     assert parse_write({**ZK, "topic": name}).topic == name
 
 
-@pytest.mark.parametrize("name", [*NAMES, "", "a,b", " orders"])
+@each("name", [*NAMES, "", "a,b", " orders"])
 def test_topics_of_a_consumer_group(name: str) -> None:
     """A ConsumerGroup takes each topic as one name: it neither splits it at a comma nor removes blanks."""
     with pytest.raises(OptionError, match=r"subscribe names the topic '"):

@@ -12,6 +12,7 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.protocol.assignors import STRATEGIES, Subscribers, assign, java_hash, threads_by_topic
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration, decode_registration
+from tests.support.cases import each
 
 SCENARIOS = json.loads((Path(__file__).parents[2] / "vectors" / "znodes.json").read_text(encoding="utf-8"))
 IDS = re.compile(r"/consumers/[^/]+/ids/(?P<consumer>[^/]+)")
@@ -63,7 +64,7 @@ WITH_OWNERS = [
 ]
 
 
-@pytest.mark.parametrize("scenario", WITH_OWNERS)
+@each("scenario", WITH_OWNERS)
 def test_recorded_owner_tables(scenario: str) -> None:
     """From the registrations and topics of a recording come the owners that its consumers claimed, no more and no fewer."""
     found = assign(RECORDED_STRATEGIES.get(scenario, "range"), recorded_subscribers(scenario))

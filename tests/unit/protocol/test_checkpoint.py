@@ -12,6 +12,7 @@ from pyspark_zkafka.errors import CheckpointError
 from pyspark_zkafka.protocol.checkpoint import PlannedRange as Range
 from pyspark_zkafka.protocol.checkpoint import StreamOffset, TopicMark, Waiting, first_mark, mark_after
 from pyspark_zkafka.protocol.model import Topic, TopicPartition
+from tests.support.cases import each
 
 A0, A2, A10, B0 = TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("a", 10), TopicPartition("b", 0)
 OFFSET = StreamOffset(
@@ -88,9 +89,7 @@ def test_first_mark() -> None:
     assert first_mark(topic, created - {A2}, {}) == TopicMark("xYz", 77, 2)
 
 
-@pytest.mark.parametrize(
-    ("positions", "known"), [(set(), 1), ({1}, 2), ({1, 2}, 3), ({2}, 1), ({1, 3}, 2), ({1, 2, 3, 4}, 4)]
-)
+@each(("positions", "known"), [(set(), 1), ({1}, 2), ({1, 2}, 3), ({2}, 1), ({1, 3}, 2), ({1, 2, 3, 4}, 4)])
 def test_mark_after(positions: set[int], known: int) -> None:
     """New partitions are known as far as each of them has a position."""
     topic = Topic("a", dict.fromkeys(range(4), (1,)), "xYz", 77)
@@ -104,7 +103,7 @@ def test_pickle() -> None:
     assert pickle.loads(pickle.dumps(OFFSET)) == OFFSET
 
 
-@pytest.mark.parametrize(
+@each(
     ("mark", "topic_id", "czxid", "other"),
     [
         (TopicMark("i", 7), "i", 7, False),
@@ -126,7 +125,7 @@ def test_another_topic_of_the_same_name(mark: TopicMark, topic_id: str | None, c
     assert mark.is_other(topic_id, czxid) is other
 
 
-@pytest.mark.parametrize(
+@each(
     "found",
     [
         None,

@@ -12,6 +12,7 @@ import pytest
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.protocol.key_hashes import crc32, fnv1a, hash_keys, murmur2, murmur3, to_positive
+from tests.support.cases import each
 
 JAVA = json.loads((Path(__file__).parents[2] / "vectors" / "murmur2.json").read_text(encoding="utf-8"))["keys"]
 KEYS = [bytes.fromhex(row[0]) for row in JAVA]
@@ -32,8 +33,8 @@ def test_murmur2_equals_java_in_small_batches(rows: int) -> None:
     assert found == HASHES
 
 
-@pytest.mark.parametrize("hash_of", [murmur2, murmur3, crc32, fnv1a])
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
+@each("hash_of", [murmur2, murmur3, crc32, fnv1a])
+@each("kind", [pa.string(), pa.large_string()])
 def test_strings_hash_as_their_utf8(hash_of: Any, kind: pa.DataType) -> None:
     """A string key hashes as the same text's UTF-8 bytes."""
     texts = ["", "a", "Zoë", "日本語", "🚀"]

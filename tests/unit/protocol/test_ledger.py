@@ -9,6 +9,7 @@ import pytest
 
 from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.protocol.ledger import Entry, LedgerGroup, LedgerKey, QueryName, decode, encode, key_of, newest
+from tests.support.cases import each
 
 ENTRY = Entry(3, 7, 1000, "0f" * 16, "run", "write", 1_700_000_000_000)
 VALUES: dict[str, Any] = json.loads(encode(ENTRY))
@@ -21,7 +22,7 @@ def test_name() -> None:
     assert str(QueryName("zkafka", "8f1c", "orders")) == "zkafka-8f1c-orders"
 
 
-@pytest.mark.parametrize(
+@each(
     ("group", "owned"),
     [
         ("zkafka-8f1c.slots-4-0", True),
@@ -37,7 +38,7 @@ def test_owns(group: str, owned: bool) -> None:
     assert QueryName("zkafka", "8f1c").owns(group) is owned
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
     [
         "",
@@ -59,7 +60,6 @@ def test_owns(group: str, owned: bool) -> None:
         "a.slots-4-" + "9" * 5_000,
         "a.slots-" + "9" * 5_000 + "-1",
     ],
-    ids=lambda name: ascii(name[:30]),
 )
 def test_foreign_group(name: str) -> None:
     """A name that no ledger writes is no ledger's group."""
@@ -84,7 +84,7 @@ def test_unknown_fields() -> None:
     assert decode(json.dumps(VALUES | {"more": [1]})) == ENTRY
 
 
-@pytest.mark.parametrize(
+@each(
     "metadata",
     [
         "",
@@ -108,7 +108,6 @@ def test_unknown_fields() -> None:
         "NaN",
         encode(ENTRY)[:-1],
     ],
-    ids=lambda metadata: ascii(metadata[:20]),
 )
 def test_unreadable(metadata: str) -> None:
     """Whatever is no entry is an error that quotes the beginning of it."""
@@ -118,18 +117,17 @@ def test_unreadable(metadata: str) -> None:
     assert len(str(caught.value)) < 1_000
 
 
-@pytest.mark.parametrize("name", VALUES)
+@each("name", VALUES)
 def test_missing_field(name: str) -> None:
     """An entry has all its fields."""
     with pytest.raises(LedgerError):
         decode(json.dumps({key: value for key, value in VALUES.items() if key != name}))
 
 
-@pytest.mark.parametrize("name", ["v", "slot", "batch", "rows", "at"])
-@pytest.mark.parametrize(
+@each("name", ["v", "slot", "batch", "rows", "at"])
+@each(
     "value",
     [-1, 1.0, 7.5, 1e300, 10**30, 2**63, True, False, None, "7", [], [7], {}, float("nan"), float("inf"), float("-inf")],
-    ids=str,
 )
 def test_no_number(name: str, value: Any) -> None:
     """A number is an integer of 63 bits: neither a float nor a Boolean, a text or nothing."""
@@ -144,8 +142,8 @@ def test_other_version(version: int) -> None:
         decode(json.dumps(VALUES | {"v": version}))
 
 
-@pytest.mark.parametrize("name", ["digest", "run", "write"])
-@pytest.mark.parametrize("value", [None, 1, True, ["a"], {"a": "b"}, float("nan")], ids=str)
+@each("name", ["digest", "run", "write"])
+@each("value", [None, 1, True, ["a"], {"a": "b"}, float("nan")])
 def test_no_text(name: str, value: Any) -> None:
     """A text is a text."""
     with pytest.raises(LedgerError):

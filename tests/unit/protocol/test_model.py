@@ -12,6 +12,7 @@ from pyspark_zkafka.protocol.model import (
     TopicPartition,
     session_text,
 )
+from tests.support.cases import each
 
 SESSIONS = [
     (1, "0x1"),
@@ -23,7 +24,7 @@ SESSIONS = [
 ]
 
 
-@pytest.mark.parametrize(("session", "text"), SESSIONS)
+@each(("session", "text"), SESSIONS)
 def test_sessions(session: int, text: str) -> None:
     """A session is shown as Java's Long.toHexString shows it, and read back as the signed number that its znodes have."""
     assert session_text(session) == text
@@ -31,9 +32,7 @@ def test_sessions(session: int, text: str) -> None:
     assert ClaimOwner.parse(f"g_c@1@{text}") == ClaimOwner("g_c@1", session)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "g_c1", "@0x1", "g_c1@1", "g_c1@0x", "g_c1@0x-1", "g_c1@0x1_0", "g_c1@0x10000000000000000"]
-)
+@each("text", ["", "g_c1", "@0x1", "g_c1@1", "g_c1@0x", "g_c1@0x-1", "g_c1@0x1_0", "g_c1@0x10000000000000000"])
 def test_no_owner(text: str) -> None:
     """What is no member and session, or more than 64 bits, is refused."""
     with pytest.raises(ValueError, match="consumer@0x1000a"):

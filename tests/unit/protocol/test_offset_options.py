@@ -10,12 +10,13 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offset_options import parse_assignment, parse_offsets, parse_timestamps
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec
+from tests.support.cases import each
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 ENDLESS = "9" * 5000
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "bound", "expected"),
     [
         ("earliest", "starting", OffsetSpec("o", everywhere=EARLIEST)),
@@ -34,7 +35,7 @@ def test_offsets_are_parsed(text: str, bound: Any, expected: OffsetSpec) -> None
     assert parse_offsets("o", text, bound) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "bound", "says"),
     [
         ("latest", "starting", "o is latest (-1): a batch that starts at latest reads nothing"),
@@ -90,7 +91,7 @@ def test_timestamps_are_parsed() -> None:
     assert spec == OffsetSpec("t", by_partition=expected)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "latest",
@@ -126,7 +127,7 @@ def test_assignment_is_parsed(text: str, expected: tuple[TopicPartition, ...]) -
     assert parse_assignment("assign", text) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "a",

@@ -20,6 +20,7 @@ from pyspark_zkafka.protocol.offsets import (
     canonical_json,
     resolve,
 )
+from tests.support.cases import each
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
@@ -110,7 +111,7 @@ ENDS: dict[str, tuple[OffsetSpec, int]] = {
 PAIRS = [(start, end) for start in STARTS for end in ENDS if (start, end) != ("exact at the end", "exact")]
 
 
-@pytest.mark.parametrize(("start", "end"), PAIRS)
+@each(("start", "end"), PAIRS)
 def test_every_start_meets_every_end(start: str, end: str) -> None:
     """Each form of a start goes with each form of an end; an end that lies before the start in time is an empty range."""
     (start_spec, begin), (end_spec, until) = STARTS[start], ENDS[end]
@@ -120,7 +121,7 @@ def test_every_start_meets_every_end(start: str, end: str) -> None:
     assert found.outside == ()
 
 
-@pytest.mark.parametrize(("start", "end"), PAIRS)
+@each(("start", "end"), PAIRS)
 def test_two_requests_are_enough(start: str, end: str) -> None:
     """The cluster is asked twice; a third time only where a timestamp leaves the log's end open."""
     bounds = FakeBounds({A0: log()}, {A0: 16})
@@ -145,7 +146,7 @@ def test_ranges_keep_the_given_order() -> None:
     assert [r.partition for r in found.ranges] == [B0, A1, A0]
 
 
-@pytest.mark.parametrize(
+@each(
     ("start", "end", "expected", "outside"),
     [
         (3, LATEST, (10, 20), [("starting", 3)]),
@@ -191,7 +192,7 @@ def unstable() -> Log:
     return replace(log(), high_watermark=30)
 
 
-@pytest.mark.parametrize(
+@each(
     ("start", "end", "expected", "outside"),
     [
         (25, LATEST, (25, 25), []),

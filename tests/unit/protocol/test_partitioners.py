@@ -14,6 +14,7 @@ import pytest
 from pyspark_zkafka.errors import InvalidRow, OptionError, UnknownTopic
 from pyspark_zkafka.protocol.key_hashes import murmur3
 from pyspark_zkafka.protocol.partitioners import PARTITIONERS, Router
+from tests.support.cases import each
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 
@@ -36,7 +37,7 @@ def keys_of(recorded: dict[str, Any], kind: pa.DataType | None = None) -> pa.Arr
     return pa.array([bytes.fromhex(key) for key in column(recorded["keys"])], kind or pa.binary())
 
 
-@pytest.mark.parametrize("index", range(len(JAVA["partition_counts"])), ids=map(str, JAVA["partition_counts"]))
+@each("index", range(len(JAVA["partition_counts"])))
 def test_default_partition_equals_java(index: int) -> None:
     """The default partitioner chooses as BuiltInPartitioner.partitionForKey does."""
     router = Router("t", JAVA["partition_counts"][index], [0])
@@ -44,8 +45,8 @@ def test_default_partition_equals_java(index: int) -> None:
     assert routed.tolist() == [chosen[index] for chosen in column(JAVA["keys"], 2)]
 
 
-@pytest.mark.parametrize("index", range(len(LIBRDKAFKA["partition_counts"])), ids=map(str, LIBRDKAFKA["partition_counts"]))
-@pytest.mark.parametrize(("partitioner", "place"), [("murmur2", 1), ("crc32", 2), ("fnv1a", 3)])
+@each("index", range(len(LIBRDKAFKA["partition_counts"])))
+@each(("partitioner", "place"), [("murmur2", 1), ("crc32", 2), ("fnv1a", 3)])
 def test_partition_equals_librdkafka(partitioner: str, place: int, index: int) -> None:
     """Partitioners that librdkafka has choose as librdkafka does, also for the lowest FNV-1a."""
     router = Router("t", LIBRDKAFKA["partition_counts"][index], [0], partitioner)
@@ -61,8 +62,8 @@ def test_murmur3_equals_published_vectors() -> None:
     assert routed.tolist() == ((expected & 0x7FFFFFFF) % 1000).tolist()
 
 
-@pytest.mark.parametrize("partitioner", PARTITIONERS)
-@pytest.mark.parametrize("turns", JAVA["turns"], ids=lambda t: f"{t['partitions']}:{t['available']}")
+@each("partitioner", PARTITIONERS)
+@each("turns", JAVA["turns"])
 def test_null_keys_take_turns_as_in_java(turns: dict[str, Any], partitioner: str) -> None:
     """Rows without key take turns over the led partitions, or over all when none is led."""
     router = Router("t", turns["partitions"], turns["available"], partitioner)

@@ -32,6 +32,7 @@ from pyspark_zkafka.protocol.planning import (
     subscribed_partitions,
     wanted_topics,
 )
+from tests.support.cases import each
 
 A, B, C = (TopicPartition(name, 0) for name in "abc")
 
@@ -55,7 +56,7 @@ def cluster(*topics: Topic, **states: PartitionState) -> ClusterSnapshot:
 # --- subscriptions
 
 
-@pytest.mark.parametrize(
+@each(
     ("subscription", "names", "expected"),
     [
         (Subscribe(("b", "a", "b")), ["z"], ["a", "b"]),
@@ -247,7 +248,7 @@ BROKER = Broker(
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("listener", "expected"),
     [
         (Listener(), "10.0.0.1:9092"),

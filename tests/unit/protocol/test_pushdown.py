@@ -10,6 +10,7 @@ import pytest
 
 from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
 from pyspark_zkafka.protocol.pushdown import Comparison, Operator, PushedFilters, pushed_filters
+from tests.support.cases import each
 
 OPERATORS: tuple[Operator, ...] = ("=", ">", ">=", "<", "<=")
 T3 = TopicPartition("m", 3)
@@ -17,7 +18,7 @@ MORNING = datetime(2024, 1, 2, 3, 4, 5, 678_901, timezone.utc)
 MORNING_MS = 1_704_164_645_678
 
 
-@pytest.mark.parametrize(
+@each(
     ("operator", "value", "admitted"),
     [
         ("=", 3, True),
@@ -40,7 +41,7 @@ def test_partitions_are_left_out(operator: Operator, value: Any, admitted: bool)
     assert pushed_filters([Comparison("partition", operator, value)]).admits(T3) is admitted
 
 
-@pytest.mark.parametrize(
+@each(
     ("operator", "value", "admitted"),
     [
         ("=", "m", True),
@@ -60,8 +61,8 @@ def test_topics_are_left_out(operator: Operator, value: Any, admitted: bool) -> 
     assert pushed_filters([Comparison("topic", operator, value)]).admits(T3) is admitted
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize(
+@each("operator", OPERATORS)
+@each(
     ("column", "value"), [("partition", "2"), ("partition", None), ("partition", Decimal(2)), ("topic", 5), ("topic", None)]
 )
 def test_what_cannot_be_compared_is_left_to_spark(column: str, operator: Operator, value: Any) -> None:
@@ -75,7 +76,7 @@ def test_lists_with_strangers_are_left_to_spark(column: str, values: tuple[Any, 
     assert pushed_filters([Comparison(column, "in", values)]).admits(T3)
 
 
-@pytest.mark.parametrize(
+@each(
     ("comparisons", "expected"),
     [
         ([("=", 50)], (50, 51)),
@@ -111,7 +112,7 @@ def test_offsets_are_cut(comparisons: list[tuple[Operator, Any]], expected: tupl
         assert cut == OffsetRange(T3, *expected)
 
 
-@pytest.mark.parametrize(
+@each(
     ("operator", "value", "expected"),
     [
         (">", MORNING, MORNING_MS),

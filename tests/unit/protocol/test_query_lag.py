@@ -16,6 +16,7 @@ from pyspark_zkafka.protocol.query_lag import (
     parse_source_offsets,
     query_lag,
 )
+from tests.support.cases import each
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 READ = QueryLag("orders", "id", "run", 3, "2026-11-21T02:41:05.441Z", 0, records=10)
@@ -36,7 +37,7 @@ def test_offsets_of_the_progress_are_read() -> None:
     assert found == SourceOffsets(StreamOffset.from_json(end.to_json()), {T0: 9})
 
 
-@pytest.mark.parametrize("end", ["None", "null", "7", '{"t":{"0":5}}', '{"version":1}', '{"version":2,"topics":{}}'])
+@each("end", ["None", "null", "7", '{"t":{"0":5}}', '{"version":1}', '{"version":2,"topics":{}}'])
 def test_other_sources_are_passed_over(end: str) -> None:
     """The offsets of other sources, such as Spark's own Kafka source, are not of this package."""
     assert parse_source_offsets(end, "None") is None

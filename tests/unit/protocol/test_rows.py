@@ -11,6 +11,7 @@ import pytest
 
 from pyspark_zkafka.errors import InvalidRow, OptionError
 from pyspark_zkafka.protocol.rows import OutgoingBatch, Rows, check_columns, outgoing, slices_by_size
+from tests.support.cases import each
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -37,7 +38,7 @@ def only(found: pa.RecordBatch, topic: str | None = "t") -> OutgoingBatch:
 # --- check_columns
 
 
-@pytest.mark.parametrize(
+@each(
     "columns",
     [
         {"value": pa.string()},
@@ -57,7 +58,7 @@ def test_columns_that_can_be_written(columns: dict[str, pa.DataType]) -> None:
     check_columns(pa.schema(list(columns.items())), "t")
 
 
-@pytest.mark.parametrize(
+@each(
     ("columns", "says"),
     [
         ({"key": pa.binary()}, "there is no column value; there are key"),
@@ -156,8 +157,8 @@ def test_null_topic_is_an_error() -> None:
         next(found)
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
-@pytest.mark.parametrize(
+@each("kind", [pa.string(), pa.large_string()])
+@each(
     ("name", "shown"),
     [
         (b"a\0b", r"'a\\x00b'"),
@@ -167,7 +168,6 @@ def test_null_topic_is_an_error() -> None:
         (b"a/\xff", r"'a/\\udcff'"),
         ("\u00e4".encode(), "'\u00e4'"),
     ],
-    ids=lambda part: ascii(part)[:20],
 )
 def test_topics_that_kafka_does_not_allow(name: bytes, shown: str, kind: pa.DataType) -> None:
     """A row for a topic that cannot be fails the batch before any part of it is handed out."""
@@ -212,7 +212,7 @@ def test_text_and_large_columns_become_bytes(given: pa.DataType, kind: pa.DataTy
         assert column.to_pylist() == [b"gr\xc3\xbcn", None, b""]
 
 
-@pytest.mark.parametrize(
+@each(
     ("microseconds", "milliseconds"),
     [
         (1_000, 1),
@@ -222,7 +222,7 @@ def test_text_and_large_columns_become_bytes(given: pa.DataType, kind: pa.DataTy
         (253_402_300_799_999_999, 253_402_300_799_999),
     ],
 )
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kathmandu"])
+@each("zone", ["UTC", "Europe/Berlin", "Asia/Kathmandu"])
 def test_timestamps_floor_to_milliseconds(microseconds: int, milliseconds: int, zone: str) -> None:
     """Microseconds are cut off, as Java does it, in any zone of the session; null stays null."""
     column = at(microseconds, None).cast(pa.timestamp("us", tz=zone))
@@ -342,7 +342,7 @@ def test_sizes_of_many_headers() -> None:
     assert part.take(np.array([4, 0, 2])).sizes().tolist() == [21, 1, 1]
 
 
-@pytest.mark.parametrize(
+@each(
     ("sizes", "most_rows", "most_bytes", "expected"),
     [
         ([], 10, 10, []),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.sticky_assignor import balance
+from tests.support.cases import each
 
 PARTITIONS = [TopicPartition("t", n) for n in range(5)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("owners", "expected"),
     [
         ("-----", "aaabb"),

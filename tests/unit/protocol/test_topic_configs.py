@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pyspark_zkafka.protocol.topic_configs import config_problems
+from tests.support.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "good", "bad"),
     [
         ("retention.ms", ["-1", "86400000"], ["-2", "soon", "1.5", "", "9223372036854775808"]),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.protocol.topic_filters import FilterError, topic_filter
+from tests.support.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("regex", "yes", "no"),
     [
         ("orders", ["orders"], ["order", "orders2", "Orders"]),
@@ -42,7 +43,7 @@ def test_matches(regex: str, yes: list[str], no: list[str]) -> None:
     assert topic_filter(regex).select([*yes, *no]) == set(yes)
 
 
-@pytest.mark.parametrize(
+@each(
     ("regex", "says"),
     [
         ("a)", r"a \) without its \(, at character 1"),

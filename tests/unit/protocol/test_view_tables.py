@@ -14,6 +14,7 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribePattern
 from pyspark_zkafka.protocol.view_tables import VIEWS, build_view, require_view_projection, restrict, timestamp_us
+from tests.support.cases import each
 
 DOCS = Path(__file__).parents[3] / "docs" / "views.md"
 ZOOKEEPER = {"zookeeper.connect": "zk:2181"}
@@ -50,7 +51,7 @@ def test_docs_have_every_column() -> None:
     assert [list(columns.items()) for columns in documented.values()] == [list(v.columns.items()) for v in VIEWS.values()]
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@each("view", VIEWS)
 def test_whole_schema_is_a_projection(view: str) -> None:
     """What Spark makes of a view's DDL is what the view can build, empty too."""
     schema = arrow(VIEWS[view].ddl)
@@ -84,7 +85,7 @@ def test_wrong_projection() -> None:
         require_view_projection("configs", arrow("nam string, topic bigint"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("ms", "us"),
     [
         (None, None),
@@ -110,7 +111,7 @@ def test_restrict() -> None:
     assert restrict(Assign(()), ["a"]) == []
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@each("view", VIEWS)
 def test_options_beside_a_view(view: str) -> None:
     """Each view can be read alone (but for a plan), with a connection's options, and with what restricts it."""
     fits = {} if view in ("brokers", "controller", "members") else {"subscribe": "a,b"}
@@ -120,7 +121,7 @@ def test_options_beside_a_view(view: str) -> None:
     assert (options.view, options.group) == (view, group.get("group.id"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("view", "options", "problem"),
     [
         ("brokers", {"subscribe": "a"}, "view=brokers cannot be restricted to topics; leave out subscribe"),
@@ -145,7 +146,7 @@ def test_plan_of_a_read() -> None:
         parse_read({**ZOOKEEPER, "view": "plan"})
 
 
-@pytest.mark.parametrize("view", ["groups", "members", "owners", "offsets", "admin", "configs"])
+@each("view", ["groups", "members", "owners", "offsets", "admin", "configs"])
 def test_views_that_need_zookeeper(view: str) -> None:
     """What only ZooKeeper has cannot be asked of brokers alone."""
     with pytest.raises(OptionError, match=f"view={view} .* needs zookeeper.connect"):

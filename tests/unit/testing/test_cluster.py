@@ -8,9 +8,10 @@ import pytest
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import LocalCluster
+from tests.support.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "reason"),
     [
         ({"brokers": 0}, "brokers is 0"),

@@ -15,6 +15,7 @@ from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.transport.consumer import Poll
 from pyspark_zkafka.transport.direct_errors import UnsupportedRecords
 from pyspark_zkafka.transport.fallback import FallbackConsumer
+from tests.support.cases import each
 
 TP = TopicPartition("t", 0)
 PATIENT = ReadPolicy()
@@ -85,13 +86,14 @@ def test_no_change() -> None:
     assert second.opened == 0
 
 
-@pytest.mark.parametrize("fails_at", [0, 1, 7, 8, 19])
-@pytest.mark.parametrize("surplus", [0, 2])
-@pytest.mark.parametrize("most", [3, 4, 10_000])
+@each("fails_at", [0, 1, 7, 8, 19])
+@each("surplus", [0, 2])
+@each("most", [3, 4, 10_000])
 def test_change(fails_at: int, surplus: int, most: int, caplog: pytest.LogCaptureFixture) -> None:
     """Each record is read once, wherever the first one ends, and whatever its last poll has left half done."""
     second = Opened(other := Numbers("second"))
     first = Numbers("first", fails_at, surplus=surplus)
+    caplog.clear()
     with caplog.at_level(logging.WARNING):
         found = read(first, second, ReadPolicy(max_records=most))
     assert found == (list(range(20)), ["first"] * fails_at + ["second"] * (20 - fails_at), 1)

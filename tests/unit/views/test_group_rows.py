@@ -17,6 +17,7 @@ from pyspark_zkafka.views.group_rows import (
     owner_rows,
     with_lag,
 )
+from tests.support.cases import each
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "znodes.json").read_text())
 GROUPS = sorted(name for name in VECTORS if not name.startswith("brokers"))
@@ -34,7 +35,7 @@ def offsets(data: dict[str, bytes | None]) -> list[Any]:
     return offset_rows(data, dict.fromkeys(data, 1000))
 
 
-@pytest.mark.parametrize("name", GROUPS)
+@each("name", GROUPS)
 def test_recorded_groups_are_readable(name: str) -> None:
     """All that the consumers of 1.1.1 and 0.8.2.2 wrote is readable, a row a znode, sorted."""
     members, owners = recorded(name, "ids"), recorded(name, "owners")

@@ -7,6 +7,7 @@ import pytest
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.write.options import parse_append
+from tests.support.cases import each
 
 NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
 
@@ -17,7 +18,7 @@ def test_options_that_spark_reads() -> None:
     assert parse_append(raw, overwrite=False, is_stream=True) == parse_write(NOWHERE)
 
 
-@pytest.mark.parametrize(
+@each(
     ("more", "overwrite", "is_stream", "expected"),
     [
         ({"commitOffsets": "{}"}, False, True, r"\[INVALID_OPTIONS\] commitOffsets .* readStream"),
@@ -34,7 +35,7 @@ def test_refused(more: dict[str, str], overwrite: bool, is_stream: bool, expecte
         parse_append({**NOWHERE, **more}, overwrite=overwrite, is_stream=is_stream)
 
 
-@pytest.mark.parametrize(
+@each(
     ("more", "expected"),
     [
         ({"writerName": "a"}, r"writerName need\(s\) deliveryGuarantee=exactly-once"),

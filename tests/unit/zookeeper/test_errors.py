@@ -11,11 +11,12 @@ from kazoo.handlers.threading import KazooTimeoutError
 from pyspark_zkafka.errors import ZKafkaError, ZooKeeperError, ZooKeeperRefused
 from pyspark_zkafka.options.model import ZooKeeperConfig
 from pyspark_zkafka.zookeeper import errors
+from tests.support.cases import each
 
 CONFIG = ZooKeeperConfig("zk1:2181", "/kafka", auth=("digest", "alice:open-sesame"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("error", "kind", "text"),
     [
         (kazoo.NoAuthError(), ZooKeeperRefused, "Reading /x was refused: an ACL forbids it, asked as the digest user"),
@@ -46,7 +47,7 @@ def test_only_losses_of_connection_or_session_are_passing() -> None:
     assert not errors.is_passing(kazoo.NoAuthError())
 
 
-@pytest.mark.parametrize(
+@each(
     "error",
     [
         errors.not_open(),
@@ -61,7 +62,6 @@ def test_only_losses_of_connection_or_session_are_passing() -> None:
             )
         ),
     ],
-    ids=str,
 )
 def test_what_the_program_does_wrong_is_not_retriable(error: ZKafkaError) -> None:
     """A client that is not open, or open already, or a request that no server understands is the same the next time."""

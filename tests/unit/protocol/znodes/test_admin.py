@@ -11,6 +11,7 @@ import pytest
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.znodes import admin
+from tests.support.cases import each
 
 
 def test_topic_config() -> None:
@@ -45,7 +46,7 @@ BAD: list[tuple[Decoder, bytes | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("decode", "data"), BAD)
+@each(("decode", "data"), BAD)
 def test_malformed_data(decode: Decoder, data: bytes | None) -> None:
     """Each decoder names the znode and shows what it found."""
     with pytest.raises(CodecError, match=r"Znode /some/path cannot be read: found"):

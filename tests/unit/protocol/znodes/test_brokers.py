@@ -7,6 +7,7 @@ import pytest
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.protocol.model import Broker, Endpoint
 from pyspark_zkafka.protocol.znodes import brokers
+from tests.support.cases import each
 
 BROKERS = [
     pytest.param(b"creator-1:kafka1:9092", 0, id="0.7 as it was"),
@@ -37,7 +38,7 @@ BROKERS = [
 ]
 
 
-@pytest.mark.parametrize(("data", "version"), BROKERS)
+@each(("data", "version"), BROKERS)
 def test_versions(data: bytes, version: int) -> None:
     """All versions of a registration are decoded to the same broker."""
     found = brokers.decode_broker("/brokers/ids/7", data)
@@ -95,7 +96,7 @@ BAD_BROKERS = [
 ]
 
 
-@pytest.mark.parametrize("data", BAD_BROKERS)
+@each("data", BAD_BROKERS)
 def test_malformed_brokers(data: bytes | None) -> None:
     """Wrong JSON, wrong types and missing keys name the znode."""
     with pytest.raises(CodecError, match="Znode /brokers/ids/7 cannot be read"):

@@ -9,6 +9,7 @@ import pytest
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.protocol.model import PartitionState, Topic
 from pyspark_zkafka.protocol.znodes import topics as znodes
+from tests.support.cases import each
 
 TOPICS = [
     b'{"version":1,"partitions":{"2":[7],"1":[7],"3":[7],"0":[7]}}',
@@ -26,7 +27,7 @@ def test_versions_of_topics() -> None:
     assert third == Topic("t", {0: (2, 1)}, "E6OlbAbfTgySrDUMentLjg", 42)
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         None,
@@ -68,7 +69,7 @@ def test_leader_of_a_partition(leader: str, expected: int) -> None:
     assert found == PartitionState(expected, 5, (0, 2, 1), 61)
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         None,
@@ -121,7 +122,7 @@ BAD: list[tuple[Decoder, bytes | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("decode", "data"), BAD)
+@each(("decode", "data"), BAD)
 def test_malformed_data(decode: Decoder, data: bytes | None) -> None:
     """Each decoder names the znode and shows what it found."""
     with pytest.raises(CodecError, match=r"Znode /some/path cannot be read: found"):

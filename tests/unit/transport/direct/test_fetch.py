@@ -21,6 +21,7 @@ from pyspark_zkafka.transport.direct.fetch import (
     span_of,
 )
 from pyspark_zkafka.transport.direct.wire import Reader
+from tests.support.cases import each
 
 TP = TopicPartition("orders", 3)
 TOPIC_ID, OTHER_ID = bytes(range(16)), bytes(range(16, 32))
@@ -156,7 +157,7 @@ def parts(*numbers: int) -> list[Part]:
 class TestResponse:
     """Responses."""
 
-    @pytest.mark.parametrize("version", range(4, 18))
+    @each("version", range(4, 18))
     def test_versions(self, version: int) -> None:
         """All versions have the same content, as far as they have it."""
         (found,) = read_fetch(Reader(response(version, records=b"abc")), version, parts(3))
@@ -206,8 +207,8 @@ class TestResponse:
         with pytest.raises(MalformedResponse, match="1 bytes follow"):
             read_fetch(Reader(whole + b"\x00"), version, parts(3))
 
-    @pytest.mark.parametrize("asked", [(0,), (3, 4), ()])
-    @pytest.mark.parametrize("version", [4, 11, 12, 17])
+    @each("asked", [(0,), (3, 4), ()])
+    @each("version", [4, 11, 12, 17])
     def test_other_partitions(self, version: int, asked: tuple[int, ...]) -> None:
         """A response has the partitions that were asked for, no others."""
         with pytest.raises(MalformedResponse, match="the response to Fetch has the partitions"):

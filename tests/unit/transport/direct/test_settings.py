@@ -11,6 +11,7 @@ from pyspark_zkafka.options.model import Connection
 from pyspark_zkafka.protocol.planning import Listener
 from pyspark_zkafka.transport.direct.errors import Unsupported
 from pyspark_zkafka.transport.direct.settings import Settings, settings_of
+from tests.support.cases import each
 
 LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "open-sesame"}
 
@@ -46,7 +47,7 @@ def test_given() -> None:
     assert (found.client_id, found.socket.request_timeout_s, found.socket.family.name) == ("me", 1.5, "AF_INET")
 
 
-@pytest.mark.parametrize(
+@each(
     ("kafka", "why"),
     [
         ({"debug": "fetch"}, "debug"),

@@ -10,9 +10,10 @@ import pytest
 from pyspark_zkafka.transport.direct import wire
 from pyspark_zkafka.transport.direct.errors import MalformedResponse
 from pyspark_zkafka.transport.direct.wire import Reader
+from tests.support.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("encoded", "read", "value"),
     [
         (wire.int8(-1), Reader.int8, -1),
@@ -48,7 +49,7 @@ def test_values(encoded: bytes, read: Callable[[Reader], Any], value: Any) -> No
         read(Reader(encoded[:-1]))
 
 
-@pytest.mark.parametrize(
+@each(
     ("encoded", "read", "problem"),
     [
         (b"\xff" * 6, Reader.unsigned_varint, "more than 5 bytes"),

@@ -11,6 +11,7 @@ import pytest
 
 from pyspark_zkafka.transport.direct_errors import UnsupportedRecords
 from pyspark_zkafka.transport.native.decompression import CorruptRecords, decompress, most_decompressed_bytes
+from tests.support.cases import each
 from tests.support.record_batches import CODECS, xerial
 
 NAMES = [name for name in CODECS if name not in ("none", "unknown")]
@@ -22,8 +23,8 @@ def unpacked(name: str, data: bytes) -> bytes:
     return bytes(decompress(CODECS[name][0], pa.py_buffer(data)))
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("size", [1, 1000, len(TEXT)])
+@each("name", NAMES)
+@each("size", [1, 1000, len(TEXT)])
 def test_codecs(name: str, size: int) -> None:
     """Records of any size come back from every codec."""
     assert unpacked(name, CODECS[name][1](TEXT[:size])) == TEXT[:size]

@@ -1,0 +1,51 @@
+"""Many cases of one check, as one test."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+
+def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Run one test for all cases of a table; its failure names every case that failed.
+
+    Use ``pytest.mark.parametrize`` instead where each case checks something else, or needs fixtures of its own: an id for
+    each case costs time in every process that collects the tests.
+    """
+    named = (names,) if isinstance(names, str) else names
+    rows = [(case,) if isinstance(names, str) else tuple(case) for case in cases]
+    if not rows:
+        raise ValueError(f"no cases of {', '.join(named)}")
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(test)
+        others = signature.replace(parameters=[p for name, p in signature.parameters.items() if name not in named])
+
+        @functools.wraps(test)
+        def run(*args: Any, **kwargs: Any) -> None:
+            given = others.bind(*args, **kwargs).arguments
+            failed, first = [], None
+            for row in rows:
+                try:
+                    test(**given, **dict(zip(named, row, strict=True)))
+                except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - collected, and raised below
+                    first = first or error
+                    case = ", ".join(f"{name}={shown(value)}" for name, value in zip(named, row, strict=True))
+                    failed.append(f"{case}: {type(error).__name__}: {error}")
+            if failed:
+                raise AssertionError("\n".join([f"{len(failed)} of {len(rows)} cases failed:", *failed])) from first
+
+        run.__signature__ = others  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def shown(value: object) -> str:
+    """A value of a case, on one line of bounded length."""
+    text = getattr(value, "__name__", None) or ascii(value)
+    return text if len(text) <= 200 else f"{text[:150]}... ({len(text)} characters)"
