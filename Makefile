@@ -42,13 +42,14 @@ simulate: $(READY)
 	$(BIN)/python -m tests.simulation $(or $(SCHEDULES),10000)
 
 # Workloads and faults at random for MINUTES, chosen by SEED; then every record is accounted for. Reports are in soak/.
-# SOAK_ARGS=--each takes one kind of fault after the other.
+# SOAK_ARGS=--each takes one kind of fault after the other. APPEND=FOLDER keeps the earlier runs in a folder, and reports on all of them.
 soak: $(READY)
-	$(BIN)/python -m tests.faults.harness --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
+	$(BIN)/python -m tests.faults.harness --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(APPEND),--append --folder $(APPEND)) $(SOAK_ARGS)
 
 # Exactly-once writes for MINUTES, while applications, workers and brokers are killed at random; then each row is counted.
+# APPEND=FOLDER as for soak.
 soak-exactly-once: $(READY)
-	$(BIN)/python -m tests.faults.exactly_once.soak $(or $(MINUTES),20)
+	$(BIN)/python -m tests.faults.exactly_once.soak $(or $(MINUTES),20) $(if $(SEED),--seed $(SEED)) $(if $(APPEND),--append $(APPEND))
 
 # The work of days for a planner, BATCHES micro-batches with each kind of group; then what it holds is compared. Half an hour.
 soak-planner: $(READY)

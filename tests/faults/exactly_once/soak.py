@@ -29,11 +29,15 @@ from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.kafka.ledger import Ledger
 from pyspark_zkafka.protocol.ledger import QueryName
 from pyspark_zkafka.testing import LocalCluster
+from tests.faults.harness.checker import Figures
+from tests.faults.harness.report import ANY_FAULT, Row
+from tests.faults.harness.summary import Episode, next_number, next_run, recorded
 from tests.support.applications import Application, Outcome, Request
 from tests.support.numbered_rows import numbers
 from tests.support.processes import alive, parent_of
 
 SOURCE, PARTITIONS, SLOTS = "source", 4, 4
+SINKS = "exactly-once", "exactly-once-foreach"
 ROWS_PER_S = 200
 SAFE = {"min.insync.replicas": "2"}
 QUIET_S = 2.0, 12.0
@@ -238,9 +242,9 @@ def started(folder: Path) -> Iterator[tuple[LocalCluster, Rows, list[Query]]]:
     """A cluster, the rows, and two queries: a plain one, and one with foreachBatch."""
     with ExitStack() as opened:
         cluster = opened.enter_context(LocalCluster(brokers=3))
-        for topic in (SOURCE, "plain", "foreach"):
+        for topic in (SOURCE, *SINKS):
             cluster.create_topic(topic, partitions=PARTITIONS, replication=3, config=SAFE)
-        queries = [Query(cluster, folder / sink, sink, foreach=sink == "foreach") for sink in ("plain", "foreach")]
+        queries = [Query(cluster, folder / sink, sink, foreach=sink == SINKS[1]) for sink in SINKS]
         for query in queries:
             opened.callback(query.application.close)
         rows = Rows(cluster.bootstrap_servers)
@@ -249,26 +253,42 @@ def started(folder: Path) -> Iterator[tuple[LocalCluster, Rows, list[Query]]]:
         yield cluster, rows, queries
 
 
-def soak(minutes: float, seed: int, folder: Path) -> int:
-    """The exit status."""
+def soak(minutes: float, seed: int, folder: Path) -> Iterator[Row]:
+    """Copy rows under faults, then heal, drain and judge each query."""
     with started(folder) as (cluster, rows, queries):
         faults = Faults(cluster, queries, seed)
         faults.inject(time.monotonic() + minutes * 60)
         cluster.wait_ready()
-        total = rows.stop()
+        healed_at, total = time.monotonic(), rows.stop()
         for query in queries:
             query.drain()
-        lines = [f"{name}: {count}" for name, count in sorted(faults.figures.items())]
-        failed = False
+        rest_s = time.monotonic() - healed_at
+        sys.stdout.write("".join(f"{name}: {count}\n" for name, count in sorted(faults.figures.items())))
         for query in queries:
-            seen = numbers(cluster.bootstrap_servers, query.sink)
-            lost, twice = len(range(total) - seen.keys()), sum(count > 1 for count in seen.values())
-            figures = {"rows": total, "lost": lost, "twice": twice, "micro-batches": query.batches, **query.figures}
-            lines.append(f"{query.sink}: " + ", ".join(f"{count} {name}" for name, count in figures.items()))
-            failed |= bool(lost or twice or seen.keys() - set(range(total)))
-            failed |= any(f"errors {name}" in query.figures for name in SELF_INFLICTED)
-    sys.stdout.write("\n".join([*lines, "failed" if failed else "each row once", ""]))
-    return int(failed)
+            yield judged(query, numbers(cluster.bootstrap_servers, query.sink), total, faults.figures, rest_s)
+
+
+def judged(query: Query, seen: Counter[int], total: int, faults: Counter[str], rest_s: float) -> Row:
+    """Compare the rows in a query's sink with the rows of the source, which are numbered from 0 to `total`."""
+    lost, twice = len(range(total) - seen.keys()), sum(count > 1 for count in seen.values())
+    unknown = len(seen.keys() - set(range(total)))
+    shown = {"rows": total, "lost": lost, "twice": twice, "micro-batches": query.batches, **query.figures}
+    sys.stdout.write(f"{query.sink}: " + ", ".join(f"{count} {name}" for name, count in shown.items()) + "\n")
+    errors = {name: count for name, count in query.figures.items() if name.startswith("errors ")}
+    wrong = {"rows lost": lost, "rows twice": twice, "rows that nobody sent": unknown}
+    wrong |= {name: count for name, count in errors.items() if name.removeprefix("errors ") in SELF_INFLICTED}
+    figures = Figures(
+        faults=dict(faults),
+        acknowledged=total,
+        unacknowledged=0,
+        batches=query.batches,
+        lost=lost,
+        duplicated=twice,
+        runs=query.figures["starts"] + 1,
+        failures=sum(errors.values()),
+        recovery_s=rest_s,
+    )
+    return Row(ANY_FAULT, query.sink, figures, tuple(f"{name}: {count}" for name, count in wrong.items() if count))
 
 
 def main() -> int:
@@ -276,12 +296,28 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.exactly_once.soak")
     parser.add_argument("minutes", nargs="?", type=float, default=20)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000, help="of the faults; their effects vary")
+    parser.add_argument("--append", type=Path, metavar="FOLDER", help="add the run to those in a folder, and report on all")
     given = parser.parse_args()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     sys.stdout.write(f"seed {given.seed}\n")
     sys.stdout.flush()
-    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        return soak(given.minutes, given.seed, Path(folder))
+    with ExitStack() as opened:
+        folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="soak-")))
+        rows: list[Row] = []
+        if given.append is not None:
+            episode = Episode(
+                run=next_run(given.append, given.seed, given.minutes),
+                number=next_number(given.append),
+                seed=given.seed,
+                duration_s=given.minutes * 60,
+                faults=ANY_FAULT,
+                workloads=SINKS,
+            )
+            rows = opened.enter_context(recorded(given.append, episode))
+        rows += soak(given.minutes, given.seed, folder)
+    failed = any(row.violations for row in rows)
+    sys.stdout.write("failed\n" if failed else "each row once\n")
+    return int(failed)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,9 @@ from random import Random
 
 from tests.faults.harness.checker import figures
 from tests.faults.harness.nemesis import kinds, schedule
-from tests.faults.harness.report import Row, fault_table
+from tests.faults.harness.report import ANY_FAULT, SHOWN, Row
 from tests.faults.harness.run import Result, Scenario, run
+from tests.faults.harness.summary import Episode, next_number, next_run, recorded
 from tests.faults.harness.workloads import KINDS, TRANSPORTS, Workload, workload
 
 _EPISODE_S = 240.0
@@ -32,18 +33,22 @@ def main() -> int:
     given = _arguments()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # applications are ended, too
-    for earlier in given.folder.glob("episode-*"):  # its checkpoints are of other clusters
-        shutil.rmtree(earlier)
-    failed, rows = False, list[Row]()
-    for number, (faults, scenario) in enumerate(_each(given) if given.each else _at_random(given)):
-        names = ", ".join(one.name for one in scenario.workloads)
-        _say(f"episode {number}, seed {scenario.seed}, {scenario.duration_s:.0f} s, {faults}: {names}")
-        for result in run(scenario, given.folder / f"episode-{number}"):
-            _say(_line(result))
-            failed |= result.failed
-            rows.append(Row(faults, result.workload.name, figures(result.history), len(result.violations)))
-        if given.each:
-            (given.folder / "faults.md").write_text(fault_table(rows), encoding="utf-8")
+    if not given.append:
+        for earlier in given.folder.glob("episode-*"):  # its checkpoints are of other clusters
+            shutil.rmtree(earlier)
+    this, failed = next_run(given.folder, given.seed, None if given.each else given.minutes), False
+    scenarios = _each(given) if given.each else _at_random(given)
+    for number, (faults, scenario) in enumerate(scenarios, next_number(given.folder)):
+        names = tuple(one.name for one in scenario.workloads)
+        _say(f"episode {number}, seed {scenario.seed}, {scenario.duration_s:.0f} s, {faults}: {', '.join(names)}")
+        episode = Episode(
+            run=this, number=number, seed=scenario.seed, duration_s=scenario.duration_s, faults=faults, workloads=names
+        )
+        with recorded(given.folder, episode) as rows:
+            for result in run(scenario, given.folder / f"episode-{number}"):
+                _say(_line(result))
+                failed |= result.failed
+                rows.append(_row(faults, result))
     _say("failed" if failed else f"no violation; reports are in {given.folder}")
     return int(failed)
 
@@ -56,7 +61,7 @@ def _at_random(given: argparse.Namespace) -> Iterator[tuple[str, Scenario]]:
         workloads = tuple(map(_parsed, given.workload)) or _choice(Random(seed))
         duration_s = max(20.0, min(given.episode or _EPISODE_S, left_s))
         quiet_s = tuple(given.quiet) if given.quiet else Random(seed).choice(_QUIET_S)
-        yield "any fault", Scenario(workloads=workloads, seed=seed, duration_s=duration_s, quiet_s=quiet_s, rate=given.rate)
+        yield ANY_FAULT, Scenario(workloads=workloads, seed=seed, duration_s=duration_s, quiet_s=quiet_s, rate=given.rate)
 
 
 def _each(given: argparse.Namespace) -> Iterator[tuple[str, Scenario]]:
@@ -92,6 +97,9 @@ def _arguments() -> argparse.Namespace:
         "--workload", action="append", default=[], help="KIND:TRANSPORT, instead of a random choice; repeatable"
     )
     parser.add_argument("--folder", type=Path, default=Path("soak"), help="for histories and reports")
+    parser.add_argument(
+        "--append", action="store_true", help="keep the episodes in the folder, and report on all of its runs"
+    )
     given = parser.parse_args()
     given.seed = int(time.time()) if given.seed is None else given.seed
     given.folder = given.folder.resolve()
@@ -118,7 +126,12 @@ def _line(result: Result) -> str:
         f"{len(result.violations)} violations"
     )
     leaks = [f"    {growth}" for growth in result.growths if not growth.flat]
-    return "\n".join([line, *(f"    {violation}" for violation in result.violations[:20]), *leaks])
+    return "\n".join([line, *(f"    {violation}" for violation in result.violations[:SHOWN]), *leaks])
+
+
+def _row(faults: str, result: Result) -> Row:
+    leaks = tuple(str(growth) for growth in result.growths if not growth.flat)
+    return Row(faults, result.workload.name, figures(result.history), tuple(map(str, result.violations)), leaks)
 
 
 def _say(text: str) -> None:

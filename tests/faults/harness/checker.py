@@ -57,6 +57,21 @@ class Figures:
     failures: int
     recovery_s: float | None
 
+    def __add__(self, other: Figures) -> Figures:
+        """Return the sums; `recovery_s` is the longer one, or None if either is None."""
+        rests = [one.recovery_s for one in (self, other) if one.recovery_s is not None]
+        return Figures(
+            faults=dict(Counter(self.faults) + Counter(other.faults)),
+            acknowledged=self.acknowledged + other.acknowledged,
+            unacknowledged=self.unacknowledged + other.unacknowledged,
+            batches=self.batches + other.batches,
+            lost=self.lost + other.lost,
+            duplicated=self.duplicated + other.duplicated,
+            runs=self.runs + other.runs,
+            failures=self.failures + other.failures,
+            recovery_s=max(rests) if len(rests) == 2 else None,
+        )
+
 
 def figures(history: History) -> Figures:
     """The figures of a history; `lost` and `duplicated` are counted in records, `duplicated` only where that is allowed."""

@@ -40,6 +40,9 @@ class Growth:
     last: float
     flat: bool
 
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.figure} grew from {self.first:g} to {self.last:g}"
+
 
 def is_flat(values: Sequence[float], limit: Limit) -> bool:
     """Whether a figure stays where it was: its last third is not above its first, beyond the limit.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tests.faults.harness.checker import Figures, Violation, figures
 from tests.faults.harness.health import Growth
@@ -14,20 +15,47 @@ from tests.faults.harness.history import Committed, Fault, Finished, History, Li
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Row", "fault_table", "lag_series", "page", "rate_series", "write_report"]
+__all__ = [
+    "ANY_FAULT",
+    "CELLS",
+    "SHOWN",
+    "Row",
+    "fault_table",
+    "lag_series",
+    "page",
+    "rate_series",
+    "table",
+    "write_report",
+]
 
 _BLUE, _VERMILION, _GREEN = "#0072B2", "#D55E00", "#009E73"
 _SIZE_IN = (10, 6.5)
-_SHOWN = 20
+ANY_FAULT = "any fault"
+"""The fault of a row whose faults were chosen at random."""
+SHOWN = 20
+"""Violations of one workload on a page, at most."""
 
 
-class Row(NamedTuple):
-    """What a workload has gone through, under some kind of fault."""
+@dataclass(frozen=True)
+class Row:
+    """Figures of a workload under some kind of fault, with its violations and leaks as text."""
 
     faults: str
     workload: str
     figures: Figures
-    violations: int
+    violations: tuple[str, ...] = ()
+    leaks: tuple[str, ...] = ()
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Cells of a table, below `CELLS`."""
+        found = self.figures
+        counts = (sum(found.faults.values()), found.acknowledged, found.lost, found.duplicated, found.runs)
+        rest = "never" if found.recovery_s is None else f"{found.recovery_s:.1f} s"
+        return (*(f"{count:,}" for count in counts), rest, str(len(self.violations)))
+
+
+CELLS = ("faults", "records", "lost", "delivered again", "runs of members", "at rest after", "violations")
 
 
 def write_report(
@@ -55,34 +83,22 @@ def page(history: History, violations: Sequence[Violation], grown: Sequence[Grow
     )
 
 
-def fault_table(rows: Sequence[Row]) -> str:
+def table(names: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """Return a table of Markdown."""
+    return "".join(f"| {' | '.join(line)} |\n" for line in (names, ["---"] * len(names), *lines))
+
+
+def fault_table(rows: Iterable[Row]) -> str:
     """The rows as a table of Markdown."""
-    names = (
-        "fault",
-        "workload",
-        "faults",
-        "records",
-        "lost",
-        "delivered again",
-        "runs of members",
-        "at rest after",
-        "violations",
-    )
-    lines = [names, ("---",) * len(names)]
-    for row in rows:
-        found = row.figures
-        rest = "never" if found.recovery_s is None else f"{found.recovery_s:.1f} s"
-        counts = (sum(found.faults.values()), found.acknowledged, found.lost, found.duplicated, found.runs)
-        lines.append((row.faults, f"`{row.workload}`", *(f"{count:,}" for count in counts), rest, str(row.violations)))
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return table(("fault", "workload", *CELLS), [(row.faults, f"`{row.workload}`", *row.cells) for row in rows])
 
 
 def _verdict(violations: Sequence[Violation], grown: Sequence[Growth]) -> str:
-    leaks = [f"- {g.subject}: {g.figure} grew from {g.first:g} to {g.last:g}" for g in grown if not g.flat]
+    leaks = [f"- {growth}" for growth in grown if not growth.flat]
     if not violations and not leaks:
         return "No invariant was violated."
-    shown = [f"- {violation}" for violation in violations[:_SHOWN]]
-    more = [f"- and {len(violations) - _SHOWN} more"] if len(violations) > _SHOWN else []
+    shown = [f"- {violation}" for violation in violations[:SHOWN]]
+    more = [f"- and {len(violations) - SHOWN} more"] if len(violations) > SHOWN else []
     return "\n".join([f"**{len(violations)} violations**", "", *shown, *more, *leaks])
 
 

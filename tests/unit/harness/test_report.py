@@ -58,8 +58,8 @@ def test_table_of_faults() -> None:
         recovery_s=3.25,
     )
     rows = [
-        Row("broker killed", "batch-direct", found, 0),
-        Row("broker killed", "sink", replace(found, recovery_s=None), 2),
+        Row("broker killed", "batch-direct", found),
+        Row("broker killed", "sink", replace(found, recovery_s=None), ("I1", "I10")),
     ]
     assert fault_table(rows).splitlines()[2:] == [
         "| broker killed | `batch-direct` | 4 | 1,234 | 0 | 56 | 2 | 3.2 s | 0 |",
