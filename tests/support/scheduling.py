@@ -27,8 +27,8 @@ SHARED_SERVERS = (
 )
 """Fixtures of the session that start servers. Each has one instance in a run: on the worker that runs its unit."""
 
-_UNKNOWN_S = 0.1
 _SHORTEST_S = 0.1
+_UNKNOWN_S = 0.1
 
 
 class Durations:
