@@ -51,7 +51,7 @@ class TestFailedWrites:
     def test_too_large_for_the_broker(self, write: Write) -> None:
         """A record that the broker refuses by its size fails the write with topic, partition, cause and counts."""
         found = write([(frame(value=[bytes(5000)]), [0])], config={"max.message.bytes": "1000"})
-        assert re.search(r"topic-\d+-0: MSG_SIZE_TOO_LARGE: Broker: .*; of 1 records handed over", found[0].message)
+        assert re.search(r"topic-\w+-\d+-0: MSG_SIZE_TOO_LARGE: Broker: .*; of 1 records handed over", found[0].message)
         assert found[1] == {0: []}
 
     def test_unknown_partition(self, write: Write) -> None:
