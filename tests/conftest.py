@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
+from pyspark_zkafka.worker import collector_paused
 from tests.support import eventually as support
 from tests.support.acls import CONFIG as GUARDED
 from tests.support.chroot import Chroot
@@ -40,6 +42,10 @@ os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ["SPARK_CONF_DIR"] = str(ROOT / "spark-conf")
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
+# Without bytecode, each process compiles the package again, and rewrites the asserts of all tests.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # How fast examples run says something of the machine, on which servers run beside them, and nothing of the code.
 settings.register_profile("beside-servers", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("beside-servers")
@@ -62,6 +68,22 @@ FAST = {
 """Configuration of brokers that are there to be broken."""
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Pause the cycle collector: it would search the syntax trees of all tests again and again."""
+    with collector_paused():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Iterator[list[pytest.Collector]]:
+    """Look for doctests only in files that have any: pytest imports and searches all others for them."""
+    found = yield
+    if ">>>" in file_path.read_text(encoding="utf-8"):
+        return found
+    return [collector for collector in found if not isinstance(collector, DoctestModule)]
+
+
 @pytest.hookimpl(wrapper=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     """Mark tests in folders of server tests, keep those of the shard, and have workers take long units first."""
@@ -69,7 +91,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ROOT / "tests" / name for name in ("integration", "interop", "kraft", "parity", "faults", "notebooks", "release")
     }
     for item in items:
-        if servers & set(item.path.parents):
+        if not servers.isdisjoint(item.path.parents):
             item.add_marker(pytest.mark.server)
     durations = Durations(DURATIONS)
     if shard := config.getoption("--zkafka-shard"):

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.simulation.schedules import shortest
 from tests.simulation.writes import STEPS, simulate
 
-SCHEDULES = 1_500
+SCHEDULES = pytest.mark.parametrize(
+    "seeds", [range(500), pytest.param(range(500, 1_500), marks=pytest.mark.long)], ids=["first", "more"]
+)
 
 
-def test_each_row_is_visible_once() -> None:
+@SCHEDULES
+def test_each_row_is_visible_once(seeds: range) -> None:
     """Each row of a completed micro-batch is visible once, and no row is ever visible twice.
 
     The query stops only for a reason that its error names, and goes on where it is restarted in a layout that it had.
     """
-    for seed in range(SCHEDULES):
+    for seed in seeds:
         failure = simulate(seed)
         assert failure is None, shortest(failure, simulate, STEPS)

@@ -6,17 +6,17 @@ import math
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pytest
-from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
-from pyspark.sql import Row
 
 from pyspark_zkafka.errors import OptionError, ZKafkaError
 from pyspark_zkafka.plot import assignment_map, lag_over_time, leader_balance
+
+if TYPE_CHECKING:
+    # Not imported at runtime: each process that collects tests would wait for it.
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 START = datetime(2026, 11, 22, 15, 30)
 OWNED, UNOWNED, EMPTY = "#0072b2", "#d55e00", "#eeeeee"
@@ -65,6 +65,8 @@ def texts(figure: Figure) -> list[str]:
 
 def cells(axes: Axes, colour: str) -> dict[str, list[int]]:
     """The columns of the cells of one colour, by the label of their row."""
+    from matplotlib.colors import to_hex
+
     labels = {round(tick): text.get_text() for tick, text in zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)}
     found: dict[str, list[int]] = {}
     for bars in axes.collections:
@@ -220,13 +222,25 @@ class Frame:
     """A frame of Spark's, as far as plots use it."""
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        self._rows = [Row(**row) for row in rows]
+        self._rows = spark_rows(rows)
 
-    def collect(self) -> list[Row]:
+    def collect(self) -> list[Any]:
         return self._rows
 
 
-@pytest.mark.parametrize("form", [list, Frame, pd.DataFrame, lambda rows: [Row(**row) for row in rows]])
+def spark_rows(rows: Iterable[Mapping[str, Any]]) -> list[Any]:
+    from pyspark.sql import Row
+
+    return [Row(**row) for row in rows]
+
+
+def pandas_frame(rows: Iterable[Mapping[str, Any]]) -> Any:
+    import pandas as pd
+
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize("form", [list, Frame, pandas_frame, spark_rows])
 def test_forms_of_rows(form: Any) -> None:
     """Rows may be mappings, Spark's rows, or a frame of Spark's or of pandas', where a missing number is NaN."""
     figure = lag_over_time(form([observation(0, 5), observation(1, None), observation(2, 4)]))
