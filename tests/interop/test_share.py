@@ -38,6 +38,7 @@ def test_a_query_and_a_jvm_consumer_share(group: Group, new_topic: NewTopic, ver
     group.note("read again", journal.require_all_read([ours, a, z, b]))
 
 
+@pytest.mark.long
 def test_both_kinds_of_jvm_consumers_and_two_queries(group: Group, new_topic: NewTopic) -> None:
     """Four that come at once share; one JVM is killed, the other stopped: the queries own their shares; nothing is lost."""
     topic = new_topic(partitions=4)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Stream"]
 
-_STARTS, _BEGIN_S = 5, 120
+_STARTS, _BEGIN_S, _RUN_S = 5, 120, 60
 _LATE_PLANNER = "Python worker failed to connect back"
 
 
@@ -23,6 +23,9 @@ class Stream:
 
     `batches` holds the rows of every micro-batch as foreachBatch got them, those that failed or ran again too. `in_batch`
     is called with each micro-batch's frame and number after its rows were gathered; it may raise.
+
+    Spark waits 10 s until the planner's process connects, which is too short on a busy machine. `begin`, `run` and the
+    waits start a query again that ended so: it has done nothing yet.
     """
 
     def __init__(self, spark: SparkSession, options: dict[str, str], checkpoint: Path) -> None:
@@ -32,9 +35,11 @@ class Stream:
         self.in_batch: Callable[[DataFrame, int], None] = lambda frame, number: None
         self._spark = spark
         self._queries: list[StreamingQuery] = []
+        self._how: dict[str, Any] = {}
 
     def start(self, *, schema: str | None = None, **trigger: Any) -> StreamingQuery:
         """A query, running; with Spark's default trigger, or e.g. ``availableNow=True``."""
+        self._how = {"schema": schema, **trigger}
         reader = self._spark.readStream.format("zkafka").options(**self.options)
         frame = (reader if schema is None else reader.schema(schema)).load()
         writer = frame.writeStream.foreachBatch(self._gather).option("checkpointLocation", str(self.checkpoint))
@@ -43,21 +48,22 @@ class Stream:
         return query
 
     def begin(self, **trigger: Any) -> StreamingQuery:
-        """A query that has looked for records once, or failed; started again if Spark has given up on its planner.
-
-        Spark waits 10 s until the planner's process connects, which is too short on a busy machine.
-        """
-        for _ in range(_STARTS):
-            query = self.start(**trigger)
-            eventually(lambda query=query: query.lastProgress or query.exception(), _BEGIN_S)  # type: ignore[misc]
-            if _LATE_PLANNER not in str(query.exception()):
-                break
-        return query
+        """A query that has looked for records once, or failed."""
+        return self._start_until(lambda query: query.lastProgress or query.exception(), _BEGIN_S, **trigger)
 
     def run(self, *, schema: str | None = None) -> StreamingQuery:
         """A query that has read all that there was."""
-        query = self.start(schema=schema, availableNow=True)
-        assert query.awaitTermination(60)
+        query = self._start_until(lambda query: not query.isActive, _RUN_S, schema=schema, availableNow=True)
+        assert query.awaitTermination(_RUN_S)
+        return query
+
+    def _start_until(self, probe: Callable[[StreamingQuery], object], timeout_s: float, **how: Any) -> StreamingQuery:
+        """A query for which the probe is true, started again while Spark gives up on its planner."""
+        for _ in range(_STARTS):
+            query = self.start(**how)
+            eventually(lambda query=query: probe(query), timeout_s, "the query has neither begun nor ended")  # type: ignore[misc]
+            if not _is_late(query.exception()):
+                break
         return query
 
     def stop(self) -> None:
@@ -99,6 +105,12 @@ class Stream:
     def _running(self) -> StreamingQuery:
         """The last query; raises the error that has ended it."""
         error = self.error
+        if _is_late(error) and sum(_is_late(query.exception()) for query in self._queries) < _STARTS:
+            return self.start(**self._how)
         if error is not None:
             raise error
         return self._queries[-1]
+
+
+def _is_late(error: Exception | None) -> bool:
+    return error is not None and _LATE_PLANNER in str(error)
