@@ -38,7 +38,7 @@ BROKERS = [
 ]
 
 
-@each(("data", "version"), BROKERS)
+@pytest.mark.parametrize(("data", "version"), BROKERS)
 def test_versions(data: bytes, version: int) -> None:
     """All versions of a registration are decoded to the same broker."""
     found = brokers.decode_broker("/brokers/ids/7", data)
