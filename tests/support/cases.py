@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 
 def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -17,7 +18,10 @@ def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callab
     each case costs time in every process that collects the tests.
     """
     named = (names,) if isinstance(names, str) else names
-    rows = [(case,) if isinstance(names, str) else tuple(case) for case in cases]
+    given_cases = list(cases)
+    if any(isinstance(case, ParameterSet) for case in given_cases):
+        raise TypeError("cases of `each` are plain values; pytest.param has ids and marks, which one test cannot have")
+    rows = [(case,) if isinstance(names, str) else tuple(case) for case in given_cases]
     if not rows:
         raise ValueError(f"no cases of {', '.join(named)}")
 
