@@ -11,6 +11,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from tests.support.fill import fill
+from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.server
 DUAL = {"offsets.storage": "kafka", "dual.commit.enabled": "true"}
 
 
-@pytest.mark.parametrize("membership", ["zookeeper", "none"])
+@pytest.mark.parametrize("membership", ["zookeeper", *seldom("none")])
 def test_idle_partitions(
     spark: SparkSession,
     zookeeper: dict[str, str],

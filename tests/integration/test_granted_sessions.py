@@ -48,6 +48,7 @@ def zkafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCl
 class TestSessionIds:
     """Ids of 128 or more in the top byte, which are negative where 64 bits are signed."""
 
+    @pytest.mark.long
     def test_a_write_commits_for_the_member(
         self, spark: SparkSession, zkafka_cluster: LocalCluster, new_topic: Callable[..., str]
     ) -> None:

@@ -31,6 +31,7 @@ def test_features(kraft_cluster: LocalCluster) -> None:
     assert "FinalizedVersionLevel: 1" in groups
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kraft_cluster", ["4.3.1"], indirect=True)
 def test_brokers_that_are_controllers(kraft_cluster: LocalCluster) -> None:
     """A topic's leader moves when its broker is stopped or killed, though that is a controller, and back by an election."""

@@ -73,7 +73,7 @@ def test_beside_java(
     """A query and a Java consumer share the partitions, hand them over, miss no record and commit none backwards."""
     group = new_group(kind)
     query = stream(group.options(), connection={})
-    query.start(processingTime="100 milliseconds")
+    query.begin(processingTime="100 milliseconds")
     java = JavaConsumer(group.topic, java_properties(group), tmp_path / "java.log", version)
     written = 0
     with closing(java):
