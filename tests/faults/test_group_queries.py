@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.options.model import GroupOptions
@@ -23,6 +25,7 @@ NewGroup = Callable[..., TopicGroup]
 NewStream = Callable[..., Any]
 
 
+@pytest.mark.long
 def test_reading_on_after_expiry(
     new_group: NewGroup,
     stream: NewStream,

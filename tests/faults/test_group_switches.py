@@ -38,6 +38,7 @@ def options_of(query: MovingQuery, kind: str) -> dict[str, str]:
     return query.options("zookeeper", groupMembership="zookeeper", **session)
 
 
+@pytest.mark.long
 def test_there_and_back(query: MovingQuery) -> None:
     """On the way to Kafka, back to ZooKeeper and to Kafka again, each record is read once, and no commit goes back."""
     query.step(options_of(query, "zookeeper"))

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(900)
 
+FIRST = ("README.md", "index.md", "exactly-once.md")
+"""The pages whose blocks run in everyday tests."""
+
 TOPICS = {"orders": 2, "invoices": 2, "totals": 1, "payments": 1, "events": 2}
 """The topics that blocks use: the number of partitions of each."""
 
@@ -162,13 +165,25 @@ def _run_commands(block: Block, replace: Callable[[str], str], folder: Path) -> 
     assert ended.returncode == 0, f"{block}\n{script}\n{ended.stdout}{ended.stderr}"
 
 
-@pytest.mark.parametrize("page", [p for p in pages() if blocks(p)], ids=lambda page: page.name)
+def test_commands() -> None:
+    """Commands in blocks of all pages exist, with the options given."""
+    for page in pages():
+        for block in blocks(page):
+            if block.language in SHELL:
+                _check_commands(block)
+
+
+def _pages_with_blocks() -> list[Any]:
+    """A newcomer's first pages, and all others as long tests."""
+    with_blocks = [page for page in pages() if blocks(page)]
+    return [page if page.name in FIRST else pytest.param(page, marks=pytest.mark.long) for page in with_blocks]
+
+
+@pytest.mark.parametrize("page", _pages_with_blocks(), ids=lambda page: page.name)
 def test_blocks(page: Path, names: dict[str, Any], real: Callable[[str], str], tmp_path: Path) -> None:
-    """Every block of the page that gives no reason against it runs without an error; commands have the options given."""
+    """Every block of the page that gives no reason against it runs without an error."""
     (tmp_path / "orders.csv").write_text("orders,0,5\norders,1,6\n")
     for block in blocks(page):
-        if block.language in SHELL:
-            _check_commands(block)
         if block.reason is not None:
             continue
         if block.language == "python":
