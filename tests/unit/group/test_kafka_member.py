@@ -252,6 +252,16 @@ def test_hold_ends(coordinator: Coordinator, new_member: Callable[..., Any], cap
     assert "c-1 released t-0 after rebalance.hold.ms" in caplog.text
 
 
+def test_revocation_of_nothing(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
+    """A revocation without partitions releases none."""
+    member = new_member()
+    assign(coordinator, member, T0)
+    before = member.rebalances
+    revoke(coordinator)
+    eventually(lambda: member.rebalances > before, timeout_s=5)
+    assert member.owned().keys() == {T0}
+
+
 def test_leaving_does_not_wait(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
     """A member that leaves keeps nothing, though it is being read."""
     member = new_member()
