@@ -56,3 +56,11 @@ def test_writers() -> None:
 def test_pushdown() -> None:
     """Outside of the worker that pushes filters down, a reader takes none: Spark would refuse it."""
     assert not isinstance(source(subscribe="t").reader(VALUE), PushdownReader)
+
+
+def test_pushdown_of_one_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Filters narrow a plan only where the options say that no other query uses it."""
+    monkeypatch.setattr("pyspark_zkafka.source.is_called_by", lambda worker: True)
+    for given in ({}, {"pushFilters": "false"}, {"pushFilters": "true"}):
+        reader = source(subscribe="t", **given).reader(VALUE)
+        assert isinstance(reader, PushdownReader) == (given.get("pushFilters") == "true")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import pytest
 
-from pyspark_zkafka.batch.planner import BatchPlan, subscribed_snapshot, task_splits
+from pyspark_zkafka.batch.planner import BatchPlan, plan_batch, subscribed_snapshot, task_splits
+from pyspark_zkafka.errors import DataLoss
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.model import (
@@ -20,7 +22,9 @@ from pyspark_zkafka.protocol.model import (
     Topic,
     TopicPartition,
 )
+from pyspark_zkafka.protocol.offsets import EARLIEST, Position
 from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern, Subscription
+from pyspark_zkafka.protocol.resumption import StoredOffset
 
 T = [TopicPartition("t", n) for n in range(4)]
 
@@ -126,3 +130,40 @@ def test_pickle() -> None:
     """A plan is the same in another process."""
     plan = BatchPlan(task_splits(ranges(5), options(), CLUSTER), "broker1:9092", CLUSTER)
     assert pickle.loads(pickle.dumps(plan)) == plan
+
+
+class Group:
+    """Brokers with a log [10, 100), and a group's offsets: 42, written by transaction 40."""
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
+        return {tp: 10 if position == EARLIEST else 100 for tp, position in wanted.items()}
+
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        return {tp: StoredOffset(42, mark=40) for tp in partitions}
+
+
+@dataclass
+class OneTopic:
+    """A cluster with one partition, which a transaction created."""
+
+    czxid: int
+
+    def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
+        state = PartitionState(1, 0, (1,), czxid=self.czxid)
+        return ClusterSnapshot({1: broker(1, "a")}, {"t": Topic("t", {0: (1,)}, czxid=self.czxid)}, {T[0]: state})
+
+
+def test_offsets_of_a_deleted_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group's offset that is older than the topic is data loss, or the topic's beginning where the options say so."""
+
+    def start(czxid: int, **given: str) -> int:
+        monkeypatch.setattr("pyspark_zkafka.batch.planner.open_cluster", lambda connection: nullcontext(OneTopic(czxid)))
+        (split,) = plan_batch(options(**{"startingOffsets": "committed", "group.id": "g", **given})).splits
+        return split.start
+
+    monkeypatch.setattr("pyspark_zkafka.batch.planner.open_admin", lambda *connection: nullcontext(Group()))
+    monkeypatch.setattr("pyspark_zkafka.group.offset_store.GroupOffsets", lambda *connection: nullcontext(Group()))
+    assert start(czxid=30) == 42
+    with pytest.raises(DataLoss, match=r"TOPIC_REPLACED.* t-0 at 42 are older than the topic"):
+        start(czxid=50)
+    assert start(czxid=50, failOnDataLoss="false") == 10

@@ -64,3 +64,11 @@ def test_unreachable(doing: str) -> None:
         with pytest.raises(ClusterStateError, match=rf"BROKERS_UNAVAILABLE\] {doing} the offsets of group g") as caught:
             _ = offsets.committed([PLACE]) if doing == "reading" else offsets.commit({PLACE: 1})
         assert caught.value.retriable
+
+
+def test_commit_of_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit of thousands of partitions takes several requests, as brokers limit the size of one."""
+    sizes: list[int] = []
+    monkeypatch.setattr(KafkaGroupOffsets, "_commit", lambda self, positions: sizes.append(len(positions)))
+    KafkaGroupOffsets("broker1:9092", {}, "g").commit({TopicPartition("t", number): 5 for number in range(2_001)})
+    assert sizes == [1_000, 1_000, 1]

@@ -68,6 +68,17 @@ def test_copy_back(client: EnsembleClient, brokers: GroupBrokers) -> None:
     assert brokers.stored["g"] == {T0: 50}
 
 
+def test_topic_created_again(client: EnsembleClient, brokers: GroupBrokers) -> None:
+    """An offset that is older than its topic is copied only with force."""
+    client.put("/consumers/g/offsets/u/0", b"7")
+    client.put_topic("u")
+    place = TopicPartition("u", 0)
+    for force, state in ((False, "failed"), (True, "copied")):
+        found = {o.partition: o.state for o in migration(client, brokers, "kafka", force=force).copy("g")}
+        assert found[place] == state
+        assert (place in brokers.stored["g"]) == force
+
+
 def test_refused_partitions(client: EnsembleClient, brokers: GroupBrokers) -> None:
     """A partition that the brokers refuse has failed, with their reason."""
     brokers.refused = {T0: ClusterStateError("REFUSED_BY_BROKER", "an ACL denies it")}

@@ -40,6 +40,7 @@ class Session:
         self.czxid = 7
         self.member = member
         self.stored: dict[TopicPartition, StoredOffset] = {}
+        self.leveled: list[TopicPartition] = []
         self.error: ZKafkaError | None = None
         self.opened = self.closed = 0
 
@@ -105,6 +106,9 @@ class Session:
 
     def begun_at(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return {}
+
+    def level(self, partitions: Collection[TopicPartition], owner: object) -> None:
+        self.leveled += partitions
 
 
 class Member:
@@ -388,3 +392,15 @@ def test_member_without_partitions() -> None:
     assert found.latest(start, limited=True) == start
     assert found.latest(start, limited=True) == start
     assert member.waits == 2
+
+
+def test_two_stores_of_offsets() -> None:
+    """The stores of a group's offsets are made equal for each partition that is gained, at the start and later."""
+    member = Member(T0)
+    session = Session(member)
+    found = driver(session, **{"offsets.storage": "kafka", "dual.commit.enabled": "true"})
+    end = found.latest(found.initial(), limited=True)
+    assert session.leveled == [T0]
+    member.claims[T1] = Claim("c-0", 1)
+    found.latest(end, limited=True)
+    assert session.leveled == [T0, T1]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.errors import NoLeader, ZKafkaError, ZooKeeperRefused
+from pyspark_zkafka.errors import DataLoss, NoLeader, ZKafkaError, ZooKeeperRefused
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.stream.ends import StreamEnds
@@ -36,6 +36,9 @@ class Leaders:
 
     def snapshot(self, *, anew: bool) -> None:
         self.snapshots += 1
+
+    def consumer_properties(self, records: int) -> dict[str, Any]:
+        return {}
 
 
 def _ends(answer: Mapping[TopicPartition, int | ZKafkaError]) -> dict[TopicPartition, int]:
@@ -77,3 +80,23 @@ def test_open_transactions() -> None:
     """A committed end before the position is no loss where only open transactions lie between."""
     options = {"kafka.isolation.level": "read_committed"}
     assert fetch(Leaders({A: 9, B: 4}, high=7), **options) == {A: 9, B: 5}
+
+
+def test_elections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an election, a log that was truncated below the position is data loss; one that cannot be validated waits."""
+    checked: list[object] = []
+    answers: list[Any] = [({}, {B}), ({B: "epoch 2 ends at 3"}, set())]
+
+    def find_truncated(properties: object, positions: object, timeout_s: float) -> Any:
+        checked.append(positions)
+        return answers.pop(0)
+
+    monkeypatch.setattr("pyspark_zkafka.kafka.log_truncation.find_truncated", find_truncated)
+    reports = StreamWarnings(fail_on_data_loss=True, clock=lambda: 0.0)
+    given = {"kafka.bootstrap.servers": "k:9092", "subscribe": "t"}
+    ends = StreamEnds(parse_stream(given).read, Leaders({A: 9, B: 9}, {A: 9, B: 9}), reports, lambda s: None)  # type: ignore[arg-type]
+    assigned = {A: PartitionProgress(5, leader_epoch=3), B: PartitionProgress(5, leader_epoch=2)}
+    assert ends.fetch([A, B], assigned) == ({A: 9}, {A: 3})
+    with pytest.raises(DataLoss, match=r"OFFSET_WENT_BACK.* t-1: the log was truncated below offset 5.* epoch 2 ends at 3"):
+        ends.fetch([A, B], assigned)
+    assert checked == [{B: (5, 2)}] * 2

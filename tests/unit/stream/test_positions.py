@@ -180,10 +180,11 @@ def test_no_committed_offset() -> None:
         find(Session(), **{"group.id": "g", "auto.offset.reset": "error"})
 
 
+@pytest.mark.parametrize("options", [{}, {"startingOffsets": "latest"}])
 @pytest.mark.parametrize(("since", "position"), [(60, 100), (40, 10)])
-def test_partition_created_after_the_subscription(since: int, position: int) -> None:
+def test_partition_created_after_the_subscription(options: dict[str, str], since: int, position: int) -> None:
     """A member reads all of a partition that was created after the group subscribed to the topic."""
-    assert find(Session(members_since=since), **{"group.id": "g"}) == position
+    assert find(Session(members_since=since), **{"group.id": "g", **options}) == position
 
 
 @pytest.mark.parametrize(

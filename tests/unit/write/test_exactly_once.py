@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from pyspark_zkafka.protocol.exactly_once import Attempt
 from pyspark_zkafka.protocol.group_jobs import GroupJob
 from pyspark_zkafka.write.exactly_once import Writing, identify, write_rows_once
 from pyspark_zkafka.write.plan import LedgerPlan, WritePlan
+from pyspark_zkafka.write.rows import Written
 
 RUN = "0b5e1f2c-6a5e-4c5b-9a43-0d0a3a1c2b3d"
 QUERY = "8f1c2d3e-0000-4000-8000-000000000001"
@@ -91,11 +93,45 @@ def test_job_of_a_group() -> None:
     assert found.attempt == Attempt(3, 4, CALL, ends='{"orders":{"0":7}}')
 
 
-def test_batch_job_without_rows() -> None:
-    """A task of a batch job that has no rows asks no broker."""
+class Opened(Exception):
+    """A producer is opened under a transactional id."""
+
+
+def write(context: Context, *values: bytes, call: str = "") -> Written:
+    """Write rows of a task; raises Opened where that takes a producer."""
     options: WriteOptions = parse_write(
         {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "deliveryGuarantee": "exactly-once"}
     )
-    plan = WritePlan("127.0.0.1:1", {}, ledger=LedgerPlan("t", 1, CALL))
-    empty = pa.record_batch([pa.array([], pa.binary())], names=["value"])
-    assert write_rows_once(options, plan, iter([empty]), Context()).rows == {}  # type: ignore[arg-type]
+    plan = WritePlan("127.0.0.1:1", {}, ledger=LedgerPlan("t", 1, call))
+    rows = pa.record_batch([pa.array(values, pa.binary())], names=["value"])
+    return write_rows_once(options, plan, iter([rows]), context)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def _no_producer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_transactional(connection: object, properties: Mapping[str, str], *more: object, anew: bool) -> None:
+        raise Opened(properties["transactional.id"])
+
+    monkeypatch.setattr("pyspark_zkafka.write.exactly_once.open_transactional", open_transactional)
+
+
+def test_batch_job_without_rows() -> None:
+    """A task of a batch job that has no rows asks no broker."""
+    assert write(Context(), call=CALL).rows == {}
+
+
+@pytest.mark.usefixtures("_no_producer")
+def test_id_of_a_slot() -> None:
+    """Every run writes a slot under the same transactional id, by which it fences the producers of earlier runs."""
+    for run in (RUN, RUN.replace("0", "1")):
+        with pytest.raises(Opened, match=rf"^zkafka-{QUERY}-3$"):
+            write(of_query(run), b"v")
+
+
+@pytest.mark.usefixtures("_no_producer")
+def test_micro_batch_without_rows() -> None:
+    """A slot without rows looks for those that another run may have recorded, in the first micro-batch of a run only."""
+    for run in (RUN.replace("0", "2"), RUN.replace("0", "3")):
+        with pytest.raises(Opened):
+            write(of_query(run, 7))
+        assert write(of_query(run, 8)).rows == {}

@@ -10,30 +10,26 @@ from pyspark_zkafka.protocol.znodes import brokers
 from tests.support.cases import each
 
 BROKERS = [
-    pytest.param(b"creator-1:kafka1:9092", 0, id="0.7 as it was"),
-    pytest.param(b"kafka1:9092", 0, id="0.7 as documented"),
-    pytest.param(b'{"jmx_port":-1,"timestamp":"1","host":"kafka1","version":1,"port":9092}', 1, id="1"),
-    pytest.param(
+    (b"creator-1:kafka1:9092", 0),  # 0.7, as it was
+    (b"kafka1:9092", 0),  # 0.7, as documented
+    (b'{"jmx_port":-1,"timestamp":"1","host":"kafka1","version":1,"port":9092}', 1),
+    (
         b'{"jmx_port":-1,"timestamp":"1","endpoints":["PLAINTEXT://kafka1:9092"],"host":"kafka1","version":2,"port":9092}',
         2,
-        id="2",
     ),
-    pytest.param(
+    (
         b'{"jmx_port":-1,"timestamp":"1","endpoints":["PLAINTEXT://kafka1:9092"],"host":"kafka1","version":3,"port":9092}',
         3,
-        id="3",
     ),
-    pytest.param(
+    (
         b'{"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"endpoints":["PLAINTEXT://kafka1:9092"],'
         b'"jmx_port":-1,"host":"kafka1","timestamp":"1","port":9092,"version":4}',
         4,
-        id="4",
     ),
-    pytest.param(
+    (
         b'{"features":{"f":{"min_version":1,"max_version":2}},"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},'
         b'"endpoints":["PLAINTEXT://kafka1:9092"],"jmx_port":-1,"port":9092,"host":"kafka1","version":5,"timestamp":"1"}',
         5,
-        id="5",
     ),
 ]
 
