@@ -220,6 +220,7 @@ def test_silent_leader_while_planning(zkafka_cluster: LocalCluster, new_topic: N
     assert len(plan_batch(options(topic)).splits) == 2
 
 
+@pytest.mark.long
 def test_silent_leader_of_many_logs(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
     """In a bulk lookup of thousands of logs, those of a silent leader fail, and the others have their offsets."""
     topic = new_topic(assignment={0: [0], 1: [1]})

@@ -144,6 +144,7 @@ class TestReplacedTopic:
         assert [(s.partition.topic, s.start, s.until) for s in splits] == [(other, 0, 10)]
 
 
+@pytest.mark.long
 def test_retention(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
     """Where records are deleted before they are read, a stream ends and names them, or goes on behind them, none twice."""
     topic = new_topic()
@@ -315,6 +316,7 @@ def test_leaders_killed(stream: NewStream, zkafka_cluster: LocalCluster, new_top
             assert one.offsets(partition) == list(range(len(one.offsets(partition))))
 
 
+@pytest.mark.long
 def test_controller_gone(zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
     """A client that has been open for a while finds the next controller and the next leaders, and partitions that came."""
     topic = new_topic(partitions=2, replication=3)

@@ -85,6 +85,7 @@ def test_too_few_in_sync(
         zkafka_cluster.restart(2)
 
 
+@pytest.mark.long
 def test_available_partitions(
     zkafka_cluster: LocalCluster, new_topic: NewTopic, zookeeper: dict[str, str], options: Callable[..., WriteOptions]
 ) -> None:
@@ -100,6 +101,7 @@ def test_available_partitions(
     assert Counter(p for p, _ in written(zookeeper, topic)) == {0: 50, 2: 50}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("all_brokers")
 def test_partition_that_never_had_a_leader(
     zkafka_cluster: LocalCluster,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(900)
 
-FIRST = ("README.md", "index.md", "exactly-once.md")
+FIRST = ("README.md", "index.md")
 """The pages whose blocks run in everyday tests."""
 
 TOPICS = {"orders": 2, "invoices": 2, "totals": 1, "payments": 1, "events": 2}

@@ -14,7 +14,6 @@ from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.eventually import eventually
 from tests.support.processes import alive
-from tests.support.tiers import seldom
 
 
 @pytest.mark.long
@@ -39,7 +38,8 @@ def test_two_at_once_with_own_settings(breakable_cluster: LocalCluster) -> None:
     assert not any(alive(p) for p in pids if p is not None)
 
 
-@pytest.mark.parametrize("version", ["0.8.2.2", *seldom("1.1.1")])
+@pytest.mark.long
+@pytest.mark.parametrize("version", ["0.8.2.2", "1.1.1"])
 def test_old_versions(version: str) -> None:
     """Old brokers start, take topics, partitions and records, move leaders, and delete topics."""
     with LocalCluster(brokers=2, kafka_version=version) as old:

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 NewTopic = Callable[..., str]
 
 
+@pytest.fixture(scope="session")
+def zkafka_cluster(breakable_cluster: LocalCluster) -> LocalCluster:
+    """A cluster whose watches are those of one test: no other worker uses it."""
+    return breakable_cluster
+
+
 @dataclass(frozen=True)
 class Left:
     """A znode: its data, with the timestamp taken out, and whether it is ephemeral."""
@@ -54,7 +60,7 @@ def test_the_znodes_are_those_of_the_jvm(
     jvm = other_group.jvm("c", "1.1.1", topics={topic: 2})
     ours = group.query("c", {"subscribe": topic, "consumer.threads": "2"})
     offsets = {TopicPartition(topic, p): end for p, end in enumerate((1, 2, 1))}
-    eventually(lambda: group.offsets() == other_group.offsets() == offsets)
+    eventually(lambda: group.offsets() == other_group.offsets() == offsets, timeout_s=60)
     alive = tree(group)
     assert alive == tree(other_group)
     assert {path: left.data for path, left in alive.items()} == {

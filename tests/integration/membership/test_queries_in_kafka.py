@@ -151,7 +151,8 @@ def test_batch_job(new_group: Callable[[str], MemberGroup], spark: SparkSession)
         assert member.plan(spark).load().count() == 0
 
 
-@pytest.mark.parametrize("kind", ["consumer", *seldom("cooperative-sticky")])
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["consumer", "cooperative-sticky"])
 def test_available_now_beside_another(
     new_group: Callable[[str], MemberGroup], stream: Callable[..., Stream], kind: str
 ) -> None:
