@@ -15,6 +15,13 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_CONF_DIR := $(abspath spark-conf)
 
+# Servers keep their data in memory where there is room: a disk that stands still for seconds has ZooKeeper's sessions expire.
+ifndef ZKAFKA_CLUSTER_DATA
+ifeq ($(shell test "$$(df -Pm /dev/shm 2>/dev/null | awk 'NR == 2 {print $$4}')" -gt 8192 2>/dev/null && echo yes),yes)
+export ZKAFKA_CLUSTER_DATA := /dev/shm
+endif
+endif
+
 .PHONY: demo test test-all matrix simulate soak soak-exactly-once soak-planner bench check audit docs site notebooks format dist clean
 
 demo: $(READY)

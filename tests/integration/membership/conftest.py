@@ -18,7 +18,10 @@ def kafka4() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.fixture(params=["zookeeper", "cooperative-sticky", pytest.param("range", marks=pytest.mark.long), "consumer"])
+BY_KIP_848 = pytest.param("consumer", marks=pytest.mark.xdist_group("kafka4"))
+
+
+@pytest.fixture(params=["zookeeper", "cooperative-sticky", pytest.param("range", marks=pytest.mark.long), BY_KIP_848])
 def group(request: pytest.FixtureRequest) -> Iterator[MemberGroup]:
     """A group that reads a topic with four partitions."""
     cluster = request.getfixturevalue("kafka4" if request.param == "consumer" else "zkafka_cluster")

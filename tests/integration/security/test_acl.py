@@ -49,6 +49,7 @@ def sasl(fortress: LocalCluster) -> Options:
     return {"zookeeper.connect": private_copy(fortress, "sasl", make_acl("sasl", "alice", all=True))}
 
 
+@pytest.mark.usefixtures("fortress")  # by name: tests that request it at run time only are not seen to share it
 class TestAcl:
     """Znodes that only some may read."""
 
