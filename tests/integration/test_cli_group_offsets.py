@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import secrets
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 Offsets = dict[TopicPartition, int]
 OLD, NEW = "1.1.1", "3.9.1"
-_numbers = count()
 
 
 def run(cluster: LocalCluster, *arguments: str, status: int = 0) -> Result:
@@ -44,7 +44,7 @@ def run(cluster: LocalCluster, *arguments: str, status: int = 0) -> Result:
 @pytest.fixture
 def group() -> str:
     """The name of a group that is not there."""
-    return f"offsets-{next(_numbers)}"
+    return f"offsets-{secrets.token_hex(4)}"
 
 
 @pytest.fixture

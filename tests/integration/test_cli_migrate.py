@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
-from itertools import count
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -28,7 +28,6 @@ Place = tuple[int, int]
 PARTITIONS = 3
 PATIENCE_S = 60
 DUAL = {"offsets.storage": "kafka", "dual.commit.enabled": "true", "auto.commit.interval.ms": "300"}
-_numbers = count()
 
 
 def wait_for_records(consumer: OldConsumer | JavaConsumer, count: int) -> None:
@@ -42,7 +41,7 @@ class Group:
     """A group with a topic of its own, and its readers."""
 
     def __init__(self, cluster: LocalCluster, topic: str, opened: ExitStack, folder: Path) -> None:
-        self.cluster, self.topic, self.name = cluster, topic, f"migrated-{next(_numbers)}"
+        self.cluster, self.topic, self.name = cluster, topic, f"migrated-{secrets.token_hex(4)}"
         self._opened, self._folder = opened, folder
 
     def write(self, records: int, partitions: Collection[int] = range(PARTITIONS)) -> set[Place]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -342,16 +343,13 @@ class Group:
         return is_live and (owner not in self._jvms or claim.made_by > ids_changed_by)
 
 
-_numbers = itertools.count()
-
-
 @pytest.fixture
 def new_group(zkafka_cluster: LocalCluster, request: pytest.FixtureRequest) -> Iterator[Callable[[], Group]]:
     """Makes a group without members."""
     with ExitStack() as opened:
 
         def make() -> Group:
-            group = Group(zkafka_cluster, f"group-{next(_numbers)}", request)
+            group = Group(zkafka_cluster, f"group-{secrets.token_hex(4)}", request)
             opened.callback(group.close)
             return group
 
