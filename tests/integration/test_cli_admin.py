@@ -84,7 +84,7 @@ def test_reassign_and_elect(
     assert [(row["leader"], row["election"]) for row in elected] == [(ids[0], "elected") for ids in wanted]
     again = rows("admin", "elect", "--topic", topic, "--yes")
     assert {row["election"] for row in again} == {"the preferred replica leads already"}
-    assert rows("admin", "show") == []
+    assert topic not in [row["topic"] for row in rows("admin", "show")]  # others may be under way in the shared cluster
 
 
 def test_generate(rows: Rows, new_topic: NewTopic, zkafka_cluster: LocalCluster) -> None:
