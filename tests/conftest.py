@@ -86,7 +86,7 @@ def pytest_collect_file(file_path: Path) -> Iterator[list[pytest.Collector]]:
 
 @pytest.hookimpl(wrapper=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    """Mark tests in folders of server tests, keep those of the shard, and have workers take long units first."""
+    """Mark server tests, select the shard, and sort the tests so that workers start with the longest units."""
     servers = {
         ROOT / "tests" / name for name in ("integration", "interop", "kraft", "parity", "faults", "notebooks", "release")
     }

@@ -26,7 +26,7 @@ NewTopic = Callable[..., str]
 
 @pytest.fixture(scope="session")
 def zkafka_cluster(breakable_cluster: LocalCluster) -> LocalCluster:
-    """A cluster whose watches are those of one test: no other worker uses it."""
+    """A cluster that no other worker uses, so that all of its watches belong to the test."""
     return breakable_cluster
 
 

@@ -13,7 +13,7 @@ from tests.support.cases import each
 
 
 def test_every_case_runs() -> None:
-    """Each case is checked, in order, also after one that failed; the failure names those that failed, and no other."""
+    """All cases are checked in order, even after a failure, and the error names exactly the failed cases."""
     seen = []
 
     @each(("number", "text"), [(1, "a"), (2, "b"), (3, "c" * 1000)])

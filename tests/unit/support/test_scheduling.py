@@ -56,7 +56,7 @@ def durations(tmp_path: Path) -> Durations:
 
 @pytest.fixture
 def tests() -> list[Any]:
-    """Five tests in each of twenty files; those of files 0 to 9 use the cluster that may be broken."""
+    """Five tests in each of twenty files; files 0 to 9 use the breakable cluster."""
     fixtures: Callable[[int], tuple[str, ...]] = lambda file: ("breakable_cluster",) if file < 10 else ()  # noqa: E731
     return [Test(f"tests/test_{file}.py::test_{n}[a]", fixtures(file)) for file in range(20) for n in range(1, 6)]
 
