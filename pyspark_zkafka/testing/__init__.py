@@ -1,7 +1,7 @@
 """Real brokers, with ZooKeeper or in KRaft mode, on this machine, for tests and for trying things out (public).
 
-`LocalCluster` starts a cluster, `attach` uses the one of `zkafka cluster up`, and the pytest fixture `zkafka_cluster` shares
-one between all tests of a session. `OldConsumer` is
+`LocalCluster` starts a cluster, `attach` uses the one of `zkafka cluster up`, and the pytest fixture `zkafka_cluster`
+shares one between all tests of a session. `OldConsumer` is
 Kafka's high-level consumer, and `run_kafka_tool` runs Kafka's own tools.
 """
 
