@@ -95,7 +95,7 @@ def rows_of(result: Result) -> list[dict[str, Any]]:
     return found
 
 
-OLD = pytest.param("old_cluster", marks=[pytest.mark.long, pytest.mark.xdist_group("old_cluster")])
+OLD = pytest.param("old_cluster", marks=pytest.mark.long)
 
 
 @pytest.fixture(params=["zkafka_cluster", OLD])

@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.support.commands import is_known, problem
 from tests.support.documentation import ROOT, SHELL, Block, blocks, is_fragment, pages, program, statements, znode_examples
+from tests.support.topics import create_afresh
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +37,10 @@ TOPICS = {"orders": 2, "invoices": 2, "totals": 1, "payments": 1, "events": 2}
 """The topics that blocks use: the number of partitions of each."""
 
 COMMITTED = (("billing", "orders"), ("billing", "payments"), ("shipping", "orders"))
-"""The groups that blocks use, and the topics of which they have offsets."""
+"""Groups that have offsets before a block runs, and the topics of these offsets."""
+
+GROUPS = ("billing", "shipping", "settlement", "events-loader", "receipts")
+"""The groups that blocks use. No other test does: several workers share the cluster."""
 
 KEYS, RECORDS = 4, 40
 _ZOOKEEPER = re.compile(r"zk1:218[12](?:,zk\d:218[12])*(?:/kafka)?")
@@ -48,7 +52,7 @@ _FOLDERS = re.compile(r"(?<=\")/(?:checkpoints|data)(?=[/\"])")
 def cluster(zkafka_cluster: LocalCluster) -> LocalCluster:
     """The cluster with the topics, and records in those that blocks read."""
     for topic, partitions in TOPICS.items():
-        zkafka_cluster.create_topic(topic, partitions=partitions, replication=2)
+        create_afresh(zkafka_cluster, topic, partitions=partitions, replication=2)
     for topic in ("orders", "payments", "events"):
         zkafka_cluster.produce(topic, [_record(n, n % TOPICS[topic]) for n in range(RECORDS)])
     return zkafka_cluster
@@ -61,10 +65,11 @@ def _record(number: int, partition: int) -> dict[str, Any]:
 
 @pytest.fixture
 def prepared(cluster: LocalCluster) -> LocalCluster:
-    """The cluster, whose groups are those of the blocks alone and have read some records, whatever was before."""
+    """The cluster, where the groups of the blocks have read some records, whatever the blocks of other pages did."""
     with cluster.zookeeper() as client:
-        for group in client.get_children("/consumers"):
-            client.delete(f"/consumers/{group}", recursive=True)
+        for group in GROUPS:
+            if client.exists(f"/consumers/{group}"):
+                client.delete(f"/consumers/{group}", recursive=True)
         for group, topic in COMMITTED:
             for partition in range(TOPICS[topic]):
                 path = f"/consumers/{group}/offsets/{topic}/{partition}"

@@ -171,7 +171,7 @@ def test_tools_agree_with_zookeeper(group: Group, tmp_path: Path) -> None:
             TopicPartition(group.topic, p): offset for p, offset in group.offsets().items()
         }
         assert f"{group.path}/offsets/{group.topic}/4:4" in (tmp_path / "offsets").read_text().splitlines()
-        assert list_groups(group.connect) == sorted(group.znodes.get_children("/consumers"))
+        assert group.name in list_groups(group.connect)
 
 
 @pytest.mark.parametrize("kind", ["white_list", *seldom("black_list")])

@@ -15,6 +15,7 @@ from tests.support.eventually import eventually
 from tests.support.fill import fill
 from tests.support.parity import by_partition, filled, offsets
 from tests.support.tiers import seldom
+from tests.support.topics import create_afresh
 from tests.support.transactions import abort, commit, transaction
 
 NewTopic = Callable[..., str]
@@ -25,7 +26,7 @@ Peers = Any
 @pytest.fixture(scope="module")
 def begins_at_40(zkafka_cluster: LocalCluster) -> str:
     """A topic of 100 records in partition 0 of which the first 40 are deleted, and 10 in partition 1."""
-    zkafka_cluster.create_topic("parity-cut", partitions=2)
+    create_afresh(zkafka_cluster, "parity-cut", partitions=2)
     fill(zkafka_cluster, "parity-cut", 100, 0)
     fill(zkafka_cluster, "parity-cut", 10, 1)
     zkafka_cluster.delete_records("parity-cut", {0: 40})
@@ -36,7 +37,7 @@ def begins_at_40(zkafka_cluster: LocalCluster) -> str:
 def transactions(zkafka_cluster: LocalCluster) -> str:
     """Offsets 0-1 committed, 3-5 aborted, 7 plain, 8 committed, 10-11 aborted, with a marker after each transaction."""
     topic = "parity-transactions"
-    zkafka_cluster.create_topic(topic)
+    create_afresh(zkafka_cluster, topic)
     commit(zkafka_cluster, topic, b"a", b"b")
     abort(zkafka_cluster, topic, b"c", b"d", b"e")
     zkafka_cluster.produce(topic, [{"value": b"f"}])

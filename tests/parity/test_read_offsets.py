@@ -9,6 +9,7 @@ import pytest
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.parity import KEPT, T0, by_partition, filled, offsets
 from tests.support.tiers import seldom
+from tests.support.topics import create_afresh
 
 Peers = Any
 """Of conftest.py, which tests cannot import."""
@@ -17,7 +18,7 @@ Peers = Any
 @pytest.fixture(scope="module")
 def timed(zkafka_cluster: LocalCluster) -> str:
     """Partition 0 holds 20 records, 10 ms apart from T0 on; partition 1 holds 10, of which two are out of order."""
-    zkafka_cluster.create_topic("parity-timed", partitions=2, config=KEPT)
+    create_afresh(zkafka_cluster, "parity-timed", partitions=2, config=KEPT)
     times = [(0, 10 * n) for n in range(20)] + [(1, ms) for ms in (0, 10, 50, 30, 40, 20, 60, 70, 80, 90)]
     zkafka_cluster.produce("parity-timed", [{"value": b"v", "partition": p, "timestamp": T0 + ms} for p, ms in times])
     return "parity-timed"

@@ -12,6 +12,7 @@ from pyspark_zkafka.testing import LocalCluster
 from tests.support.fill import fill
 from tests.support.parity import KEPT, T0
 from tests.support.tiers import seldom
+from tests.support.topics import create_afresh
 from tests.support.transactions import commit
 
 NewTopic = Callable[..., str]
@@ -24,7 +25,7 @@ def topics(zkafka_cluster: LocalCluster) -> list[str]:
     """Three topics with 2, 1 and 2 partitions of 3, 2 and 0 records each."""
     names = ["parity-one", "parity-two", "parity-empty"]
     for name, partitions, records in zip(names, (2, 1, 2), (3, 2, 0), strict=True):
-        zkafka_cluster.create_topic(name, partitions=partitions)
+        create_afresh(zkafka_cluster, name, partitions=partitions)
         fill(zkafka_cluster, name, records, range(partitions))
     return names
 

@@ -13,6 +13,7 @@ from pyspark_zkafka.testing import LocalCluster
 from tests.support.fill import fill
 from tests.support.parity import by_partition, filled
 from tests.support.tiers import seldom
+from tests.support.topics import create_afresh
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,7 +26,7 @@ Peers = Any
 @pytest.fixture(scope="module")
 def uneven(zkafka_cluster: LocalCluster) -> str:
     """A topic with 40, 12, 3 and 1 records."""
-    zkafka_cluster.create_topic("parity-uneven", partitions=4)
+    create_afresh(zkafka_cluster, "parity-uneven", partitions=4)
     for partition, records in enumerate((40, 12, 3, 1)):
         fill(zkafka_cluster, "parity-uneven", records, partition)
     return "parity-uneven"

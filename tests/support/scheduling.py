@@ -59,13 +59,14 @@ def _function(nodeid: str) -> str:
 
 
 def unit_of(item: pytest.Item) -> str:
-    """The unit of a test: the servers that it shares, or its file."""
+    """The unit of a test: the servers that it asks for, by a fixture or by a parameter that names one, or its file."""
     given = item.get_closest_marker("xdist_group")
     if given is not None:
         return str(given.args[0])
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    named = {name for value in params.values() for name in (value if isinstance(value, tuple) else [value])}
     for fixture in SHARED_SERVERS:
-        if fixture in getattr(item, "fixturenames", ()):
-            params = item.callspec.params if hasattr(item, "callspec") else {}
+        if fixture in getattr(item, "fixturenames", ()) or fixture in named:
             unit = f"{fixture}-{params[fixture]}" if fixture in params else fixture
             return "kafka4" if unit == "kraft_cluster-4.3.1" else unit
     return _file(item).removeprefix("tests/").removesuffix(".py")

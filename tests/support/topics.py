@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from pyspark_zkafka.testing import LocalCluster, LocalClusterError
+
 KEPT = {"retention.ms": "-1"}
 """For records of years ago."""
+
+
+def create_afresh(cluster: LocalCluster, name: str, **settings: Any) -> None:
+    """Create a topic with a fixed name, instead of one that an earlier run has left on a cluster that was already up."""
+    with suppress(LocalClusterError):  # in most runs the topic is not there
+        cluster.delete_topic(name)
+    cluster.create_topic(name, **settings)
 
 
 def configure(servers: str, kind: ResourceType, name: str, setting: str, value: str) -> None:

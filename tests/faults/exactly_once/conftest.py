@@ -56,7 +56,10 @@ def copy(zkafka_cluster: LocalCluster, new_topic: Callable[..., str], applicatio
     return Copy(zkafka_cluster, application, new_topic(partitions=4), new_topic(partitions=3), tmp_path / "checkpoint")
 
 
-@pytest.fixture(params=["compiled", *(pytest.param(name, marks=pytest.mark.long) for name in ("python", "old brokers"))])
+BY_OLD_BROKERS = pytest.param("old brokers", marks=[pytest.mark.long, pytest.mark.xdist_group("old_cluster")])
+
+
+@pytest.fixture(params=["compiled", pytest.param("python", marks=pytest.mark.long), BY_OLD_BROKERS])
 def any_copy(request: pytest.FixtureRequest, application: Application, tmp_path: Path) -> Copy:
     """The same by each path that records take, and with brokers 1.1.1."""
     kind = str(request.param)

@@ -7,16 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_zkafka.testing import LocalCluster
-from tests.support.memberships import PROMPT, MemberGroup
-
-
-@pytest.fixture(scope="session")
-def kafka4() -> Iterator[LocalCluster]:
-    """A broker of Kafka 4, which also coordinates groups by KIP-848."""
-    with LocalCluster(kafka_version="4.3.1", brokers=1, broker_config=PROMPT) as cluster:
-        yield cluster
-
+from tests.support.memberships import MemberGroup
 
 BY_KIP_848 = pytest.param("consumer", marks=pytest.mark.xdist_group("kafka4"))
 
