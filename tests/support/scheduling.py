@@ -64,7 +64,8 @@ def unit_of(item: pytest.Item) -> str:
     if given is not None:
         return str(given.args[0])
     params = item.callspec.params if hasattr(item, "callspec") else {}
-    named = {name for value in params.values() for name in (value if isinstance(value, tuple) else [value])}
+    parts = [part for value in params.values() for part in (value if isinstance(value, tuple) else [value])]
+    named = {part for part in parts if isinstance(part, str)}
     for fixture in SHARED_SERVERS:
         if fixture in getattr(item, "fixturenames", ()) or fixture in named:
             unit = f"{fixture}-{params[fixture]}" if fixture in params else fixture

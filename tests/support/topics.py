@@ -11,7 +11,8 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from pyspark_zkafka.testing import LocalCluster, LocalClusterError
+from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing import LocalCluster
 
 KEPT = {"retention.ms": "-1"}
 """For records of years ago."""
