@@ -74,7 +74,7 @@ class SplitReader:
         self._position = split.start
         self._until = split.until
         self._deadline = 0.0
-        self._log_end: int | None = None
+        self._is_at_end = False
         self._accepted: Identity = "same"
         self._is_compared = True
         self._is_begun = False
@@ -142,7 +142,7 @@ class SplitReader:
                 f"{self._position} or more; report this with the log of librdkafka (kafka.debug=fetch)",
             )
         self._position = min(poll.last + 1, self._until)
-        self._log_end = None
+        self._is_at_end = False
         self._postpone_deadline()
 
     def _look_at_events(self, poll: Poll) -> None:
@@ -215,19 +215,20 @@ class SplitReader:
             return
         if self._check_identity() != "same":
             self._lose(self._until, f"the log of the new topic ends at {end}")
-        self._log_end = end
+        self._is_at_end = True
 
     def _on_timeout(self, error: str | None) -> None:
         waited = f"{self._policy.poll_timeout_ms} ms"
-        if self._waits_for_transaction():
+        stable_end, log_end = self._ends()
+        if stable_end <= self._position < log_end:
             raise ClusterStateError(
                 "TRANSACTION_OPEN",
                 f"{self._split.partition}: records [{self._position}, {self._until}) of the range [{self._split.start}, "
                 f"{self._until}) are not stable: a transaction has been open for {waited}, and kafka.isolation.level is "
                 "read_committed; read again when it has ended, or raise kafkaConsumer.pollTimeoutMs",
             )
-        if self._log_end is not None:
-            self._lose(self._until, f"the log has ended at {self._log_end} for {waited}: it was truncated")
+        if self._is_at_end and log_end <= self._position:
+            self._lose(self._until, f"the log ends at {log_end}, and has not grown for {waited}: it was truncated")
             return
         raise BrokersUnavailable(
             "BROKERS_UNAVAILABLE",
@@ -237,15 +238,13 @@ class SplitReader:
             "kafkaConsumer.pollTimeoutMs",
         )
 
-    def _waits_for_transaction(self) -> bool:
-        """True if only records of open transactions follow; False where the leader does not answer."""
-        if self._high_watermark is None:
-            return False
+    def _ends(self) -> tuple[int, int]:
+        """Ask the leader for the ends of the stable records and of the log; `until` for both if it does not answer."""
         try:
-            _, stable = self._consumer.watermarks(_ANSWER_S)
-            return stable <= self._position < self._high_watermark()
+            _, stable_end = self._consumer.watermarks(_ANSWER_S)
+            return stable_end, stable_end if self._high_watermark is None else self._high_watermark()
         except ZKafkaError:
-            return False
+            return self._until, self._until
 
     def _lose(self, resume: int, cause: str) -> None:
         """Fail, or warn and continue at `resume`."""

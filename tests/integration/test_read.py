@@ -52,6 +52,16 @@ def test_projection(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopi
     assert read({"subscribe": topic}, schema="value binary").count() == 1
 
 
+def test_batch_for_librdkafka_alone(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
+    """A batch that is larger than the direct transport decompresses follows another one: each record has its own value."""
+    topic, size = new_topic(), 70 * 1024 * 1024
+    for value in (b"a" * 1024, bytes(size), b"c"):
+        properties = {"compression.type": "gzip", "message.max.bytes": 2 * size}
+        zkafka_cluster.produce(topic, [{"value": value}], properties)
+    rows = read({"subscribe": topic}).selectExpr("offset", "length(value)", "hex(substr(value, 1, 1))").collect()
+    assert [tuple(row) for row in rows] == [(0, 1024, "61"), (1, size, "00"), (2, 1, "63")]
+
+
 def test_not_utf8(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
     """A value that is not UTF-8, read as string, is an error that names the record."""
     topic = new_topic()

@@ -31,6 +31,7 @@ from pyspark_zkafka.transport.direct.fetch import (
 from pyspark_zkafka.transport.direct.joint_fetch import JointFetches
 from pyspark_zkafka.transport.direct.leader import RETRIABLE, PartitionBroker
 from pyspark_zkafka.transport.direct.messages import FETCH, NONE
+from pyspark_zkafka.transport.direct.settings import Backoff
 from pyspark_zkafka.transport.direct.wire import Reader
 
 __all__ = ["Fetcher", "Records"]
@@ -39,6 +40,7 @@ _OTHER_TOPIC = frozenset({100, 103})  # UNKNOWN_TOPIC_ID and INCONSISTENT_TOPIC_
 # Before Kafka 2.3, OffsetForLeaderEpoch was allowed to brokers alone, where there are ACLs.
 _NOT_ALLOWED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _ANSWER_S = 3.0
+_LONGEST_WAIT_MS = 500  # the default of fetch.max.wait.ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class Fetcher:
         self._version = 0
         self._buffer = 0
         self._waited_s = 0.0
+        self._empty = 0
         self._failures = 0
         self._retry_at = 0.0
         self._unknown_since: float | None = None
@@ -93,7 +96,7 @@ class Fetcher:
         """Fetch from an offset on, at once if there is a connection; a request that is under way is dropped."""
         self.abandon()
         self._offset, self._last_epoch = offset, -1
-        self._is_stopped, self._end_told = False, -1
+        self._is_stopped, self._end_told, self._empty = False, -1, 0
         if self._joint is not None and self._joint.has(self._partition, offset):
             with self._noting_loss():
                 self._joint.send(self._partition, offset)
@@ -150,7 +153,7 @@ class Fetcher:
             yield
         except ConnectionLost as error:
             self._under_way = None
-            self._fail(KafkaError(KafkaError._TRANSPORT, str(error)))
+            self._fail(KafkaError(KafkaError._TRANSPORT, str(error)), self._client.settings.reconnect_backoff)
 
     def _wait(self, deadline: float) -> bool:
         """Wait until a request may be sent, or a response be received; False if that is not before the deadline."""
@@ -193,7 +196,7 @@ class Fetcher:
         """
         code = self._broker.find(wait_until)
         if code:
-            self._fail(KafkaError(code))
+            self._fail(KafkaError(code), self._client.settings.retry_backoff)
         connection = None if code != NONE else self._broker.connect(wait_until)
         if connection is None:
             return None
@@ -224,7 +227,7 @@ class Fetcher:
 
     def _send(self, connection: Connection) -> None:
         version = self._fetch_version(connection)
-        wanted = self._wanted._replace(partition_max_bytes=self._size())
+        wanted = self._wanted._replace(partition_max_bytes=self._size(), max_wait_ms=self._max_wait_ms())
         if self._broker.avoids_replicas:
             wanted = wanted._replace(rack="")
         connection.send(fetch_request(version, [self._part()], wanted))
@@ -237,6 +240,11 @@ class Fetcher:
         left = max(self._until - self._offset, 0)
         return sizes.first if self._failures else sizes.next(self._partition.topic, left)
 
+    def _max_wait_ms(self) -> int:
+        """The broker's wait for records, which doubles with each response without any, as before an open transaction."""
+        wait_ms = self._wanted.max_wait_ms
+        return max(min(wait_ms << min(self._empty, 10), _LONGEST_WAIT_MS), wait_ms)
+
     def _part(self) -> Part:
         position = Position(self._offset, self._broker.epoch, self._last_epoch)
         return Part(self._partition, self._topic_id, position)
@@ -244,11 +252,11 @@ class Fetcher:
     def _fetch_version(self, connection: Connection) -> int:
         return connection.version(FETCH, min(newest_version([self._part()]), self._client.newest_fetch))
 
-    def _fail(self, error: KafkaError) -> None:
+    def _fail(self, error: KafkaError, backoff: Backoff) -> None:
         """Note an error, and request the leader again after a wait."""
         self._failures += 1
         now = self._clock()
-        self._retry_at = max(self._retry_at, now + self._client.settings.backoff.wait_s(self._failures))
+        self._retry_at = max(self._retry_at, now + backoff.wait_s(self._failures))
         self._broker.forget()
         if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             self._events.note(error)
@@ -289,7 +297,7 @@ class Fetcher:
             self._topic_id = None
             poll.gone = True
         elif code in RETRIABLE:
-            self._fail(KafkaError(code))
+            self._fail(KafkaError(code), self._client.settings.retry_backoff)
         else:
             raise Unsupported(f"error {code} of a fetch")
 
@@ -304,6 +312,7 @@ class Fetcher:
             with self._noting_loss():
                 self._broker.prefer(fetched.replica)
             return
+        self._empty += 1
         end = fetched.last_stable_offset if self._wanted.read_committed else fetched.high_watermark
         if self._offset == end != self._end_told:
             self._end_told = poll.end = end
@@ -315,7 +324,7 @@ class Fetcher:
         # The first batch may begin before the offset, or behind a gap.
         offsets = span.next_offset - min(span.first_offset, self._offset)
         self._client.fetch_sizes.note(self._partition.topic, offsets, span.size)
-        self._offset, self._last_epoch = span.next_offset, span.last_epoch
+        self._offset, self._last_epoch, self._empty = span.next_offset, span.last_epoch, 0
         self._validated_epoch = self._broker.epoch  # by which the leader's response was fenced
         if span.next_offset < until and self._clock() >= self._retry_at:
             with self._noting_loss():

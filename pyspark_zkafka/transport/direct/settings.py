@@ -113,7 +113,8 @@ class Settings:
     tls: TlsSettings | None
     login: Login | None
     socket: SocketSettings
-    backoff: Backoff
+    reconnect_backoff: Backoff
+    retry_backoff: Backoff
     wanted: Wanted
     metadata_age_s: float
     propagation_s: float
@@ -132,7 +133,8 @@ def settings_of(properties: Mapping[str, Any]) -> Settings:
         tls=tls if protocol.endswith("ssl") else None,
         login=_required(login) if protocol.startswith("sasl") else None,
         socket=_socket(given),
-        backoff=Backoff(given.seconds("reconnect.backoff.ms", 100), given.seconds("reconnect.backoff.max.ms", 10_000)),
+        reconnect_backoff=_backoff(given, "reconnect.backoff", 10_000),
+        retry_backoff=_backoff(given, "retry.backoff", 1_000),
         wanted=_wanted(given),
         metadata_age_s=given.seconds("topic.metadata.refresh.interval.ms", 300_000),
         propagation_s=given.seconds("topic.metadata.propagation.max.ms", 30_000),
@@ -244,8 +246,12 @@ def _socket(given: _Properties) -> SocketSettings:
     )
 
 
+def _backoff(given: _Properties, name: str, most_ms: int) -> Backoff:
+    return Backoff(given.seconds(f"{name}.ms", 100), given.seconds(f"{name}.max.ms", most_ms))
+
+
 def _wanted(given: _Properties) -> Wanted:
-    given.seconds("fetch.error.backoff.ms", 500), given.seconds("retry.backoff.ms", 100)
+    given.seconds("fetch.error.backoff.ms", 500)
     level = given.text("isolation.level", "read_committed")
     if level not in ("read_committed", "read_uncommitted"):
         raise Unsupported("the value of isolation.level")

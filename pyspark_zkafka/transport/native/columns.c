@@ -189,7 +189,7 @@ static int64_t append_headers(struct columns *columns, const struct rk_message *
         rk.header_get_all(headers, i, &key, &value, &size);
         size_t key_size = strlen(key);
         if (!columns_append_header(columns, message->offset, key, key_size, value, size)) return -1;
-        bytes += (int64_t)(key_size + size);
+        bytes += (int64_t)(key_size + size) + HEADER_OVERHEAD_BYTES;
     }
     return bytes;
 }

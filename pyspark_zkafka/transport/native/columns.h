@@ -36,6 +36,9 @@ struct columns {
     char *topic;
 };
 
+/* What a header takes in Arrow besides its key and value: two offsets. Limits of bytes count it. */
+#define HEADER_OVERHEAD_BYTES 8
+
 /* A record but for its headers. A null pointer is a null, of any size; `timestamp_type` is Java's: -1 none, 0 create, 1 append. */
 struct record {
     int64_t offset;

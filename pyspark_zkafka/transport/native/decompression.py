@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pyspark_zkafka.transport.direct_errors import UnsupportedRecords
 
-__all__ = ["CorruptRecords", "decompress", "most_decompressed_bytes"]
+__all__ = ["decompress", "most_decompressed_bytes"]
 
 _LEAST_BOUND_BYTES = 64 * 1024 * 1024
 _MOST_BYTES = 2**31 - 1
@@ -18,10 +18,6 @@ _LARGEST_CHUNK_BYTES = 8 * 1024 * 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16  # the magic, a version, and the oldest version that can read it
 _LENGTH_BYTES = 4
-
-
-class CorruptRecords(ValueError):
-    """Compressed bytes that are damaged."""
 
 
 def most_decompressed_bytes(compressed_bytes: int) -> int:
@@ -39,16 +35,17 @@ def most_decompressed_bytes(compressed_bytes: int) -> int:
 
 
 def decompress(codec: int, data: pa.Buffer) -> pa.Buffer:
-    """The records of a batch; `codec` is a number of the batch's attributes: 1 gzip, 2 snappy, 3 lz4, 4 zstd.
+    """Return the records of a batch; `codec` is the number in its attributes: 1 gzip, 2 snappy, 3 lz4, 4 zstd.
 
-    Raises CorruptRecords, and UnsupportedRecords beyond `most_decompressed_bytes`.
+    Raises UnsupportedRecords for bytes that pyarrow does not decompress, which other decoders may accept (gzip with bytes
+    after its end), and beyond `most_decompressed_bytes`.
     """
     try:
         records = _DECOMPRESSORS[codec](data, most_decompressed_bytes(data.size))
     except (OSError, pa.ArrowInvalid) as error:
-        raise CorruptRecords(str(error)) from error
+        raise UnsupportedRecords(f"its records cannot be decompressed: {error}") from error
     if not records.size:
-        raise CorruptRecords("there is nothing in them")
+        raise UnsupportedRecords("it is empty after decompression")
     return records
 
 
@@ -74,7 +71,7 @@ def _joined(chunks: list[bytes]) -> pa.Buffer:
 
 def _require_bound(size: int, bound: int) -> None:
     if size > bound:
-        raise UnsupportedRecords(f"a record batch of more than {bound} bytes after decompression")
+        raise UnsupportedRecords(f"it has more than {bound} bytes after decompression")
 
 
 def _snappy(data: pa.Buffer, bound: int) -> pa.Buffer:
@@ -95,7 +92,7 @@ def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
         length = int.from_bytes(data[at : at + _LENGTH_BYTES], "big", signed=True)
         at += _LENGTH_BYTES
         if not 0 < length <= len(data) - at:
-            raise CorruptRecords(f"a snappy block of {length} bytes, with {max(len(data) - at, 0)} left")
+            raise UnsupportedRecords(f"a snappy block of {length} bytes, with {max(len(data) - at, 0)} left")
         yield data[at : at + length]
         at += length
 
@@ -113,7 +110,7 @@ def _snappy_size(data: memoryview) -> int:
         size |= (byte & 0x7F) << 7 * n
         if byte < 0x80:
             return size
-    raise CorruptRecords("a snappy block without its size")
+    raise UnsupportedRecords("a snappy block without its size")
 
 
 _DECOMPRESSORS: dict[int, Callable[[pa.Buffer, int], pa.Buffer]] = {

@@ -135,7 +135,7 @@ static bool read_header(struct bytes *from, const void **key, size_t *key_bytes,
     return read_data(from, key, key_bytes) && *key && read_data(from, value, value_bytes);
 }
 
-/* The bytes of the headers' keys and values; false unless all headers are there, and nothing else. */
+/* The bytes that headers take in Arrow; false unless all headers are there, and nothing else. */
 static bool check_headers(struct bytes from, int64_t *bytes) {
     const void *key, *value;
     size_t key_bytes, value_bytes;
@@ -143,7 +143,7 @@ static bool check_headers(struct bytes from, int64_t *bytes) {
     if (!read_varint(&from, &count) || count < 0) return false;
     for (int32_t i = 0; i < count; i++) {
         if (!read_header(&from, &key, &key_bytes, &value, &value_bytes)) return false;
-        *bytes += (int64_t)(key_bytes + value_bytes);
+        *bytes += (int64_t)(key_bytes + value_bytes) + HEADER_OVERHEAD_BYTES;
     }
     return from.at == from.end;
 }

@@ -179,6 +179,16 @@ def test_silence_after_records_behind_an_end_is_no_truncation() -> None:
         World(range(10), 0, 10, WARNING, script=script).read()
 
 
+@pytest.mark.parametrize("policy", [FAILING, WARNING])
+def test_silence_after_a_low_end_is_no_truncation(policy: ReadPolicy) -> None:
+    """A low end of the log, as a new leader may show it, is no loss unless a leader confirms it at the time-out."""
+    script: dict[int, Step] = {1: brings(), **{n: brings(error="_TRANSPORT: refused") for n in range(2, 100)}}
+    world = World(range(6), 0, 11, policy, script=script)
+    world.consumer.refusals = [BrokersUnavailable("BROKERS_UNAVAILABLE", "no leader answers")]
+    with pytest.raises(BrokersUnavailable, match=r"at offset 6 .*last error: _TRANSPORT: refused"):
+        world.read()
+
+
 def test_silence_after_growth_is_no_truncation() -> None:
     """Once the log has grown past an end that was told, silence is silence."""
     script: dict[int, Step] = {0: brings(0, end=1), 1: brings(1), **{n: brings() for n in range(2, 100)}}

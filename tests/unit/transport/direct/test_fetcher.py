@@ -16,6 +16,7 @@ from pyspark_zkafka.transport.consumer import PartitionEvents, Poll
 from pyspark_zkafka.transport.direct import wire
 from pyspark_zkafka.transport.direct.client import DirectClient
 from pyspark_zkafka.transport.direct.fetcher import Fetcher
+from pyspark_zkafka.transport.direct.wire import Reader
 from tests.support.fake_partition import EPOCH_END, FETCH, METADATA, TP, FakePartition, records
 from tests.support.scripted_broker import RANGES, Received, ScriptedBroker
 
@@ -143,6 +144,48 @@ def sizes(broker: ScriptedBroker) -> list[int]:
     after = wire.int32(0) + wire.string("")
     requests = [request.rest.removesuffix(after) for request in broker.received if request.api == FETCH]
     return [struct.unpack(">i", each[-4:])[0] for each in requests]
+
+
+def test_wait_at_the_end_of_the_log() -> None:
+    """Each response without records lets the broker wait twice as long for them, up to half a second; records end that."""
+    partition = FakePartition(records(0, 10), *[b""] * 8, records(10, 20), b"")
+    with ScriptedBroker(partition, WITH_EPOCHS) as broker:
+        partition.port = broker.address[1]
+        server = f"127.0.0.1:{partition.port}"
+        with DirectClient({"bootstrap.servers": server, "fetch.wait.max.ms": 10}) as client:
+            fetcher = Fetcher(client, Split(TP, 0, 30, 0, 1, (0,), (server,)), PartitionEvents(TP))
+            while len(waits_ms(broker)) < 11:
+                fetcher.fetch(30, time.monotonic() + 5, Poll())
+            fetcher.abandon()
+        assert waits_ms(broker)[:11] == [10, 10, 20, 40, 80, 160, 320, 500, 500, 500, 10]
+
+
+def waits_ms(broker: ScriptedBroker) -> list[int]:
+    """The waits that the received fetches allow."""
+    requests = [Reader(request.rest) for request in broker.received if request.api == FETCH]
+    for request in requests:
+        request.string()  # client id
+        request.int32()  # replica
+    return [request.int32() for request in requests]
+
+
+@pytest.mark.parametrize(("error", "most_s"), [(NOT_LEADER, 1.0), (None, 10.0)], ids=["broker", "connection"])
+def test_backoff(error: int | None, most_s: float) -> None:
+    """After errors of a broker the wait grows to a second, as in Java's client; after lost connections to ten."""
+    now, pauses = [1000.0], list[float]()
+
+    def sleep(seconds: float) -> None:
+        pauses.append(round(seconds, 3))
+        now[0] += seconds
+
+    with ScriptedBroker(partition := FakePartition(*[error] * 12, records(0, 10)), WITH_EPOCHS) as broker:
+        partition.port = broker.address[1]
+        server = f"127.0.0.1:{partition.port}"
+        with DirectClient({"bootstrap.servers": server}, clock=lambda: now[0]) as client:
+            fetcher = Fetcher(client, Split(TP, 0, 10, 0, 1, (0,), (server,)), PartitionEvents(TP), sleep)
+            assert fetcher.fetch(10, now[0] + 1000, Poll()) is not None
+    assert max(pauses) == most_s
+    assert pauses[:4] == [0.1, 0.2, 0.4, 0.8]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_defaults() -> None:
     assert found.tls is None
     assert found.login is None
     assert found.wanted == (10, 1, 64 * 1024**2, 2 * 1024**2, False, "")
-    assert found.backoff.first_s == 0.02
+    assert found.reconnect_backoff.first_s == 0.02
 
 
 def test_given() -> None:
