@@ -77,10 +77,11 @@ def test_attached(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> No
     assert all(json.loads(zkafka("status", "--json").stdout)[0]["listening"].values())
 
 
-SHARING = """
+SHARING = r"""
 import os
 from pyspark_zkafka.testing.detached import share
-print(share("shared", {"brokers": 1}, os.getppid()).bootstrap_servers, flush=True)
+servers = share("shared", {"brokers": 1}, os.getppid()).bootstrap_servers
+os.write(1, f"{servers}\n".encode())  # print would write the line in two parts
 """
 
 

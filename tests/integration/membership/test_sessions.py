@@ -73,14 +73,14 @@ class TestSession:
     def test_suspended(self, zkafka_cluster: LocalCluster, chroot: Chroot, new_member: NewMember) -> None:
         """A ZooKeeper that halts for less than the session's timeout changes nothing: the same znodes, the same claims."""
         chroot.topic("t", 4)
-        with new_member("c1", "t", session_ms=6000) as first, new_member("c2", "t", session_ms=6000) as second:
+        with new_member("c1", "t", session_ms=10_000) as first, new_member("c2", "t", session_ms=10_000) as second:
             eventually(lambda: settled([first, second], 4))
             paths = [f"{IDS}/g_c1", f"{IDS}/g_c2", *(f"{OWNERS}/{n}" for n in range(4))]
             before = [created(chroot, path) for path in paths]
             owners, claims = [first.owner, second.owner], [first.owned(), second.owned()]
             zkafka_cluster.pause("zookeeper")
             try:
-                eventually(lambda: not first.client.connected, timeout_s=5)
+                eventually(lambda: not first.client.connected, timeout_s=9)
                 assert first.owned() == claims[0]
             finally:
                 zkafka_cluster.resume("zookeeper")
