@@ -309,6 +309,10 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
         ),
     },
     GroupContended: {
+        "ENDS_NOT_REACHED": (
+            "A query with `trigger(availableNow=True)` ended before its end: no member of its group owns some partitions.",
+            "Check that all members subscribe to the same topics with one strategy, and start the query again.",
+        ),
         "COMMIT_CONTENDED": (
             "Other clients kept changing the group's offsets during a commit.",
             "Try again, as a stream does by itself; if it recurs, find the other client that commits.",

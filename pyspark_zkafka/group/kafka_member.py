@@ -33,6 +33,7 @@ class KafkaGroupMember:
     Thread-safe; not pickle-safe, and not to be used after a fork. `connect` makes the client of the member that is passed
     to it. `is_final` gets the member's id, what it owns and its topics, and asks the coordinator whether it has more to
     assign; it blocks, and raises for a member that the coordinator does not admit. None where each assignment is final.
+    `expiry_s` is the session timeout.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class KafkaGroupMember:
     ) -> None:
         self.group = options.name
         self._timing = timing or Timing()
-        self._session_s = options.kafka.session_timeout_ms / 1000
+        self.expiry_s = options.kafka.session_timeout_ms / 1000
         self._is_final = is_final
         self._has_joined = False
         self._turns = MemberTurns(options, subscription, connect, is_final, self._timing)
@@ -148,7 +149,7 @@ class KafkaGroupMember:
 
         Returns False on time-out, and on an error that `rebalance` raises. Asks the coordinator once at least, if it must.
         """
-        patience_s = self._session_s + self._turns.hold_s + _MARGIN_S
+        patience_s = self.expiry_s + self._turns.hold_s + _MARGIN_S
         deadline = self._timing.clock() + (patience_s if timeout_s is None else timeout_s)
         while not (self.settled or self._has_settled()):
             left, error = deadline - self._timing.clock(), self._turns.error

@@ -99,6 +99,11 @@ class GroupMember:
         return owner
 
     @property
+    def expiry_s(self) -> float:
+        """The session's timeout, after which ZooKeeper deletes the claims of a member that died."""
+        return self.client.session_timeout_ms / 1000
+
+    @property
     def settled(self) -> bool:
         """True if the member owned exactly what it is assigned after its last rebalance, and no change is pending."""
         return self._settled and not (self._requested.is_set() or self._topics_changed.is_set())

@@ -36,6 +36,11 @@ class Membership(Protocol):
         ...
 
     @property
+    def expiry_s(self) -> float:
+        """The time after which a member that died owns nothing any more, if it has this one's session timeout."""
+        ...
+
+    @property
     def settled(self) -> bool:
         """True if the member owned exactly what it is assigned after its last rebalance, and no change is pending."""
         ...

@@ -17,6 +17,7 @@ from pyspark_zkafka.options.model import CommitPlan, Connection, OffsetStore
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.resumption import StoredOffset
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
+from pyspark_zkafka.protocol.znodes.topics import partition_state_path
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 from pyspark_zkafka.zookeeper.connection import ZnodeStat
 
@@ -64,15 +65,17 @@ class GroupOffsets:
     ) -> dict[TopicPartition, StoredOffset]:
         """The next offsets to read, the larger where two stores differ; partitions without one are absent.
 
+        Where only Kafka has an offset of the present topic, it is that one: ZooKeeper keeps the offsets of deleted topics.
         Raises CodecError for a malformed offset in ZooKeeper. With `skip_malformed`, logs it, and treats it as 0: it is for
         the partition's owner to report.
         """
-        found: dict[TopicPartition, StoredOffset] = {}
-        for store in self._stores:
-            for tp, stored in self._read(store, partitions, skip_malformed).items():
-                if tp not in found or stored.offset > found[tp].offset:
-                    found[tp] = stored
-        return found
+        by_store = [self._read(store, partitions, skip_malformed) for store in sorted(self._stores)]
+        if len(by_store) == 1:
+            return by_store[0]
+        in_kafka, in_zookeeper = by_store
+        larger = {tp for tp, stored in in_kafka.items() if tp in in_zookeeper and stored.offset > in_zookeeper[tp].offset}
+        smaller = {tp: in_zookeeper[tp] for tp in in_kafka.keys() & in_zookeeper.keys() - larger}
+        return in_kafka | {tp: in_zookeeper[tp] for tp in in_zookeeper.keys() - larger - self._outdated(smaller)}
 
     def commit(
         self,
@@ -99,14 +102,17 @@ class GroupOffsets:
     def level(self, partitions: Collection[TopicPartition], owner: ClaimOwner | None = None) -> None:
         """Commit the larger offset of two stores to the one that lags, or has none, for partitions that the owner owns.
 
-        Otherwise a partition without new records would never have an offset in a store that was added.
+        Offsets of deleted topics are left alone. Otherwise a partition without new records would never have an offset in a
+        store that was added.
         """
         if len(self._stores) < 2 or not partitions:
             return
         by_store = {store: self._read(store, partitions, skip_malformed=True) for store in self._stores}
-        best = {tp: max(f[tp].offset for f in by_store.values() if tp in f) for f in by_store.values() for tp in f}
-        for store, found in by_store.items():
-            lagging = {tp: offset for tp, offset in best.items() if tp not in found or found[tp].offset < offset}
+        found = self.committed(partitions, skip_malformed=True)
+        outdated = self._outdated({tp: stored for tp, stored in found.items() if stored.mark is not None})
+        best = {tp: stored.offset for tp, stored in found.items() if tp not in outdated}
+        for store, there in by_store.items():
+            lagging = {tp: offset for tp, offset in best.items() if tp not in there or there[tp].offset < offset}
             if lagging:
                 self._commit_to(store, lagging, owner)
 
@@ -139,8 +145,13 @@ class GroupOffsets:
         if store == "kafka":
             return {tp: StoredOffset(offset) for tp, offset in self._kafka.committed(partitions).items()}
         found = self._read_znodes(partitions, skip_malformed).items()
-        marked = self._are_marked
-        return {tp: StoredOffset(offset, stat.mzxid if marked else None) for tp, (offset, stat) in found if offset >= 0}
+        return {tp: StoredOffset(offset, stat.mzxid) for tp, (offset, stat) in found if offset >= 0}
+
+    def _outdated(self, stored: Mapping[TopicPartition, StoredOffset]) -> set[TopicPartition]:
+        """The partitions that were created after their offset was written to ZooKeeper."""
+        paths = {partition_state_path(tp): tp for tp in stored}
+        created = self._client().exists_many(paths).items() if paths else ()
+        return {paths[path] for path, stat in created if (stored[paths[path]].mark or stat.czxid) < stat.czxid}
 
     def _read_znodes(
         self, partitions: Collection[TopicPartition], skip_malformed: bool
@@ -163,7 +174,7 @@ class GroupOffsets:
         self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner | None, resets: Collection[TopicPartition]
     ) -> CommitResult:
         done = commit_offsets(self._client(), self._group, offsets, owner=owner, resets=resets, sleep=self._sleep)
-        return replace(done, marks=self._marks(done) if self._are_marked else {})
+        return replace(done, marks=self._marks(done))
 
     def _commit_to_kafka(
         self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner | None, resets: Collection[TopicPartition]
@@ -177,11 +188,6 @@ class GroupOffsets:
         written = {tp: offset for tp, offset in offsets.items() if tp not in lost and tp not in higher}
         self._kafka.commit(written)
         return CommitResult(written, {tp: offset for tp, offset in higher.items() if tp not in lost}, lost)
-
-    @property
-    def _are_marked(self) -> bool:
-        """True if ZooKeeper is the only store; beside commits to Kafka, its transactions identify no offset."""
-        return self._stores == ("zookeeper",)
 
     def _marks(self, done: CommitResult) -> dict[TopicPartition, int]:
         """The transactions that wrote the offsets; read where the commit returned none, and the offset is unchanged."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyspark_zkafka.errors import UnknownTopic, ZKafkaError, listing
+from pyspark_zkafka.errors import BrokersUnavailable, GroupContended, UnknownTopic, ZKafkaError, listing
 from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.protocol.checkpoint import PlannedRange, StreamOffset, TopicMark, first_mark
 from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, OffsetRange, TopicPartition
@@ -32,6 +32,8 @@ from pyspark_zkafka.worker import collector_paused
 __all__ = ["StreamDriver"]
 
 _IDLE_WAIT_S = 1.0
+_END_WAIT_S = 0.2
+_SHOWN = 5
 
 
 class StreamDriver:
@@ -50,6 +52,8 @@ class StreamDriver:
         self._read = options.read
         self._has_group = options.group is not None
         self._session = session or StreamSession(options, clock, sleep)
+        self._clock = clock
+        self._sleep = sleep
         self._opened = False
         self._starts = StreamStarts(options, self._session)
         self._reports = StreamWarnings(options.read.fail_on_data_loss, clock)
@@ -62,6 +66,8 @@ class StreamDriver:
         self._planned: dict[str, Any] | None = None
         self._parsed: tuple[dict[str, Any], StreamOffset] | None = None
         self._latest: dict[TopicPartition, int] = {}
+        self._existing: Collection[TopicPartition] = ()
+        self._owners: tuple[Mapping[TopicPartition, str], float] = {}, clock()
 
     def close(self) -> None:
         """Leave the group and close all connections; blocks for some seconds at the most."""
@@ -103,8 +109,6 @@ class StreamDriver:
     def fix_bounds(self) -> None:
         """Fix the present ends of the logs as the query's end; raises NoLeader, unless `offlinePartitions` is skip."""
         self._open()
-        if self._session.member is not None:
-            self._session.member.wait_settled()
         led = self._session.retry(self._led)
         bounds = self._session.retry(lambda: self._session.brokers.list_offsets(dict.fromkeys(led, LATEST)))
         self._state = replace(self._state, bounds=bounds)
@@ -120,31 +124,47 @@ class StreamDriver:
         waiting = set(offline)
         return [tp for tp in partitions if tp not in waiting]
 
-    @collector_paused()  # a collection would scan tens of thousands of values that all stay alive
     def latest(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
-        """The end of the next micro-batch, `start` itself if there is nothing to read; commits, releases and claims."""
+        """The end of the next micro-batch, `start` itself if there is nothing to read; commits, releases and claims.
+
+        A first call waits until the member is assigned its partitions. With fixed ends, `start` tells Spark that the query
+        is done: it is returned once they are reached, and after `kafkaConsumer.pollTimeoutMs` without records this raises
+        BrokersUnavailable, or GroupContended for partitions that no member of the group owns.
+        """
         self._open()
+        if self._session.member is not None and self._start is None:
+            self._session.member.wait_settled()
+        began = self._clock()
+        while (end := self._next(start, limited=limited)) is None:
+            if not self._wait_idle(began):
+                return start
+        return end
+
+    @collector_paused()  # a collection would scan tens of thousands of values that all stay alive
+    def _next(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any] | None:
+        """The end of the next micro-batch; None if there is nothing to read."""
         finished = self._parse(start)
         self._advance(start, finished)
         if self._state.undecided:
             finished = replace(finished, spans={**self._state.undecided, **finished.spans})
         snapshot = self._session.snapshot(expected=finished.topics)
+        self._existing = snapshot.states.keys()
         self._apply(*check_topics(self._state, finished, snapshot, is_member=self._session.member is not None))
         self.commit()
         owned = self._rebalance(snapshot)
         self._assign(owned, finished, snapshot)
         led = self._with_leader(self._state.assigned, snapshot)
-        self._latest, epochs = self._ends.fetch(led, self._state.assigned)
+        self._latest, epochs = self._ends.fetch(led, self._state)
         self._state = self._state.validate(epochs)
         has_news = any(end != self._state.assigned[tp].position for tp, end in self._latest.items())
         if has_news and not self._session.is_still(snapshot):
-            return self.latest(start, limited=limited)  # these are the ends of other topics of the same names
+            return self._next(start, limited=limited)  # these are the ends of other topics of the same names
         self._apply(*check_ends(self._state, self._latest))
         ranges = ranges_of(self._state, self._latest)
         if limited:
             ranges = self._limits.apply(ranges, may_wait=self._state.bounds is None)
         if not any(r.size for r in ranges.values()):
-            return self.latest(start, limited=limited) if self._wait_idle() else start
+            return None
         self._limits.note_batch()
         self._set_reading(tp for tp, r in ranges.items() if r.size)
         self._state, end = end_of(self._state, finished, ranges, snapshot)
@@ -264,24 +284,70 @@ class StreamDriver:
         self.commit()
         self._level_stores(gained)
 
-    def _wait_idle(self) -> bool:
-        """Wait when nothing is to be read; True if partitions were gained meanwhile that have fixed ends.
+    def _wait_idle(self, began: float) -> bool:
+        """Wait when nothing is to be read; False if the fixed ends are reached, or there are none.
 
         A stream that owns nothing would otherwise query again and again.
         """
         member = self._session.member
-        if member is None:
-            return False
-        member.read(())
-        if self._state.bounds is not None and not member.settled:
-            return member.wait_settled() and not member.owned().keys() <= self._state.assigned.keys()
-        if not self._state.assigned:
+        if member is not None:
+            member.read(())
+        own, others = self._unread()
+        if own or others:
+            waited_s = self._clock() - began
+            patience_s = self._read.poll_timeout_ms / 1000 + (0 if member is None else member.expiry_s)
+            if waited_s >= patience_s:
+                raise _ends_not_reached(own, others, waited_s)
+            self._sleep(_END_WAIT_S) if member is None else member.wait(_END_WAIT_S if own else _IDLE_WAIT_S)
+            return True
+        if member is not None and not self._state.assigned:
             member.wait(_IDLE_WAIT_S)
         return False
+
+    def _unread(self) -> tuple[list[TopicPartition], list[TopicPartition]]:
+        """The partitions that are not read to their fixed ends: this query's own, and those that it may be assigned yet.
+
+        A member that died owns its partitions until it expires. An owner that stays for longer is alive, and reads its
+        partitions to the end itself.
+        """
+        member, behind = self._session.member, self._state.behind(self._existing)
+        owned = behind if member is None else member.owned()
+        own, others = [tp for tp in behind if tp in owned], [tp for tp in behind if tp not in owned]
+        if member is None or not others:
+            return own, others
+        try:
+            done = self._session.offsets.committed(others, skip_malformed=True)
+            others = [tp for tp in others if tp not in done or done[tp].offset < behind[tp]]
+            if others and member.settled:
+                owners, now = self._session.owners(others), self._clock()
+                if owners != self._owners[0]:
+                    self._owners = owners, now
+                if now - self._owners[1] > member.expiry_s:
+                    others = [tp for tp in others if tp not in owners]
+        except ZKafkaError as error:
+            if not error.retriable:
+                raise
+            self._reports.warn(f"the group's offsets or owners cannot be read, trying again: {error}")
+        return own, others
 
     def _set_reading(self, partitions: Iterable[TopicPartition]) -> None:
         if self._session.member is not None:
             self._session.member.read(list(partitions))
+
+
+def _ends_not_reached(own: Sequence[TopicPartition], others: Sequence[TopicPartition], waited_s: float) -> ZKafkaError:
+    """The error for a query that cannot read its partitions, or for one whose group leaves partitions without an owner."""
+    text = f"not read to the end that was fixed when the query started, after {waited_s:.0f} s without records"
+    if own:
+        return BrokersUnavailable(
+            "BROKERS_UNAVAILABLE",
+            f"{listing(own, _SHOWN)}: {text}: leaders or ZooKeeper do not answer; check them, and start the query again",
+        )
+    return GroupContended(
+        "ENDS_NOT_REACHED",
+        f"{listing(others, _SHOWN)}: {text}: no member of the group owns them; check that its members agree on topics and "
+        "partition.assignment.strategy, and start the query again",
+    )
 
 
 def _as_planned(snapshot: ClusterSnapshot, planned: StreamOffset) -> ClusterSnapshot:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from pyspark_zkafka.errors import UnknownTopic, listing
 from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.stream.planner import PartitionProgress
+from pyspark_zkafka.stream.planner import PartitionProgress, StreamState
 from pyspark_zkafka.stream.session import ANSWER_S, StreamSession
 from pyspark_zkafka.stream.warnings import StreamWarnings
 
@@ -33,7 +33,7 @@ class StreamEnds:
         self._sleep = sleep
 
     def fetch(
-        self, led: Collection[TopicPartition], assigned: Assigned
+        self, led: Collection[TopicPartition], state: StreamState
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """The ends and the leader epochs of the logs that have a leader.
 
@@ -49,37 +49,37 @@ class StreamEnds:
             self._reports.warn(f"{tp} waits for its leader: {error}")
         if failed:
             self._session.snapshot(anew=True)
-        ends = self._confirmed(found, assigned, epochs)
-        silent = self._validate(ends, assigned, epochs)
+        ends = self._confirmed(found, state, epochs)
+        silent = self._validate(ends, state.assigned, epochs)
         if silent:
             self._reports.warn(f"{listing(sorted(silent))} cannot be validated after an election yet, trying again")
             ends = {tp: end for tp, end in ends.items() if tp not in silent}
         return ends, {tp: epochs[tp] for tp in ends.keys() & epochs.keys()}
 
     def _confirmed(
-        self, ends: Mapping[TopicPartition, int], assigned: Assigned, epochs: dict[TopicPartition, int]
+        self, ends: Mapping[TopicPartition, int], state: StreamState, epochs: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """The ends; those before our positions are requested again: a new leader may report less at first (KAFKA-7703)."""
-        found = self._after_transactions(ends, assigned)
+        """The ends; those before the known ones are requested again: a new leader may report less at first (KAFKA-7703)."""
+        found = self._after_transactions(ends, state)
         for _ in range(self._options.retries):
-            before = _before_positions(found, assigned)
+            before = _too_low(found, state)
             if not before:
                 break
             self._sleep(self._options.retry_interval_ms / 1000)
             others = {tp: end for tp, end in found.items() if tp not in before}
-            found = others | self._after_transactions(self._session.log_ends(before, epochs)[0], assigned)
+            found = others | self._after_transactions(self._session.log_ends(before, epochs)[0], state)
         return found
 
-    def _after_transactions(self, ends: Mapping[TopicPartition, int], assigned: Assigned) -> dict[TopicPartition, int]:
-        """The ends, moved to our positions where only open transactions lie between; absent where no leader answers.
+    def _after_transactions(self, ends: Mapping[TopicPartition, int], state: StreamState) -> dict[TopicPartition, int]:
+        """The ends, moved to the known ones where only open transactions lie between; absent where no leader answers.
 
         A group's member, or a run of this query, that read uncommitted may have advanced the position beyond the end.
         """
-        before = _before_positions(ends, assigned) if self._options.connection.read_committed else set()
+        before = _too_low(ends, state) if self._options.connection.read_committed else set()
         if not before:
             return dict(ends)
         found, failed = self._session.high_watermarks(before)
-        moved = {tp: max(ends[tp], min(high, assigned[tp].position)) for tp, high in found.items()}
+        moved = {tp: max(ends[tp], min(high, state.known_end(tp))) for tp, high in found.items()}
         return {tp: moved.get(tp, end) for tp, end in ends.items() if tp not in failed}
 
     def _validate(
@@ -106,5 +106,5 @@ class StreamEnds:
         return silent
 
 
-def _before_positions(ends: Mapping[TopicPartition, int], assigned: Assigned) -> set[TopicPartition]:
-    return {tp for tp, end in ends.items() if end < assigned[tp].position}
+def _too_low(ends: Mapping[TopicPartition, int], state: StreamState) -> set[TopicPartition]:
+    return {tp for tp, end in ends.items() if end < state.known_end(tp)}

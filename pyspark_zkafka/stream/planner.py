@@ -5,7 +5,7 @@ Pure: values in, values out. `pyspark_zkafka.stream.driver` queries ZooKeeper an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -97,6 +97,16 @@ class StreamState:
         new = {tp: epoch for tp, epoch in epochs.items() if tp in assigned and assigned[tp].leader_epoch != epoch}
         return self._update({tp: replace(assigned[tp], leader_epoch=epoch) for tp, epoch in new.items()})
 
+    def known_end(self, partition: TopicPartition) -> int:
+        """The offset below which the log of an assigned partition must not end: the position, or the fixed end."""
+        return max(self.assigned[partition].position, (self.bounds or {}).get(partition, 0))
+
+    def behind(self, existing: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The fixed ends of existing partitions that this stream has not reached, in order; also where it reads nothing."""
+        bounds = self.bounds or {}
+        reached = {tp for tp, progress in self.assigned.items() if progress.position >= bounds.get(tp, 0)}
+        return {tp: bounds[tp] for tp in sorted(bounds) if tp in existing and tp not in reached}
+
     def due(self) -> dict[TopicPartition, int]:
         """The positions that are to be committed."""
         return {tp: progress.position for tp, progress in self.assigned.items() if progress.is_due}
@@ -155,12 +165,11 @@ def check_topics(
 
 
 def check_ends(state: StreamState, ends: Mapping[TopicPartition, int]) -> tuple[StreamState, list[Loss]]:
-    """Find logs that end before the position or the fixed end, and move the positions to their ends."""
+    """Find logs that end before the position or the fixed end, and move both to where they end."""
     losses, changed = [], {}
-    bounds = state.bounds or {}
+    bounds = dict(state.bounds or {})
     for tp, end in ends.items():
-        progress = state.assigned[tp]
-        known = max(progress.position, bounds.get(tp, 0))
+        progress, known = state.assigned[tp], state.known_end(tp)
         if end < known:
             text = (
                 f"{tp}: the log ends at {end}, and was read or planned up to {known}: it was truncated, by an unclean "
@@ -168,7 +177,11 @@ def check_ends(state: StreamState, ends: Mapping[TopicPartition, int]) -> tuple[
             )
             losses.append(Loss("OFFSET_WENT_BACK", text))
             changed[tp] = replace(progress, position=min(end, progress.position), resets=True)
-    return (replace(state, assigned={**state.assigned, **changed}) if changed else state), losses
+            bounds[tp] = min(bounds.get(tp, end), end)
+    if not changed:
+        return state, losses
+    fixed = None if state.bounds is None else bounds
+    return replace(state, assigned={**state.assigned, **changed}, bounds=fixed), losses
 
 
 def ranges_of(state: StreamState, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetRange]:

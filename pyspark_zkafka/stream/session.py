@@ -15,6 +15,7 @@ from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import HIGH_WATERMARK, LATEST
 from pyspark_zkafka.protocol.planning import Assign, Subscribe
+from pyspark_zkafka.protocol.znodes.groups import owner_path
 from pyspark_zkafka.stream.cluster_state import ClusterState
 
 if TYPE_CHECKING:
@@ -181,6 +182,21 @@ class StreamSession(ClusterState):
         topics = sorted({tp.topic for tp in partitions})
         since = subscribed_since(self._zookeeper, self.member.group, topics, by_pattern=by_pattern)
         return younger(partitions, self.snapshot(), since)
+
+    def owners(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        """The incarnation of the member that owns, or is being assigned, each partition; absent where there is none.
+
+        Blocks for one or two requests.
+        """
+        group = self._required_group.name
+        if self._member_offsets is None and self._zookeeper is not None:
+            paths = {owner_path(group, tp): tp for tp in partitions}
+            return {paths[path]: str(stat.czxid) for path, stat in self._zookeeper.exists_many(paths).items()}
+        from pyspark_zkafka.kafka.group_admin import GroupAdmin
+
+        with GroupAdmin.of(self._read.connection, self.servers(self.snapshot())) as admin:
+            assigned = admin.group_states([group])[group].assigned
+        return {tp: member for member, theirs in assigned.items() for tp in theirs.intersection(partitions)}
 
     def _without_start(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """The partitions without an offset in topics of which the group has some, in Kafka: it began before them.

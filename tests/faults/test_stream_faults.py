@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -390,3 +392,47 @@ def test_zookeeper_silent(stream: NewStream, zkafka_cluster: LocalCluster, new_t
     fill(zkafka_cluster, f"{topic}-more", 5)
     found.wait_for(read + 10, timeout_s=30)
     assert (found.offsets(0, topic), found.offsets(0, f"{topic}-more")) == (list(range(read + 5)), list(range(5)))
+
+
+class TestAvailableNow:
+    """Queries with fixed ends, which must not end before they have read up to these."""
+
+    def test_silent_broker(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
+        """A leader that is silent for a while is waited for."""
+        topic = new_topic(assignment={number: [number] for number in range(3)})
+        fill(zkafka_cluster, topic, 10, range(3))
+        found = stream({"subscribe": topic, "maxOffsetsPerTrigger": "15", **FROM_START})
+        found.in_batch = lambda frame, number: self._silence(zkafka_cluster, 2, number)
+        found.run()
+        assert [found.offsets(number) for number in range(3)] == [list(range(10))] * 3
+
+    def test_silent_zookeeper(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
+        """A member whose session has expired joins again, and reads the rest."""
+        topic = new_topic(partitions=2)
+        fill(zkafka_cluster, topic, 20, range(2))
+        options = {"group.id": topic, "zookeeper.session.timeout.ms": "2000", "maxOffsetsPerTrigger": "20"}
+        found = stream({"subscribe": topic, **options, **FROM_START})
+        found.in_batch = lambda frame, number: self._silence(zkafka_cluster, "zookeeper", number)
+        found.run()
+        assert [set(found.offsets(number)) for number in range(2)] == [set(range(20))] * 2
+
+    def test_restart_after_a_kill(
+        self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic, planner_pid: Callable[[], int]
+    ) -> None:
+        """The claims of a planner that was killed outlive it; a query that starts at once waits until they expire."""
+        topic = new_topic(partitions=2)
+        fill(zkafka_cluster, topic, 5, range(2))
+        found = stream({"subscribe": topic, "group.id": topic, **FROM_START})
+        found.start(processingTime="1 hour")
+        found.wait_for(10)
+        os.kill(planner_pid(), signal.SIGKILL)
+        found.stop()
+        fill(zkafka_cluster, topic, 5, range(2))
+        found.run()
+        assert [set(found.offsets(number)) for number in range(2)] == [set(range(10))] * 2
+
+    def _silence(self, cluster: LocalCluster, server: Any, number: int) -> None:
+        """Pause a server for some seconds at the first micro-batch."""
+        if number == 0:
+            cluster.pause(server)
+            threading.Timer(SILENCE_S, cluster.resume, [server]).start()

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
+from pyspark_zkafka import ConsumerGroup
 from tests.support.fill import fill
 from tests.support.tiers import seldom
 
@@ -50,9 +51,28 @@ def test_idle_partitions(
     assert _in_kafka(zkafka_cluster, topic) == {0: 7, 1: 5, 2: 0}
 
 
-def _in_kafka(cluster: LocalCluster, group: str) -> dict[int, int]:
-    """The offsets that a group has in Kafka, of the three partitions of the topic of its name."""
+def test_topic_created_again(
+    spark: SparkSession, zookeeper: dict[str, str], zkafka_cluster: LocalCluster, new_topic: Callable[..., str]
+) -> None:
+    """Offsets in both stores of a deleted topic are not taken for offsets of the next topic of that name."""
+    topic = new_topic()
+    group = {"group.id": topic, **DUAL, **zookeeper}
+    fill(zkafka_cluster, topic, 10)
+    with ConsumerGroup(zookeeper["zookeeper.connect"], topic, subscribe=[topic], options=DUAL) as member:
+        member.plan(spark).commit()
+    assert _in_kafka(zkafka_cluster, topic, 1) == {0: 10}
+    zkafka_cluster.delete_topic(topic)
+    zkafka_cluster.create_topic(topic)
+    fill(zkafka_cluster, topic, 15)
+    read = spark.read.format("zkafka").options(**group, subscribe=topic, startingOffsets="committed")
+    with pytest.raises(Exception, match=r"TOPIC_REPLACED.*-0 at 10 are older than the topic"):
+        read.load().collect()
+    assert read.option("failOnDataLoss", "false").load().count() == 15
+
+
+def _in_kafka(cluster: LocalCluster, group: str, partitions: int = 3) -> dict[int, int]:
+    """The offsets that a group has in Kafka, of the partitions of the topic of its name."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
-    found = consumer.committed([KafkaTopicPartition(group, partition) for partition in range(3)], timeout=20)
+    found = consumer.committed([KafkaTopicPartition(group, partition) for partition in range(partitions)], timeout=20)
     consumer.close()
     return {tp.partition: tp.offset for tp in found if tp.offset >= 0}

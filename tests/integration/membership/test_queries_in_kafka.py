@@ -173,6 +173,16 @@ def test_available_now_beside_another(
     assert {(row.partition, row.offset) for row in query.rows} == {(n, offset) for n in mine for offset in range(5)}
 
 
+def test_once(new_group: Callable[[str], MemberGroup], stream: Callable[..., Stream]) -> None:
+    """Trigger.Once reads what there is each time, though the member is only assigned partitions some seconds later."""
+    group = new_group("cooperative-sticky")
+    query = stream(group.options(), connection={})
+    for run in range(1, 4):
+        fill(group.cluster, group.topic, 5, PARTITIONS)
+        assert query.start(once=True).awaitTermination(60)
+        assert len(query.rows) == 20 * run
+
+
 def test_inconsistent_strategy(new_group: Callable[[str], MemberGroup]) -> None:
     """A query whose strategy the group's members do not have fails within seconds, and says what to do."""
     group = new_group("range")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Mapping
 
 import pytest
 
 from pyspark_zkafka.errors import CodecError, DataLoss, OptionError, PartitionLost
+from pyspark_zkafka.group import offset_store
 from pyspark_zkafka.group.commits import CommitResult
 from pyspark_zkafka.group.offset_store import GroupOffsets, report_outdated, require_none_lost
 from pyspark_zkafka.options.batch import parse_connection
@@ -70,6 +72,37 @@ def test_begin(client: EnsembleClient, offsets: GroupOffsets) -> None:
     assert {tp: stored.offset for tp, stored in begun.items()} == {T0: 5, T1: 7}
     begun_ms = client.ensemble.nodes["/consumers/g/offsets/t/2"].stat.modified_ms
     assert offsets.begun_at([T0, T1, waiting]) == {waiting: begun_ms}
+
+
+class KafkaStore:
+    """Offsets of the group in Kafka."""
+
+    def __init__(self, **by_partition: int) -> None:
+        self.offsets = {TopicPartition("t", int(name[1:])): offset for name, offset in by_partition.items()}
+
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {tp: offset for tp, offset in self.offsets.items() if tp in partitions}
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self.offsets |= offsets
+
+
+def test_two_stores(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The larger offset counts, but none of a deleted topic, which ZooKeeper keeps: that one is neither read nor copied."""
+    for number, offset in enumerate((b"5", b"100", b"100", b"7")):
+        client.put(f"/consumers/g/offsets/t/{number}", offset)
+    for number in (1, 2):
+        client.put(f"/brokers/topics/t/partitions/{number}/state", b"{}")
+    kafka = KafkaStore(p0=9, p1=20, p3=7)
+    monkeypatch.setattr(offset_store, "KafkaGroupOffsets", lambda *arguments: kafka)
+    offsets = GroupOffsets(CONNECTION, "broker1:9092", "g", ("kafka", "zookeeper"), client)
+    parts = [TopicPartition("t", number) for number in range(4)]
+    found = offsets.committed(parts)
+    assert [found[tp].offset for tp in parts] == [9, 20, 100, 7]
+    assert [found[tp].mark is None for tp in parts] == [True, True, False, False]
+    offsets.level(parts)
+    assert kafka.offsets == {parts[0]: 9, parts[1]: 20, parts[3]: 7}
+    assert client.ensemble.nodes[PATH_0].data == b"9"
 
 
 def test_outdated(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,7 +11,7 @@ from pyspark_zkafka.errors import DataLoss, NoLeader, ZKafkaError, ZooKeeperRefu
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.stream.ends import StreamEnds
-from pyspark_zkafka.stream.planner import PartitionProgress
+from pyspark_zkafka.stream.planner import PartitionProgress, StreamState
 from pyspark_zkafka.stream.warnings import StreamWarnings
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -45,13 +45,15 @@ def _ends(answer: Mapping[TopicPartition, int | ZKafkaError]) -> dict[TopicParti
     return {tp: found for tp, found in answer.items() if isinstance(found, int)}
 
 
-def fetch(session: Any, *, slept: list[float] | None = None, **options: str) -> dict[TopicPartition, int]:
+def fetch(
+    session: Any, *, slept: list[float] | None = None, bounds: dict[TopicPartition, int] | None = None, **options: str
+) -> dict[TopicPartition, int]:
     """The ends that a stream gets, which is at offset 5 of two partitions."""
     given = {"kafka.bootstrap.servers": "k:9092", "subscribe": "t", **options}
     reports = StreamWarnings(fail_on_data_loss=True, clock=lambda: 0.0)
     pauses: list[float] = [] if slept is None else slept
     ends = StreamEnds(parse_stream(given).read, session, reports, pauses.append)
-    return ends.fetch([A, B], {A: PartitionProgress(5), B: PartitionProgress(5)})[0]
+    return ends.fetch([A, B], StreamState({A: PartitionProgress(5), B: PartitionProgress(5)}, bounds=bounds))[0]
 
 
 def test_a_silent_leader() -> None:
@@ -82,6 +84,12 @@ def test_open_transactions() -> None:
     assert fetch(Leaders({A: 9, B: 4}, high=7), **options) == {A: 9, B: 5}
 
 
+def test_low_end_of_a_new_leader() -> None:
+    """An end before one that is fixed is requested again, as one before a position is: it may be a new leader's mistake."""
+    session = Leaders({A: 7, B: 9}, {A: 9})
+    assert fetch(session, bounds={A: 9, B: 9}) == {A: 9, B: 9}
+
+
 def test_elections(monkeypatch: pytest.MonkeyPatch) -> None:
     """After an election, a log that was truncated below the position is data loss; one that cannot be validated waits."""
     checked: list[object] = []
@@ -96,7 +104,7 @@ def test_elections(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"kafka.bootstrap.servers": "k:9092", "subscribe": "t"}
     ends = StreamEnds(parse_stream(given).read, Leaders({A: 9, B: 9}, {A: 9, B: 9}), reports, lambda s: None)  # type: ignore[arg-type]
     assigned = {A: PartitionProgress(5, leader_epoch=3), B: PartitionProgress(5, leader_epoch=2)}
-    assert ends.fetch([A, B], assigned) == ({A: 9}, {A: 3})
+    assert ends.fetch([A, B], StreamState(assigned)) == ({A: 9}, {A: 3})
     with pytest.raises(DataLoss, match=r"OFFSET_WENT_BACK.* t-1: the log was truncated below offset 5.* epoch 2 ends at 3"):
-        ends.fetch([A, B], assigned)
+        ends.fetch([A, B], StreamState(assigned))
     assert checked == [{B: (5, 2)}] * 2

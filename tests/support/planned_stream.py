@@ -1,0 +1,170 @@
+"""The session, brokers, group and member of a stream's planner, as values that a test changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from pyspark_zkafka.errors import NoLeader, ZKafkaError
+from pyspark_zkafka.group.commits import CommitResult
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.protocol.model import (
+    Broker,
+    Claim,
+    ClaimOwner,
+    ClusterSnapshot,
+    Endpoint,
+    PartitionState,
+    Topic,
+    TopicPartition,
+)
+from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, Position
+from pyspark_zkafka.protocol.resumption import StoredOffset
+from pyspark_zkafka.stream.driver import StreamDriver
+
+__all__ = ["T0", "T1", "T2", "Member", "Session", "driver"]
+
+T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
+BROKER = Broker(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "broker1", 9092),))
+
+
+class Session:
+    """A session of a planner, its brokers and the group's offsets: a topic whose logs are [10, end).
+
+    Partitions in `offline` have no leader, the leaders of those in `silent` do not answer, and other members of the group
+    own the partitions in `others`. `while_waiting` is called whenever the planner waits.
+    """
+
+    def __init__(self, member: Member | None = None) -> None:
+        self.logs = {T0: 100, T1: 100}
+        self.offline: set[TopicPartition] = set()
+        self.silent: set[TopicPartition] = set()
+        self.czxid = 7
+        self.member = member
+        if member is not None:
+            member.session = self
+        self.stored: dict[TopicPartition, StoredOffset] = {}
+        self.leveled: list[TopicPartition] = []
+        self.others: dict[TopicPartition, str] = {}
+        self.error: ZKafkaError | None = None
+        self.opened = self.closed = 0
+        self.now = 0.0
+        self.while_waiting: Callable[[], None] = lambda: None
+
+    def __enter__(self) -> Session:
+        self.opened += 1
+        return self
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def retry(self, call: Callable[[], Any]) -> Any:
+        return call()
+
+    def snapshot(self, *, anew: bool = False, expected: Collection[str] = ()) -> ClusterSnapshot:
+        if self.error is not None:
+            raise self.error
+        states = {tp: PartitionState(-1 if tp in self.offline else 1, 0, (1,)) for tp in self.logs}
+        parts = {tp.partition: (1,) for tp in self.logs}
+        return ClusterSnapshot({1: BROKER}, {"t": Topic("t", parts, czxid=self.czxid)} if parts else {}, states)
+
+    def settled_snapshot(self) -> ClusterSnapshot:
+        return self.snapshot()
+
+    def is_still(self, snapshot: ClusterSnapshot) -> bool:
+        return True
+
+    def owned(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
+        return dict.fromkeys(snapshot.partitions("t"), Claim("", 0))
+
+    def servers(self, snapshot: ClusterSnapshot) -> str:
+        return "broker1:9092"
+
+    def younger(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        return set()
+
+    @property
+    def brokers(self) -> Session:
+        return self
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0) -> dict[TopicPartition, int]:
+        return {tp: {EARLIEST: 10, LATEST: self.logs[tp]}.get(position, position) for tp, position in wanted.items()}  # type: ignore[call-overload]
+
+    def high_watermarks(self, partitions: Collection[TopicPartition], timeout_s: float = 0) -> dict[TopicPartition, int]:
+        return {}
+
+    def log_ends(self, partitions: Iterable[TopicPartition], epochs: dict[TopicPartition, int]) -> Any:
+        failed = {tp: NoLeader("NO_LEADER", f"the leader of {tp} is silent") for tp in partitions if tp in self.silent}
+        return {tp: self.logs[tp] for tp in partitions if tp not in failed}, failed
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass, in which the test may change something."""
+        self.now += seconds
+        self.while_waiting()
+
+    def owners(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        return {tp: self.others[tp] for tp in partitions if tp in self.others}
+
+    @property
+    def offsets(self) -> Session:
+        return self
+
+    def committed(self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False) -> Any:
+        return {tp: self.stored[tp] for tp in partitions if tp in self.stored}
+
+    def commit(self, offsets: Mapping[TopicPartition, int], owner: object, resets: object) -> CommitResult:
+        self.stored |= {tp: StoredOffset(offset) for tp, offset in offsets.items()}
+        return CommitResult(dict(offsets))
+
+    def begin(self, starts: Mapping[TopicPartition, int], waiting: object) -> Any:
+        self.stored = {**{tp: StoredOffset(offset) for tp, offset in starts.items()}, **self.stored}
+        return self.committed(starts)
+
+    def begun_at(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {}
+
+    def level(self, partitions: Collection[TopicPartition], owner: object) -> None:
+        self.leveled += partitions
+
+
+class Member:
+    """A member that is assigned what a test says, and notes what it is told that is being read."""
+
+    group, consumer, owner, settled, rebalances, expiry_s = "g", "c", ClaimOwner("c", 1), True, 0, 6.0
+    session: Session
+
+    def __init__(self, *assigned: TopicPartition) -> None:
+        self.claims = {tp: Claim("c-0", n) for n, tp in enumerate(assigned)}
+        self.reading: list[TopicPartition] = []
+        self.waits = 0
+
+    def owned(self) -> Mapping[TopicPartition, Claim]:
+        return dict(self.claims)
+
+    def rebalance(self) -> Mapping[TopicPartition, Claim]:
+        return self.owned()
+
+    def read(self, partitions: Collection[TopicPartition]) -> None:
+        self.reading = sorted(partitions)
+
+    def wait(self, timeout_s: float) -> None:
+        self.waits += 1
+        self.session.sleep(timeout_s)
+
+    def wait_settled(self, timeout_s: float | None = None) -> bool:
+        for _ in range(10):
+            if not self.settled:
+                self.wait(1.0)
+        return self.settled
+
+    def request_rebalance(self, event: object = None) -> None:
+        """Nothing to look for: the test assigns."""
+
+
+def driver(session: Any, **options: str) -> StreamDriver:
+    """A run of a query that begins at the beginning of the logs, unless it is told otherwise."""
+    connection = {"kafka.bootstrap.servers": "broker1:9092"}
+    if session.member is not None:
+        connection = {"zookeeper.connect": "zk1:2181", "group.id": "g"}
+    given = {**connection, "subscribe": "t", "startingOffsets": "earliest", **options}
+    return StreamDriver(parse_stream(given), lambda: session.now, session.sleep, session)
