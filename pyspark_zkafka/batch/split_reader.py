@@ -239,7 +239,12 @@ class SplitReader:
         )
 
     def _ends(self) -> tuple[int, int]:
-        """Ask the leader for the ends of the stable records and of the log; `until` for both if it does not answer."""
+        """Ask the leader for the ends of the stable records and of the log, if one of them may have stopped the read.
+
+        Both are `until` otherwise, and if the leader does not answer.
+        """
+        if not self._is_at_end and self._high_watermark is None:
+            return self._until, self._until
         try:
             _, stable_end = self._consumer.watermarks(_ANSWER_S)
             return stable_end, stable_end if self._high_watermark is None else self._high_watermark()

@@ -11,7 +11,8 @@ since. Partitions that the stream has read before and does not read now are kept
                            "partitions": {"0": [10, 25], "1": [7, 7, 3, 901]}}}}
 
 ``czxid`` and ``id`` distinguish a topic from a later one of the same name. ``known`` is the number of partitions that the
-topic had when the query began, plus those after them that it has read: others are new, and read from their beginning. A
+query, or its group, read of the topic when it began, plus those after them that it has read: others are new, and read from
+their beginning. A
 third number is the group's committed offset when the micro-batch was planned, if it was not ``from``, or if a fourth
 follows: the ZooKeeper transaction that wrote it. If a partition had no leader when the query began at the end of its log,
 the topic has ``"waiting": {"3": [17, 1700000000000]}``: the partition's leader epoch then, -1 if unknown, and the time in
@@ -124,15 +125,15 @@ class StreamOffset:
         return cls(spans, topics)
 
 
-def first_mark(topic: Topic, created: Collection[TopicPartition], waiting: Mapping[TopicPartition, Waiting]) -> TopicMark:
+def first_mark(topic: Topic, known: Collection[TopicPartition], waiting: Mapping[TopicPartition, Waiting]) -> TopicMark:
     """The mark of a topic for a new query.
 
-    `created` are the partitions that have a state: the others are still being created, and count as new. `waiting` are
-    those that have no leader, and are to be read from that moment on.
+    `known` are the partitions that the query, or its group, reads. Others count as new: they are still being created, or
+    not assigned to the query. `waiting` are those that have no leader, and are to be read from that moment on.
     """
-    known = next(n for n in count() if TopicPartition(topic.name, n) not in created)
+    first_new = next(n for n in count() if TopicPartition(topic.name, n) not in known)
     here = {tp.partition: moment for tp, moment in waiting.items() if tp.topic == topic.name}
-    return TopicMark(topic.topic_id, topic.czxid, known, here)
+    return TopicMark(topic.topic_id, topic.czxid, first_new, here)
 
 
 def mark_after(topic: Topic, before: TopicMark, spans: Collection[TopicPartition]) -> TopicMark:

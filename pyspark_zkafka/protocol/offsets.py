@@ -25,6 +25,7 @@ __all__ = [
     "ResetPolicy",
     "Resolution",
     "canonical_json",
+    "check_named",
     "reset_position",
     "resolve",
 ]
@@ -167,8 +168,8 @@ def resolve(
         `reset` or `no_match` is "error" and a partition needs it.
     """
     named = partitions if subscribed is None else subscribed
-    _check_named(start, named, reset is not None)
-    _check_named(end, named, False)
+    check_named(start, named, reset is not None)
+    check_named(end, named, False)
     starts = _start_positions(partitions, start, bounds, reset)
     ends = {tp: _given(end.of(tp)) for tp in partitions}
     _check_order({tp: p for tp, p in starts.items() if start.of(tp) == p}, ends)
@@ -181,7 +182,8 @@ def resolve(
     return _ranges(partitions, starts, ends, lows, highs, log_ends, limits)
 
 
-def _check_named(spec: OffsetSpec, partitions: Collection[TopicPartition], may_omit: bool) -> None:
+def check_named(spec: OffsetSpec, partitions: Collection[TopicPartition], may_omit: bool) -> None:
+    """Raise OptionError for a specification that names other partitions, or not all of these, unless it `may_omit` some."""
     unknown = spec.unknown(partitions)
     missing = [] if may_omit else [str(tp) for tp in partitions if spec.of(tp) is None]
     if unknown:

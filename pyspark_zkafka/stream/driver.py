@@ -103,7 +103,8 @@ class StreamDriver:
         begun = self._beginning = self._session.retry(lambda: self._starts.begin(owned, snapshot))
         self._state = self._state.assign(owned, begun.gains)
         spans = {tp: progress.span(progress.position) for tp, progress in self._state.assigned.items()}
-        marks = {name: first_mark(topic, snapshot.states, begun.waiting) for name, topic in snapshot.topics.items()}
+        known = owned if member is None else snapshot.states
+        marks = {name: first_mark(topic, known, begun.waiting) for name, topic in snapshot.topics.items()}
         return StreamOffset(spans, marks).to_json()
 
     def fix_bounds(self) -> None:

@@ -23,6 +23,7 @@ from pyspark_zkafka.protocol.offsets import (
     Outside,
     Position,
     Resolution,
+    check_named,
     reset_position,
     resolve,
 )
@@ -88,6 +89,7 @@ class StreamStarts:
         moments = {**self._waiting(offline, snapshot), **{tp: waiting[tp] for tp in still if tp in waiting}}
         if member is None:
             return Beginning(gains, {}, moments)
+        check_named(self.options.read.start, everything, may_omit=True)
         fresh = {tp: gain.position for tp, gain in gains.items() if gain.committed is None and self._is_momentary(tp)}
         others = self._others([tp for tp in sorted(everything - set(owned)) if snapshot.leader(tp) is not None], gains)
         younger = self.session.younger([*fresh, *others])
@@ -235,11 +237,17 @@ class StreamStarts:
         younger: Collection[TopicPartition],
         waiting: Mapping[TopicPartition, Waiting] | None,
     ) -> dict[TopicPartition, Position]:
-        """The starts of partitions not read yet: the beginning if they are new, otherwise as the options say."""
+        """The starts of partitions not read yet: the beginning if they are new, otherwise as the options say.
+
+        Without a group, a partition that is absent from the checkpoint is new, unless it waits for a leader: another
+        `assign` or `subscribe` has added it, or it belonged to other members of a group that the query was in.
+        """
         marks = {} if finished is None else {tp: finished.topics.get(tp.topic, TopicMark()) for tp in partitions}
         new = {tp for tp in partitions if tp in younger or (tp in marks and tp.partition >= marks[tp].known)}
         if waiting is None:
             waiting = {tp: m.waiting[tp.partition] for tp, m in marks.items() if tp.partition in m.waiting}
+        if self.options.group is None:
+            new |= {tp for tp in marks if tp not in waiting and self._named(tp) in (None, LATEST)}
         old = [tp for tp in partitions if tp not in new]
         waiting = {**self._noted([tp for tp in old if tp not in waiting]), **waiting}
         found: dict[TopicPartition, Position] = dict.fromkeys(new, EARLIEST)

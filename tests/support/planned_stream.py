@@ -32,13 +32,15 @@ class Session:
     """A session of a planner, its brokers and the group's offsets: a topic whose logs are [10, end).
 
     Partitions in `offline` have no leader, the leaders of those in `silent` do not answer, and other members of the group
-    own the partitions in `others`. `while_waiting` is called whenever the planner waits.
+    own the partitions in `others`. Without a member, the query reads those in `assigned`, or all. `while_waiting` is called
+    whenever the planner waits.
     """
 
     def __init__(self, member: Member | None = None) -> None:
         self.logs = {T0: 100, T1: 100}
         self.offline: set[TopicPartition] = set()
         self.silent: set[TopicPartition] = set()
+        self.assigned: set[TopicPartition] | None = None
         self.czxid = 7
         self.member = member
         if member is not None:
@@ -75,7 +77,7 @@ class Session:
         return True
 
     def owned(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
-        return dict.fromkeys(snapshot.partitions("t"), Claim("", 0))
+        return {tp: Claim("", 0) for tp in snapshot.partitions("t") if self.assigned is None or tp in self.assigned}
 
     def servers(self, snapshot: ClusterSnapshot) -> str:
         return "broker1:9092"
@@ -167,4 +169,5 @@ def driver(session: Any, **options: str) -> StreamDriver:
     if session.member is not None:
         connection = {"zookeeper.connect": "zk1:2181", "group.id": "g"}
     given = {**connection, "subscribe": "t", "startingOffsets": "earliest", **options}
+    given = {name: value for name, value in given.items() if value}
     return StreamDriver(parse_stream(given), lambda: session.now, session.sleep, session)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.errors import BrokersUnavailable, CheckpointError, DataLoss, NoLeader, UnknownTopic
+from pyspark_zkafka.errors import BrokersUnavailable, CheckpointError, DataLoss, NoLeader, OptionError, UnknownTopic
 from pyspark_zkafka.protocol.checkpoint import StreamOffset
 from pyspark_zkafka.protocol.model import (
     Claim,
@@ -146,6 +146,30 @@ def test_added_partition(session: Session) -> None:
     assert planned(found, start) == [(2, 10, 30)]
 
 
+@pytest.mark.parametrize("later", [{"assign": '{"t": [0, 1]}'}, {"subscribe": "t"}, {"subscribePattern": "t"}])
+def test_other_subscription(session: Session, later: dict[str, str]) -> None:
+    """Partitions that another subscription adds to a checkpoint are read from their beginning, as by Spark's own source."""
+    session.assigned = {T1}
+    first = driver(session, subscribe="", assign='{"t": [1]}', startingOffsets="latest")
+    start = first.initial()
+    session.assigned = {T0, T1}
+    session.logs = {T0: 100, T1: 110}
+    assert planned(driver(session, **{"subscribe": "", **later}, startingOffsets="latest"), start) == [
+        (0, 10, 100),
+        (1, 100, 110),
+    ]
+
+
+def test_group_that_is_left() -> None:
+    """Without its group, a query reads the partitions of other members from their beginning."""
+    session = Session(Member(T0))
+    session.stored = {T1: StoredOffset(60)}
+    found = driver(session, startingOffsets="latest")
+    end = found.latest(found.initial(), limited=True)
+    session.member = None
+    assert planned(driver(session, startingOffsets="latest"), end) == [(1, 10, 100)]
+
+
 def test_report(session: Session) -> None:
     """The ends of the logs are reported by topic and partition, as they were fetched last."""
     found = driver(session, maxOffsetsPerTrigger="20")
@@ -253,6 +277,14 @@ def test_start_of_a_group() -> None:
     found = driver(session, startingOffsets="latest")
     found.latest(found.initial(), limited=True)
     assert session.stored == {T0: StoredOffset(100), T1: StoredOffset(100)}
+
+
+@pytest.mark.parametrize("given", ['{"t": {"7": 5}}', '{"u": "earliest"}'])
+def test_unknown_start_of_a_group(given: str) -> None:
+    """A start that names a partition or a topic that does not exist is refused, as without a group."""
+    found = driver(Session(Member(T0)), startingOffsets=given)
+    with pytest.raises(OptionError, match=r"OFFSETS_DO_NOT_MATCH.*startingOffsets names (t-7|u), which"):
+        found.latest(found.initial(), limited=True)
 
 
 def test_member_without_partitions() -> None:

@@ -135,9 +135,13 @@ def test_checkpoint() -> None:
 
 
 def test_new_partition() -> None:
-    """A partition that was created after the last micro-batch is read from its beginning."""
+    """A partition that is new to the topic, or to the query, is read from its beginning.
+
+    In a group, another member may have read it without a commit.
+    """
     assert find(Session(), checkpoint(known=0)) == 10
-    assert find(Session(), checkpoint(known=2)) == 100
+    assert find(Session(), checkpoint(known=2)) == 10
+    assert find(Session(), checkpoint(known=2), **{"group.id": "g"}) == 100
 
 
 def test_position_outside_of_the_log() -> None:
