@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark_zkafka.protocol.checkpoint import PlannedRange
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 
-__all__ = ["Resumption", "StoredOffset", "outdated", "resume"]
+__all__ = ["Resumption", "StoredOffset", "is_followed", "outdated", "resume"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,19 @@ def resume(span: PlannedRange | None, stored: StoredOffset | None, last: StoredO
     if stored.offset == span.until or _is_own(span, stored, last):
         return Resumption(span.until)
     return Resumption(stored.offset, moved=True)
+
+
+def is_followed(span: PlannedRange | None, stored: StoredOffset | None, last: StoredOffset | None) -> bool:
+    """True if a group's offset of a topic created again was written by another member, which has read the new topic.
+
+    The stream's own commit, as `resume` recognizes it, may be of the deleted topic.
+
+    >>> is_followed(PlannedRange(10, 20, committed=10, mark=7), StoredOffset(100, mark=9), None)
+    True
+    >>> is_followed(PlannedRange(10, 20, committed=10, mark=7), StoredOffset(20, mark=8), None)
+    False
+    """
+    return stored is not None and (span is None or resume(span, stored, last).moved)
 
 
 def outdated(stored: Mapping[TopicPartition, StoredOffset], snapshot: ClusterSnapshot) -> set[TopicPartition]:

@@ -23,7 +23,15 @@ from pyspark_zkafka.protocol.planning import (
 from pyspark_zkafka.stream.commits import commit_positions, level_stores
 from pyspark_zkafka.stream.ends import StreamEnds
 from pyspark_zkafka.stream.limits import StreamLimits
-from pyspark_zkafka.stream.planner import Loss, StreamState, check_ends, check_topics, end_of, ranges_of
+from pyspark_zkafka.stream.planner import (
+    Loss,
+    StreamState,
+    check_ends,
+    check_topics,
+    end_of,
+    ranges_of,
+    replaced_topics,
+)
 from pyspark_zkafka.stream.positions import Beginning, StreamStarts
 from pyspark_zkafka.stream.session import StreamSession
 from pyspark_zkafka.stream.warnings import StreamWarnings
@@ -145,12 +153,17 @@ class StreamDriver:
     def _next(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any] | None:
         """The end of the next micro-batch; None if there is nothing to read."""
         finished = self._parse(start)
-        self._advance(start, finished)
+        is_resumed = self._advance(start, finished)
         if self._state.undecided:
             finished = replace(finished, spans={**self._state.undecided, **finished.spans})
         snapshot = self._session.snapshot(expected=finished.topics)
         self._existing = snapshot.states.keys()
-        self._apply(*check_topics(self._state, finished, snapshot, is_member=self._session.member is not None))
+        # A running member leaves the partitions of others to them; one that restarts has forgotten which were its own.
+        assigned_only = self._session.member is not None and not is_resumed
+        replaced = replaced_topics(self._state, finished, snapshot)
+        followed = self._starts.followed(replaced, finished, self._state.committed, snapshot) if replaced else set()
+        losses = check_topics(self._state, finished, snapshot, assigned_only=assigned_only, followed=followed)
+        self._apply(*losses)
         self.commit()
         owned = self._rebalance(snapshot)
         self._assign(owned, finished, snapshot)
@@ -226,17 +239,19 @@ class StreamDriver:
         self._state = self._state.revoke(owned)
         return owned
 
-    def _advance(self, start: dict[str, Any], finished: StreamOffset) -> None:
-        """Move the positions to the end of the micro-batch that Spark has finished, or that another process planned."""
+    def _advance(self, start: dict[str, Any], finished: StreamOffset) -> bool:
+        """Move the positions to the end of the micro-batch that Spark has finished; True if another run has planned it."""
+        is_resumed = False
         if self._planned is not None and start == self._planned:
             self._state = self._state.finish(finished.spans)
         elif start != self._start:
-            self._state = self._state.revoke({})
+            self._state, is_resumed = self._state.revoke({}), True
         elif isinstance(self._beginning, ZKafkaError):
             raise self._beginning
         elif self._beginning is not None:
             self._decide(self._beginning)
         self._start, self._planned, self._beginning = start, None, None
+        return is_resumed
 
     def _decide(self, begun: Beginning) -> None:
         """Commit this new query's start as the group's, or adopt the start that the group has already committed.

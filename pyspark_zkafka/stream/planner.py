@@ -14,7 +14,16 @@ from pyspark_zkafka.protocol.checkpoint import PlannedRange, StreamOffset, Topic
 from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.protocol.resumption import StoredOffset
 
-__all__ = ["Loss", "PartitionProgress", "StreamState", "check_ends", "check_topics", "end_of", "ranges_of"]
+__all__ = [
+    "Loss",
+    "PartitionProgress",
+    "StreamState",
+    "check_ends",
+    "check_topics",
+    "end_of",
+    "ranges_of",
+    "replaced_topics",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,24 +152,38 @@ class StreamState:
         return replace(self, assigned={**self.assigned, **changed}) if changed else self
 
 
+def replaced_topics(state: StreamState, finished: StreamOffset, snapshot: ClusterSnapshot) -> dict[str, TopicMark]:
+    """The topics that were created again since the stream read them, or waited for their leaders, with their marks now."""
+    read = {tp.topic for tp in finished.spans} | {name for name, mark in finished.topics.items() if mark.waiting}
+    names = [name for name in finished.topics if name in read and name in snapshot.topics and name not in state.replaced]
+    now = {name: TopicMark(snapshot.topics[name].topic_id, snapshot.topics[name].czxid) for name in names}
+    return {name: mark for name, mark in now.items() if finished.topics[name].is_other(mark.topic_id, mark.czxid)}
+
+
 def check_topics(
-    state: StreamState, finished: StreamOffset, snapshot: ClusterSnapshot, *, is_member: bool
+    state: StreamState,
+    finished: StreamOffset,
+    snapshot: ClusterSnapshot,
+    *,
+    assigned_only: bool,
+    followed: Collection[str] = frozenset(),
 ) -> tuple[StreamState, list[Loss]]:
-    """Find topics created again, and partitions that were read (by a member: are assigned) and no longer exist."""
+    """Find topics created again, and partitions that were read and no longer exist; with `assigned_only`, assigned ones.
+
+    Topics that are `followed` were created again, and the group has read them since: that is no loss.
+    """
     losses = []
-    mine = {tp for tp in finished.spans if not is_member or tp in state.assigned}
+    mine = {tp for tp in finished.spans if not assigned_only or tp in state.assigned}
     gone = sorted(tp for tp in mine if tp.topic not in snapshot.topics and tp.topic not in state.replaced)
     if gone:
         losses.append(Loss("PARTITIONS_GONE", f"{listing(gone)} no longer exist: the topic was deleted"))
     for name in {tp.topic for tp in gone}:
         state = state.replace_topic(name, TopicMark())
-    read = {tp.topic for tp in finished.spans} | {name for name, mark in finished.topics.items() if mark.waiting}
-    for name in [name for name in finished.topics if name in read and name not in state.replaced]:
-        topic = snapshot.topics.get(name)
-        if topic is not None and finished.topics[name].is_other(topic.topic_id, topic.czxid):
+    for name, mark in replaced_topics(state, finished, snapshot).items():
+        if name not in followed:
             text = f"topic {name} was deleted and created again; it will be read from its beginning"
             losses.append(Loss("TOPIC_REPLACED", text))
-            state = state.replace_topic(name, TopicMark(topic.topic_id, topic.czxid))
+        state = state.replace_topic(name, mark)
     return state, losses
 
 

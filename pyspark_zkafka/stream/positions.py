@@ -27,7 +27,7 @@ from pyspark_zkafka.protocol.offsets import (
     reset_position,
     resolve,
 )
-from pyspark_zkafka.protocol.resumption import StoredOffset, outdated, resume
+from pyspark_zkafka.protocol.resumption import StoredOffset, is_followed, outdated, resume
 from pyspark_zkafka.stream.planner import PartitionProgress
 from pyspark_zkafka.stream.session import ANSWER_S, StreamSession
 
@@ -183,7 +183,10 @@ class StreamStarts:
         committed = {} if self.options.group is None else self.session.offsets.committed(gained)
         stale = outdated(committed, self.session.snapshot()) if committed else set()
         current = {tp: stored for tp, stored in committed.items() if tp not in stale}
-        replaced_partitions = {tp for tp in gained if tp.topic in replaced}
+        again = [tp for tp in gained if tp.topic in replaced]
+        replaced_partitions = {
+            tp for tp in again if not is_followed(spans.get(tp), current.get(tp), last_committed.get(tp))
+        }
         new = self.session.younger([tp for tp in gained if tp not in committed and tp not in spans])
         positions: dict[TopicPartition, Position] = dict.fromkeys(replaced_partitions, EARLIEST)
         for tp in [tp for tp in gained if tp not in positions]:
@@ -202,6 +205,22 @@ class StreamStarts:
         resets = {o.partition for o in resolution.outside} | replaced_partitions | stale
         starts = {r.partition: r.start for r in resolution.ranges}
         return {tp: PartitionProgress(start, committed.get(tp), tp in resets) for tp, start in starts.items()}
+
+    def followed(
+        self,
+        replaced: Collection[str],
+        finished: StreamOffset,
+        last_committed: Mapping[TopicPartition, StoredOffset],
+        snapshot: ClusterSnapshot,
+    ) -> set[str]:
+        """The topics, of those created again, of whose every partition the group has an offset that another member wrote."""
+        spans = {tp: span for tp, span in finished.spans.items() if tp.topic in replaced and tp in snapshot.states}
+        if self.options.group is None or not spans:
+            return set()
+        stored = self.session.offsets.committed(spans, skip_malformed=True)
+        current = {tp: stored[tp] for tp in stored.keys() - outdated(stored, snapshot)}
+        unread = {tp.topic for tp, span in spans.items() if not is_followed(span, current.get(tp), last_committed.get(tp))}
+        return {tp.topic for tp in spans} - unread
 
     def _report_outdated(
         self, partitions: Collection[TopicPartition], committed: Mapping[TopicPartition, StoredOffset]

@@ -260,6 +260,44 @@ def test_member_reads_what_it_owns() -> None:
     assert member.reading == []
 
 
+def test_topic_deleted_before_a_restart() -> None:
+    """A member fails for a deleted topic, and so does the run that restarts it; with failOnDataLoss=false it goes on."""
+    session = Session(Member(T0))
+    first = driver(session)
+    end = first.latest(first.initial(), limited=True)
+    session.logs.clear()
+    for run in first, driver(session):
+        with pytest.raises(DataLoss, match="PARTITIONS_GONE"):
+            run.latest(end, limited=True)
+    assert driver(session, failOnDataLoss="false").latest(end, limited=True) == end
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_topic_created_again_that_the_group_follows(fails: str) -> None:
+    """A member whose checkpoint is of a deleted topic goes on where the others are in the new one, and commits no less."""
+    session = Session(Member(T0))
+    first = driver(session)
+    end = first.latest(first.initial(), limited=True)
+    session.czxid, session.logs = 50, {T0: 80, T1: 80}
+    session.stored = {T0: StoredOffset(70, 60)}
+    found = driver(session, failOnDataLoss=fails)
+    assert planned(found, end) == [(0, 70, 80)]
+    found.latest(found.latest(end, limited=True), limited=True)
+    assert session.stored[T0].offset == 80
+
+
+def test_topic_created_again_that_the_group_has_not_read() -> None:
+    """A member's own commit is of the deleted topic."""
+    session = Session(Member(T0))
+    first = driver(session)
+    end = first.latest(first.initial(), limited=True)
+    first.latest(end, limited=True)
+    session.czxid, session.logs = 50, {T0: 120, T1: 80}
+    with pytest.raises(DataLoss, match="TOPIC_REPLACED"):
+        driver(session).latest(end, limited=True)
+    assert planned(driver(session, failOnDataLoss="false"), end) == [(0, 10, 120)]
+
+
 def test_member_that_gains_and_loses_partitions() -> None:
     """A partition that was revoked is not read on, and one that was gained is read from the group's offset."""
     session = Session(member := Member(T0))

@@ -100,29 +100,29 @@ class TestTopics:
     def test_same(self) -> None:
         """Nothing is lost while topics are what they were."""
         before = state(p0=5)
-        assert check_topics(before, finished(T0), cluster(), is_member=False) == (before, [])
+        assert check_topics(before, finished(T0), cluster(), assigned_only=False) == (before, [])
 
     def test_gone(self) -> None:
         """Partitions of a deleted topic are a loss, once; a member answers for its own alone."""
         gone, both = cluster(name="u"), finished(T0, T1)
-        after, [loss] = check_topics(state(p0=5), both, gone, is_member=False)
+        after, [loss] = check_topics(state(p0=5), both, gone, assigned_only=False)
         assert loss == ("PARTITIONS_GONE", "t-0, t-1 no longer exist: the topic was deleted")
         assert after.assigned == {}
-        assert check_topics(after, both, gone, is_member=False) == (after, [])
-        [own] = check_topics(state(p0=5), both, gone, is_member=True)[1]
+        assert check_topics(after, both, gone, assigned_only=False) == (after, [])
+        [own] = check_topics(state(p0=5), both, gone, assigned_only=True)[1]
         assert own.text.startswith("t-0 no longer")
-        assert check_topics(state(), both, gone, is_member=True)[1] == []
+        assert check_topics(state(), both, gone, assigned_only=True)[1] == []
 
     def test_created_again(self) -> None:
         """A topic of another identity is a loss, and a new topic."""
-        after, [loss] = check_topics(state(p0=5), finished(T0, czxid=6), cluster(), is_member=False)
+        after, [loss] = check_topics(state(p0=5), finished(T0, czxid=6), cluster(), assigned_only=False)
         assert loss.condition == "TOPIC_REPLACED"
         assert (after.assigned, after.replaced) == ({}, {"t": TopicMark(None, 7)})
 
     def test_created_again_while_waiting(self) -> None:
         """So is one of which only the moment is known at which a partition had no leader."""
         waiting = StreamOffset({}, {"t": TopicMark(None, 6, 2, {1: Waiting(9, 1000)})})
-        [loss] = check_topics(state(), waiting, cluster(), is_member=True)[1]
+        [loss] = check_topics(state(), waiting, cluster(), assigned_only=True)[1]
         assert loss.condition == "TOPIC_REPLACED"
 
 
