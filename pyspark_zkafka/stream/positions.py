@@ -213,7 +213,7 @@ class StreamStarts:
         last_committed: Mapping[TopicPartition, StoredOffset],
         snapshot: ClusterSnapshot,
     ) -> set[str]:
-        """The topics, of those created again, of whose every partition the group has an offset that another member wrote."""
+        """The topics created again of which other members have committed offsets, in each partition of the checkpoint."""
         spans = {tp: span for tp, span in finished.spans.items() if tp.topic in replaced and tp in snapshot.states}
         if self.options.group is None or not spans:
             return set()
