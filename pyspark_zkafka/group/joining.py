@@ -60,7 +60,7 @@ class KafkaJoin:
             self.options,
             self.subscription,
             lambda events: GroupConsumer(self.servers, self.connection, group, kafka, events),
-            self.is_final if kafka.is_incremental else None,
+            self.is_final if kafka.is_incremental or kafka.instance_id else None,
         )
 
     def is_final(self, member_id: str, owned: Collection[TopicPartition], topics: Collection[str]) -> bool:

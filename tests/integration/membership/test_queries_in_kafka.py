@@ -183,6 +183,24 @@ def test_once(new_group: Callable[[str], MemberGroup], stream: Callable[..., Str
         assert len(query.rows) == 20 * run
 
 
+@pytest.mark.long
+def test_partitions_added_while_a_static_member_restarts(
+    new_group: Callable[[str], MemberGroup], stream: Callable[..., Stream]
+) -> None:
+    """The coordinator assigns them to nobody: a query that is to read all there is fails, rather than leave them out."""
+    group = new_group("range")
+    fill(group.cluster, group.topic, 5, PARTITIONS)
+    options = group.options(group_instance_id="one", kafkaConsumer_pollTimeoutMs="3000", rebalance_hold_ms="1000")
+    query = stream(options | {"session.timeout.ms": "30000"}, connection={})
+    query.run()
+    group.cluster.add_partitions(group.topic, 6)
+    fill(group.cluster, group.topic, 5, range(6))
+    running = query.start(availableNow=True)
+    with pytest.raises(Exception, match=rf"ENDS_NOT_REACHED.*{group.topic}-4, {group.topic}-5: not read"):
+        running.awaitTermination(150)
+    assert {row.partition for row in query.rows} == set(PARTITIONS)
+
+
 def test_inconsistent_strategy(new_group: Callable[[str], MemberGroup]) -> None:
     """A query whose strategy the group's members do not have fails within seconds, and says what to do."""
     group = new_group("range")
