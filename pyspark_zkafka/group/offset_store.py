@@ -85,6 +85,8 @@ class GroupOffsets:
     ) -> CommitResult:
         """Move offsets forward; see `commit_offsets`, whose rules hold for each store.
 
+        An offset is `kept` where one of two stores has a higher one, whatever was written to the other.
+
         Kafka is not part of ZooKeeper's transaction: ownership is checked right before a commit to Kafka.
         """
         result = CommitResult()
@@ -93,11 +95,12 @@ class GroupOffsets:
             offsets = {tp: offset for tp, offset in offsets.items() if tp not in done.lost}
             result = CommitResult(
                 {**result.written, **done.written},
-                {**result.kept, **done.kept},
+                {tp: max(kept.get(tp, 0) for kept in (result.kept, done.kept)) for tp in {*result.kept, *done.kept}},
                 {*result.lost, *done.lost},
                 {**result.marks, **done.marks},
             )
-        return result
+        higher = {tp: offset for tp, offset in result.kept.items() if offset > result.written.get(tp, -1)}
+        return replace(result, written={tp: at for tp, at in result.written.items() if tp not in higher}, kept=higher)
 
     def level(self, partitions: Collection[TopicPartition], owner: ClaimOwner | None = None) -> None:
         """Commit the larger offset of two stores to the one that lags, or has none, for partitions that the owner owns.

@@ -152,12 +152,19 @@ class StreamState:
         return replace(self, assigned={**self.assigned, **changed}) if changed else self
 
 
+_GONE = TopicMark()
+
+
 def replaced_topics(state: StreamState, finished: StreamOffset, snapshot: ClusterSnapshot) -> dict[str, TopicMark]:
-    """The topics that were created again since the stream read them, or waited for their leaders, with their marks now."""
-    read = {tp.topic for tp in finished.spans} | {name for name, mark in finished.topics.items() if mark.waiting}
-    names = [name for name in finished.topics if name in read and name in snapshot.topics and name not in state.replaced]
-    now = {name: TopicMark(snapshot.topics[name].topic_id, snapshot.topics[name].czxid) for name in names}
-    return {name: mark for name, mark in now.items() if finished.topics[name].is_other(mark.topic_id, mark.czxid)}
+    """The topics that were created again since the stream last saw them, with their marks now."""
+    found = {}
+    for name, mark in finished.topics.items():
+        if name in snapshot.topics:
+            now = TopicMark(snapshot.topics[name].topic_id, snapshot.topics[name].czxid)
+            seen = state.replaced.get(name, _GONE)
+            if (mark if seen == _GONE else seen).is_other(now.topic_id, now.czxid):
+                found[name] = now
+    return found
 
 
 def check_topics(
@@ -170,7 +177,8 @@ def check_topics(
 ) -> tuple[StreamState, list[Loss]]:
     """Find topics created again, and partitions that were read and no longer exist; with `assigned_only`, assigned ones.
 
-    Topics that are `followed` were created again, and the group has read them since: that is no loss.
+    Topics that are `followed` were created again, and the group has read them since: that is no loss. Nor is a topic of
+    which nothing was read, or whose deletion was reported. A topic that was gone, and is the same again, is read on.
     """
     losses = []
     mine = {tp for tp in finished.spans if not assigned_only or tp in state.assigned}
@@ -178,12 +186,21 @@ def check_topics(
     if gone:
         losses.append(Loss("PARTITIONS_GONE", f"{listing(gone)} no longer exist: the topic was deleted"))
     for name in {tp.topic for tp in gone}:
-        state = state.replace_topic(name, TopicMark())
-    for name, mark in replaced_topics(state, finished, snapshot).items():
-        if name not in followed:
-            text = f"topic {name} was deleted and created again; it will be read from its beginning"
-            losses.append(Loss("TOPIC_REPLACED", text))
-        state = state.replace_topic(name, mark)
+        state = state.replace_topic(name, _GONE)
+    again = replaced_topics(state, finished, snapshot)
+    back = {
+        name for name, mark in state.replaced.items() if mark == _GONE and name in snapshot.topics and name not in again
+    }
+    if back:
+        state = replace(state, replaced={name: mark for name, mark in state.replaced.items() if name not in back})
+    if again:
+        read = {tp.topic for tp in (*finished.spans, *state.assigned)}
+        read |= {name for name, mark in finished.topics.items() if mark.waiting}
+        for name, mark in again.items():
+            if name in read and name not in followed and state.replaced.get(name) != _GONE:
+                text = f"topic {name} was deleted and created again; it will be read from its beginning"
+                losses.append(Loss("TOPIC_REPLACED", text))
+            state = state.replace_topic(name, mark)
     return state, losses
 
 

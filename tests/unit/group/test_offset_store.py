@@ -105,6 +105,15 @@ def test_two_stores(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> 
     assert client.ensemble.nodes[PATH_0].data == b"9"
 
 
+def test_higher_offset_in_one_store(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An offset that another client has set ahead in one store is reported, though the other store was written."""
+    monkeypatch.setattr(offset_store, "KafkaGroupOffsets", lambda *arguments: KafkaStore(p0=50, p1=5))
+    for stores in ("kafka", "zookeeper"), ("zookeeper", "kafka"):
+        client.put(PATH_0, b"3")
+        done = GroupOffsets(CONNECTION, "broker1:9092", "g", stores, client).commit({T0: 7, T1: 7})  # type: ignore[arg-type]
+        assert (done.written, done.kept) == ({T1: 7}, {T0: 50})
+
+
 def test_outdated(caplog: pytest.LogCaptureFixture) -> None:
     """Offsets of a deleted topic are data loss, unless nothing was read of it."""
     stored = {T0: StoredOffset(5), T1: StoredOffset(0)}

@@ -298,6 +298,30 @@ def test_topic_created_again_that_the_group_has_not_read() -> None:
     assert planned(driver(session, failOnDataLoss="false"), end) == [(0, 10, 120)]
 
 
+def test_topic_that_is_missed_for_a_moment() -> None:
+    """A topic that seems to be deleted, and is the same when it is back, is read on."""
+    session = Session(Member(T0))
+    found = driver(session, failOnDataLoss="false")
+    end = found.latest(found.initial(), limited=True)
+    logs, session.logs = session.logs, {}
+    assert found.latest(end, limited=True) == end
+    session.logs = {**logs, T0: 120}
+    assert planned(found, end) == [(0, 100, 120)]
+
+
+def test_topic_created_again_before_its_first_record() -> None:
+    """A partition that was gained, and of which nothing was read yet, has another position in a topic created again."""
+    session = Session(member := Member())
+    session.stored = {T1: StoredOffset(100, 8)}
+    found = driver(session)
+    start = found.initial()
+    member.claims = {T1: Claim("c-0", 5)}
+    assert found.latest(start, limited=True) == start
+    session.czxid, session.logs, session.stored = 50, {T0: 10, T1: 150}, {}
+    with pytest.raises(DataLoss, match="TOPIC_REPLACED"):
+        found.latest(start, limited=True)
+
+
 def test_member_that_gains_and_loses_partitions() -> None:
     """A partition that was revoked is not read on, and one that was gained is read from the group's offset."""
     session = Session(member := Member(T0))
