@@ -159,11 +159,9 @@ def replaced_topics(state: StreamState, finished: StreamOffset, snapshot: Cluste
     """The topics that were created again since the stream last saw them, with their marks now."""
     found = {}
     for name, mark in finished.topics.items():
-        if name in snapshot.topics:
-            now = TopicMark(snapshot.topics[name].topic_id, snapshot.topics[name].czxid)
-            seen = state.replaced.get(name, _GONE)
-            if (mark if seen == _GONE else seen).is_other(now.topic_id, now.czxid):
-                found[name] = now
+        topic, seen = snapshot.topics.get(name), state.replaced.get(name, _GONE)
+        if topic is not None and (mark if seen == _GONE else seen).is_other(topic.topic_id, topic.czxid):
+            found[name] = TopicMark(topic.topic_id, topic.czxid)
     return found
 
 
@@ -188,16 +186,15 @@ def check_topics(
     for name in {tp.topic for tp in gone}:
         state = state.replace_topic(name, _GONE)
     again = replaced_topics(state, finished, snapshot)
-    back = {
-        name for name, mark in state.replaced.items() if mark == _GONE and name in snapshot.topics and name not in again
-    }
+    gone_before = {name for name, mark in state.replaced.items() if mark == _GONE}
+    back = (gone_before & snapshot.topics.keys()) - again.keys()
     if back:
         state = replace(state, replaced={name: mark for name, mark in state.replaced.items() if name not in back})
     if again:
         read = {tp.topic for tp in (*finished.spans, *state.assigned)}
         read |= {name for name, mark in finished.topics.items() if mark.waiting}
         for name, mark in again.items():
-            if name in read and name not in followed and state.replaced.get(name) != _GONE:
+            if name in read and name not in followed and name not in gone_before:
                 text = f"topic {name} was deleted and created again; it will be read from its beginning"
                 losses.append(Loss("TOPIC_REPLACED", text))
             state = state.replace_topic(name, mark)
