@@ -27,7 +27,6 @@ def standalone() -> Iterator[SparkStandalone]:
         yield cluster
 
 
-@pytest.mark.long  # four JVMs; an application of its own is tested by test_connect and by the notebook, too
 def test_two_workers(
     standalone: SparkStandalone, zkafka_cluster: LocalCluster, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
