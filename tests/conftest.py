@@ -346,6 +346,18 @@ def new_member(chroot: Chroot) -> Iterator[Callable[..., GroupMember]]:
 
 
 @pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder of the test's own, which has the jars of the user's, and none of the clusters that are up."""
+    from pyspark_zkafka.testing import cache_folder
+
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / "jars").symlink_to(cache_folder() / "jars")
+    monkeypatch.setenv("ZKAFKA_CACHE", str(cache))
+    return cache
+
+
+@pytest.fixture
 def eventually() -> Callable[..., Any]:
     """Polls: ``assert eventually(lambda: ..., timeout_s=5)``."""
     return support.eventually

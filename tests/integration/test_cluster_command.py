@@ -13,19 +13,15 @@ from pathlib import Path
 import pytest
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing import attach, cache_folder
+from pyspark_zkafka.testing import attach
 from tests.support.eventually import eventually
 from tests.support.processes import alive
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder of the test's own, which has the jars of the user's."""
-    cache = tmp_path / "cache"
-    cache.mkdir()
-    (cache / "jars").symlink_to(cache_folder() / "jars")
-    monkeypatch.setenv("ZKAFKA_CACHE", str(cache))
-    return cache
+def cache(own_cache: Path) -> Path:
+    """The clusters of the developer are not touched."""
+    return own_cache
 
 
 @pytest.fixture

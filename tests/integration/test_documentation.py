@@ -184,6 +184,7 @@ def _pages_with_blocks() -> list[Any]:
     return [page if page.name in FIRST else pytest.param(page, marks=pytest.mark.long) for page in with_blocks]
 
 
+@pytest.mark.usefixtures("own_cache")  # a block brings the default cluster up
 @pytest.mark.parametrize("page", _pages_with_blocks(), ids=lambda page: page.name)
 def test_blocks(page: Path, names: dict[str, Any], real: Callable[[str], str], tmp_path: Path) -> None:
     """Every block of the page that gives no reason against it runs without an error."""
