@@ -180,11 +180,13 @@ def test_java_consumers(group: Group) -> None:
     assert group.read_by_jvm(group.jvm(), len(fourth)) == sorted(fourth)
 
 
-def test_live_until_the_members_have_left(group: Group) -> None:
+def test_live_until_the_members_have_left(group: Group, zkafka_cluster: LocalCluster) -> None:
     """A consumer that commits to ZooKeeper alone is followed; when it has left, Kafka has its last offsets."""
     first = group.write(40)
     jvm = group.jvm(**{"auto.commit.interval.ms": "100"})
     group.read_by_jvm(jvm, len(first))
+    with zkafka_cluster.zookeeper() as znodes:
+        eventually(lambda: znodes.exists(f"/consumers/{group.name}/offsets/{group.topic}"))
     found: list[Result] = []
     following = Thread(target=lambda: found.append(group.run("--live", "--interval", "0.2")))
     writing = Thread(target=lambda: [group.write(5) for _ in range(20)])
