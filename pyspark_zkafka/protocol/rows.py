@@ -16,6 +16,7 @@ from pyspark_zkafka.protocol.topic_names import RULE, is_topic_name, shown_name
 
 __all__ = ["OutgoingBatch", "Rows", "check_columns", "outgoing", "slices_by_size"]
 
+_PER_MILLISECOND = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 _QUOTED_BYTES = 60
 
 
@@ -34,13 +35,17 @@ def _is_headers(kind: pa.DataType) -> bool:
     return [f.name for f in fields] == ["key", "value"] and _is_text(fields[0].type) and _is_text_or_bytes(fields[1].type)
 
 
+def _is_instant(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind)) and kind.tz is not None and kind.unit in _PER_MILLISECOND
+
+
 _EXPECTED = {
     "value": ("string or binary", _is_text_or_bytes),
     "key": ("string or binary", _is_text_or_bytes),
     "topic": ("string", _is_text),
     "partition": ("int", pa.types.is_int32),
     "headers": ("array<struct<key:string,value:binary>>", _is_headers),
-    "timestamp": ("timestamp", lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None),
+    "timestamp": ("timestamp", _is_instant),
 }
 
 
@@ -191,14 +196,15 @@ def _is_large(kind: pa.DataType) -> bool:
 
 
 def _milliseconds(column: pa.Array) -> pa.Array:
-    # Floor, as Java's Timestamp.getTime; a plain cast would refuse microseconds.
-    kind = pa.timestamp("ms", tz=column.type.tz)
-    milliseconds = pc.cast(pc.floor_temporal(column, unit="millisecond"), kind).cast(pa.int64())
+    # The integers alone: Arrow rounds in local time, which may be ambiguous, or of a zone that Arrow does not know.
+    since_epoch = column.cast(pa.int64())
+    milliseconds = pc.divide(since_epoch, _PER_MILLISECOND[column.type.unit])
     row = pc.index(pc.less(milliseconds, 1), value=True).as_py()
     if row >= 0:
+        shown = np.datetime64(since_epoch[row].as_py(), column.type.unit)
         raise InvalidRow(
             "INVALID_TIMESTAMP",
-            f"The column timestamp is {column[row]} in row {row} of a batch; Kafka stores none before "
+            f"The column timestamp is {shown}Z in row {row} of a batch; Kafka stores none before "
             "1970-01-01T00:00:00.001Z; leave it null to let the producer set the time",
         )
     return milliseconds

@@ -138,6 +138,23 @@ def test_all_columns(spark: SparkSession, write: Callable[..., None], read: Read
     assert found[1].timestamp.year > 2020
 
 
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "GMT+05:00"])
+def test_timestamps_in_any_zone_of_the_session(
+    zone: str, spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic
+) -> None:
+    """An hour that a change from summer time repeats is written as it is, also in a zone that only Java knows."""
+    topic, repeated_us = new_topic(config={"retention.ms": "-1"}), (1_698_539_400_000_000, 1_698_543_000_000_000)
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        frame = spark.createDataFrame([(us,) for us in repeated_us], "us bigint")
+        write(frame.select(F.lit("v").alias("value"), F.timestamp_micros("us").alias("timestamp")), topic=topic)
+        found = read({"subscribe": topic}).select(F.unix_micros("timestamp").alias("us")).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    assert sorted(row.us for row in found) == sorted(repeated_us)
+
+
 def test_empty_frame(spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic) -> None:
     """Writing no rows writes none."""
     topic = new_topic()
