@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -38,7 +39,7 @@ _DEFAULTS: dict[str, Any] = {
     # the client has known it for less than this. More than 2,147,483 ms overflow, and mean 0.
     "topic.metadata.propagation.max.ms": 2_100_000,
 }
-_UNLIMITED = {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 2_000_000_000}
+_UNLIMITED = {"queue.buffering.max.messages": 0, "queue.buffering.max.kbytes": 2_000_000_000}
 _ADVANCE_S = 0.01
 _STALLED_S = 0.1
 _NO_PROGRESS = -1, 0.0
@@ -74,7 +75,8 @@ class CountingProducer:
     ) -> None:
         self._properties = dict(properties)
         limits = QueueLimits()
-        records = int(self._properties.pop("queue.buffering.max.messages", limits.records))
+        # 0 is no limit, as in librdkafka.
+        records = int(self._properties.pop("queue.buffering.max.messages", limits.records)) or sys.maxsize
         kilobytes = self._properties.pop("queue.buffering.max.kbytes", limits.size_bytes // 1024)
         batch_bytes = self._properties.get("batch.size", limits.batch_bytes)
         self._limits = QueueLimits(records, int(kilobytes) * 1024, int(batch_bytes))

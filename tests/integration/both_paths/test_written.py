@@ -113,9 +113,13 @@ class TestWritten:
         numbers = {p: [int(row[1]) for row in rows] for p, rows in found.items()}
         assert numbers == {p: [n for n in range(12_000) if 7 * (n % per_batch) % 5 == p] for p in range(5)}
 
-    @pytest.mark.parametrize("limit", [{"queue.buffering.max.messages": 5}, {"queue.buffering.max.kbytes": 1}], ids=str)
-    def test_tiny_queues(self, write: Write, limit: dict[str, int]) -> None:
-        """However little may be queued, all rows arrive, in order."""
+    @pytest.mark.parametrize(
+        "limit",
+        [{"queue.buffering.max.messages": 5}, {"queue.buffering.max.messages": 0}, {"queue.buffering.max.kbytes": 1}],
+        ids=str,
+    )
+    def test_queue_limits(self, write: Write, limit: dict[str, int]) -> None:
+        """However little may be queued, or without a limit of records (0), all rows arrive, in order."""
         values = [b"%d" % n + b"." * 400 for n in range(3000)]
         delivered, found = write([(frame(value=values), [0] * 3000)], **limit, **{"linger.ms": 0})
         assert delivered == {0: 3000}

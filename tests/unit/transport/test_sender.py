@@ -12,9 +12,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.protocol.rows import OutgoingBatch
 from pyspark_zkafka.transport.native.producer import ArrowSender
-from pyspark_zkafka.transport.producer import QueueLimits
+from pyspark_zkafka.transport.producer import CountingProducer
 from pyspark_zkafka.transport.python_sender import MessageSender
-from pyspark_zkafka.transport.sender import Failure, Sender
+from pyspark_zkafka.transport.sender import Failure, QueueLimits, Sender
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 # In pure Python four megabytes go at a time.
@@ -75,6 +75,24 @@ def test_all_that_is_sent_takes_room(make: Callable[..., Sender], column: str) -
         assert 0 < sender.queued <= MOST_QUEUED[make]
         sender.purge(in_flight=True)
         sender.flush(1)
+
+
+@pytest.mark.parametrize("make", [MessageSender, ArrowSender])
+@pytest.mark.parametrize("most", [0, 2**31 - 1])
+def test_no_limit_of_records(make: Callable[..., Sender], most: int) -> None:
+    """queue.buffering.max.messages=0 is no limit, as in librdkafka: rows are handed over until they take too many bytes."""
+    properties = {"bootstrap.servers": "127.0.0.1:1", "queue.buffering.max.messages": most}
+    senders: list[Sender] = []
+
+    def made(*args: Any) -> Sender:
+        senders.append(make(*args))
+        return senders[0]
+
+    with CountingProducer(properties, made):
+        rows = OutgoingBatch("t", pa.nulls(10_001, pa.binary()), None, None, None, None)
+        senders[0].add(rows, np.zeros(10_001, np.int32), 1)
+        assert senders[0].advance(0)
+        assert senders[0].queued == 10_001
 
 
 @pytest.mark.parametrize(
