@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pyspark_zkafka.errors import LedgerError
+from pyspark_zkafka.protocol.model import LAST_MS
 from pyspark_zkafka.protocol.topic_names import is_topic_name
 
 __all__ = ["Entry", "LedgerGroup", "LedgerKey", "QueryName", "decode", "encode", "key_of", "newest"]
@@ -115,7 +116,7 @@ class Entry:
     write : str
         The call that wrote them, where one micro-batch may have several (``foreachBatch``); otherwise empty.
     at_ms : int
-        The time of the worker that wrote the entry, in milliseconds since 1970: for people only.
+        The time of the worker that wrote the entry, in milliseconds since 1970: for people only. 0 if unknown.
     ends : str
         The offsets that a batch job commits to its group when all slots are written (`canonical_json`); otherwise empty.
     """
@@ -164,7 +165,7 @@ def decode(metadata: str, place: str = "The ledger") -> Entry:
         raise _unreadable(metadata, place)
     slot, batch, rows, at_ms = numbers
     digest, run, write = texts
-    return Entry(slot, batch, rows, digest, run, write, at_ms, _canonical(ends))
+    return Entry(slot, batch, rows, digest, run, write, at_ms if at_ms <= LAST_MS else 0, _canonical(ends))
 
 
 def _canonical(ends: dict[str, dict[str, int]]) -> str:

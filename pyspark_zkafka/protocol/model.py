@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 __all__ = [
+    "LAST_MS",
     "Broker",
     "Claim",
     "ClaimOwner",
@@ -21,6 +22,8 @@ __all__ = [
 ]
 
 NO_LEADER = -1
+LAST_MS = 253_402_300_799_999
+"""The end of the year 9999, where Python's datetime ends: a later time, which others wrote, is none."""
 _SESSION = re.compile("0x[0-9a-fA-F]{1,16}")
 
 

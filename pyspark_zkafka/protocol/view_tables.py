@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.protocol.model import LAST_MS
 from pyspark_zkafka.protocol.planning import Subscription, wanted_topics
 
 __all__ = ["VIEWS", "Row", "View", "build_view", "require_view_projection", "restrict", "timestamp_us", "view_problems"]
@@ -96,7 +97,6 @@ _ARROW_TYPES: dict[str, pa.DataType] = {
 }
 
 _CONNECTION = ("zookeeper.", "kafka.", "listener.name")
-_LAST_MS = 253_402_300_799_999  # the end of the year 9999, where Python's datetime ends
 
 
 def require_view_projection(view: str, schema: pa.Schema) -> None:
@@ -143,6 +143,6 @@ def timestamp_us(ms: str | None) -> int | None:
     >>> timestamp_us("1795228865441"), timestamp_us("-1"), timestamp_us("soon")
     (1795228865441000, None, None)
     """
-    if ms is None or not re.fullmatch("[0-9]{1,15}", ms) or int(ms) > _LAST_MS:
+    if ms is None or not re.fullmatch("[0-9]{1,15}", ms) or int(ms) > LAST_MS:
         return None
     return int(ms) * 1000

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.protocol.ledger import Entry, LedgerGroup, QueryName, decode, encode, key_of, newest
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.model import LAST_MS, TopicPartition
 from pyspark_zkafka.protocol.offsets import canonical_json
 
 BASES = st.text(min_size=1) | st.lists(st.sampled_from(["a", "-", ".slots-", "4", "4-1", "\n"]), min_size=1).map("".join)
@@ -17,7 +17,8 @@ NUMBERS = st.integers(0, 2**31 - 1)
 LONGS = st.integers(0, 2**63 - 1)
 OFFSETS = st.dictionaries(st.builds(TopicPartition, st.sampled_from(["a", "b.c", "d-1"]), NUMBERS), LONGS)
 ENDS = OFFSETS.map(lambda offsets: canonical_json(offsets) if offsets else "")
-ENTRIES = st.builds(Entry, NUMBERS, LONGS, LONGS, st.text(), st.text(), st.text(), LONGS, ENDS)
+TIMES = st.integers(0, LAST_MS)
+ENTRIES = st.builds(Entry, NUMBERS, LONGS, LONGS, st.text(), st.text(), st.text(), TIMES, ENDS)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: (

@@ -31,6 +31,8 @@ class GroupBrokers:
         The errors of partitions without a leader.
     refused : mapping
         The errors of partitions whose offsets cannot be committed.
+    metadata : dict
+        The metadata of the offsets of further groups.
     """
 
     logs: Mapping[TopicPartition, tuple[int, int]]
@@ -38,6 +40,7 @@ class GroupBrokers:
     states: dict[str, GroupState] = field(default_factory=dict)
     offline: Mapping[TopicPartition, ZKafkaError] = field(default_factory=dict)
     refused: Mapping[TopicPartition, ZKafkaError] = field(default_factory=dict)
+    metadata: dict[str, dict[TopicPartition, str]] = field(default_factory=dict)
 
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
         """The topics that have logs, led by broker 1."""
@@ -55,7 +58,7 @@ class GroupBrokers:
 
     def group_names(self) -> list[str]:
         """The groups that have offsets."""
-        return sorted(self.stored)
+        return sorted([*self.stored, *self.metadata])
 
     def group_states(self, groups: Iterable[str]) -> dict[str, GroupState]:
         """The groups' states."""
@@ -68,6 +71,15 @@ class GroupBrokers:
     def committed_many(self, groups: Iterable[str]) -> dict[str, Offsets]:
         """Several groups' offsets."""
         return {name: self.committed(name) for name in groups}
+
+    def committed_metadata(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, str]]:
+        """The metadata of several groups' offsets."""
+        return {name: dict(self.metadata.get(name, {})) for name in groups}
+
+    def delete_groups(self, groups: Iterable[str]) -> None:
+        """Delete groups with metadata."""
+        for name in groups:
+            del self.metadata[name]
 
     def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ZKafkaError]:
         """Commit offsets; the errors of those that are refused."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.protocol.ledger import Entry, LedgerGroup, LedgerKey, QueryName, decode, encode, key_of, newest
+from pyspark_zkafka.protocol.model import LAST_MS
 from tests.support.cases import each
 
 ENTRY = Entry(3, 7, 1000, "0f" * 16, "run", "write", 1_700_000_000_000)
@@ -133,6 +135,12 @@ def test_no_number(name: str, value: Any) -> None:
     """A number is an integer of 63 bits: neither a float nor a Boolean, a text or nothing."""
     with pytest.raises(LedgerError):
         decode(json.dumps(VALUES | {name: value}))
+
+
+def test_impossible_time() -> None:
+    """A time that no clock of a worker shows is none; the entry counts."""
+    for at_ms in (LAST_MS + 1, 2**63 - 1):
+        assert decode(encode(replace(ENTRY, at_ms=at_ms))) == replace(ENTRY, at_ms=0)
 
 
 @pytest.mark.parametrize("version", [0, 2])
