@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from pyspark_zkafka.cli.cluster import app as cluster_app
 from pyspark_zkafka.cli.command import exit_status
 from pyspark_zkafka.cli.groups import app as groups_app
 from pyspark_zkafka.cli.ledger import app as ledger_app
+from pyspark_zkafka.cli.output import LogFormatter
 from pyspark_zkafka.cli.topics import app as topics_app
 from pyspark_zkafka.errors import ZKafkaError
 
@@ -66,6 +68,8 @@ def demo(
 
 def main() -> None:
     """Run the command; a ZKafkaError is written as one line to standard error."""
+    if logging.lastResort is not None:  # the handler of commands, which configure no logging
+        logging.lastResort.setFormatter(LogFormatter())
     try:
         app()
     except ZKafkaError as error:

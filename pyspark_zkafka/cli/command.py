@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyspark_zkafka.cli.config_file import read_config_file
-from pyspark_zkafka.cli.output import Column, Output, Row
+from pyspark_zkafka.cli.output import Column, Output, Row, printable
 from pyspark_zkafka.errors import OptionError, ZKafkaError
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class Target:
             return True
         if not sys.stdin.isatty():
             raise OptionError("INVALID_OPTION", "There is no terminal for the confirmation; use --yes or --dry-run")
-        typer.confirm(question, abort=True, err=True)
+        typer.confirm(printable(question), abort=True, err=True)
         return True
 
     def rows(self, rows: Sequence[Row], shown: Sequence[Column], empty: str = "", *narrower: Sequence[Column]) -> None:
@@ -220,7 +220,7 @@ def _unbroken(text: str) -> str:
 
 def exit_status(error: ZKafkaError | OSError) -> int:
     """Write an error to standard error as one line; the exit status for it: 2 for wrong options, else 1."""
-    typer.echo(" ".join(str(error).split()), err=True)
+    typer.echo(printable(" ".join(str(error).split())), err=True)
     return USAGE if isinstance(error, OptionError) else FAILED
 
 

@@ -15,6 +15,7 @@ import typer
 from pyspark_zkafka.cli.command import Target, reads_cluster
 from pyspark_zkafka.cli.group_describe import StorageOption
 from pyspark_zkafka.cli.group_stores import Storage
+from pyspark_zkafka.cli.output import LogFormatter
 from pyspark_zkafka.errors import OptionError
 
 if TYPE_CHECKING:
@@ -96,7 +97,9 @@ def _collector(target: Target, selection: Selection, timeout_s: float, storage: 
     from pyspark_zkafka.operations.cluster_reads import BrokerReader, EnsembleReader
     from pyspark_zkafka.operations.exporter import ClusterCollector
 
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
     logging.getLogger("kazoo").setLevel(logging.ERROR)  # it reports each attempt to connect
     target.require_cluster()
     ensemble = EnsembleReader(target.connection, selection)

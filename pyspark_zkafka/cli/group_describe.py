@@ -10,7 +10,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
 from pyspark_zkafka.cli.command import Target, reads_cluster
 from pyspark_zkafka.cli.group_stores import AllGroups, Groups, Servers, Storage, open_servers, require_groups
@@ -118,7 +117,8 @@ def _show(target: Target, rows: Sequence[Row], stores: Sequence[Column]) -> None
         target.rows(rows, layouts[0], empty, layouts[1], *_of_one_group(stores))
         return
     for name, of_group in groupby(rows, key=itemgetter("group")):
-        target.output.show(Text(f"\nGROUP {name}"))
+        target.output.show("")
+        target.output.show(f"GROUP {name}")
         first, *narrower = _of_one_group(stores)
         target.rows(list(of_group), first, empty, *narrower)
 

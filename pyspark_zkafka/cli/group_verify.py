@@ -53,15 +53,15 @@ def verify(target: Target, groups: Groups = None, all_groups: AllGroups = False,
         target.rows(rows, _COLUMNS, "No problem was found.")
     else:
         for problem in problems:
-            target.output.lines(_paragraph(problem))
+            target.output.lines(*_paragraph(problem))
     if problems:
         raise typer.Exit(FAILED)
 
 
-def _paragraph(problem: Problem) -> str:
+def _paragraph(problem: Problem) -> tuple[str, ...]:
     """A problem as a paragraph, for a terminal on which the table is too wide: the remedy may be a command to copy."""
     place = "" if problem.topic is None else f" {TopicPartition(problem.topic, problem.partition or 0)}"
-    return f"{problem.group}{place}: {problem.problem}\n  {problem.found}\n  -> {problem.remedy}"
+    return f"{problem.group}{place}: {problem.problem}", f"  {problem.found}", f"  -> {problem.remedy}"
 
 
 def _verify(servers: Servers, names: list[str] | None) -> tuple[list[Problem], tuple[str, ...]]:

@@ -13,7 +13,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from pyspark_zkafka.cli.output import Column, Output, Row, columns, duration_text
+from pyspark_zkafka.cli.output import Column, Output, Row, columns, duration_text, printable
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.operations.catching_up import Observation, Progress, progress, total
 from pyspark_zkafka.operations.group_reads import Described
@@ -103,4 +103,4 @@ def _write_json(output: Output, rows: Sequence[Row], problems: Sequence[str]) ->
 def _page(output: Output, rows: Sequence[Row], problems: Sequence[str]) -> Group:
     readable = [{**row, "catch_up_s": duration_text(row["catch_up_s"])} for row in rows]
     found = [output.fitted(readable, _COLUMNS, _NARROW)] if rows else []
-    return Group(Text(time.strftime("%Y-%m-%d %H:%M:%S")), *found, *map(Text, problems), "")
+    return Group(Text(time.strftime("%Y-%m-%d %H:%M:%S")), *found, *(Text(printable(text)) for text in problems), "")

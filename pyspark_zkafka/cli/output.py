@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +11,11 @@ from datetime import datetime, timezone
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Column", "Output", "columns", "duration_text", "iso_time", "table"]
+__all__ = ["Column", "LogFormatter", "Output", "columns", "duration_text", "iso_time", "printable", "table"]
 
 Row = Mapping[str, Any]
 """Values by column name; a missing column is null."""
@@ -89,18 +90,37 @@ class Output:
                 return table(rows, shown)
         return _compact(rows, layouts[-1])
 
-    def lines(self, text: str) -> None:
-        """Write text whose lines are not broken."""
-        self.console.print(Text(text), soft_wrap=True)
+    def lines(self, *texts: str) -> None:
+        """Write lines that are not broken."""
+        for text in texts:
+            self.console.print(Text(printable(text)), soft_wrap=True)
 
     def note(self, text: str) -> None:
         """Write a line for people to standard error, also with ``--json``."""
-        self.errors.print(Text(text), soft_wrap=True)
+        self.errors.print(Text(printable(text)), soft_wrap=True)
 
-    def show(self, renderable: RenderableType) -> None:
-        """Write something that is for people only; nothing with ``--json``."""
+    def show(self, text: str) -> None:
+        """Write a line that is for people only; nothing with ``--json``."""
         if not self.as_json:
-            self.console.print(renderable)
+            self.lines(text)
+
+
+class LogFormatter(logging.Formatter):
+    """Formats log lines with messages that control no terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, and the traceback if there is one."""
+        message = {"msg": printable(record.getMessage()), "args": None}
+        return super().format(logging.makeLogRecord({**record.__dict__, **message}))
+
+
+def printable(text: str) -> str:
+    r"""Text from znodes and brokers for people: what does not print, such as a terminal's control characters, is escaped.
+
+    >>> printable("a\x1b[2Jb")
+    'a\\x1b[2Jb'
+    """
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def table(rows: Iterable[Row], shown: Sequence[Column], title: str | None = None) -> Table:
@@ -110,7 +130,7 @@ def table(rows: Iterable[Row], shown: Sequence[Column], title: str | None = None
         justify = "right" if column.right else "left"
         made.add_column(column.title, justify=justify, overflow="fold", style=column.style)  # type: ignore[arg-type]
     for row in rows:
-        made.add_row(*(Text(_cell(row.get(column.name))) for column in shown))
+        made.add_row(*(Text(printable(_cell(row.get(column.name)))) for column in shown))
     return made
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 
 import pytest
 from rich.console import Console
 
-from pyspark_zkafka.cli.output import Column, Output, columns, table
+from pyspark_zkafka.cli.command import exit_status
+from pyspark_zkafka.cli.output import Column, LogFormatter, Output, columns, table
+from pyspark_zkafka.errors import ClusterStateError
 
 ROWS = [
     {"topic": "orders", "partition": 0, "current_offset": 12, "isr": [1, 2], "offline": False},
@@ -41,6 +44,38 @@ def test_piped_table(capsys: pytest.CaptureFixture[str]) -> None:
         ["orders", "11", "-", "yes"],
         [long, "-", "-", "-", "-"],
     ]
+
+
+HOSTILE = "a\x1b[2J\x1b]0;owned\x07\r\n\x9b1m\u202e\ud800b"
+ESCAPED = r"a\x1b[2J\x1b]0;owned\x07\r\n\x9b1m\u202e\ud800b"
+
+
+def test_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    """Text for people controls no terminal, wherever it is from: what does not print is escaped; JSON escapes it itself."""
+    output = Output()
+    output.rows([{"topic": HOSTILE, "isr": [HOSTILE], "offline": {HOSTILE: HOSTILE}}], COLUMNS)
+    output.rows([], COLUMNS, HOSTILE)
+    output.lines(HOSTILE, "second")
+    output.show(HOSTILE)
+    output.note(HOSTILE)
+    assert exit_status(ClusterStateError("UNREADABLE", HOSTILE)) == 1
+    shown = capsys.readouterr()
+    assert (shown.out.count(ESCAPED), shown.err.count(ESCAPED)) == (6, 2)
+    assert ClusterStateError("UNREADABLE", HOSTILE).message == HOSTILE
+    assert set(filter(lambda c: not c.isprintable(), shown.out + shown.err)) == {"\n"}
+    Output(as_json=True).rows([{"topic": HOSTILE}], COLUMNS)
+    assert json.loads(capsys.readouterr().out)[0]["topic"] == HOSTILE
+
+
+def test_control_characters_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nor does a line of the log; a traceback keeps its lines."""
+    log = logging.getLogger("test_control_characters_in_the_log")
+    log.propagate = False
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogFormatter("%(levelname)s %(message)s"))
+    log.addHandler(handler)
+    log.warning("%s", HOSTILE, exc_info=ValueError("why"))
+    assert capsys.readouterr().err == f"WARNING {ESCAPED}\nValueError: why\n"
 
 
 def test_narrow_terminal() -> None:
