@@ -84,50 +84,55 @@ def elect(
         found = _candidates(client, topic)
         due = [candidate for candidate in found if candidate.obstacle is None]
         shown = [c for c in found if topic or c.obstacle != LEADS_ALREADY]
-        if not due or target.dry_run or not target.output.as_json:
+        if not due or target.dry_run or no_wait or not target.output.as_json:
             target.rows([_election_row(c) for c in shown], _ELECTION, "All partitions are led by their preferred replicas.")
-        if not due or not target.proceed(f"Elect the preferred replicas of {len(due)} partitions?"):
-            return
-        start(client, [candidate.partition for candidate in due])
-        if not no_wait:
-            _finish_election(target, client, due, timeout)
+        if due and target.proceed(f"Elect the preferred replicas of {len(due)} partitions?"):
+            start(client, [candidate.partition for candidate in due])
+            found = [candidate for candidate in found if candidate.obstacle is not None]
+            if not no_wait:
+                found = _elected(target, client, due, shown, timeout)
+    if not target.dry_run and any(candidate.leader != candidate.preferred for candidate in found):
+        raise typer.Exit(FAILED)
 
 
 def _candidates(client: ZooKeeperClient, topics: list[str] | None) -> list[Candidate]:
-    from pyspark_zkafka.operations.election import candidates, chosen_partitions, parse_partitions
+    from pyspark_zkafka.operations.election import candidates
+    from pyspark_zkafka.operations.topics import Scope, parse_scope, scope_partitions
 
-    named = parse_partitions(topics or ())
-    snapshot = client.snapshot(named or None)
-    chosen = chosen_partitions(named or {name: [] for name in snapshot.topics}, snapshot)
+    scope = None if topics is None else parse_scope(topics)
+    snapshot = client.snapshot(None if scope is None else scope.names)
+    chosen = scope_partitions(scope or Scope(frozenset(snapshot.topics)), snapshot)
     return candidates(chosen, snapshot, client.admin_state())
 
 
-def _election_row(candidate: Candidate, due: str = "due") -> Row:
+def _election_row(candidate: Candidate) -> Row:
     tp = candidate.partition
     return {
         "topic": tp.topic,
         "partition": tp.partition,
         "leader": None if candidate.leader < 0 else candidate.leader,
         "preferred_replica": None if candidate.preferred < 0 else candidate.preferred,
-        "election": due if candidate.obstacle is None else candidate.obstacle,
+        "election": candidate.obstacle or "due",
     }
 
 
-def _finish_election(target: Target, client: ZooKeeperClient, due: Sequence[Candidate], wait_s: float) -> None:
-    """Wait until the election was performed, and write the leaders; raises Exit if one is not the preferred replica."""
+def _elected(
+    target: Target, client: ZooKeeperClient, due: Sequence[Candidate], shown: Sequence[Candidate], wait_s: float
+) -> list[Candidate]:
+    """Wait until the election was performed, write the leaders of the partitions, and return them as they are now."""
     from pyspark_zkafka.operations.controller import follow
     from pyspark_zkafka.operations.election import candidates, is_requested
 
-    partitions = [candidate.partition for candidate in due]
     with target.output.errors.status(f"electing the leaders of {len(due)} partitions"):
         for _ in follow(lambda: is_requested(client), lambda requested: not requested, wait_s):
             pass
-    snapshot = client.snapshot({tp.topic for tp in partitions})
-    found = candidates((tp for tp in partitions if tp in snapshot.states), snapshot, client.admin_state())
-    rows = [{**_election_row(c), "election": "elected" if c.leader == c.preferred else "failed"} for c in found]
-    target.rows(rows, _ELECTION)
-    if any(row["election"] == "failed" for row in rows):
-        raise typer.Exit(FAILED)
+    elected = {candidate.partition for candidate in due}
+    snapshot = client.snapshot({candidate.partition.topic for candidate in shown})
+    existing = {tp for topic in snapshot.topics for tp in snapshot.partitions(topic)}
+    found = candidates(existing.intersection(c.partition for c in shown), snapshot, client.admin_state())
+    results = {c.partition: "elected" if c.leader == c.preferred else "failed" for c in found if c.partition in elected}
+    target.rows([{**_election_row(c), "election": results.get(c.partition, c.obstacle)} for c in found], _ELECTION)
+    return found
 
 
 @app.command("delete-topic")

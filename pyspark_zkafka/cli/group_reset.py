@@ -14,8 +14,9 @@ from pyspark_zkafka.cli.output import columns
 from pyspark_zkafka.errors import OptionError
 
 if TYPE_CHECKING:
-    from pyspark_zkafka.operations.offset_reset import Scenario, Scope
+    from pyspark_zkafka.operations.offset_reset import Scenario
     from pyspark_zkafka.operations.reset import PlannedReset
+    from pyspark_zkafka.operations.topics import Scope
     from pyspark_zkafka.protocol.model import TopicPartition
 
 __all__ = ["add_to"]
@@ -114,7 +115,7 @@ def _show(target: Target, planned: PlannedReset, *, export: bool) -> None:
 
 
 def _scope(topics: list[str] | None, all_topics: bool, from_file: Path | None) -> Scope | None:
-    from pyspark_zkafka.operations.offset_reset import parse_scope
+    from pyspark_zkafka.operations.topics import parse_scope
 
     if bool(topics) + all_topics + (from_file is not None) != 1:
         raise OptionError(

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pyspark_zkafka.errors import OptionError, UnknownTopic
 from pyspark_zkafka.operations.controller import submit
 from pyspark_zkafka.protocol.model import NO_LEADER, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.znodes.admin import PREFERRED_REPLICA_ELECTION, AdminState, encode_preferred_election
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Create
 
-__all__ = ["LEADS_ALREADY", "Candidate", "candidates", "chosen_partitions", "is_requested", "parse_partitions", "start"]
+__all__ = ["LEADS_ALREADY", "Candidate", "candidates", "is_requested", "start"]
 
 LEADS_ALREADY = "the preferred replica leads already"
 
@@ -48,40 +47,6 @@ def _candidate(tp: TopicPartition, snapshot: ClusterSnapshot, state: AdminState)
     elif preferred not in found.isr:
         obstacle = f"broker {preferred} is not in the ISR"
     return Candidate(tp, leader, preferred, obstacle)
-
-
-def parse_partitions(texts: Iterable[str]) -> dict[str, list[int]]:
-    """Partitions by topic from ``T`` or ``T:P,...``; an empty list is all of a topic's.
-
-    >>> parse_partitions(["orders:0,2", "totals"])
-    {'orders': [0, 2], 'totals': []}
-    """
-    found: dict[str, list[int]] = {}
-    for text in texts:
-        topic, colon, numbers = text.partition(":")
-        words = [word.strip() for word in numbers.split(",")] if colon else []
-        if not topic or not all(word.isdecimal() for word in words):
-            raise OptionError("INVALID_OPTION", f"--topic is {text!r}; expected a topic, or partitions of one: orders:0,2")
-        found[topic] = [int(word) for word in words]
-    return found
-
-
-def chosen_partitions(named: dict[str, list[int]], snapshot: ClusterSnapshot) -> list[TopicPartition]:
-    """The named partitions; raises UnknownTopic if a topic or partition does not exist."""
-    wanted = [TopicPartition(topic, p) for topic, numbers in named.items() for p in numbers]
-    known = {tp for topic in named for tp in snapshot.partitions(topic)}
-    missing = [topic for topic in named if topic not in snapshot.topics]
-    missing += [str(tp) for tp in wanted if tp.topic in snapshot.topics and tp not in known]
-    if missing:
-        raise UnknownTopic(
-            "UNKNOWN_TOPIC", f"There is no topic or partition {', '.join(missing)}; see zkafka topics describe"
-        )
-    return [
-        tp
-        for topic, numbers in named.items()
-        for tp in snapshot.partitions(topic)
-        if not numbers or tp.partition in numbers
-    ]
 
 
 def start(client: ZooKeeperClient, partitions: Iterable[TopicPartition]) -> None:

@@ -9,9 +9,10 @@ from pyspark_zkafka.kafka.group_admin import GroupAdmin
 from pyspark_zkafka.operations.group_activity import group_activity, require_inactive
 from pyspark_zkafka.operations.group_offsets import Partition, StoredOffsets, stored_offsets
 from pyspark_zkafka.operations.offset_files import GroupOffset
-from pyspark_zkafka.operations.offset_reset import clamp, require_partitions
+from pyspark_zkafka.operations.offset_reset import clamp
 from pyspark_zkafka.operations.offset_writes import OffsetWriter
 from pyspark_zkafka.operations.reset import LeaderLogs
+from pyspark_zkafka.operations.topics import require_partitions
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 

@@ -15,14 +15,12 @@ from pyspark_zkafka.operations.offset_reset import (
     FromFile,
     ResetPlan,
     Scenario,
-    Scope,
     ShiftBy,
     ToCurrent,
     plan_reset,
-    require_partitions,
-    scope_partitions,
 )
 from pyspark_zkafka.operations.offset_writes import OffsetWriter
+from pyspark_zkafka.operations.topics import Scope, require_partitions, scope_partitions
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, Position
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from pyspark_zkafka.errors import OptionError, UnknownTopic
-from pyspark_zkafka.operations.election import candidates, chosen_partitions, parse_partitions
+from pyspark_zkafka.operations.election import candidates
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.protocol.znodes.admin import AdminState
 
@@ -37,17 +34,3 @@ def test_candidates() -> None:
         ("t-3", 1, 0, "broker 0 is not in the ISR"),
         ("t-4", -1, 0, "the partition is being created"),
     ]
-
-
-def test_chosen_partitions() -> None:
-    """A topic without numbers is all of its partitions; missing topics and partitions are reported together."""
-    assert [str(tp) for tp in chosen_partitions({"t": [3, 1], "gone": []}, SNAPSHOT)] == ["t-1", "t-3", "gone-0"]
-    with pytest.raises(UnknownTopic, match="no topic or partition no, t-9;"):
-        chosen_partitions({"t": [9], "no": [0]}, SNAPSHOT)
-
-
-@pytest.mark.parametrize("text", ["", ":1", "t:", "t:x", "t:1,-2"])
-def test_malformed_partitions(text: str) -> None:
-    """A partition is a whole number after the topic's name."""
-    with pytest.raises(OptionError, match="expected a topic, or partitions of one"):
-        parse_partitions([text])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_zkafka.errors import ClusterStateError, OptionError, UnknownTopic
+from pyspark_zkafka.errors import ClusterStateError, OptionError
 from pyspark_zkafka.operations.offset_reset import (
     FromFile,
     ResetPlan,
@@ -21,11 +21,9 @@ from pyspark_zkafka.operations.offset_reset import (
     clamp,
     parse_datetime_ms,
     parse_iso_duration_ms,
-    parse_scope,
     plan_reset,
-    scope_partitions,
 )
-from pyspark_zkafka.protocol.model import ClusterSnapshot, Topic, TopicPartition
+from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from tests.support.cases import each
 
@@ -105,21 +103,6 @@ def test_no_reset_leaves_the_log(offset: int, start: int, length: int) -> None:
         found = plan_reset(scenario, [P0], {P0: start}, logs)
         assert start <= found.offsets[P0] <= start + length
         assert bool(found.warnings) == (found.offsets[P0] != (offset + start if isinstance(scenario, ShiftBy) else offset))
-
-
-def test_scope() -> None:
-    """Topics stand for all of their partitions; unknown topics and partitions are all named in one error."""
-    snapshot = ClusterSnapshot({}, {"t": Topic("t", {0: (1,), 1: (1,)}), "u": Topic("u", {0: (1,)})})
-    assert scope_partitions(parse_scope(["t", "t:1", "u:0"]), snapshot) == [P0, P1, TopicPartition("u", 0)]
-    with pytest.raises(UnknownTopic, match="no x, u-3;"):
-        scope_partitions(parse_scope(["t", "x", "u:3"]), snapshot)
-
-
-@each("text", ["", ":1", "t:", "t:a", "t:1,", "t:-1", "t:1:2"])
-def test_malformed_scope(text: str) -> None:
-    """A scope is a topic, or a topic and numbers."""
-    with pytest.raises(OptionError, match="write TOPIC"):
-        parse_scope([text])
 
 
 @each(
