@@ -9,7 +9,7 @@ import typer
 from pyspark_zkafka.cli.command import Target, changes_cluster
 from pyspark_zkafka.cli.group_stores import with_progress
 from pyspark_zkafka.cli.output import columns
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.errors import OptionError, UnknownTopic, listing
 
 __all__ = ["add_to"]
 
@@ -45,6 +45,12 @@ def delete(
         for name, activity in group_activity(client, names).items():
             require_inactive(name, activity, f"Delete for group '{name}' failed because its consumers are still active")
         rows = [{"group": name, "topic": topic, "znodes": len(group_znodes_of(client, name, topic))} for name in names]
+        if without := [row["group"] for row in rows if not row["znodes"]]:
+            raise UnknownTopic(
+                "UNKNOWN_TOPIC",
+                f"The groups {listing(without)} have neither owners nor offsets of topic {topic}; nothing was deleted. "
+                "Correct the names, see zkafka groups list",
+            )
         target.rows(rows, _COLUMNS)
         if not target.proceed(f"Delete {'this group' if len(names) == 1 else f'these {len(names)} groups'}?"):
             return

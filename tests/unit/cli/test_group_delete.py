@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_zkafka.cli.group_delete import delete
 from pyspark_zkafka.cli.output import Row
-from pyspark_zkafka.errors import GroupError
+from pyspark_zkafka.errors import GroupError, UnknownTopic
 from tests.support.ensemble_client import EnsembleClient
 
 
@@ -26,4 +26,14 @@ def test_checked_before_anything_is_deleted(client: EnsembleClient, run: Callabl
         run(delete, ["idle", "g"])
     with pytest.raises(GroupError, match="Group nobody does not exist"):
         run(delete, ["idle", "nobody"])
+    assert "/consumers/idle" in client.ensemble.nodes
+
+
+def test_topic_that_a_group_does_not_have(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
+    """A topic of which one of the groups has nothing is an error, and all of them stay."""
+    client.put("/consumers/other/offsets/u/0", b"1")
+    with pytest.raises(UnknownTopic, match=r"idle, other .* of topic nosuch"):
+        run(delete, ["idle", "other"], topic="nosuch")
+    with pytest.raises(UnknownTopic, match=r"other .* of topic t;"):
+        run(delete, ["idle", "other"], topic="t")
     assert "/consumers/idle" in client.ensemble.nodes
