@@ -75,7 +75,7 @@ def _rows(found: Iterable[tuple[PartitionDescription, Progress]]) -> Iterator[Ro
         for description, step in partitions:
             yield {**{c.name: getattr(description, c.name, None) for c in _COLUMNS}, **_rates(step)}
         if len(partitions) > 1:
-            yield {"group": group, **_rates(total(step for _, step in partitions))}
+            yield {"group": group, **_rates(total(step for row, step in partitions if row.current_offset is not None))}
 
 
 def _rates(step: Progress) -> Row:

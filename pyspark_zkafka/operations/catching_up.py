@@ -55,7 +55,7 @@ def progress(first: Observation, last: Observation) -> list[Progress]:
 
 
 def total(partitions: Iterable[Progress]) -> Progress:
-    """The sums over partitions, of those that are known.
+    """The sums over partitions; None where a part is unknown.
 
     The lag that is 0 in one partition does not make up for another: the time to catch up is an estimate for the whole.
     """
@@ -84,5 +84,5 @@ def _rate(before: int | None, now: int | None, elapsed_s: float) -> float | None
 
 
 def _sum(values: Iterable[float | None]) -> Any:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    found = list(values)
+    return None if None in found or not found else sum(filter(None, found))

@@ -156,13 +156,12 @@ def _row_labels(row: PartitionDescription) -> tuple[str, ...]:
 
 
 def _sums(rows: Iterable[PartitionDescription], value: Callable[[PartitionDescription], float | None]) -> _Values:
-    sums: _Values = {}
+    """The sums over partitions with an offset; none of a topic where a part is unknown, since it would fall."""
+    parts: dict[tuple[str, ...], list[float | None]] = {}
     for row in rows:
-        found = value(row)
-        if found is not None:
-            labels = _row_labels(row)[:2]
-            sums[labels] = sums.get(labels, 0) + found
-    return sums
+        if row.current_offset is not None:
+            parts.setdefault(_row_labels(row)[:2], []).append(value(row))
+    return {labels: sum(filter(None, found)) for labels, found in parts.items() if None not in found}
 
 
 def _in_zookeeper(row: PartitionDescription) -> float | None:

@@ -150,12 +150,12 @@ def _metrics(ensemble: Ensemble, brokers: Brokers | None, storage: OffsetsStorag
 
 
 def _descriptions(ensemble: Ensemble, brokers: Brokers, storage: OffsetsStorage) -> Iterator[PartitionDescription]:
-    """Descriptions of the groups' partitions whose topics are shown."""
+    """Descriptions of the groups' partitions that exist, of the topics that are shown."""
     groups = ensemble.groups.values()
     states = [replace(state, offsets={}) for state in groups] if storage == "kafka" else groups
     described = describe_groups(states, brokers.logs.bounds, brokers.kafka_offsets)
-    shown = ensemble.snapshot.topics
-    return (row for rows in described.values() for row in rows if row.topic in shown)
+    shown = {tp for topic in ensemble.snapshot.topics for tp in ensemble.snapshot.partitions(topic)}
+    return (row for rows in described.values() for row in rows if (row.topic, row.partition) in shown)
 
 
 def _family(gauge: Gauge) -> Metric:

@@ -45,13 +45,19 @@ def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """With JSON, each line is a list; a group with several partitions ends with its totals, without idle members."""
+    """With JSON, each line is a list; a group ends with the totals of its partitions with an offset, without idle members."""
+    none = PartitionDescription("g", "t", 2, None, 7)
     other, idle = PartitionDescription("g", "t", 1, 0, 5), PartitionDescription("g", consumer_id="g_c2")
-    watch_groups(Output(as_json=True), Reads(rows(10, other, idle), rows(60, other, idle)), 0.1)
+    watch_groups(Output(as_json=True), Reads(rows(10, other, none, idle), rows(60, other, none, idle)), 0.1)
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
-    assert [(row["topic"], row["partition"], row["lag"]) for row in first] == [("t", 0, 90), ("t", 1, 5), (None, None, 95)]
-    assert [row["lag"] for row in second] == [40, 5, 45]
-    assert second[0]["consumed_per_s"] == second[2]["consumed_per_s"] > 0
+    assert [(row["topic"], row["partition"], row["lag"]) for row in first] == [
+        ("t", 0, 90),
+        ("t", 1, 5),
+        ("t", 2, None),
+        (None, None, 95),
+    ]
+    assert [row["lag"] for row in second] == [40, 5, None, 45]
+    assert second[0]["consumed_per_s"] == second[3]["consumed_per_s"] > 0
 
 
 def test_errors_that_may_pass(capsys: pytest.CaptureFixture[str]) -> None:

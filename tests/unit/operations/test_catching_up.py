@@ -44,6 +44,6 @@ def test_time_to_catch_up(found: Progress, seconds: float | None) -> None:
 
 
 def test_totals() -> None:
-    """Totals are the sums of what is known."""
-    assert total([Progress(10, 1.0, 2.0), Progress(5, None, 3.0)]) == Progress(15, 1.0, 5.0)
+    """Totals are sums, and unknown where a part is."""
+    assert total([Progress(10, 1.0, 2.0), Progress(5, None, 3.0)]) == Progress(15, None, 5.0)
     assert total([Progress()]) == Progress()

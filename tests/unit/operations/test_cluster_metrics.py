@@ -22,6 +22,7 @@ from pyspark_zkafka.operations.group_state import (
 )
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
+from tests.support.cases import each
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 SNAPSHOT = ClusterSnapshot(
@@ -102,8 +103,12 @@ def test_partitions_of_groups() -> None:
     assert list(found["zkafka_consumergroup_last_commit_timestamp_seconds"].values()) == [5.0, 7.5]
 
 
-def test_unknown_lags_are_absent() -> None:
-    """Where the end of a log is unknown, so is the lag, and its sum if all are."""
-    found = values(description_metrics(described({T0: LogBounds(), T1: LogBounds()})))
-    assert (found["kafka_consumergroup_lag"], found["kafka_consumergroup_lag_sum"]) == ({}, {})
+@each("end", [None, 9])
+def test_unknown_lags_are_absent(end: int | None) -> None:
+    """Where the end of a log is unknown, so is the lag, and the sum of the topic: it would fall as a partition goes offline."""
+    found = values(description_metrics(described({T0: LogBounds(), T1: LogBounds(None, end)})))
+    assert "kafka_consumergroup_lag" in found
+    assert ("g", "t", "0") not in found["kafka_consumergroup_lag"]
+    assert found["kafka_consumergroup_lag_sum"] == {}
+    assert found["kafka_consumergroup_current_offset_sum"] == {("g", "t"): 13}
     assert found["kafka_consumergroup_current_offset"] == {("g", "t", "0"): 3, ("g", "t", "1"): 10}

@@ -16,10 +16,10 @@ from pyspark_zkafka.operations.group_reads import Logs
 from pyspark_zkafka.operations.group_state import Committed, GroupState, LogBounds
 from pyspark_zkafka.protocol.model import ClusterSnapshot, PartitionState, Topic, TopicPartition
 
-T0, HIDDEN = TopicPartition("t", 0), TopicPartition("hidden", 0)
+T0, T7, HIDDEN = TopicPartition("t", 0), TopicPartition("t", 7), TopicPartition("hidden", 0)
 ENSEMBLE = Ensemble(
     ClusterSnapshot({}, {"t": Topic("t", {0: (1,)})}, {T0: PartitionState(1, 0, (1,))}),
-    groups={"g": GroupState("g", offsets={T0: Committed(3), HIDDEN: Committed(4)})},
+    groups={"g": GroupState("g", offsets={T0: Committed(3), T7: Committed(2), HIDDEN: Committed(4)})},
 )
 LAG = {"consumergroup": "g", "topic": "t", "partition": "0"}
 
@@ -50,10 +50,12 @@ def scrape() -> Iterator[Callable[..., CollectorRegistry]]:
 
 
 def test_a_scrape(scrape: Callable[..., CollectorRegistry]) -> None:
-    """A scrape has the lag of the group, and says that it read everything; topics that are not shown are left out."""
+    """A scrape has the lag of the group, and says that it read everything; partitions that are not there are left out."""
     registry = scrape(lambda: ENSEMBLE, answer)
     assert registry.get_sample_value("kafka_consumergroup_lag", LAG) == 6
+    assert registry.get_sample_value("kafka_consumergroup_lag_sum", {"consumergroup": "g", "topic": "t"}) == 6
     assert registry.get_sample_value("kafka_consumergroup_current_offset", {**LAG, "topic": "hidden"}) is None
+    assert registry.get_sample_value("kafka_consumergroup_current_offset", {**LAG, "partition": "7"}) is None
     assert registry.get_sample_value("zkafka_up") == registry.get_sample_value("zkafka_brokers_up") == 1
 
 
