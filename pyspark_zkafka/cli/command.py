@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark_zkafka.protocol.model import ClusterSnapshot
     from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
-__all__ = ["Target", "changes_cluster", "exit_status", "pairs", "reads_cluster"]
+__all__ = ["Target", "changes_cluster", "exit_status", "pairs", "read_text", "reads_cluster"]
 
 FAILED, USAGE = 1, 2
 
@@ -241,6 +241,23 @@ def _target(
 def _ask_secret(label: str) -> str:
     answer: str = typer.prompt(label, hide_input=True, err=True)
     return answer
+
+
+def read_text(file: Path | str) -> str:
+    """The text of a file; ``-`` stands for the standard input.
+
+    Raises
+    ------
+    OptionError
+        There is no such file, or it is not text in UTF-8.
+    """
+    try:
+        return sys.stdin.read() if str(file) == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise OptionError(
+            "INVALID_OPTION", f"The file {file} cannot be read: {reason}. Correct its name or its text"
+        ) from error
 
 
 def pairs(texts: Iterable[str] | None, option: str) -> dict[str, str]:

@@ -57,7 +57,14 @@ def exporter(
     host, port = parse_address(listen_address)
     selection = parse_selection(topic_filter, group_filter)
     with _collector(target, selection, timeout, storage) as collector:
-        server = _serve(collector, host, port)
+        try:
+            server = _serve(collector, host, port)
+        except OSError as error:
+            raise OptionError(
+                "INVALID_OPTION",
+                f"--listen-address {listen_address} cannot be used: {error.strerror}. Choose another port, or end the "
+                "program that has this one",
+            ) from error
         target.output.note(f"Metrics are at http://{host or 'localhost'}:{server.server_port}/metrics; Ctrl-C ends.")
         with suppress(KeyboardInterrupt):
             threading.Event().wait()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyspark_zkafka.cli.command import Target, changes_cluster, reads_cluster
-from pyspark_zkafka.cli.group_stores import AllGroups, Groups, open_servers, read_text, require_groups, with_progress
+from pyspark_zkafka.cli.command import Target, changes_cluster, read_text, reads_cluster
+from pyspark_zkafka.cli.group_stores import AllGroups, Groups, open_servers, require_groups, with_progress
 from pyspark_zkafka.cli.output import columns
 from pyspark_zkafka.errors import ZKafkaError
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyspark_zkafka.cli.command import Target, reads_cluster
+from pyspark_zkafka.cli.command import Target, read_text, reads_cluster
 from pyspark_zkafka.cli.output import Column, Row, columns
 from pyspark_zkafka.errors import GroupError, OptionError
 from pyspark_zkafka.protocol.znodes.groups import consumer_of_thread
@@ -115,7 +113,7 @@ def _inputs(
     if threads:
         found = numbered_members(state.name, threads, names)
     elif members is not None:
-        found = parse_members(state.name, _text(members), names)
+        found = parse_members(state.name, members if members.lstrip().startswith("{") else read_text(members), names)
     else:
         found = state.registrations
         if not found:
@@ -125,12 +123,6 @@ def _inputs(
     wanted = {topic for registration in found.values() for topic in topics_of(registration, existing)}
     require_topics(topics or (), existing)
     return found, {name: list(topic.partitions) for name, topic in client.topics(wanted).items()}
-
-
-def _text(members: str) -> str:
-    if members.lstrip().startswith("{"):
-        return members
-    return sys.stdin.read() if members == "-" else Path(members).read_text(encoding="utf-8", errors="replace")
 
 
 def _show_partitions(target: Target, group: str, plans: Iterable[Plan], owners: Mapping[TopicPartition, str]) -> None:

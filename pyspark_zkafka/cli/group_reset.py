@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyspark_zkafka.cli.command import Target, changes_cluster
-from pyspark_zkafka.cli.group_stores import Storage, open_servers, read_text
+from pyspark_zkafka.cli.command import Target, changes_cluster, read_text
+from pyspark_zkafka.cli.group_stores import Storage, open_servers
 from pyspark_zkafka.cli.output import columns
 from pyspark_zkafka.errors import OptionError
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark_zkafka.kafka.group_admin import GroupAdmin
     from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
-__all__ = ["AllGroups", "Groups", "Servers", "Storage", "open_servers", "read_text", "require_groups", "with_progress"]
+__all__ = ["AllGroups", "Groups", "Servers", "Storage", "open_servers", "require_groups", "with_progress"]
 
 Groups = Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="The groups.", show_default=False)]
 AllGroups = Annotated[bool, typer.Option("--all-groups", help="All groups.")]
@@ -92,14 +90,6 @@ def require_groups(groups: list[str] | None, all_groups: bool) -> list[str] | No
     if bool(groups) == all_groups:
         raise OptionError("INVALID_OPTION", "Name one or more groups, or use --all-groups")
     return None if all_groups else list(dict.fromkeys(groups or ()))
-
-
-def read_text(file: Path) -> str:
-    """The text of a file; ``-`` stands for the standard input."""
-    try:
-        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise OptionError("INVALID_OFFSETS_FILE", f"{file} is not text in UTF-8: {error.reason}") from error
 
 
 def with_progress(target: Target, names: Iterable[str], doing: str) -> Iterator[str]:

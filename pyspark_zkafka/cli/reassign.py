@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyspark_zkafka.cli.command import FAILED, Target, changes_cluster
+from pyspark_zkafka.cli.command import FAILED, Target, changes_cluster, read_text
 from pyspark_zkafka.cli.output import Row, columns
 from pyspark_zkafka.cli.progress import progress_bar
 from pyspark_zkafka.errors import OptionError
@@ -151,7 +151,7 @@ def _read(file: Path | None) -> dict[TopicPartition, tuple[int, ...]]:
         raise OptionError(
             "INVALID_OPTION", "No reassignment is given; use --reassignment-json-file, or --generate to propose one"
         )
-    return parse_reassignment(file.read_text(encoding="utf-8"), str(file))
+    return parse_reassignment(read_text(file), str(file))
 
 
 def _words(text: str | None, option: str) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,13 +40,6 @@ def test_refused_options(arguments: list[str], problem: str) -> None:
     """Wrong options are reported before a connection is made, with exit status 2."""
     result = CliRunner().invoke(app, [*arguments, "--zookeeper", "127.0.0.1:1"])
     assert (result.exit_code, problem in " ".join(result.stderr.split())) == (2, True), result.stderr
-
-
-def test_missing_file(tmp_path: Path) -> None:
-    """A file that does not exist is named."""
-    path = str(tmp_path / "moves.json")
-    result = CliRunner().invoke(app, ["admin", "reassign", "--reassignment-json-file", path, "--zookeeper", "127.0.0.1:1"])
-    assert (result.exit_code, path in result.stderr) == (1, True)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +12,10 @@ import typer
 from typer.testing import CliRunner
 
 from pyspark_zkafka.cli import app as zkafka
-from pyspark_zkafka.cli.command import Target, changes_cluster, reads_cluster
+from pyspark_zkafka.cli.command import Target, changes_cluster, read_text, reads_cluster
 from pyspark_zkafka.cli.output import columns
 from pyspark_zkafka.errors import ClusterStateError
+from tests.support.cases import each
 
 app = typer.Typer(pretty_exceptions_enable=False)
 
@@ -78,3 +80,29 @@ def test_no_cluster() -> None:
     """A command without a cluster says how to give one."""
     result = CliRunner().invoke(zkafka, ["brokers"], env={"ZKAFKA_ZOOKEEPER": "", "ZKAFKA_BOOTSTRAP_SERVER": ""})
     assert (result.exit_code, "use --zookeeper" in result.stderr) == (2, True)
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dash stands for the standard input."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("typed"))
+    assert read_text("-") == "typed"
+
+
+@each(
+    "command",
+    [
+        ["admin", "reassign", "--reassignment-json-file"],
+        ["groups", "import"],
+        ["groups", "reset-offsets", "g", "--from-file"],
+    ],
+)
+@each("name", ["latin", "missing", "."])
+def test_files_that_cannot_be_read(command: list[str], name: str, tmp_path: Path) -> None:
+    """A file that is not there, or is not text, is a wrong option, which the error names with the reason."""
+    (tmp_path / "latin").write_bytes(b"{\xff}")
+    result = CliRunner().invoke(zkafka, [*command, str(tmp_path / name), "--zookeeper", "127.0.0.1:1"])
+    reasons = {"latin": "it is not text in UTF-8", "missing": "No such file or directory", ".": "Is a directory"}
+    expected = (
+        f"[INVALID_OPTION] The file {tmp_path / name} cannot be read: {reasons[name]}. Correct its name or its text\n"
+    )
+    assert (result.exit_code, result.stderr) == (2, expected)

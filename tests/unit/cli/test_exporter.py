@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 
 import pytest
@@ -18,6 +19,18 @@ def test_malformed_addresses(text: str) -> None:
     """An address that is none is a wrong option, which the error quotes."""
     with pytest.raises(OptionError, match=r"--listen-address is .*; use HOST:PORT"):
         parse_address(text)
+
+
+def test_a_port_that_another_program_has() -> None:
+    """An address that cannot be listened on is a wrong option, which the error names with the reason."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        result = CliRunner().invoke(app, ["exporter", "--zookeeper", "127.0.0.1:1", "--listen-address", address])
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"[INVALID_OPTION] --listen-address {address} cannot be used: Address already in use. Choose another port, or end "
+        "the program that has this one\n",
+    )
 
 
 def test_a_malformed_filter() -> None:

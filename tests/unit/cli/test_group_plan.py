@@ -34,6 +34,8 @@ def test_other_members(run: Callable[..., list[Row]], members: str) -> None:
     ("group", "options", "error"),
     [
         ("g", {"members": '{"c1": 1}', "threads": [1]}, OptionError),
+        ("g", {"members": "/no/such/file"}, OptionError),
+        ("g", {"members": "/dev/null/file"}, OptionError),
         ("g", {"threads": [1], "topics": "gone"}, UnknownTopic),
         ("idle", {}, GroupError),
         ("nobody", {}, GroupError),

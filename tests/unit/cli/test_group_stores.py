@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pyspark_zkafka.cli.group_stores import Servers, read_text, require_groups
+from pyspark_zkafka.cli.group_stores import Servers, require_groups
 from pyspark_zkafka.errors import OptionError
 
 
@@ -25,18 +23,6 @@ def test_contradiction(groups: list[str] | None, all_groups: bool) -> None:
     """Groups are named, or all are meant."""
     with pytest.raises(OptionError, match="Name one or more groups, or use --all-groups"):
         require_groups(groups, all_groups)
-
-
-def test_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are read as UTF-8, the standard input for a dash; anything else is named."""
-    file = tmp_path / "offsets"
-    file.write_text("gr\u00fcn", encoding="utf-8")
-    assert read_text(file) == "gr\u00fcn"
-    monkeypatch.setattr("sys.stdin", io.StringIO("typed"))
-    assert read_text(Path("-")) == "typed"
-    file.write_bytes(b"\xff")
-    with pytest.raises(OptionError, match="offsets is not text in UTF-8"):
-        read_text(file)
 
 
 def test_brokers_are_opened_once() -> None:
