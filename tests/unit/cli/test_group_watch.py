@@ -45,7 +45,7 @@ def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """With JSON, each line is a list; a group ends with the totals of its partitions with an offset, without idle members."""
+    """With JSON, each line is a list; a group ends with the totals of partitions with an offset, without idle members."""
     none = PartitionDescription("g", "t", 2, None, 7)
     other, idle = PartitionDescription("g", "t", 1, 0, 5), PartitionDescription("g", consumer_id="g_c2")
     watch_groups(Output(as_json=True), Reads(rows(10, other, none, idle), rows(60, other, none, idle)), 0.1)

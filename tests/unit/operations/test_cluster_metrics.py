@@ -105,7 +105,7 @@ def test_partitions_of_groups() -> None:
 
 @each("end", [None, 9])
 def test_unknown_lags_are_absent(end: int | None) -> None:
-    """Where the end of a log is unknown, so is the lag, and the sum of the topic: it would fall as a partition goes offline."""
+    """Where the end of a log is unknown, so is the lag, and the sum of the topic, which would fall."""
     found = values(description_metrics(described({T0: LogBounds(), T1: LogBounds(None, end)})))
     assert "kafka_consumergroup_lag" in found
     assert ("g", "t", "0") not in found["kafka_consumergroup_lag"]
