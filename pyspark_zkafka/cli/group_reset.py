@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["add_to"]
 
-_COLUMNS = columns("group topic partition new_offset", right="partition new_offset")
+_NUMBERS = "partition current_offset new_offset"
+_COLUMNS = columns(f"group topic {_NUMBERS}", right=_NUMBERS)
 _PLACES = {"zookeeper": "ZooKeeper", "kafka": "Kafka", "both": "ZooKeeper and Kafka"}
 
 
@@ -110,7 +111,10 @@ def _show(target: Target, planned: PlannedReset, *, export: bool) -> None:
     if export and not target.output.as_json:
         typer.echo(csv_text((GroupOffset(group, tp, offset) for tp, offset in offsets), with_group=False), nl=False)
     else:
-        rows = [{"group": group, **tp._asdict(), "new_offset": offset} for tp, offset in offsets]
+        rows = [
+            {"group": group, **tp._asdict(), "current_offset": planned.current.get(tp), "new_offset": offset}
+            for tp, offset in offsets
+        ]
         target.rows(rows, _COLUMNS, f"Group {group} has no offsets to reset.")
 
 

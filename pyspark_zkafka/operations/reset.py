@@ -85,10 +85,11 @@ def _no_leader(failed: Mapping[TopicPartition, ZKafkaError]) -> ZKafkaError:
 
 @dataclass(frozen=True, slots=True)
 class PlannedReset:
-    """The plan of a reset, what ZooKeeper had stored, and notes on partitions that are left out."""
+    """The plan of a reset, the current offsets, what ZooKeeper had stored, and notes on partitions that are left out."""
 
     group: str
     plan: ResetPlan
+    current: Mapping[TopicPartition, int]
     read: StoredOffsets
     notes: tuple[str, ...] = ()
 
@@ -127,7 +128,8 @@ class OffsetResets:
         if isinstance(scenario, (ShiftBy, ToCurrent)):
             _require_readable(read, partitions)
         current = {tp: max(read.values.get(tp, -1), in_kafka.get(tp, -1)) for tp in {*read.values, *in_kafka}}
-        return PlannedReset(group, plan_reset(scenario, partitions, current, LeaderLogs(self.brokers)), read, notes)
+        plan = plan_reset(scenario, partitions, current, LeaderLogs(self.brokers))
+        return PlannedReset(group, plan, current, read, notes)
 
     def apply(self, planned: PlannedReset) -> None:
         """Write the planned offsets: to ZooKeeper first, whose transaction proves that the group has no members.

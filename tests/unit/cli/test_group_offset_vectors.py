@@ -17,8 +17,11 @@ def cells(name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", RESETS)
 def test_resets(name: str) -> None:
-    """The same columns, rows and offsets."""
-    assert cells(f"reset-offsets/{name}.zkafka") == cells(f"reset-offsets/{name}.kafka")
+    """The same columns, rows and offsets, beside the current offset, which Kafka's tool does not show."""
+    ours = cells(f"reset-offsets/{name}.zkafka")
+    assert ours[3::5] == ["CURRENT-OFFSET", "10", "2"]
+    del ours[3::5]
+    assert ours == cells(f"reset-offsets/{name}.kafka")
 
 
 @pytest.mark.parametrize("name", ["reset-offsets/export", "export/zk"])

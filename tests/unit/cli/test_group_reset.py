@@ -59,10 +59,24 @@ def test_shift(run: Callable[..., list[Row]], by: int, found: int) -> None:
 def test_reset(client: EnsembleClient, show: Callable[..., tuple[str, str]]) -> None:
     """Offsets are shown and written, and their number is noted; a dry run writes nothing."""
     text, notes = show(reset_offsets, "g", topic=["t:0"], to_latest=True, dry_run=True)
-    assert "NEW-OFFSET" in text
+    assert text.split()[-5:] == ["g", "t", "0", "5", "100"]
     assert (notes, client.data(PATH_0)) == ("Dry run: nothing was changed.\n", b"5")
     assert show(reset_offsets, "g", topic=["t:0"], to_latest=True)[1] == "Reset 1 offset(s) of group g in ZooKeeper.\n"
     assert client.data(PATH_0) == b"100"
+
+
+@pytest.mark.parametrize(
+    ("storage", "current"),
+    [(Storage.zookeeper, [60, None]), (Storage.kafka, [5, 15]), (Storage.both, [60, 15])],
+)
+def test_current_offsets(
+    client: EnsembleClient, group_admin: Any, run: Callable[..., list[Row]], storage: Storage, current: list[int | None]
+) -> None:
+    """The offset that is replaced is shown beside the new one: of two stores, the larger one."""
+    client.put(PATH_0, b"60")
+    group_admin.stored["g"] = {T0: 5, T1: 15}
+    rows = run(reset_offsets, "g", topic=["t"], to_latest=True, dry_run=True, offsets_storage=storage)
+    assert [row["current_offset"] for row in rows] == current
 
 
 @pytest.mark.parametrize(
