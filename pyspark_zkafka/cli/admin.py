@@ -89,7 +89,9 @@ def elect(
         if due and target.proceed(f"Elect the preferred replicas of {len(due)} partitions?"):
             start(client, [candidate.partition for candidate in due])
             found = [candidate for candidate in found if candidate.obstacle is not None]
-            if not no_wait:
+            if no_wait:
+                target.output.note("The election was requested; see zkafka admin show.")
+            else:
                 found = _elected(target, client, due, shown, timeout)
     if not target.dry_run and any(candidate.leader != candidate.preferred for candidate in found):
         raise typer.Exit(FAILED)
@@ -155,7 +157,9 @@ def delete_topic(target: Target, topics: _Names, no_wait: NoWait = False, timeou
         if not target.proceed(f"Delete {len(snapshot.topics)} topics and all their records?"):
             return
         start(client, topics)
-        if not no_wait:
+        if no_wait:
+            target.output.note("The deletion was requested; see zkafka admin show.")
+        else:
             _wait_until_gone(target, client, list(snapshot.topics), timeout)
         if target.output.as_json:
             _show_topics(target, snapshot)

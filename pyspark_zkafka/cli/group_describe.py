@@ -14,6 +14,7 @@ import typer
 from pyspark_zkafka.cli.command import Target, reads_cluster
 from pyspark_zkafka.cli.group_stores import AllGroups, Groups, Servers, Storage, open_servers, require_groups
 from pyspark_zkafka.cli.output import Column, Row, columns, iso_time
+from pyspark_zkafka.errors import listing
 
 if TYPE_CHECKING:
     from pyspark_zkafka.operations.group_reads import Described, OffsetsStorage
@@ -66,9 +67,11 @@ def describe(
         described = read()
     for problem in described.problems:
         target.output.note(problem)
-    for group, state in described.states.items():
-        if not state.member_count:
-            target.output.note(f"Consumer group '{group}' has no active members in ZooKeeper.")
+    idle = [group for group, state in described.states.items() if not state.member_count]
+    if len(idle) == 1:
+        target.output.note(f"Consumer group '{idle[0]}' has no active members in ZooKeeper.")
+    elif idle:
+        target.output.note(f"{len(idle)} consumer groups have no active members in ZooKeeper: {listing(idle)}.")
     rows = [description_row(row) for found in described.groups.values() for row in found]
     _show(target, rows, _STORES if storage is Storage.both else ())
 

@@ -85,6 +85,7 @@ def _change(target: Target, client: ZooKeeperClient, stored: StoredConfig, confi
     _validate(target, client, stored.topic, config, changed)
     if target.proceed(f"Change the configuration of {stored.topic}?"):
         write_config(client, stored, config)
+        target.output.note(f"Changed the configuration of {stored.topic}.")
 
 
 def _validate(target: Target, client: ZooKeeperClient, topic: str, config: Mapping[str, str], changed: list[str]) -> None:

@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from pyspark_zkafka.cli import app
-from pyspark_zkafka.cli.admin import elect
+from pyspark_zkafka.cli.admin import delete_topic, elect
 from pyspark_zkafka.cli.output import Row
 from pyspark_zkafka.zookeeper.connection import Results
 from tests.support.cases import each
@@ -73,6 +73,17 @@ def test_election_of_partitions_that_are_named_one_by_one(
     election(2, 2)
     assert [row["election"] for row in run(elect, ["t:0", "t:1"], no_wait=True)] == ["due", "due"]
     assert requested(client) == [0, 1]
+
+
+def test_changes_that_are_not_waited_for(
+    client: EnsembleClient, election: Callable[..., None], show: Callable[..., tuple[str, str]]
+) -> None:
+    """What has been requested is said at the end of the command."""
+    election(2, 2)
+    assert show(elect, ["t"], no_wait=True)[1] == "The election was requested; see zkafka admin show.\n"
+    client.put("/admin/delete_topics")
+    notes = show(delete_topic, ["t"], no_wait=True)[1].splitlines()
+    assert notes[-1] == "The deletion was requested; see zkafka admin show."
 
 
 @each(

@@ -54,6 +54,12 @@ def test_delete(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
         run(delete, "t", ["retention.ms"])
 
 
+@pytest.mark.parametrize(("command", "argument"), [(set_, "retention.ms=2"), (delete, "retention.ms")])
+def test_success(command: Any, argument: str, show: Callable[..., tuple[str, str]]) -> None:
+    """A change that was made is confirmed."""
+    assert show(command, "t", [argument])[1] == "Changed the configuration of t.\n"
+
+
 def test_dry_run(client: EnsembleClient, validator: Any, show: Callable[..., tuple[str, str]]) -> None:
     """A dry run shows and validates the change, and makes none."""
     text, notes = show(set_, "t", ["retention.ms=2"], dry_run=True)
