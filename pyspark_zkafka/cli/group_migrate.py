@@ -90,6 +90,11 @@ def migrate(
         looks = migration.look(_all_groups(target, migration) if names is None else names)
         if names is not None:
             require_offsets(looks)
+        if beyond := migration.beyond_logs(looks):
+            target.output.note(
+                f"Beyond the end of the log: {listing(beyond, _SHOWN)}. A consumer that starts there loses its place: "
+                "check that this is the right cluster, or reset the offset with zkafka groups reset-offsets."
+            )
         if verify:
             _note_activity(target, looks)
             _report(target, {name: unchanged(look) for name, look in looks.items()})

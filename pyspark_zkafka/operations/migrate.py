@@ -14,6 +14,7 @@ from pyspark_zkafka.operations.group_offsets import StoredOffsets, stored_offset
 from pyspark_zkafka.operations.migration import Difference, Facts, LiveRounds, Outcome, compare, outcomes, to_copy
 from pyspark_zkafka.operations.offset_writes import OffsetWriter
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.protocol.resumption import outdated
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
@@ -23,6 +24,7 @@ Store = Literal["zookeeper", "kafka"]
 """A store of offsets, as the target of a migration."""
 
 _SHOWN = 10
+_LOGS_S = 10.0
 _NOT_COPIED = "The offsets were not copied"
 _REFUSED = "while consumers that Kafka coordinates are active, brokers accept offsets from these alone; stop them"
 _MOVING = "its consumers go on committing there; stop them, or use --live"
@@ -90,6 +92,21 @@ class Migration:
             )
             for name in names
         }
+
+    def beyond_logs(self, looks: Mapping[str, Look]) -> list[str]:
+        """The offsets to copy that are beyond the ends of their logs, as texts; without those whose leaders do not answer.
+
+        Blocks for a request to each leader. The ends are read after the offsets: a running consumer is never beyond.
+        """
+        copies = {name: to_copy(look.found, force=self.force) for name, look in looks.items()}
+        wanted = {tp: LATEST for offsets in copies.values() for tp in offsets}
+        ends, _ = self.brokers.list_offsets_each(wanted, _LOGS_S) if wanted else ({}, {})
+        return [
+            f"{name} {tp} ({offset}, and the log ends at {ends[tp]})"
+            for name, offsets in copies.items()
+            for tp, offset in offsets.items()
+            if offset > ends.get(tp, offset)
+        ]
 
     def copy(self, group: str) -> list[Outcome]:
         """Copy the offsets of a group without consumers, and read both stores again.

@@ -50,7 +50,7 @@ class GroupBrokers:
         return ClusterSnapshot({}, {name: Topic(name, parts[name]) for name in wanted}, states)
 
     def list_offsets_each(
-        self, wanted: Mapping[TopicPartition, Position]
+        self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0
     ) -> tuple[Offsets, dict[TopicPartition, ZKafkaError]]:
         """The ends of logs, and the errors of those without a leader."""
         found = {tp: self.logs[tp][position != EARLIEST] for tp, position in wanted.items() if tp not in self.offline}

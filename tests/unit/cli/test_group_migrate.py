@@ -83,6 +83,23 @@ def test_names_that_zookeeper_cannot_have(group_admin: Any, show: Callable[..., 
     assert notes.splitlines() == ["Left out: ZooKeeper cannot have groups of the names 'a/b'.", "1 group(s): 1 equal."]
 
 
+@pytest.mark.parametrize("options", [{}, {"dry_run": True}])
+def test_offsets_beyond_the_log(
+    client: EnsembleClient, group_admin: Any, show: Callable[..., tuple[str, str]], options: dict[str, bool]
+) -> None:
+    """An offset that is copied though its log ends before it is noted; where no leader answers, nothing is known."""
+    client.put("/consumers/g/offsets/t/0", b"101")
+    client.put("/consumers/g/offsets/t/1", b"20")
+    notes = show(migrate, ["g"], **options)[1].splitlines()
+    assert notes[0] == (
+        "Beyond the end of the log: g t-0 (101, and the log ends at 100). A consumer that starts there loses its place: "
+        "check that this is the right cluster, or reset the offset with zkafka groups reset-offsets."
+    )
+    group_admin.offline = {T0: REFUSED}
+    group_admin.stored.clear()
+    assert "Beyond" not in show(migrate, ["g"], **options)[1]
+
+
 def test_dry_run(group_admin: Any, show: Callable[..., tuple[str, str]]) -> None:
     """A dry run shows both stores as they are, and what would be copied where."""
     text, notes = show(migrate, ["g"], dry_run=True)
