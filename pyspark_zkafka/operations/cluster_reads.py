@@ -73,7 +73,7 @@ class EnsembleReader:
         """
         try:
             client = self._client = self._client or self._opened.enter_context(ZooKeeperClient(self._config))
-            groups = {n: s for n, s in read_groups(client).items() if self._selection.groups.search(n)}
+            groups = read_groups(client, matching=self._selection.groups)
             topics = [name for name in client.topic_names() if self._selection.topics.search(name)]
             return Ensemble(client.snapshot(topics), _controller_epoch(client), groups)
         except ZKafkaError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -52,15 +53,20 @@ class Described:
     problems: tuple[str, ...] = ()
 
 
-def read_groups(zookeeper: ZooKeeperClient, groups: Iterable[str] | None = None) -> dict[str, GroupState]:
-    """The states of groups by name, all of ZooKeeper's by default; blocks for three or four rounds of requests.
+def read_groups(
+    zookeeper: ZooKeeperClient, groups: Iterable[str] | None = None, matching: re.Pattern[str] | None = None
+) -> dict[str, GroupState]:
+    """The states of groups by name; blocks for three or four rounds of requests.
+
+    By default they are all of ZooKeeper's; with `matching`, those in whose name it is found: nothing of others is read.
 
     Raises
     ------
     GroupError
         ``UNKNOWN_GROUP``: ZooKeeper has no group of a name.
     """
-    names = zookeeper.groups() if groups is None else list(dict.fromkeys(groups))
+    found = zookeeper.groups() if groups is None else dict.fromkeys(groups)
+    names = [name for name in found if matching is None or matching.search(name)]
     children = group_children(zookeeper, names)
     missing = [name for name in names if group_znodes.group_path(name) not in children]
     if missing and groups is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -73,6 +75,7 @@ def test_zookeeper_fails(scrape: Callable[..., CollectorRegistry], caplog: pytes
     assert {sample.name for metric in registry.collect() for sample in metric.samples} == {
         "zkafka_up",
         "zkafka_brokers_up",
+        "zkafka_scrape_timed_out",
         "zkafka_scrape_problems",
         "zkafka_scrape_duration_seconds",
     }
@@ -130,6 +133,101 @@ def test_registering_reads_nothing(scrape: Callable[..., CollectorRegistry]) -> 
     assert not read
 
 
+TIMEOUT_S = 0.05
+
+
+class Slow:
+    """Reads that take as long as they are told to; each notes what it was called with."""
+
+    def __init__(self, read: Callable[..., Any]) -> None:
+        self._read = read
+        self._free = threading.Event()
+        self.done = threading.Semaphore(0)
+
+    def __call__(self, *arguments: Any) -> Any:
+        assert self._free.wait(10)
+        self._free.clear()
+        found = self._read(*arguments)
+        self.done.release()
+        return found
+
+    def finish(self) -> None:
+        """Let one read end, which is under way or will be."""
+        self._free.set()
+
+    def wait(self) -> None:
+        """Wait until a read has ended."""
+        assert self.done.acquire(timeout=10)
+
+
+def committed(offset: int) -> Ensemble:
+    """The ensemble with another offset of the group."""
+    return replace(ENSEMBLE, groups={"g": GroupState("g", offsets={T0: Committed(offset)})})
+
+
+def values(registry: CollectorRegistry, *names: str) -> list[float | None]:
+    """Values of one scrape: of the group's partition, of a server, or of the cluster."""
+    samples = [sample for metric in registry.collect() for sample in metric.samples]
+    by_name = {(sample.name, sample.labels.get("server", "")): sample.value for sample in samples}
+    return [by_name.get((name, server)) for name, _, server in (name.partition("@") for name in names)]
+
+
+UP, TIMED_OUT, OFFSET, LAG_NAME = (
+    "zkafka_up",
+    "zkafka_scrape_timed_out@zookeeper",
+    "kafka_consumergroup_current_offset",
+    "kafka_consumergroup_lag",
+)
+
+
+def test_a_read_that_ends_late(scrape: Callable[..., CollectorRegistry]) -> None:
+    """A read of ZooKeeper that takes longer than a scrape is what the next one shows, with its lag and its age."""
+    offsets = iter((3, 5, 7))
+    ensembles, asked = Slow(lambda: committed(next(offsets))), Slow(answer)
+    registry = scrape(ensembles, asked, TIMEOUT_S)
+    assert values(registry, UP, TIMED_OUT, OFFSET) == [0, 1, None]
+    asked.finish()
+    ensembles.finish()
+    asked.wait()
+    age, *found = values(registry, "zkafka_scrape_age_seconds@zookeeper", UP, OFFSET, LAG_NAME)
+    assert found == [1, 3, 6]
+    assert age is not None
+    assert age > TIMEOUT_S
+    assert values(registry, UP, TIMED_OUT, OFFSET) == [1, 1, 3]
+    asked.finish()
+    ensembles.finish()
+    asked.wait()
+    assert values(registry, UP, OFFSET, LAG_NAME) == [1, 5, 4]
+    ensembles.finish()
+    asked.finish()
+
+
+def test_brokers_that_answer_late(scrape: Callable[..., CollectorRegistry]) -> None:
+    """A lag is of offsets that were read before the ends of the logs, never of later ones."""
+    offsets = iter((3, 30, 31))
+    asked = Slow(answer)
+    registry = scrape(lambda: committed(next(offsets)), asked, TIMEOUT_S)
+    names = ("zkafka_brokers_up", OFFSET, LAG_NAME)
+    assert values(registry, "zkafka_scrape_timed_out@brokers", *names) == [1, 0, 3, None]
+    asked.finish()
+    asked.wait()
+    assert values(registry, *names) == [1, 3, 6]
+    asked.finish()
+
+
+def test_a_read_that_fails_late(scrape: Callable[..., CollectorRegistry]) -> None:
+    """What was read before an error is not shown again."""
+    reads = iter((committed(3), None, committed(5)))
+
+    def read() -> Ensemble:
+        if (found := next(reads)) is None:
+            raise ClusterStateError("NO_KAFKA_CLUSTER", "there is none")
+        return found
+
+    registry = scrape(read, answer)
+    assert [values(registry, UP, TIMED_OUT, OFFSET) for _ in range(3)] == [[1, 0, 3], [0, 0, None], [1, 0, 5]]
+
+
 def test_a_call_is_shared_while_it_is_under_way() -> None:
     """A caller that comes while a call is under way gets that call's result."""
     release, calls = threading.Event(), iter(range(9))
@@ -139,7 +237,10 @@ def test_a_call_is_shared_while_it_is_under_way() -> None:
         return next(calls)
 
     with closing(SharedCall[int]("test")) as shared:
-        assert shared.result(call, 0.05) is None
+        shared.start(call)
+        assert shared.result(TIMEOUT_S).value is None
+        shared.start(call)
         release.set()
-        assert shared.result(call, 30) in (0, 1)
-        assert shared.result(call, 30) in (1, 2)
+        assert shared.result(30).value == 0
+        shared.start(call)
+        assert shared.result(30).value == 1
