@@ -153,8 +153,9 @@ class ClusterCollector(Collector):
         brokers: Reading[tuple[Ensemble, Brokers]] = Reading()
         if ensemble.value is not None:
             brokers = self._brokers.result(started + self._timeout_s - self._clock())
-            described, answers = brokers.value or (ensemble.value, Brokers(Logs()))
-            self._report(answers.logs.problems)
+            described, answers = brokers.value or (ensemble.value, None)
+            if answers is not None:
+                self._report(answers.logs.problems)
             found = _metrics(ensemble.value, described, answers, self._storage)
         yield from map(_family, (*found, *_health(ensemble, brokers, self._clock() - started)))
 
@@ -194,14 +195,18 @@ def _health(ensemble: Reading[Ensemble], brokers: Reading[tuple[Ensemble, Broker
     yield Gauge("zkafka_scrape_duration_seconds", "Duration of the scrape.", (), {(): seconds})
 
 
-def _metrics(ensemble: Ensemble, described: Ensemble, brokers: Brokers, storage: OffsetsStorage) -> Iterator[Gauge]:
+def _metrics(ensemble: Ensemble, described: Ensemble, answers: Brokers | None, storage: OffsetsStorage) -> Iterator[Gauge]:
     """Metrics of the ensemble; those with logs are of `described`, which was read before the brokers were asked."""
+    brokers = answers or Brokers(Logs())
+    descriptions = _descriptions(described, brokers, storage)
+    if answers is None and storage == "both":  # the larger offset is unknown
+        descriptions = (replace(row, current_offset=None) for row in descriptions)
     return itertools.chain(
         cluster_metrics(ensemble.snapshot, ensemble.controller_epoch),
         log_metrics(brokers.logs.bounds),
         group_metrics(ensemble.groups.values()),
         kafka_member_metrics(brokers.kafka_members),
-        description_metrics(_descriptions(described, brokers, storage)),
+        description_metrics(descriptions),
     )
 
 

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError
 from pyspark_zkafka.operations.cluster_reads import Brokers, Ensemble
 from pyspark_zkafka.operations.exporter import ClusterCollector, SharedCall
-from pyspark_zkafka.operations.group_reads import Logs
+from pyspark_zkafka.operations.group_reads import Logs, OffsetsStorage
 from pyspark_zkafka.operations.group_state import Committed, GroupState, LogBounds
 from pyspark_zkafka.protocol.model import ClusterSnapshot, PartitionState, Topic, TopicPartition
 
@@ -39,9 +39,12 @@ def scrape() -> Iterator[Callable[..., CollectorRegistry]]:
     made: list[ClusterCollector] = []
 
     def make(
-        read_ensemble: Callable[[], Ensemble], read_brokers: Callable[[Ensemble], Brokers], timeout_s: float = 30
+        read_ensemble: Callable[[], Ensemble],
+        read_brokers: Callable[[Ensemble], Brokers],
+        timeout_s: float = 30,
+        storage: OffsetsStorage = "zookeeper",
     ) -> CollectorRegistry:
-        made.append(ClusterCollector(read_ensemble, read_brokers, timeout_s))
+        made.append(ClusterCollector(read_ensemble, read_brokers, timeout_s, storage))
         registry = CollectorRegistry()
         registry.register(made[-1])
         return registry
@@ -91,6 +94,16 @@ def test_brokers_fail(scrape: Callable[..., CollectorRegistry], caplog: pytest.L
     assert samples["kafka_consumergroup_current_offset"] == 3
     assert "kafka_consumergroup_lag" not in samples
     assert "nobody is there" in caplog.text
+
+
+def test_one_of_two_stores_fails(scrape: Callable[..., CollectorRegistry]) -> None:
+    """Of offsets in two stores the larger one counts, so that it is unknown while the brokers do not answer."""
+    whole = scrape(lambda: ENSEMBLE, lambda ensemble: Brokers(Logs(), {"g": {T0: 7}}), storage="both")
+    assert whole.get_sample_value("kafka_consumergroup_current_offset", LAG) == 7
+    broken = scrape(lambda: ENSEMBLE, fail, storage="both")
+    samples = {sample.name for metric in broken.collect() for sample in metric.samples}
+    assert "zkafka_consumergroup_partition_owned" in samples
+    assert not samples & {"kafka_consumergroup_current_offset", "kafka_consumergroup_current_offset_sum"}
 
 
 def test_members_in_kafka(scrape: Callable[..., CollectorRegistry]) -> None:
