@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -91,6 +92,8 @@ class SourceEngine(Engine):
 
     def write(self, bench: Bench, frame: DataFrame, topic: str) -> None:
         options = {**self._connection(bench), **self.write_options, "topic": topic}
+        if self.is_transactional:
+            options |= {"writerName": uuid.uuid4().hex, "batchId": "0"}
         frame.write.format(self.format).options(**options).mode("append").save()
 
     def _reading(self, bench: Bench, topic: Topic) -> dict[str, str]:

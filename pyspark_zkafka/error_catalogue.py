@@ -51,6 +51,11 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
             "The value of an option is malformed, or another option that it requires is missing.",
             "Use the form shown in the message, or set the missing option.",
         ),
+        "UNNAMED_WRITE": (
+            "A batch write asks for exactly-once, and nothing says which micro-batch or which run of a job it is: under "
+            "Spark Connect, in a thread that `foreachBatch` starts, or in a batch job.",
+            "Set `writerName` and `batchId`; see [Exactly once](exactly-once.md#batch-jobs).",
+        ),
         "INVALID_SCHEMA": (
             "A column is unknown, missing or of the wrong type.",
             "Select, rename or cast the columns listed in the message.",
@@ -427,20 +432,28 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
         ),
         "LAYOUT_CHANGED": (
             "A micro-batch is repeated, and slots that were written before are not repeated by any task.",
-            "Restart the query with the same number of cores and shuffle partitions; see [Exactly once](exactly-once.md).",
+            "Restart the query with the same number of shuffle partitions, and as many cores as slots; see "
+            "[Exactly once](exactly-once.md).",
         ),
         "CHECKPOINT_ROLLED_BACK": (
-            "The ledger has rows of a later micro-batch than the one that the query writes.",
-            "Start the query with its latest checkpoint, or with a new one to write everything again.",
+            "The ledger has rows of a later micro-batch, or of a job with a higher `batchId`, than the one to be written.",
+            "Start the query with its latest checkpoint, or with a new one to write everything again; run numbered jobs in "
+            "order, or under another `writerName`.",
         ),
         "UNFINISHED_JOB": (
             "A batch job wrote rows exactly once, and ended before it committed its offsets; another job follows it.",
             "Run the job once with the `endingOffsets` and `commitOffsets` that the error names; see "
             "[Exactly once](exactly-once.md).",
         ),
+        "LEDGER_MOVED": (
+            "`transactionalIdPrefix`, `writerName`, `topic` or `ledgerTopic` has changed since a micro-batch or job was "
+            "interrupted, so that its rows are recorded elsewhere.",
+            "Restore the options, and change them when the micro-batch or job is complete; see "
+            "[Exactly once](exactly-once.md#change-names-and-topics).",
+        ),
         "WRITTEN_TWICE": (
             "Two writes in one `foreachBatch` have the same name.",
-            "Give each its own `writerName`.",
+            "Give the second one, and each further one, a `writerName` of its own; leave the first one's as it is.",
         ),
         "UNREADABLE_LEDGER": (
             "An entry of the ledger was written by a later version of the package, or by another program.",

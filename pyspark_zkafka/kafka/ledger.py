@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -77,7 +77,23 @@ class Ledger:
 
     def entries(self) -> dict[int, Entry]:
         """The last entry of each slot."""
-        return newest(entry for group in self._all_groups() for entry in self._entries(str(group), range(group.width)))
+        return newest(e for group in self._all_groups() for e in self._entries(str(group), self._partitions_of(group)))
+
+    def others(self, belongs: Callable[[str], bool]) -> dict[tuple[str, str], list[Entry]]:
+        """The entries of this name under other topics, and of other names that `belongs` accepts, by name and topic.
+
+        Entries of transactions that are not complete do not count.
+        """
+        base, found = str(self._name), dict[tuple[str, str], list[Entry]]()
+        listed = filter(None, map(LedgerGroup.parse, _retry(self._group_names)))
+        groups = [group for group in listed if group.base == base or belongs(group.base)]
+        committed = _retry(lambda: self._committed_metadata(groups))
+        for group in groups:
+            for partition, metadata in committed[str(group)].items():
+                place = group.base, partition.topic
+                if place != (base, self._topic):
+                    found.setdefault(place, []).append(decode(metadata, f"Group {group}, under {partition},"))
+        return found
 
     def open_slots(self) -> list[int]:
         """The slots with an entry in a transaction that is not complete; blocks for a second for each of these.
@@ -86,7 +102,7 @@ class Ledger:
         """
         self._reading(waits=False).entries()
         patient = self._reading(timeout_s=_LOOK_S)
-        keys = ((group, partition) for group in self._all_groups() for partition in range(group.width))
+        keys = ((group, partition) for group in self._all_groups() for partition in self._partitions_of(group))
         return [group.number * group.width + p for group, p in keys if patient._is_open(str(group), p)]
 
     def _is_open(self, group: str, partition: int) -> bool:
@@ -102,6 +118,13 @@ class Ledger:
 
     def _all_groups(self) -> set[LedgerGroup]:
         return {*self._groups(), LedgerGroup(str(self._name), self._partitions, 0)}  # as in `entry`
+
+    def _partitions_of(self, group: LedgerGroup) -> range:
+        """The partitions under which a group can have entries.
+
+        A topic that was created again may have fewer than the width, and anybody can name a group.
+        """
+        return range(min(group.width, self._partitions))
 
     def _known_widths(self) -> tuple[int, ...]:
         return _widths.get((self._servers, str(self._name)), ())
@@ -121,6 +144,10 @@ class Ledger:
     def _group_names(self) -> list[str]:
         with self._lease_admin() as admin:
             return admin.group_names()
+
+    def _committed_metadata(self, groups: Iterable[LedgerGroup]) -> dict[str, dict[TopicPartition, str]]:
+        with self._lease_admin() as admin:
+            return admin.committed_metadata(map(str, groups))
 
     def _entries(self, group: str, partitions: Iterable[int]) -> Iterator[Entry]:
         asked = [TopicPartition(self._topic, partition) for partition in partitions]

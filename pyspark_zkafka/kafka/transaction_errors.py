@@ -70,6 +70,6 @@ def _of_fencing(transaction: Transaction) -> str:
         )
     return (
         f"another producer has begun to write as {transaction.transactional_id}, so that nothing of this attempt becomes "
-        "visible: a later attempt of the same task; or another query, which then needs a checkpoint, a writerName or a "
-        "transactionalIdPrefix of its own"
+        "visible: a later attempt of the same task; or another query or job, which then needs a checkpoint or a writerName "
+        "of its own"
     )

@@ -275,11 +275,11 @@ def parse_write(raw: Mapping[str, str]) -> WriteOptions:
     return options
 
 
-_OF_EXACTLY_ONCE = ("transactionalIdPrefix", "ledgerTopic", "writerName", "kafka.transaction.timeout.ms")
+_OF_EXACTLY_ONCE = ("transactionalIdPrefix", "ledgerTopic", "writerName", "batchId", "kafka.transaction.timeout.ms")
 
 
 def _exactly_once(given: OptionParser, connection: Connection) -> ExactlyOnce | None:
-    prefix, ledger, writer = (given.value(name) for name in _OF_EXACTLY_ONCE[:3])
+    prefix, ledger, writer, batch = (given.value(name) for name in _OF_EXACTLY_ONCE[:4])
     if given.value("deliveryGuarantee") != "exactly-once":
         idle = [name for name in _OF_EXACTLY_ONCE if given.has(name)]
         given.refuse_if(bool(idle), f"{' and '.join(idle)} need(s) deliveryGuarantee=exactly-once")
@@ -296,7 +296,12 @@ def _exactly_once(given: OptionParser, connection: Connection) -> ExactlyOnce | 
         "deliveryGuarantee=exactly-once needs kafka.enable.idempotence=true (and so kafka.acks=all, kafka.retries of 1 "
         "or more)",
     )
-    return ExactlyOnce(prefix, ledger, writer)
+    given.refuse_if(given.has("batchId") and not given.has("writerName"), "batchId numbers a named write: set writerName")
+    given.refuse_if(
+        given.has("batchId") and given.has("commitOffsets"),
+        "batchId and commitOffsets exclude each other: a job that commits offsets is recognised by these",
+    )
+    return ExactlyOnce(prefix, ledger, writer, batch)
 
 
 def _commit(given: OptionParser, connection: Connection) -> CommitPlan | None:

@@ -201,11 +201,12 @@ class CommitPlan:
 
 @dataclass(frozen=True, slots=True)
 class ExactlyOnce:
-    """Options of an exactly-once write: the prefix of its transactional ids, its ledger's topic, and its own name."""
+    """Options of an exactly-once write: the prefix of its transactional ids, its ledger's topic, its name and number."""
 
     prefix: str
     ledger_topic: str | None = None
     writer: str | None = None
+    batch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

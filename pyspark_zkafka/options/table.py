@@ -289,22 +289,33 @@ TABLE: tuple[Option, ...] = (
         "transactionalIdPrefix",
         kinds.ID_PART,
         _WRITE,
-        "Begin of the transactional ids of an exactly-once write, and of the groups of its ledger.",
+        "Prefix of the transactional ids of an exactly-once write, and of the groups of its ledger. Change it only "
+        "while no micro-batch or job is interrupted.",
         "zkafka",
     ),
     Option(
         "ledgerTopic",
         text(),
         _WRITE,
-        "Topic under whose partitions an exactly-once write records what it wrote; it holds no records of the ledger.",
+        "Topic under whose partitions an exactly-once write records what it wrote; it holds no records of the ledger. "
+        "Change it only while no micro-batch or job is interrupted.",
         Derived("the option topic"),
     ),
     Option(
         "writerName",
         kinds.ID_PART,
         _WRITE,
-        "Name of an exactly-once write in foreachBatch, where two of them write to one topic.",
+        "Name of an exactly-once write in foreachBatch, where two of them write to one topic, or of a batch job. "
+        "Change it only while no micro-batch or job is interrupted.",
         Derived("the option topic"),
+    ),
+    Option(
+        "batchId",
+        integer(0),
+        _WRITE,
+        "Number of a named exactly-once batch write, the same when it is run again: in foreachBatch the number that Spark "
+        "passes to the function. Required under Spark Connect, in threads and in batch jobs; see [Exactly "
+        "once](exactly-once.md#batch-jobs).",
     ),
     # How much a micro-batch reads
     Option("maxOffsetsPerTrigger", integer(1, "records"), STREAM, "Approximate maximum of records in a micro-batch."),

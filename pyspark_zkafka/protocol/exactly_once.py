@@ -7,13 +7,15 @@ A task of a replayed micro-batch finds its slot in one of two states. Recorded: 
 compares them with what it would write, and records that this run has verified them. Not recorded: they are not, so that it
 writes them; but not before every slot that an earlier run recorded for this micro-batch has been verified by this run. If
 Spark distributes the rows in another way than before, one of these does not compare, and its task fails before any other
-has written a row a second time.
+has written a row a second time. The same applies to slots that were recorded under another name or topic of the query: if
+its options have changed since, nobody verifies them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 from pyspark_zkafka.errors import LedgerError, listing
@@ -27,6 +29,7 @@ __all__ = [
     "Commit",
     "Measure",
     "ReadLedger",
+    "ReadOthers",
     "Result",
     "RowSet",
     "Send",
@@ -52,9 +55,7 @@ class Attempt:
     slot, batch : int
         As in `Entry`.
     run, write : str
-        As in `Entry`: the run of the query, and the call that writes.
-    may_be_replayed : bool
-        False for a batch job, which no other run repeats under the same identity.
+        As in `Entry`: the run of the query or of the job, and the call that writes.
     is_named : bool
         True if the user gave the write a name of its own: another call under it then is the same write, tried again.
     ends : str
@@ -65,7 +66,6 @@ class Attempt:
     batch: int
     run: str
     write: str = ""
-    may_be_replayed: bool = True
     is_named: bool = False
     ends: str = ""
 
@@ -85,6 +85,10 @@ class ReadLedger(NamedTuple):
     """Read the entries of all slots of the query, with those of transactions that are being committed. Returns them."""
 
 
+class ReadOthers(NamedTuple):
+    """Read the entries that the query has elsewhere: under another name, or another topic. Returns them by their place."""
+
+
 class Measure(NamedTuple):
     """Count and hash all rows, without sending any. Returns a RowSet."""
 
@@ -94,9 +98,13 @@ class Send(NamedTuple):
 
 
 class Await(NamedTuple):
-    """Wait a moment for other tasks to verify the `slots`. Returns False if the transaction cannot wait any longer."""
+    """Wait a moment for other tasks to verify the `slots`, and those recorded at `places` elsewhere.
 
-    slots: tuple[int, ...]
+    Returns False if the transaction cannot wait any longer.
+    """
+
+    slots: tuple[int, ...] = ()
+    places: tuple[str, ...] = ()
 
 
 class Commit(NamedTuple):
@@ -109,7 +117,7 @@ class Abort(NamedTuple):
     """Abort the transaction."""
 
 
-Step = Begin | ReadLedger | Measure | Send | Await | Commit | Abort
+Step = Begin | ReadLedger | ReadOthers | Measure | Send | Await | Commit | Abort
 
 
 class Result(NamedTuple):
@@ -129,9 +137,9 @@ def write_slot(attempt: Attempt) -> Generator[Step, Any, Result]:
     ------
     LedgerError
         ROWS_DIFFER: the slot is recorded with other rows. LAYOUT_CHANGED: slots that are recorded were not verified in
-        time. CHECKPOINT_ROLLED_BACK: the ledger is ahead of the query. WRITTEN_TWICE: another write of the same
-        ``foreachBatch`` has recorded slots under the same name. UNFINISHED_JOB: another job of the group has the same
-        number. Nothing of the attempt is committed then.
+        time. LEDGER_MOVED: nor were those that are recorded elsewhere. CHECKPOINT_ROLLED_BACK: the ledger is ahead of the
+        query. WRITTEN_TWICE: another write of the same ``foreachBatch`` has recorded slots under the same name.
+        UNFINISHED_JOB: another job of the group has the same number. Nothing of the attempt is committed then.
     """
     own: Entry | None = yield Begin()
     _require_not_ahead(attempt, own)
@@ -139,26 +147,38 @@ def write_slot(attempt: Attempt) -> Generator[Step, Any, Result]:
         _require_same_job(attempt, [own])
         _require_same_write(attempt, [own])
         return (yield from _verify(attempt, own))
-    awaited: Collection[int] = ()
-    if _may_follow_another_try(attempt, own):
-        awaited = _awaited(attempt, (yield ReadLedger()))
+    awaited = yield from _look(attempt, own)
     sent: RowSet = yield Send()
     if sent.rows:
-        yield from _await(attempt, awaited)
+        yield from _await(attempt, own, awaited)
         yield Commit(_entry(attempt, sent))
     return Result(sent.rows, was_written=False)
 
 
-def _await(attempt: Attempt, awaited: Collection[int]) -> Generator[Step, Any, None]:
+def _await(attempt: Attempt, own: Entry | None, awaited: Await) -> Generator[Step, Any, None]:
     """Hold the transaction until all slots that were recorded are verified; abort it if they are not."""
     try:
-        while awaited:
-            if not (yield Await(tuple(awaited))):
-                raise _layout_changed(attempt, awaited)
-            awaited = _awaited(attempt, (yield ReadLedger()))
+        while any(awaited):
+            if not (yield awaited):
+                raise _layout_changed(attempt, awaited.slots) if awaited.slots else _moved(attempt, awaited.places)
+            awaited = yield from _look(attempt, own)
     except LedgerError:
         yield Abort()
         raise
+
+
+def _look(attempt: Attempt, own: Entry | None) -> Generator[Step, Any, Await]:
+    """Find what an unrecorded slot waits for.
+
+    Nobody else has tried the micro-batch if this run has written the one before it: a run begins one only after all earlier
+    ones are complete, and every earlier run has ended then. But the function of a foreachBatch may have tried it.
+    """
+    is_first = own is None or own.run != attempt.run
+    if not is_first and not attempt.write:
+        return Await()
+    slots = _awaited(attempt, (yield ReadLedger()))
+    # Jobs of a group are numbered by each ledger on its own; their plan looks at the others.
+    return Await(slots, _awaited_elsewhere(attempt, (yield ReadOthers())) if is_first and not attempt.ends else ())
 
 
 def _verify(attempt: Attempt, own: Entry) -> Generator[Step, Any, Result]:
@@ -176,16 +196,6 @@ def _verify(attempt: Attempt, own: Entry) -> Generator[Step, Any, Result]:
     if not is_marked:
         yield Commit(replace(own, run=attempt.run, write=attempt.write))
     return Result(found.rows, was_written=True)
-
-
-def _may_follow_another_try(attempt: Attempt, own: Entry | None) -> bool:
-    """False if no other run can have tried the micro-batch: this run has written the one before it, or nobody repeats it.
-
-    A run begins a micro-batch only after all earlier ones are complete, and every earlier run has ended then.
-    """
-    if not attempt.may_be_replayed:
-        return False
-    return bool(attempt.write) or own is None or own.run != attempt.run
 
 
 def unverified(attempt: Attempt, entries: Mapping[int, Entry]) -> tuple[int, ...]:
@@ -211,14 +221,32 @@ def _awaited(attempt: Attempt, entries: Mapping[int, Entry]) -> tuple[int, ...]:
     return unverified(attempt, entries)
 
 
+def _awaited_elsewhere(attempt: Attempt, others: Mapping[str, Collection[Entry]]) -> tuple[str, ...]:
+    """The places where another run recorded slots of this micro-batch that this run has not verified.
+
+    Only other writes of the same foreachBatch can verify them. Without these, the query has been renamed.
+    """
+    for entry in chain.from_iterable(others.values()):
+        _require_not_ahead(attempt, entry)
+    places = tuple(
+        place
+        for place, entries in others.items()
+        if any(entry.batch == attempt.batch and entry.run != attempt.run for entry in entries)
+    )
+    if places and not attempt.write:
+        raise _moved(attempt, places)
+    return places
+
+
 def _require_not_ahead(attempt: Attempt, entry: Entry | None) -> None:
     if entry is None or entry.batch <= attempt.batch:
         return
     raise LedgerError(
         "CHECKPOINT_ROLLED_BACK",
-        f"The query writes micro-batch {attempt.batch}, but its ledger has rows of micro-batch {entry.batch} for slot "
-        f"{entry.slot}: its checkpoint is older than what it wrote; start it with the latest checkpoint, or with a new one "
-        "to write everything again on purpose",
+        f"The write is of micro-batch {attempt.batch}, but its ledger has rows of micro-batch {entry.batch} for slot "
+        f"{entry.slot}: the checkpoint is older than what the query wrote, or batchId is lower than before. Start the "
+        "query with its latest checkpoint, and run numbered jobs in order. To write everything again on purpose, use a new "
+        "checkpoint, or another writerName where batchId is set",
         slot=entry.slot,
         batch=attempt.batch,
         recorded_batch=entry.batch,
@@ -246,7 +274,8 @@ def _require_same_write(attempt: Attempt, entries: Iterable[Entry]) -> None:
         raise LedgerError(
             "WRITTEN_TWICE",
             f"Micro-batch {attempt.batch} has been written already by another write of the same foreachBatch, under the "
-            "same name; give each write its own, with option writerName",
+            "same name. Set a writerName of its own for this write and each further one, and leave that of the first write "
+            "as it is: its rows are recorded under it",
             batch=attempt.batch,
         )
 
@@ -264,6 +293,17 @@ def _rows_differ(attempt: Attempt, own: Entry, found: RowSet) -> LedgerError:
     )
 
 
+def _moved(attempt: Attempt, places: Collection[str]) -> LedgerError:
+    return LedgerError(
+        "LEDGER_MOVED",
+        f"Micro-batch {attempt.batch} was written, at least in part, under {listing(sorted(places))}, and this run has not "
+        "repeated that write; writing could duplicate rows. Restore transactionalIdPrefix, writerName, topic and "
+        "ledgerTopic as they were, and change them when the micro-batch is complete",
+        batch=attempt.batch,
+        places=tuple(sorted(places)),
+    )
+
+
 def _layout_changed(attempt: Attempt, awaited: Collection[int]) -> LedgerError:
     slots = listing(sorted(awaited))
     return LedgerError(
@@ -277,6 +317,7 @@ def _layout_changed(attempt: Attempt, awaited: Collection[int]) -> LedgerError:
 
 
 REMEDIES = (
-    "restart the query as it ran before: with the same number of cores and shuffle partitions; let the plan repeat itself: "
-    "repartition(n) before the sink, spark.sql.adaptive.enabled=false, no uuid() or rand() after the source"
+    "restart the query as it ran before: with the same number of shuffle partitions and cores, or with as many cores as "
+    "slots if a task had failed; let the plan repeat itself: repartition(n) before the sink, "
+    "spark.sql.adaptive.enabled=false, no uuid() or rand() after the source"
 )

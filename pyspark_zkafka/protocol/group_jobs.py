@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ from pyspark_zkafka.protocol.ledger import Entry
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import canonical_json
 
-__all__ = ["MAX_ENDS_BYTES", "GroupJob", "LastJob", "group_job", "job_names", "last_job", "parse_ends"]
+__all__ = ["MAX_ENDS_BYTES", "GroupJob", "LastJob", "group_job", "is_ledger_of", "job_names", "last_job", "parse_ends"]
 
 MAX_ENDS_BYTES = 3000
 """The size of `Entry.ends` up to which an entry fits into the metadata that brokers accept by default, 4,096 bytes."""
@@ -67,10 +68,24 @@ def job_names(
     >>> job_names("billing", [TopicPartition("orders", 0)], "audit", is_member=True)
     ('group.billing:4ef79fa17659:audit', 'group.billing:audit')
     """
-    partitions = json.dumps([[tp.topic, tp.partition] for tp in sorted(offsets)])
-    of_member = hashlib.sha256(partitions.encode()).hexdigest()[:12]
+    of_member = _hash(offsets)
     alone, member = (":".join(filter(None, (f"group.{group}", part, writer))) for part in ("", of_member))
     return (member, alone) if is_member else (alone, member)
+
+
+def _hash(offsets: Iterable[TopicPartition]) -> str:
+    partitions = json.dumps([[tp.topic, tp.partition] for tp in sorted(offsets)])
+    return hashlib.sha256(partitions.encode()).hexdigest()[:12]
+
+
+def is_ledger_of(base: str, group: str, offsets: Iterable[TopicPartition]) -> bool:
+    """True for the base of a ledger of the group, or of its member with these partitions, whatever its prefix and writer.
+
+    >>> is_ledger_of("team-group.billing:audit", "billing", []), is_ledger_of("team-group.billing-2", "billing", [])
+    (True, False)
+    """
+    found = re.fullmatch(rf".*-group\.{re.escape(group)}(:(?P<member>[0-9a-f]{{12}}))?(:.*)?", base, re.DOTALL)
+    return found is not None and found["member"] in (None, _hash(offsets))
 
 
 def last_job(query: str, entries: Iterable[Entry]) -> LastJob | None:
@@ -95,18 +110,28 @@ def parse_ends(ends: str) -> dict[TopicPartition, int]:
 
 
 def group_job(
-    query: str, ends: Mapping[TopicPartition, int], last: Sequence[LastJob], committed: Mapping[TopicPartition, int]
-) -> GroupJob:
+    query: str,
+    ends: Mapping[TopicPartition, int],
+    last: Sequence[LastJob],
+    committed: Mapping[TopicPartition, int],
+    elsewhere: Sequence[LastJob] = (),
+) -> GroupJob | None:
     """The job that commits `ends`: a new one if the last ones are finished, else one of these, repeated.
 
-    `last` are those of the ledgers of `job_names`, `query` being the first of these names; `committed` are the group's
-    offsets of the partitions that they were about to commit.
+    None if the group has committed all of `ends`: nobody could tell this job from the one that did.
+
+    `last` are those of the ledgers of `job_names`, `query` being the first of these names, `elsewhere` those under other
+    prefixes, writers and topics; `committed` are the group's offsets of the partitions that all of these commit.
 
     Raises
     ------
     LedgerError
         UNFINISHED_JOB: a last job wrote rows, its offsets were not committed, and this one would commit others.
+        LEDGER_MOVED: a job elsewhere did.
     """
+    for job in elsewhere:
+        if (unfinished := job.unfinished(committed)) and not job.partitions.isdisjoint(ends):
+            raise _moved(job, unfinished[0])
     text, number = canonical_json(ends), 0
     for job in last:
         unfinished = job.unfinished(committed)
@@ -116,7 +141,19 @@ def group_job(
             raise _unfinished(job, unfinished[0], text)
         if job.query == query:
             number = job.number + 1
-    return GroupJob(query, number, text)
+    is_committed = all(committed.get(tp, 0) >= end for tp, end in ends.items())
+    return None if is_committed else GroupJob(query, number, text)
+
+
+def _moved(job: LastJob, unfinished: str) -> LedgerError:
+    return LedgerError(
+        "LEDGER_MOVED",
+        f"The last job of the group wrote rows under {job.query}, and ended before it committed the offsets {unfinished}; "
+        "this one would write them again. Run that job once with its transactionalIdPrefix, writerName, topic and "
+        "ledgerTopic, and change these then. If the group was reset on purpose, to write everything again, delete the "
+        "ledger with zkafka ledger delete",
+        unfinished=unfinished,
+    )
 
 
 def _unfinished(job: LastJob, unfinished: str, text: str) -> LedgerError:

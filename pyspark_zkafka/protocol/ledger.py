@@ -36,7 +36,9 @@ _NAME = re.compile(r"(?P<base>.+)\.slots-(?P<width>[1-9][0-9]{0,9})-(?P<number>0
 class QueryName:
     """The identity under which a query, or a batch job, writes: the base of its transactional ids and its groups.
 
-    `writer` distinguishes several writes of one query, as of one ``foreachBatch``; it is empty for a query's only write.
+    `query` is the id of a query in Spark, or the name of a batch job with the kind of name before it: ``writer.`` or
+    ``group.``. `writer` distinguishes several writes of one query, as of one ``foreachBatch``; it is empty for a query's
+    only write.
     """
 
     prefix: str
@@ -58,6 +60,16 @@ class QueryName:
         """True for the name of a group of this query's ledger."""
         found = LedgerGroup.parse(group)
         return found is not None and found.base == str(self)
+
+    @staticmethod
+    def belongs(base: str, query: str) -> bool:
+        """True for the base of a query's ledger, whatever its prefix and its writer are.
+
+        >>> QueryName.belongs("team-8f1c-orders", "8f1c"), QueryName.belongs("team-8f1c2", "8f1c")
+        (True, False)
+        """
+        _, found, writer = base.partition(f"-{query}")
+        return bool(found) and (not writer or writer.startswith("-"))
 
 
 class LedgerGroup(NamedTuple):
@@ -106,7 +118,7 @@ class Entry:
     Attributes
     ----------
     slot, batch : int
-        The slot, and the micro-batch; 0 for a batch job.
+        The slot, and the number of the micro-batch, or of the batch job.
     rows : int
         The number of rows.
     digest : str

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.errors import BrokersUnavailable, OptionError, TransactionFailed
 from pyspark_zkafka.kafka.ledger import Ledger
-from pyspark_zkafka.options.model import ExactlyOnce, WriteOptions
+from pyspark_zkafka.options.model import WriteOptions
 from pyspark_zkafka.protocol.exactly_once import (
     Abort,
     Attempt,
@@ -21,6 +21,7 @@ from pyspark_zkafka.protocol.exactly_once import (
     Commit,
     Measure,
     ReadLedger,
+    ReadOthers,
     Result,
     RowSet,
     Send,
@@ -48,39 +49,61 @@ _KEPT_BYTES = 8 * 1024 * 1024
 
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5)
 _COMMIT_S = 10.0
+"""The time that is kept for the commit of a task that waits; less where the transaction's timeout is short."""
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """A task's attempt to write a slot, and the name under which it does."""
+    """A task's attempt to write a slot, the name under which it does, and the streaming query that it is a part of."""
 
     name: QueryName
     attempt: Attempt
+    query: str | None = None
 
 
-def identify(context: TaskContext, once: ExactlyOnce, ledger: LedgerPlan, topic: str | None) -> Writing:
-    """The attempt that a task is: of a micro-batch, a write in its foreachBatch, or a batch job (of a group).
+def identify(context: TaskContext, options: WriteOptions, ledger: LedgerPlan) -> Writing:
+    """The attempt that a task is: of a micro-batch, a write in its foreachBatch, or a batch job.
 
-    Raises OptionError for a write in foreachBatch that cannot be told from others.
+    Raises OptionError (UNNAMED_WRITE) if nothing distinguishes a repetition of the write from another write.
     """
+    if options.once is None:
+        raise RuntimeError("only an exactly-once write is identified")
+    once, slot, call = options.once, context.partitionId(), ledger.call
     query, batch = context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty("streaming.sql.batchId")
-    slot, call = context.partitionId(), ledger.call
+    run = context.getLocalProperty("spark.jobGroup.id") or ""
+    if once.batch is not None:
+        name = QueryName(once.prefix, f"writer.{once.writer}")
+        if query is None or batch is None:
+            return Writing(name, Attempt(slot, once.batch, call))
+        if int(batch) != once.batch:
+            raise OptionError(
+                "INVALID_OPTION",
+                f"batchId is {once.batch}, but the write belongs to micro-batch {batch}; pass the number that Spark passes "
+                "to the function of foreachBatch, and start its threads anew in each call",
+            )
+        return Writing(name, Attempt(slot, once.batch, run, call, is_named=True), query)
     if query is None or batch is None:
         if (job := ledger.job) is not None:
             return Writing(QueryName(once.prefix, job.query), Attempt(slot, job.number, call, ends=job.ends))
-        return Writing(QueryName(once.prefix, call), Attempt(slot, 0, call, may_be_replayed=False))
-    run = context.getLocalProperty("spark.jobGroup.id") or ""
+        reason = "Spark's task does not say which micro-batch it belongs to"
+        if options.commit is not None:
+            reason += ", and the group has committed all of commitOffsets already, or they are too many to be recorded"
+        raise _unnamed(reason)
+    if not run or (call and not _is_uuid(run)):
+        raise _unnamed(f"its job group ({run!r}) hides the run of the query")
     if not call:
-        return Writing(QueryName(once.prefix, query, once.writer or ""), Attempt(slot, int(batch), run))
-    if once.writer is None and not _is_uuid(run):
-        raise OptionError(
-            "INVALID_OPTION",
-            f"The function of foreachBatch sets a job group of its own ({run!r}), and so hides the run of the query, by "
-            "which "
-            "two writes of a micro-batch are told from one that is repeated; set writerName, another one for each write",
-        )
-    name = QueryName(once.prefix, query, once.writer or topic or "")
-    return Writing(name, Attempt(slot, int(batch), run, call, is_named=once.writer is not None))
+        return Writing(QueryName(once.prefix, query, once.writer or ""), Attempt(slot, int(batch), run), query)
+    name = QueryName(once.prefix, query, once.writer or options.topic or "")
+    return Writing(name, Attempt(slot, int(batch), run, call, is_named=once.writer is not None), query)
+
+
+def _unnamed(reason: str) -> OptionError:
+    return OptionError(
+        "UNNAMED_WRITE",
+        f"The write asks for exactly-once, but a repetition of it would not be recognised: {reason}. Set writerName, "
+        "another one for each write, and batchId: in foreachBatch the number that Spark passes to the function, in a batch "
+        "job a number that stays the same when the job is run again",
+    )
 
 
 def _is_uuid(text: str) -> bool:
@@ -105,10 +128,15 @@ def write_rows_once(
     DeliveryFailed
         Rows were not acknowledged.
     """
-    if options.once is None or plan.ledger is None or context is None:
+    if plan.ledger is None or context is None:
         raise RuntimeError("an exactly-once write has a plan of its own, and runs in a task of Spark")
-    writing = identify(context, options.once, plan.ledger, options.topic)
     kept, rest = _keep(batches)
+    try:
+        writing = identify(context, options, plan.ledger)
+    except OptionError:
+        if kept:
+            raise
+        return Written()  # as of a group's job that is run again, and finds nothing left to read
     if not kept and not _may_be_recorded(writing):
         return Written()
     task = _SlotTask(options, plan, plan.ledger, writing, first_turn(context))
@@ -141,8 +169,6 @@ _first_batches: dict[str, tuple[str, int]] = {}
 def _may_be_recorded(writing: Writing) -> bool:
     """True for a slot without rows that another run may have recorded, with rows: in the first micro-batch of a run."""
     attempt, name = writing.attempt, str(writing.name)
-    if not attempt.may_be_replayed:
-        return False
     run, batch = _first_batches.get(name, ("", 0))
     if run != attempt.run:
         _first_batches[name] = attempt.run, attempt.batch
@@ -157,6 +183,7 @@ class _SlotTask:
         self._plan = plan
         self._name = writing.name
         self._attempt = writing.attempt
+        self._query = writing.query
         self._turn = turn
         self._ledger_topic = ledger.topic
         connection, servers, slot = options.connection, plan.bootstrap_servers, writing.attempt.slot
@@ -192,19 +219,24 @@ class _SlotTask:
     def _take(self, step: Step, producer: TransactionalProducer, rows: _Rows) -> Any:
         match step:
             case Begin():
-                # Otherwise nobody has written the slot since, or this producer is fenced. But a group's ledger may be
-                # deleted between two of its jobs.
-                if not producer.is_kept or self._attempt.ends:
+                # A kept producer is the last one that wrote the slot, or it is fenced. But a ledger may be deleted between
+                # two runs.
+                last = producer.last
+                if not producer.is_kept or (last is not None and last.run != self._attempt.run):
                     producer.last = self._ledger.entry(self._attempt.slot)
                 return producer.last
             case ReadLedger():
                 return self._read_ledger()
+            case ReadOthers():
+                query = self._query
+                others = self._ledger.others(lambda base: query is not None and QueryName.belongs(base, query))
+                return {f"{name} (topic {topic})": entries for (name, topic), entries in others.items()}
             case Measure():
                 return rows.measure()
             case Send():
                 return rows.send()
-            case Await(slots):
-                return self._await(producer, slots)
+            case Await():
+                return self._await(producer, step)
             case Commit(entry):
                 self._commit(producer, entry)
             case Abort():
@@ -227,11 +259,11 @@ class _SlotTask:
                 pass
         return self._ledger.entries()
 
-    def _await(self, producer: TransactionalProducer, slots: tuple[int, ...]) -> bool:
+    def _await(self, producer: TransactionalProducer, awaited: Await) -> bool:
         pause_s = next(self._pauses)
-        if producer.left_s < _COMMIT_S + pause_s:
+        if producer.left_s < min(_COMMIT_S, producer.transaction_timeout_ms / 4000) + pause_s:
             return False
-        _log.info("slot %d waits for slots %s to be repeated", self._attempt.slot, slots)
+        _log.info("slot %d waits for slots %s to be repeated", self._attempt.slot, awaited.slots or awaited.places)
         time.sleep(pause_s)
         return True
 

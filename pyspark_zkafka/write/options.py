@@ -17,7 +17,7 @@ def parse_append(raw: Mapping[str, str], *, overwrite: bool, is_stream: bool) ->
     """Parse the options of a write; a streaming one also accepts those that Spark itself reads.
 
     `overwrite` is Spark's form of the save mode, and of the output mode of a stream: True for overwrite or complete. Raises
-    OptionError for these as well, and for a stream's commitOffsets.
+    OptionError for these as well, and for a stream's commitOffsets and batchId.
     """
     if is_stream:
         _require_stream(raw, overwrite=overwrite)
@@ -38,6 +38,11 @@ def _require_stream(raw: Mapping[str, str], *, overwrite: bool) -> None:
             "The output mode complete replaces the whole result with each micro-batch, and records of a topic cannot be "
             "replaced; use append (with a watermark, if the query aggregates), or write what has "
             "changed with outputMode('update') and foreachBatch",
+        )
+    if any(name.lower() == "batchid" for name in raw):
+        raise OptionError(
+            "INVALID_OPTIONS",
+            "batchId is an option of batch writes; Spark numbers the micro-batches of a stream itself; leave batchId out",
         )
     if any(name.lower() == "commitoffsets" for name in raw):
         raise OptionError(

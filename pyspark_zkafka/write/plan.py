@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark_zkafka.errors import BrokersUnavailable, UnknownTopic
 from pyspark_zkafka.options.model import CommitPlan, WriteOptions
-from pyspark_zkafka.protocol.group_jobs import MAX_ENDS_BYTES, GroupJob, group_job, job_names, last_job
+from pyspark_zkafka.protocol.group_jobs import MAX_ENDS_BYTES, GroupJob, group_job, is_ledger_of, job_names, last_job
 from pyspark_zkafka.protocol.ledger import Entry, QueryName
 from pyspark_zkafka.protocol.model import ClusterSnapshot, Topic, TopicPartition
 from pyspark_zkafka.protocol.partitioners import Router
 
 __all__ = ["LedgerPlan", "WritePlan", "named_topics", "plan_topics", "plan_write"]
-
-_log = logging.getLogger(__name__)
 
 _COMPLETION_S = 5.0
 """The time within which brokers complete a transaction whose commit they have accepted."""
@@ -28,7 +25,7 @@ class LedgerPlan:
 
     `topic` has `partitions` partitions, each of which can hold the entry of a slot. `call` is unique to a call of
     ``df.write``, and empty for a streaming writer, of which a query has only one. `job` is that of a write with
-    commitOffsets; None for others.
+    commitOffsets; None for others, and where the group has committed all of these already.
     """
 
     topic: str
@@ -116,18 +113,25 @@ def _ledger(options: WriteOptions, plan: WritePlan, *, is_stream: bool) -> Ledge
 
 
 def _job(options: WriteOptions, commit: CommitPlan, plan: WritePlan, ledger: LedgerPlan) -> GroupJob | None:
-    """The job that commits the offsets; None if they are too many for an entry. Blocks for some requests."""
+    """The job that commits the offsets; None if they are too many for an entry, or committed. Blocks for some requests."""
+    from pyspark_zkafka.kafka.ledger import Ledger
+
     if options.once is None or not commit.offsets:
         return None
-    names = job_names(commit.group, commit.offsets, options.once.writer, is_member=commit.owner is not None)
-    recorded = ((query, _entries(options, plan, ledger, QueryName(options.once.prefix, query))) for query in names)
+    queries = job_names(commit.group, commit.offsets, options.once.writer, is_member=commit.owner is not None)
+    names = [QueryName(options.once.prefix, query) for query in queries]
+    recorded = ((name.query, _entries(options, plan, ledger, name)) for name in names)
     found = [last for query, entries in recorded if (last := last_job(query, entries)) is not None]
-    asked = {tp for last in found for tp in last.partitions}
-    job = group_job(names[0], commit.offsets, found, _committed(options, commit, plan, asked))
-    if len(job.ends.encode()) > MAX_ENDS_BYTES:
-        _log.warning("commitOffsets is longer than %d bytes: the job is not recognised if it is repeated", MAX_ENDS_BYTES)
-        return None
-    return job
+    others = Ledger(plan.bootstrap_servers, options.connection.kafka, names[0], ledger.topic, ledger.partitions).others(
+        lambda base: is_ledger_of(base, commit.group, commit.offsets)
+    )
+    own = {(str(name), ledger.topic) for name in names}
+    moved = (last_job(f"{p[0]} (topic {p[1]})", entries) for p, entries in others.items() if p not in own)
+    elsewhere = [last for last in moved if last is not None]
+    asked = {*commit.offsets, *(tp for last in (*found, *elsewhere) for tp in last.partitions)}
+    committed = _committed(options, commit, plan, asked)
+    job = group_job(queries[0], commit.offsets, found, committed, elsewhere)
+    return None if job is None or len(job.ends.encode()) > MAX_ENDS_BYTES else job
 
 
 def _entries(options: WriteOptions, plan: WritePlan, ledger: LedgerPlan, name: QueryName) -> Collection[Entry]:

@@ -53,9 +53,13 @@ def accepts(port: int) -> bool:
 
 
 def test_write_and_read(server: str, zkafka_cluster: LocalCluster, new_topic: Callable[..., str], tmp_path: Path) -> None:
-    """A client without a JVM writes, reads, sees a view, and is told what it did wrong."""
-    topic = new_topic(partitions=3)
-    command = [sys.executable, str(DRIVER), server, zkafka_cluster.zookeeper_connect, topic]
+    """A client without a JVM writes, reads, sees a view, and is told what it did wrong.
+
+    A write in foreachBatch that asks for exactly-once needs a name and the micro-batch's number, by which it is recognised
+    when it is repeated.
+    """
+    topic, sink = new_topic(partitions=3), new_topic(partitions=2)
+    command = [sys.executable, str(DRIVER), server, zkafka_cluster.zookeeper_connect, topic, sink, str(tmp_path)]
     environ = {**os.environ, "JAVA_HOME": str(tmp_path), "SPARK_HOME": str(tmp_path)}  # neither is there for it
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, cwd=tmp_path, env=environ)
     assert done.returncode == 0, done.stderr
@@ -67,3 +71,7 @@ def test_write_and_read(server: str, zkafka_cluster: LocalCluster, new_topic: Ca
     assert len({(row["key"], row["partition"]) for row in answer["rows"]}) == 10
     assert answer["brokers"] == len(zkafka_cluster.broker_ids)
     assert "unknown option subscribes; did you mean subscribe?" in answer["refused"]
+    assert "[UNNAMED_WRITE]" in answer["unnamed"]
+    assert "injected" in answer["copies"][0]
+    assert answer["copies"][1] == ""
+    assert answer["copied"] == 100

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_zkafka.errors import LedgerError
+from pyspark_zkafka.errors import LedgerError, OptionError
 from pyspark_zkafka.group.offset_store import GroupOffsets
 from pyspark_zkafka.kafka.group_admin import GroupAdmin
 from pyspark_zkafka.operations.ledger import delete_ledger, read_ledgers
@@ -142,3 +142,32 @@ def test_too_many_offsets(group: Group) -> None:
     group.job(5).write(range(5))
     with pytest.raises(LedgerError, match="UNFINISHED_JOB"):
         group.job(*range(5, 505))
+
+
+@pytest.mark.parametrize("option", ["transactionalIdPrefix", "writerName", "ledgerTopic", "topic"])
+def test_job_that_moved(group: Group, new_topic: Callable[..., str], option: str) -> None:
+    """A job that follows an unfinished one under another name or topic is refused before it writes."""
+    group.job(5).write(range(5))
+    moved = {option: new_topic()}
+    for end in (5, 8):
+        with pytest.raises(LedgerError, match=rf"LEDGER_MOVED.*zkafka-group.{group.name} "):
+            group.job(end, **moved)
+    again = group.job(5)
+    assert again.write(range(5)).repeated == 5
+    again.commit()
+    group.job(8, **moved)
+    assert group.written() == once(range(5))
+
+
+def test_committed_job(group: Group) -> None:
+    """A job whose offsets the group has committed is refused if it has rows: they may have been written before."""
+    first, second = group.job(5), group.job(5)
+    first.write(range(5))
+    first.commit()
+    again = group.job(5)
+    assert not again.write([]).rows
+    again.commit()
+    with pytest.raises(OptionError, match=r"UNNAMED_WRITE.*committed all of commitOffsets"):
+        again.write(range(5))
+    assert second.write(range(5)).repeated == 5  # it was planned before
+    assert group.written() == once(range(5))

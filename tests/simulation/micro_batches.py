@@ -14,6 +14,8 @@ from tests.simulation.plans import LAYOUTS, Plan
 from tests.simulation.tasks import Executor, Task
 from tests.simulation.transactions import Broker, Row
 
+PREFIX = "zkafka"
+
 
 class Form(Enum):
     """The way in which a query writes."""
@@ -21,7 +23,7 @@ class Form(Enum):
     SINK = "writeStream"
     FOREACH = "foreachBatch with writes that have names of their own"
     SAME_NAME = "foreachBatch with two writes under the same name"
-    BATCH_JOB = "batch jobs, one after the other"
+    BATCH_JOB = "numbered batch jobs, each run again until it is complete"
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,10 @@ class Query:
         Attempts that no run waits for any more.
     layouts : dict
         The layouts with which each micro-batch was tried, in order.
+    prefix : str
+        The prefix of its names.
+    prefixes : dict
+        The prefixes with which each micro-batch was tried, in order.
     """
 
     def __init__(self, broker: Broker, plan: Plan, settings: Settings, chance: random.Random) -> None:
@@ -94,6 +100,8 @@ class Query:
         self.run: Run | None = None
         self.zombies: list[Task] = []
         self.layouts: dict[int, list[int]] = {}
+        self.prefix = PREFIX
+        self.prefixes: dict[int, list[str]] = {}
         self.on_completed: Callable[[int], None] = lambda batch: None
         self._chance = chance
         self._names = 0
@@ -102,10 +110,6 @@ class Query:
     def tasks(self) -> list[Task]:
         """The attempts that the run waits for."""
         return self.run.job.tasks if self.run is not None and self.run.job is not None else []
-
-    @property
-    def is_streaming(self) -> bool:
-        return self.settings.form is not Form.BATCH_JOB
 
     def rows(self, batch: int) -> list[tuple[int, ...]]:
         """The identities of all rows of a micro-batch."""
@@ -121,8 +125,6 @@ class Query:
         if self.run is not None:
             self._stop_job(self.run)
         self.run = None
-        if not self.is_streaming:  # nothing repeats it
-            self.completed += 1
 
     def advance(self) -> None:
         """The driver's next move: begin a write, or the next one when all tasks are done, or complete the micro-batch."""
@@ -159,7 +161,7 @@ class Query:
 
     def _complete(self, run: Run) -> None:
         batch, self.completed, run.write = self.completed, self.completed + 1, 0
-        if not self.is_streaming:
+        if self.settings.form is Form.BATCH_JOB:
             run.name = self._unique("job")
         self.on_completed(batch)
 
@@ -171,6 +173,7 @@ class Query:
     def _job(self, run: Run) -> Job:
         batch, write, layout = self.completed, run.write, self.layout
         self.layouts.setdefault(batch, []).append(layout)
+        self.prefixes.setdefault(batch, []).append(self.prefix)
         slots = len(self.plan.slots(batch, write, layout))
 
         def compute(slot: int) -> Sequence[Row]:
@@ -180,14 +183,10 @@ class Query:
         return Job(cluster, self._writer(run), self._attempt(run), slots, compute)
 
     def _writer(self, run: Run) -> QueryName:
-        if not self.is_streaming:
-            return QueryName("zkafka", run.name)
         own = f"writer{run.write}" if self.settings.form is Form.FOREACH else "orders"
-        return QueryName("zkafka", "query", own if self.settings.is_foreach else "")
+        return QueryName(self.prefix, "query", own if self.settings.is_foreach else "")
 
     def _attempt(self, run: Run) -> Attempt:
-        if not self.is_streaming:
-            return Attempt(0, 0, run.name, may_be_replayed=False)
         write = self._unique("write") if self.settings.is_foreach else ""
         return Attempt(0, self.completed, run.name, write, is_named=self.settings.is_named)
 

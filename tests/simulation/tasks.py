@@ -14,13 +14,14 @@ from pyspark_zkafka.protocol.exactly_once import (
     Commit,
     Measure,
     ReadLedger,
+    ReadOthers,
     Result,
     RowSet,
     Send,
     Step,
     write_slot,
 )
-from pyspark_zkafka.protocol.ledger import Entry, LedgerKey, QueryName, encode, key_of, newest
+from pyspark_zkafka.protocol.ledger import Entry, LedgerGroup, LedgerKey, QueryName, encode, key_of, newest
 from tests.simulation.transactions import Broker, Fenced, Producer, Row
 
 WIDTH = 2
@@ -107,6 +108,8 @@ class Task:
             return (yield from (self._begin() if kept is None else self._resume(kept)))
         if isinstance(step, ReadLedger):
             return (yield from self._read_ledger())
+        if isinstance(step, ReadOthers):
+            return (yield from self._read_others())
         if isinstance(step, Measure):
             yield
             return row_set(self._rows)
@@ -146,6 +149,17 @@ class Task:
         for group in self._broker.groups(self._name):
             found += yield from self._read(self._broker.keys(group))
         return newest(found)
+
+    def _read_others(self) -> Requests:
+        """The query's entries under other names, with one answer, which does not wait for transactions."""
+        yield
+        found: dict[str, list[Entry]] = {}
+        for key in self._broker.offsets:
+            group = LedgerGroup.parse(key.group)
+            assert group is not None
+            if group.base != str(self._name) and QueryName.belongs(group.base, self._name.query):
+                found.setdefault(group.base, []).extend(self._broker.entries([key]))
+        return found
 
     def _read(self, keys: Collection[LedgerKey]) -> Requests:
         yield

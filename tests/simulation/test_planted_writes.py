@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.protocol import exactly_once
-from pyspark_zkafka.protocol.exactly_once import Attempt, Measure, Result, RowSet
+from pyspark_zkafka.protocol.exactly_once import Attempt, Await, Measure, Result, RowSet
 from pyspark_zkafka.protocol.ledger import Entry, LedgerKey, QueryName, decode, encode, key_of
 from tests.simulation import tasks
 from tests.simulation.tasks import WIDTH, Requests, Task
@@ -165,7 +165,12 @@ def take_another_try_for_this_one(patch: pytest.MonkeyPatch) -> None:
 
 def look_only_at_first(patch: pytest.MonkeyPatch) -> None:
     """A slot that has written anything before does not look at the others."""
-    patch.setattr(exactly_once, "_may_follow_another_try", lambda attempt, own: own is None)
+    look = exactly_once._look
+
+    def once(attempt: Attempt, own: Entry | None) -> Generator[Any, Any, Await]:
+        return Await() if own is not None else (yield from look(attempt, own))
+
+    patch.setattr(exactly_once, "_look", once)
 
 
 def forget_to_mark(patch: pytest.MonkeyPatch) -> None:
@@ -188,6 +193,11 @@ def compare_nothing(patch: pytest.MonkeyPatch) -> None:
         return Result(own.rows, was_written=True)
 
     patch.setattr(exactly_once, "_verify", verify)
+
+
+def ignore_other_names(patch: pytest.MonkeyPatch) -> None:
+    """What the query has recorded under another name is not looked at."""
+    patch.setattr(exactly_once, "_awaited_elsewhere", lambda attempt, others: ())
 
 
 def ignore_a_later_micro_batch(patch: pytest.MonkeyPatch) -> None:
@@ -221,6 +231,7 @@ def ignore_another_write(patch: pytest.MonkeyPatch) -> None:
         look_only_at_first,
         forget_to_mark,
         compare_nothing,
+        ignore_other_names,
         ignore_a_later_micro_batch,
         ignore_another_write,
     ],

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import product
 
 from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.protocol.ledger import LedgerKey
 from tests.simulation.jobs import JobFailed
-from tests.simulation.micro_batches import Form, Query, Settings
+from tests.simulation.micro_batches import PREFIX, Form, Query, Settings
 from tests.simulation.plans import LAYOUTS, Plan, Repeats
 from tests.simulation.schedules import Failure, simulated
 from tests.simulation.tasks import MAX_WAIT_MS, Executor, Task
@@ -23,6 +24,7 @@ FOREIGN = "committed by hand"
 REASONS = {
     "ROWS_DIFFER": {"layout", "plan", "same name"},
     "LAYOUT_CHANGED": {"layout", "plan", "same name", "cores", "zombie", "stall"},
+    "LEDGER_MOVED": {"renamed"},
     "CHECKPOINT_ROLLED_BACK": {"rollback"},
     "WRITTEN_TWICE": {"same name", "second try"},
     "UNREADABLE_LEDGER": {"unreadable"},
@@ -48,6 +50,7 @@ class Writes:
         self._is_calm = False
         self._completing = self.chance.choice((0.3, 5))
         self._changing = self.chance.choice((0.1, 0.5))
+        self._renaming = self.chance.choice((0, 0, 1))
         repeats = self.chance.choices(tuple(Repeats), (6, 1, 1))[0]
         self.query = Query(self.broker, Plan(seed, repeats), self._settings(), self.chance)
         self.query.on_completed = self._check_completed
@@ -83,6 +86,7 @@ class Writes:
             (0.5, self._bury),
             (4, self._restart),
             (2, self._roll_back),
+            (self._renaming, self._rename),
             (0.5, self._expire),
             (0.2, self._overwrite),
             (0.5, self._repair),
@@ -176,14 +180,16 @@ class Writes:
     def _roll_back(self) -> None:
         """The checkpoint is an older copy of itself, as long as the ledger has not forgotten what came after."""
         query, batches = self.query, self.chance.randint(1, 2)
-        if (
-            query.run is None
-            and query.is_streaming
-            and self._latest is None
-            and query.completed - batches >= self._kept_since
-        ):
+        if query.run is None and self._latest is None and query.completed - batches >= self._kept_since:
             self._latest, query.completed = query.completed, query.completed - batches
             self._reasons.add("rollback")
+
+    def _rename(self) -> None:
+        """The prefix changes while the query does not run, and no task of earlier runs is left."""
+        if self.query.run is None:
+            self.query.zombies.clear()
+            self.broker.complete_all()
+            self.query.prefix = self.chance.choice((PREFIX, "team", "other"))
 
     def _expire(self) -> None:
         """Some of the ledger is deleted between two micro-batches, when no task of earlier ones is left."""
@@ -222,7 +228,10 @@ class Writes:
     # --- in the end ----------------------------------------------------------------------------------------------------
 
     def come_to_rest(self) -> None:
-        """No more faults: zombies go on for a while, then are gone; the query goes on in one of the layouts that it had."""
+        """No more faults: zombies go on for a while, then are gone.
+
+        The query goes on in one of the layouts, and under one of the prefixes, with which it tried its micro-batch.
+        """
         self.query.end()
         for _ in range(self.chance.choice((0, 200))):
             self._step_zombie()
@@ -233,12 +242,15 @@ class Writes:
         self.broker.pass_time(2 * TRANSACTION_TIMEOUT_MS)
         self._reasons, self._is_calm = set(), True
         layouts = self.query.layouts.get(self.query.completed, [self.query.layout])
-        goes_on = any(self._completes(layout) for layout in dict.fromkeys(reversed(layouts)))
+        prefixes = self.query.prefixes.get(self.query.completed, [self.query.prefix])
+        ways = product(dict.fromkeys(reversed(prefixes)), dict.fromkeys(reversed(layouts)))
+        goes_on = any(self._completes(prefix, layout) for prefix, layout in ways)
         assert goes_on or self._all_reasons() & {"plan", "same name"}, "the query completes its micro-batch in no layout"
 
-    def _completes(self, layout: int) -> bool:
+    def _completes(self, prefix: str, layout: int) -> bool:
         """True if a run in a layout completes the micro-batch, and another one."""
         until = self.query.completed + 2
+        self.query.prefix = prefix
         self.query.start(layout, self.query.settings.cores)
         for _ in range(2_000):
             if self.query.run is None or self.query.completed >= until:
@@ -272,6 +284,7 @@ class Writes:
     def _all_reasons(self) -> set[str]:
         lasting = {
             "layout": len(set(self.query.layouts.get(self.query.completed, ()))) > 1,
+            "renamed": len(set(self.query.prefixes.get(self.query.completed, ()))) > 1,
             "plan": self.query.plan.repeats is not Repeats.THE_SAME,
             "same name": self.query.settings.form is Form.SAME_NAME,
         }

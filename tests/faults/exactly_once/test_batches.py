@@ -40,10 +40,12 @@ def test_two_topics(copy: Copy, second: str) -> None:
 
 
 def test_one_topic_without_names(copy: Copy) -> None:
-    """A second write of one foreachBatch to the same topic is refused if it has no name of its own."""
+    """A second write of one foreachBatch to the same topic is refused if it has no name of its own; with one it goes on."""
     error = copy.refused("WRITTEN_TWICE", foreach=True, writes=[copy.sink_options(), copy.sink_options()])
     assert "writerName" in error
     copy.expect_each_once(rows=range(400))
+    copy.complete(foreach=True, writes=[copy.sink_options(), copy.sink_options(writerName="second")])
+    assert copy.counts() == Counter(dict.fromkeys(range(copy.rows), 2))
 
 
 def test_one_topic_with_names(copy: Copy) -> None:
@@ -60,7 +62,8 @@ def test_batch_job(copy: Copy, retrying: Application, point: str, action: str) -
     """A task of a batch job that is tried again, before its commit or after it, writes its rows once."""
     fails = {"point": point, "slot": 2, "attempt": 0, "action": action}
     source = {name: value for name, value in copy.request.source.items() if name != "maxOffsetsPerTrigger"}
-    outcome = copy.run(fails, on=retrying, is_batch=True, source=source)
+    writes = [copy.sink_options(writerName=copy.sink, batchId="0")]
+    outcome = copy.run(fails, on=retrying, is_batch=True, source=source, writes=writes)
     assert outcome.error is None
     assert (retrying.marks / "fired-0").exists()
     copy.expect_each_once()
@@ -76,8 +79,9 @@ def test_retried_task_of_a_stream(copy: Copy, retrying: Application, action: str
 
 
 def test_two_jobs(copy: Copy) -> None:
-    """A batch job that is run again is another job, which writes its rows as well."""
+    """A batch job that is run again under its number writes nothing; under the next one it is another job."""
     source = {name: value for name, value in copy.request.source.items() if name != "maxOffsetsPerTrigger"}
-    for _ in range(2):
-        assert copy.run(is_batch=True, source=source).error is None
+    copy.refused("UNNAMED_WRITE", is_batch=True, source=source)
+    for number in ("0", "0", "1"):
+        copy.complete(is_batch=True, source=source, writes=[copy.sink_options(writerName=copy.sink, batchId=number)])
     assert copy.counts() == Counter(dict.fromkeys(range(copy.rows), 2))

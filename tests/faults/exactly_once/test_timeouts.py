@@ -101,7 +101,8 @@ def test_timeout_that_brokers_do_not_allow(
         yield from batches
 
     frame = spark.range(10).selectExpr("cast(id AS string) AS value").mapInArrow(noting, "value string")
-    write = frame.write.format("zkafka").mode("append").options(**options, deliveryGuarantee="exactly-once")
+    named = {"deliveryGuarantee": "exactly-once", "writerName": options["topic"], "batchId": 0}
+    write = frame.write.format("zkafka").mode("append").options(**options, **named)
     with pytest.raises(Exception, match=r"\[TRANSACTION_TIMEOUT\] kafka\.transaction\.timeout\.ms is 300001.* 300000 "):
         write.option("kafka.transaction.timeout.ms", "300001").save()
     assert not (tmp_path / "begun").exists()

@@ -1,18 +1,19 @@
-"""A client of Spark Connect, without a JVM: writes and reads a topic, and tells as JSON what it found.
+"""A client of Spark Connect, without a JVM: writes and reads a topic, copies it, and tells as JSON what it found.
 
-Arguments: the server's URL, zookeeper.connect, a topic.
+Arguments: the server's URL, zookeeper.connect, a topic, another one to copy it to, and a folder for checkpoints.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 
-def main(server: str, zookeeper: str, topic: str) -> None:
-    """Write 100 records and read them back, all by the source's name."""
+def main(server: str, zookeeper: str, topic: str, sink: str, folder: str) -> None:
+    """Write 100 records, read them back and copy them, all by the source's name."""
     spark = SparkSession.builder.remote(server).getOrCreate()
     try:
         options = {"zookeeper.connect": zookeeper}
@@ -28,9 +29,33 @@ def main(server: str, zookeeper: str, topic: str) -> None:
             "brokers": brokers.count(),
             "refused": _refused(spark, options),
         }
+        stream = spark.readStream.format("zkafka").options(**options, subscribe=topic, startingOffsets="earliest").load()
+        once = {**options, "topic": sink, "deliveryGuarantee": "exactly-once"}
+        answer["unnamed"] = _copy(stream, once, f"{folder}/unnamed")
+        named = {**once, "writerName": sink}
+        answer["copies"] = [_copy(stream, named, f"{folder}/named", fails=fails) for fails in (True, False)]
+        committed = spark.read.format("zkafka").options(**options, subscribe=sink)
+        answer["copied"] = committed.option("kafka.isolation.level", "read_committed").load().count()
         print(json.dumps(answer))  # noqa: T201
     finally:
         spark.stop()
+
+
+def _copy(stream: DataFrame, options: Mapping[str, str], checkpoint: str, *, fails: bool = False) -> str:
+    """The error of a query that writes by foreachBatch, with the number of the micro-batch if it has a name."""
+
+    def write(batch: DataFrame, number: int) -> None:
+        numbered = {"batchId": number} if "writerName" in options else {}
+        batch.select("key", "value").write.format("zkafka").options(**options, **numbered).mode("append").save()
+        if fails:
+            raise RuntimeError("injected")
+
+    writer = stream.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    try:
+        writer.start().awaitTermination()
+    except Exception as error:  # noqa: BLE001
+        return str(error)
+    return ""
 
 
 def _refused(spark: SparkSession, options: dict[str, str]) -> str:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.kafka.ledger import Ledger, fitting_width, groups_named
-from pyspark_zkafka.protocol.ledger import LedgerGroup, LedgerKey, QueryName, key_of
+from pyspark_zkafka.protocol.ledger import Entry, LedgerGroup, LedgerKey, QueryName, key_of
 
 NAME = QueryName("zkafka", "8f1c")
 WIDTH = st.integers(1, 10)
@@ -17,6 +17,20 @@ WIDTH = st.integers(1, 10)
 def test_key_of_a_new_ledger(slot: int, key: tuple[str, int]) -> None:
     """A ledger that nobody has seen yet has a key for each partition of its topic; no broker is asked for it."""
     assert Ledger("127.0.0.1:1", {}, NAME, "ledger", 4).key(slot) == LedgerKey(*key)
+
+
+def test_group_of_any_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a group that is named after more partitions than the topic has, no more than these are asked for."""
+    asked: list[int] = []
+
+    def entries(_: Ledger, group: str, partitions: range) -> list[Entry]:
+        asked.append(len(partitions))
+        return []
+
+    monkeypatch.setattr(Ledger, "_group_names", lambda _: [f"{NAME}.slots-9999999999-0", f"{NAME}.slots-2-0"])
+    monkeypatch.setattr(Ledger, "_entries", entries)
+    assert Ledger("127.0.0.1:1", {}, NAME, "ledger", 4).entries() == {}
+    assert sorted(asked) == [2, 4, 4]
 
 
 @given(st.lists(WIDTH), WIDTH)

@@ -76,6 +76,7 @@ EXAMPLES: dict[str, str] = {
     "transactionalIdPrefix": "team-a.",
     "ledgerTopic": "ledger",
     "writerName": "audit",
+    "batchId": "7",
     "maxOffsetsPerTrigger": "9",
     "maxBytesPerTrigger": "9",
     "minOffsetsPerTrigger": "9",
@@ -105,8 +106,10 @@ def with_required(option: str, parse: Callable[[dict[str, str]], object]) -> dic
         required["zookeeper.ssl.client.enable"] = "true"
     if option == "dual.commit.enabled":
         required["offsets.storage"] = "kafka"
-    if option in ("transactionalIdPrefix", "ledgerTopic", "writerName"):
+    if option in ("transactionalIdPrefix", "ledgerTopic", "writerName", "batchId"):
         required |= {"deliveryGuarantee": "exactly-once"}
+    if option == "batchId":
+        required["writerName"] = "audit"
     if option == "deliveryGuarantee" or "deliveryGuarantee" in required:
         required["ledgerTopic"] = "ledger"
     return {**required, option: EXAMPLES[option]}

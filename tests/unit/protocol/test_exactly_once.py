@@ -17,6 +17,7 @@ from pyspark_zkafka.protocol.exactly_once import (
     Commit,
     Measure,
     ReadLedger,
+    ReadOthers,
     Result,
     RowSet,
     Send,
@@ -29,7 +30,8 @@ from pyspark_zkafka.protocol.ledger import Entry
 ATTEMPT = Attempt(slot=1, batch=7, run="new")
 FOREACH = replace(ATTEMPT, write="w2")
 NAMED = replace(FOREACH, is_named=True)
-JOB = Attempt(slot=1, batch=0, run="job", may_be_replayed=False)
+JOB = Attempt(slot=1, batch=7, run="call")
+OF_GROUP = replace(JOB, ends='{"orders":{"0":7}}')
 ROWS = RowSet(10, "aa")
 NONE = RowSet(0, "00")
 BEFORE = Entry(1, 6, 5, "bb", "new")
@@ -66,7 +68,7 @@ def failure(attempt: Attempt, script: Script) -> LedgerError:
 @pytest.mark.parametrize("entries", [{}, {0: replace(OTHER, batch=6)}, {0: replace(OTHER, run="new")}])
 def test_first(entries: dict[int, Entry]) -> None:
     """A slot without an entry looks at the others, and writes if no other run has recorded this micro-batch."""
-    script = [(Begin(), None), (ReadLedger(), entries), (Send(), ROWS), (Commit(WRITTEN), None)]
+    script = [(Begin(), None), (ReadLedger(), entries), (ReadOthers(), {}), (Send(), ROWS), (Commit(WRITTEN), None)]
     assert follow(ATTEMPT, script) == Result(10, was_written=False)
 
 
@@ -78,7 +80,7 @@ def test_next_micro_batch() -> None:
 def test_first_micro_batch_of_a_run() -> None:
     """A slot that another run has written before does."""
     own = replace(BEFORE, run="old")
-    script = [(Begin(), own), (ReadLedger(), {1: own}), (Send(), ROWS), (Commit(WRITTEN), None)]
+    script = [(Begin(), own), (ReadLedger(), {1: own}), (ReadOthers(), {}), (Send(), ROWS), (Commit(WRITTEN), None)]
     assert follow(ATTEMPT, script) == Result(10, was_written=False)
 
 
@@ -90,9 +92,17 @@ def test_next_micro_batch_of_foreach_batch() -> None:
 
 
 def test_batch_job() -> None:
-    """A batch job's slot does not: no other run has the job's identity."""
-    recorded = Entry(1, 0, 10, "aa", "job")
-    assert follow(JOB, [(Begin(), None), (Send(), ROWS), (Commit(recorded), None)]) == Result(10, was_written=False)
+    """A batch job's slot looks in every run of the job, as each one may repeat another."""
+    own = replace(BEFORE, run="another call")
+    script = [(Begin(), own), (ReadLedger(), {1: own}), (ReadOthers(), {}), (Send(), ROWS)]
+    assert follow(JOB, [*script, (Commit(replace(WRITTEN, run="call")), None)]) == Result(10, was_written=False)
+
+
+def test_job_of_a_group() -> None:
+    """A group's job does not look elsewhere: each of the group's ledgers has numbers of its own."""
+    recorded = replace(WRITTEN, run="call", ends=OF_GROUP.ends)
+    script = [(Begin(), None), (ReadLedger(), {}), (Send(), ROWS), (Commit(recorded), None)]
+    assert follow(OF_GROUP, script) == Result(10, was_written=False)
 
 
 def test_no_rows() -> None:
@@ -102,7 +112,8 @@ def test_no_rows() -> None:
 
 def test_no_rows_beside_others() -> None:
     """Nor does it wait for others."""
-    assert follow(ATTEMPT, [(Begin(), None), (ReadLedger(), {0: OTHER}), (Send(), NONE)]) == Result(0, was_written=False)
+    script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), {}), (Send(), NONE)]
+    assert follow(ATTEMPT, script) == Result(0, was_written=False)
 
 
 def test_waits() -> None:
@@ -111,11 +122,14 @@ def test_waits() -> None:
     script: Script = [
         (Begin(), None),
         (ReadLedger(), {0: OTHER}),
+        (ReadOthers(), {}),
         (Send(), ROWS),
         (Await((0,)), True),
         (ReadLedger(), {0: verified, 2: late}),
+        (ReadOthers(), {}),
         (Await((2,)), True),
         (ReadLedger(), {0: verified, 2: replace(late, run="new")}),
+        (ReadOthers(), {}),
         (Commit(WRITTEN), None),
     ]
     assert follow(ATTEMPT, script) == Result(10, was_written=False)
@@ -123,8 +137,8 @@ def test_waits() -> None:
 
 def test_waits_in_vain() -> None:
     """What is not verified in time was written in another layout: the transaction is aborted."""
-    script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (Send(), ROWS), (Await((0,)), False), (Abort(), None)]
-    error = failure(ATTEMPT, script)
+    looks: Script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), {})]
+    error = failure(ATTEMPT, [*looks, (Send(), ROWS), (Await((0,)), False), (Abort(), None)])
     assert error.condition == "LAYOUT_CHANGED"
     assert error.parameters["unverified"] == (0,)
     assert "slot(s) 0 were" in str(error)
@@ -133,8 +147,60 @@ def test_waits_in_vain() -> None:
 def test_overtaken_while_it_waits() -> None:
     """An entry that is overwritten by a later micro-batch while a slot waits for it is not verified."""
     ahead = replace(OTHER, batch=8, run="newer")
-    script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (Send(), ROWS), (Await((0,)), True), (ReadLedger(), {0: ahead})]
-    assert failure(ATTEMPT, [*script, (Abort(), None)]).condition == "CHECKPOINT_ROLLED_BACK"
+    looks: Script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), {})]
+    waits: Script = [(Send(), ROWS), (Await((0,)), True), (ReadLedger(), {0: ahead}), (Abort(), None)]
+    assert failure(ATTEMPT, [*looks, *waits]).condition == "CHECKPOINT_ROLLED_BACK"
+
+
+# --- what the query has recorded elsewhere -------------------------------------------------------------------------------
+
+ELSEWHERE = {"old-8f1c (topic orders)": [replace(OTHER, batch=6), OTHER]}
+
+
+@pytest.mark.parametrize("attempt", [ATTEMPT, JOB])
+def test_renamed(attempt: Attempt) -> None:
+    """A write whose micro-batch another run recorded under another name stops before it sends a row."""
+    error = failure(attempt, [(Begin(), None), (ReadLedger(), {}), (ReadOthers(), ELSEWHERE)])
+    assert error.condition == "LEDGER_MOVED"
+    assert "under old-8f1c (topic orders), and" in error.message
+    assert error.parameters["places"] == ("old-8f1c (topic orders)",)
+
+
+def test_renamed_and_rolled_back() -> None:
+    """So does one that is behind what is recorded elsewhere."""
+    ahead = {"old-8f1c (topic orders)": [replace(OTHER, batch=8)]}
+    error = failure(ATTEMPT, [(Begin(), None), (ReadLedger(), {}), (ReadOthers(), ahead)])
+    assert error.condition == "CHECKPOINT_ROLLED_BACK"
+
+
+def test_renamed_between_micro_batches() -> None:
+    """A micro-batch that nobody has tried under the old name is written under the new one."""
+    script = [(Begin(), None), (ReadLedger(), {}), (ReadOthers(), {"old": [replace(OTHER, batch=6)]}), (Send(), ROWS)]
+    assert follow(ATTEMPT, [*script, (Commit(WRITTEN), None)]) == Result(10, was_written=False)
+
+
+def test_waits_for_another_write() -> None:
+    """A write of a foreachBatch waits until this run has repeated the other writes that an earlier run recorded."""
+    repeated = {"old-8f1c (topic orders)": [replace(OTHER, run="new", write="w1")]}
+    places = tuple(ELSEWHERE)
+    script: Script = [
+        (Begin(), None),
+        (ReadLedger(), {}),
+        (ReadOthers(), ELSEWHERE),
+        (Send(), ROWS),
+        (Await((), places), True),
+        (ReadLedger(), {}),
+        (ReadOthers(), repeated),
+        (Commit(replace(WRITTEN, write="w2")), None),
+    ]
+    assert follow(NAMED, script) == Result(10, was_written=False)
+
+
+def test_waits_for_another_write_in_vain() -> None:
+    """Where nobody repeats it, a write was renamed: the transaction is aborted."""
+    looks: Script = [(Begin(), None), (ReadLedger(), {}), (ReadOthers(), ELSEWHERE)]
+    error = failure(NAMED, [*looks, (Send(), ROWS), (Await((), tuple(ELSEWHERE)), False), (Abort(), None)])
+    assert error.condition == "LEDGER_MOVED"
 
 
 # --- a slot that is recorded ---------------------------------------------------------------------------------------------
@@ -162,7 +228,7 @@ def test_repeated_by_another_write() -> None:
 
 def test_batch_job_repeats_a_task() -> None:
     """A task of a batch job that is tried again compares what the first attempt has committed."""
-    own = Entry(1, 0, 10, "aa", "job")
+    own = replace(WRITTEN, run="call")
     assert follow(JOB, [(Begin(), own), (Measure(), ROWS)]) == Result(10, was_written=True)
 
 
@@ -202,7 +268,7 @@ def test_another_entry_is_ahead_of_a_recorded_slot() -> None:
 )
 def test_another_job_of_the_same_number(script: Script) -> None:
     """A group's job is refused before it writes, if another one that was planned at the same time has begun to write."""
-    error = failure(replace(ATTEMPT, ends='{"orders":{"0":7}}'), script)
+    error = failure(OF_GROUP, script)
     assert error.condition == "UNFINISHED_JOB"
     assert '{"orders":{"0":7}}' in error.message
 
@@ -227,7 +293,8 @@ def test_no_second_write(other: Entry) -> None:
     steps = write_slot(FOREACH)
     assert next(steps) == Begin()
     assert steps.send(None) == ReadLedger()
-    assert steps.send({0: other}) == Send()
+    assert steps.send({0: other}) == ReadOthers()
+    assert steps.send({}) == Send()
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pyspark_zkafka.protocol.group_jobs import (
     GroupJob,
     LastJob,
     group_job,
+    is_ledger_of,
     job_names,
     last_job,
     parse_ends,
@@ -31,13 +32,41 @@ def test_first_job() -> None:
 
 def test_new_job() -> None:
     """A job follows the last one when all of its offsets are committed, or later ones."""
-    assert group_job(NAME, {FIRST: 15, SECOND: 20}, [LAST], {FIRST: 10, SECOND: 25}).number == 4
+    ends = {FIRST: 15, SECOND: 20}
+    assert group_job(NAME, ends, [LAST], {FIRST: 10, SECOND: 25}) == GroupJob(NAME, 4, canonical_json(ends))
 
 
-def test_new_job_without_records() -> None:
-    """A job whose offsets are committed already is a new one: another write of the same job, and one whose group is ahead,
-    are not recognised when they are repeated."""
-    assert group_job(NAME, ENDS, [LAST], ENDS).number == 4
+@pytest.mark.parametrize("last", [[], [LAST]])
+def test_committed_job(last: list[LastJob]) -> None:
+    """A job whose offsets are committed already is none that could be recognised: another write of the same job, or one
+    whose group is ahead."""
+    assert group_job(NAME, ENDS, last, {FIRST: 10, SECOND: 21}) is None
+
+
+def test_job_elsewhere() -> None:
+    """An unfinished job under another name or topic is to be finished there; one of other partitions does not matter."""
+    elsewhere = LastJob("team-group.billing (topic orders)", 3, LAST.ends)
+    with pytest.raises(LedgerError, match=r"LEDGER_MOVED.*under team-group.billing \(topic orders\).*\"1\":20"):
+        group_job(NAME, ENDS, [], {FIRST: 10}, [elsewhere])
+    assert group_job(NAME, {THIRD: 5}, [], {FIRST: 10}, [elsewhere]) is not None
+    assert group_job(NAME, {SECOND: 25}, [], ENDS, [elsewhere]) is not None
+
+
+@pytest.mark.parametrize(
+    ("base", "is_of_it"),
+    [
+        ("zkafka-group.billing", True),
+        ("team-a-group.billing:audit", True),
+        ("zkafka-group.billing:4ef79fa17659", True),
+        ("zkafka-group.billing:4ef79fa17659:audit", True),
+        ("zkafka-group.billing:0123456789ab", False),
+        ("zkafka-group.billing-2", False),
+        ("zkafka-writer.billing", False),
+    ],
+)
+def test_ledgers_of_a_group(base: str, is_of_it: bool) -> None:
+    """The ledgers of a group's jobs are found under each prefix and writer, those of other members are not."""
+    assert is_ledger_of(base, "billing", [FIRST]) == is_of_it
 
 
 @pytest.mark.parametrize("committed", [{}, {FIRST: 10}, {FIRST: 10, SECOND: 19}])

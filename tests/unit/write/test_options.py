@@ -23,6 +23,7 @@ def test_options_that_spark_reads() -> None:
     [
         ({"commitOffsets": "{}"}, False, True, r"\[INVALID_OPTIONS\] commitOffsets .* readStream"),
         ({"COMMITOFFSETS": "{}"}, False, True, "commitOffsets"),
+        ({"batchId": "7"}, False, True, r"\[INVALID_OPTIONS\] batchId is an option of batch writes"),
         ({}, True, True, r"\[OUTPUT_MODE\] .* complete .* foreachBatch"),
         ({"queryNames": "q"}, False, True, "unknown option queryNames"),
         ({}, True, False, r"\[SAVE_MODE\] .* cannot be overwritten"),
@@ -39,6 +40,13 @@ def test_refused(more: dict[str, str], overwrite: bool, is_stream: bool, expecte
     ("more", "expected"),
     [
         ({"writerName": "a"}, r"writerName need\(s\) deliveryGuarantee=exactly-once"),
+        ({"batchId": "1"}, r"batchId need\(s\) deliveryGuarantee=exactly-once"),
+        ({"deliveryGuarantee": "exactly-once", "batchId": "1"}, "batchId numbers a named write: set writerName"),
+        (
+            {"deliveryGuarantee": "exactly-once", "batchId": "1", "commitOffsets": "{}", "group.id": "g"},
+            "batchId and commitOffsets exclude each other",
+        ),
+        ({"deliveryGuarantee": "exactly-once", "writerName": "a", "batchId": "-1"}, "batchId is '-1'; expected a whole"),
         ({"kafka.transaction.timeout.ms": "9"}, r"kafka.transaction.timeout.ms need\(s\)"),
         ({"deliveryGuarantee": "exactly-once", "topic": ""}, "set topic, or ledgerTopic"),
         ({"deliveryGuarantee": "exactly-once", "kafka.acks": "1"}, "needs kafka.enable.idempotence=true"),

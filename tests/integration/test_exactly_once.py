@@ -1,0 +1,264 @@
+"""Exactly-once writes that are repeated, renamed, or made where Spark does not say which micro-batch they belong to."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.errors import StreamingQueryException
+
+from pyspark_zkafka.errors import LedgerError
+from pyspark_zkafka.kafka.group_admin import GroupAdmin
+from pyspark_zkafka.operations.ledger import delete_ledger, read_ledgers
+from tests.support.numbered_rows import fill_numbered, numbers
+from tests.support.slot_tasks import SlotJob, SlotQuery, once, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pyspark_zkafka.testing import LocalCluster
+    from pyspark_zkafka.write.rows import Written
+
+pytestmark = pytest.mark.server
+
+NewTopic = Callable[..., str]
+
+
+# --- named jobs ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """Named batch jobs that write to one topic."""
+
+    cluster: LocalCluster
+    topic: str
+
+    def job(self, number: int, **more: str) -> SlotJob:
+        """A run of a job."""
+        options = {"zookeeper.connect": self.cluster.zookeeper_connect, "topic": self.topic, "writerName": self.topic}
+        return SlotJob({**options, "batchId": str(number), **more})
+
+    def written(self) -> Counter[int]:
+        """How often a reader of committed records finds each row."""
+        return numbers(self.cluster.bootstrap_servers, self.topic)
+
+
+@pytest.fixture
+def jobs(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> Jobs:
+    """Jobs that have not written anything."""
+    return Jobs(zkafka_cluster, new_topic(partitions=2))
+
+
+def test_named_job_that_is_run_again(jobs: Jobs) -> None:
+    """A job that died, and is run again under its name and number, writes what is missing; so does a complete one."""
+    jobs.job(7).write(range(5))
+    for expected in (5, 10):
+        again = jobs.job(7)
+        found = [again.write(range(slot * 5, slot * 5 + 5), slot=slot) for slot in (0, 1)]
+        assert sum(task.repeated for task in found) == expected
+    assert jobs.written() == once(range(10))
+
+
+def test_named_jobs_in_order(jobs: Jobs) -> None:
+    """The next number is another job; one that is lower than the last is refused, as nobody knows what it wrote."""
+    jobs.job(7).write(range(5))
+    jobs.job(8).write(range(5, 10))
+    for slot in (0, 1):
+        with pytest.raises(LedgerError, match=r"CHECKPOINT_ROLLED_BACK.*batchId is lower.*another writerName"):
+            jobs.job(7).write(range(5), slot=slot)
+    assert jobs.written() == once(range(10))
+
+
+def test_named_job_without_its_ledger(jobs: Jobs) -> None:
+    """A job whose ledger was deleted is written again, also by a worker that wrote it before."""
+    for _ in range(2):
+        jobs.job(7).write(range(5))
+        with GroupAdmin(jobs.cluster.bootstrap_servers, {}) as brokers:
+            for ledger in read_ledgers(brokers, [f"zkafka-writer.{jobs.topic}"]).values():
+                delete_ledger(brokers, ledger, force=True)
+    assert jobs.written() == dict.fromkeys(range(5), 2)
+
+
+def test_name_of_two_writes(jobs: Jobs, new_topic: NewTopic) -> None:
+    """Another write under the name and number of a job, to another topic, is refused: each write needs its own name."""
+    jobs.job(7).write(range(5))
+    with pytest.raises(LedgerError, match=rf"LEDGER_MOVED.*zkafka-writer.{jobs.topic} \(topic {jobs.topic}\)"):
+        jobs.job(7, topic=new_topic()).write(range(5))
+
+
+# --- queries that are renamed --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def query(zookeeper: dict[str, str], new_topic: NewTopic) -> SlotQuery:
+    """A streaming query that has not written anything."""
+    return SlotQuery({**zookeeper, "topic": new_topic(partitions=2)})
+
+
+@pytest.mark.parametrize("option", ["transactionalIdPrefix", "writerName", "ledgerTopic", "topic"])
+def test_renamed_in_a_micro_batch(
+    zkafka_cluster: LocalCluster, query: SlotQuery, zookeeper: dict[str, str], new_topic: NewTopic, option: str
+) -> None:
+    """A query that is renamed while a micro-batch is interrupted stops; restored, it completes it, and may be renamed."""
+    other = new_topic()
+    topic = query.options.topic or ""
+    renamed = SlotQuery({**zookeeper, "topic": topic, option: other}, query.query)
+    query.write(0, rows(range(5)), slot=0)
+    for slot in (0, 1):
+        with pytest.raises(LedgerError, match="LEDGER_MOVED"):
+            renamed.write(0, rows(range(5)), slot=slot, run="run-2")
+    assert query.write(0, rows(range(5)), slot=0, run="run-3").repeated == 5
+    query.write(0, rows(range(5, 10)), slot=1, run="run-3")
+    renamed.write(1, rows(range(10, 15)), slot=0, run="run-4")
+    written = numbers(zkafka_cluster.bootstrap_servers, topic)
+    written += numbers(zkafka_cluster.bootstrap_servers, other)
+    assert written == once(range(15))
+
+
+def test_short_timeout(zkafka_cluster: LocalCluster, query: SlotQuery, zookeeper: dict[str, str]) -> None:
+    """A task with a short transaction timeout waits for another one, too, though not as long."""
+    short = {"kafka.transaction.timeout.ms": "8000", "kafka.delivery.timeout.ms": "8000"}
+    impatient = SlotQuery({**zookeeper, "topic": query.options.topic or "", **short}, query.query)
+    impatient.write(0, rows(range(5)), slot=0)
+    found: list[Written] = []
+
+    def write() -> None:
+        found.append(impatient.write(0, rows(range(5, 10)), slot=1, run="run-2"))
+
+    waiting = threading.Thread(target=write)
+    waiting.start()
+    waiting.join(1)
+    assert waiting.is_alive()
+    assert impatient.write(0, rows(range(5)), slot=0, run="run-2").repeated == 5
+    waiting.join(30)
+    assert found
+    assert numbers(zkafka_cluster.bootstrap_servers, query.options.topic or "") == once(range(10))
+
+
+def test_group_of_a_huge_width(zkafka_cluster: LocalCluster, query: SlotQuery) -> None:
+    """A group that somebody names like one of the ledger's, for billions of partitions, is reported by its name at once."""
+    hostile = f"zkafka-{query.query}.slots-9999999999-0"
+    with Consumer({"bootstrap.servers": zkafka_cluster.bootstrap_servers, "group.id": hostile}) as consumer:
+        consumer.commit(offsets=[TopicPartition(query.options.topic or "", 0, 1)], asynchronous=False)
+    with pytest.raises(LedgerError, match=rf"UNREADABLE_LEDGER.*Group {hostile}"):
+        query.write(0, rows(range(5)), slot=1)
+
+
+# --- foreachBatch --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A query that copies 100 numbered rows in one micro-batch by foreachBatch."""
+
+    spark: SparkSession
+    cluster: LocalCluster
+    source: str
+    sink: str
+    checkpoint: Path
+
+    def run(self, function: Callable[[DataFrame, int], None]) -> None:
+        """One run, to the end of the source."""
+        reader = self.spark.readStream.format("zkafka").option("zookeeper.connect", self.cluster.zookeeper_connect)
+        frame = reader.options(subscribe=self.source, startingOffsets="earliest").load().select("key", "value")
+        writer = frame.writeStream.foreachBatch(function).option("checkpointLocation", str(self.checkpoint))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    def write(self, frame: DataFrame, **options: Any) -> None:
+        """Write a frame exactly once."""
+        writer = frame.write.format("zkafka").option("zookeeper.connect", self.cluster.zookeeper_connect)
+        once = {"topic": self.sink, "deliveryGuarantee": "exactly-once", **options}
+        writer.options(**once).mode("append").save()
+
+    def written(self) -> Counter[int]:
+        """How often a reader of committed records finds each row."""
+        return numbers(self.cluster.bootstrap_servers, self.sink)
+
+
+@pytest.fixture
+def copy(spark: SparkSession, zkafka_cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path) -> Copy:
+    """A query that has not run."""
+    made = Copy(spark, zkafka_cluster, new_topic(partitions=2), new_topic(partitions=2), tmp_path)
+    fill_numbered(zkafka_cluster, made.source, range(100), 2)
+    return made
+
+
+def in_a_thread(spark: SparkSession, call: Callable[[], None]) -> None:
+    """Make a call in a thread of its own, in which the session is active; raises what it raises."""
+    failures: list[Exception] = []
+
+    def run() -> None:
+        try:
+            spark.createDataFrame([], "id int")  # Spark finds data sources in Python by the thread's active session
+            call()
+        except Exception as error:  # noqa: BLE001 - raised below
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures[0]
+
+
+def test_threads_in_foreach_batch(copy: Copy) -> None:
+    """A write in a thread that foreachBatch starts is refused; with its name and number it is recognised when repeated."""
+
+    def unnamed(frame: DataFrame, number: int) -> None:
+        in_a_thread(copy.spark, lambda: copy.write(frame))
+
+    def named(frame: DataFrame, number: int) -> None:
+        in_a_thread(copy.spark, lambda: copy.write(frame, writerName=copy.sink, batchId=number))
+
+    def named_and_fails(frame: DataFrame, number: int) -> None:
+        named(frame, number)
+        raise RuntimeError("injected")
+
+    with pytest.raises(StreamingQueryException, match=r"\[UNNAMED_WRITE\].*Set writerName"):
+        copy.run(unnamed)
+    assert not copy.written()
+    with pytest.raises(StreamingQueryException, match="injected"):
+        copy.run(named_and_fails)
+    copy.run(named)
+    assert copy.written() == once(range(100))
+
+
+def test_remedy_of_written_twice(copy: Copy) -> None:
+    """Of two writes to one topic, the second is refused without a name; with one of its own, both are there once.
+
+    A name for the first one, too, is refused: its rows are recorded under the name of the topic.
+    """
+    short = {"kafka.transaction.timeout.ms": 4000, "kafka.delivery.timeout.ms": 4000}
+
+    def function(*names: str | None) -> Callable[[DataFrame, int], None]:
+        def write_all(frame: DataFrame, number: int) -> None:
+            for shift, name in enumerate(names):
+                named = {} if name is None else {"writerName": name}
+                value = f"cast(cast(cast(value AS string) AS int) + {100 * shift} AS string)"
+                copy.write(frame.selectExpr("key", f"{value} AS value"), **named, **short)
+
+        return write_all
+
+    with pytest.raises(StreamingQueryException, match=r"WRITTEN_TWICE.*Set a writerName of its own for this write"):
+        copy.run(function(None, None))
+    with pytest.raises(StreamingQueryException, match="LEDGER_MOVED"):
+        copy.run(function("first", "second"))
+    copy.run(function(None, "second"))
+    assert copy.written() == once(range(200))
+
+
+def test_unnamed_batch_job(copy: Copy) -> None:
+    """A batch job without a name is refused; with a name and a number it is written once, however often it is run."""
+    frame = copy.spark.range(100).selectExpr("cast(id AS string) AS value")
+    with pytest.raises(Exception, match=r"\[UNNAMED_WRITE\].*batchId"):
+        copy.write(frame)
+    for _ in range(2):
+        copy.write(frame, writerName=copy.sink, batchId=7)
+    assert copy.written() == once(range(100))
