@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark_zkafka.errors import BrokersUnavailable, GroupContended, UnknownTopic, ZKafkaError, listing
 from pyspark_zkafka.options.model import StreamOptions
@@ -44,6 +44,14 @@ _END_WAIT_S = 0.2
 _SHOWN = 5
 
 
+class _Owner(NamedTuple):
+    """The owner of another member's partition, with the group's offset and the time at which it was seen first."""
+
+    incarnation: str
+    offset: int
+    seen_at: float
+
+
 class StreamDriver:
     """Spark's planning calls, for one run of a query; the first of them opens its session.
 
@@ -75,7 +83,7 @@ class StreamDriver:
         self._parsed: tuple[dict[str, Any], StreamOffset] | None = None
         self._latest: dict[TopicPartition, int] = {}
         self._existing: Collection[TopicPartition] = ()
-        self._owners: tuple[Mapping[TopicPartition, str], float] = {}, clock()
+        self._owners: dict[TopicPartition, _Owner] = {}
 
     def close(self) -> None:
         """Leave the group and close all connections; blocks for some seconds at the most."""
@@ -323,8 +331,8 @@ class StreamDriver:
     def _unread(self) -> tuple[list[TopicPartition], list[TopicPartition]]:
         """The partitions that are not read to their fixed ends: this query's own, and those that it may be assigned yet.
 
-        A member that died owns its partitions until it expires. An owner that stays for longer is alive, and reads its
-        partitions to the end itself.
+        A member that died owns its partitions until it expires. An owner that commits, or stays for longer, is alive, and
+        reads its partitions to the end itself.
         """
         member, behind = self._session.member, self._state.behind(self._existing)
         owned = behind if member is None else member.owned()
@@ -335,11 +343,15 @@ class StreamDriver:
             done = self._session.offsets.committed(others, skip_malformed=True)
             others = [tp for tp in others if tp not in done or done[tp].offset < behind[tp]]
             if others and member.settled:
-                owners, now = self._session.owners(others), self._clock()
-                if owners != self._owners[0]:
-                    self._owners = owners, now
-                if now - self._owners[1] > member.expiry_s:
-                    others = [tp for tp in others if tp not in owners]
+                now, owners = self._clock(), self._session.owners(others)
+                found = {tp: _Owner(owner, done[tp].offset if tp in done else -1, now) for tp, owner in owners.items()}
+                first = self._owners = {tp: _first_seen(self._owners.get(tp), owner) for tp, owner in found.items()}
+                alive = {
+                    tp
+                    for tp, owner in first.items()
+                    if owner.offset != found[tp].offset or now - owner.seen_at > member.expiry_s
+                }
+                others = [tp for tp in others if tp not in alive]
         except ZKafkaError as error:
             if not error.retriable:
                 raise
@@ -349,6 +361,10 @@ class StreamDriver:
     def _set_reading(self, partitions: Iterable[TopicPartition]) -> None:
         if self._session.member is not None:
             self._session.member.read(list(partitions))
+
+
+def _first_seen(before: _Owner | None, now: _Owner) -> _Owner:
+    return before if before is not None and before.incarnation == now.incarnation else now
 
 
 def _ends_not_reached(own: Sequence[TopicPartition], others: Sequence[TopicPartition], waited_s: float) -> ZKafkaError:

@@ -322,6 +322,20 @@ def test_topic_created_again_before_its_first_record() -> None:
         found.latest(start, limited=True)
 
 
+def test_fixed_ends_of_other_members() -> None:
+    """A query with fixed ends leaves partitions to owners that commit at once, to silent ones after the session timeout."""
+    for commits in True, False:
+        session = Session(member := Member(T0))
+        session.others = {T1: "other"}
+        found = driver(session)
+        found.fix_bounds()
+        end = found.latest(found.initial(), limited=True)
+        if commits:
+            session.while_waiting = lambda session=session: session.stored.update({T1: StoredOffset(20)})  # type: ignore[misc]
+        assert found.latest(end, limited=True) == end
+        assert (session.now > member.expiry_s) is not commits
+
+
 def test_member_that_gains_and_loses_partitions() -> None:
     """A partition that was revoked is not read on, and one that was gained is read from the group's offset."""
     session = Session(member := Member(T0))
