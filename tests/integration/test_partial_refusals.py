@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
 from pyspark_zkafka.errors import ClusterStateError
@@ -14,7 +15,6 @@ from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.testing.waiting import Deadline
 
 pytestmark = pytest.mark.server
 
@@ -50,17 +50,17 @@ def servers(cluster: LocalCluster) -> str:
 @pytest.fixture(scope="module")
 def group(cluster: LocalCluster) -> str:
     """A group whose coordinator is the broker that does not."""
+    plain = {"bootstrap.servers": cluster.bootstrap_servers}
+    consumer = Consumer({**plain, "group.id": "first"})
+    # Has the topic of offsets made: without it, an admin client aborts the process some time after a request has timed out.
+    consumer.committed([KafkaTopicPartition("t", 0)], timeout=60)
+    consumer.close()
 
-    def coordinator(admin: AdminClient, name: str) -> int | None:
-        try:
-            return int(admin.describe_consumer_groups([name], request_timeout=10)[name].result(30).coordinator.id)
-        except KafkaException:
-            return None  # the topic of offsets is being made
+    def coordinator(admin: AdminClient, name: str) -> int:
+        return int(admin.describe_consumer_groups([name], request_timeout=60)[name].result(60).coordinator.id)
 
-    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
-        names = [f"g{n}" for n in range(20)]
-        assert Deadline(60).until(lambda: coordinator(admin, names[0]) is not None or None)
-        return next(name for name in names if coordinator(admin, name) == REFUSES)
+    with AdminClient(plain) as admin:
+        return next(name for name in (f"g{n}" for n in range(20)) if coordinator(admin, name) == REFUSES)
 
 
 @pytest.mark.parametrize("timeout_ms", [1000, 10_000])
