@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -81,6 +82,7 @@ class ConsumerGroup:
         options: Mapping[str, str] | None = None,
     ) -> None:
         from pyspark_zkafka.options.stream import parse_stream
+        from pyspark_zkafka.stream.warnings import StreamWarnings
 
         unfit = [name for name in _OF_OTHERS if name.lower() in {given.lower() for given in options or {}}]
         if unfit:
@@ -95,6 +97,7 @@ class ConsumerGroup:
         self._options = parse_stream(self._raw)
         if self._options.group is None or not self._options.group.join:
             raise OptionError("INVALID_OPTIONS", "A ConsumerGroup joins its group; leave groupMembership=none out")
+        self._reports = StreamWarnings(self._options.read.fail_on_data_loss, time.monotonic)
         self._session: StreamSession | None = None
         self._waiting: Mapping[TopicPartition, Waiting] = {}
 
@@ -127,12 +130,14 @@ class ConsumerGroup:
         """Plan a batch: fixed ranges of the owned partitions, from the committed offsets to the latest.
 
         Also releases and claims partitions, and waits some seconds for those that other members are about to release.
-        Partitions without a leader are left for a later plan.
+        Partitions without a leader are left for a later plan. Topics that do not exist are logged as a warning.
 
         Raises
         ------
         DataLoss
             A committed offset is outside the log, and `failOnDataLoss` is set.
+        UnknownTopic
+            A topic does not exist, and `missingTopics` is fail.
         ZKafkaError
             ZooKeeper or the brokers cannot be reached; retriable (NO_SESSION) while the ZooKeeper session is lost.
         """
@@ -143,6 +148,7 @@ class ConsumerGroup:
         session = self._open()
         owned, owner = self._owned(session)
         snapshot = session.settled_snapshot()
+        self._reports.check_topics(self._options.read, snapshot, session.topic_names, may_fail=True)
         starts = StreamStarts(self._options, session)
         begun = session.retry(lambda: starts.begin(owned, snapshot, self._waiting))
         self._waiting = begun.waiting

@@ -235,7 +235,15 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
         ),
     },
     UnknownTopic: {
-        "UNKNOWN_TOPIC": ("A topic or partition does not exist, or was deleted.", "Correct the name, or create the topic."),
+        "UNKNOWN_TOPIC": (
+            "A topic or partition does not exist, or was deleted.",
+            "Correct the name, of which the message suggests the nearest, or create the topic; a read with "
+            "`missingTopics=wait` waits for it.",
+        ),
+        "NO_TOPIC_MATCHES": (
+            "`subscribePattern` matches no topic, or `subscribeExceptPattern` excludes every topic.",
+            "Correct the pattern, which must match the whole name of a topic, or set `missingTopics=wait`.",
+        ),
         "TOPIC_WITHOUT_PARTITIONS": ("A topic to write to has no partitions.", "Create the topic, or correct its name."),
     },
     NoLeader: {
@@ -254,6 +262,11 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
         "NOT_A_MEMBER": (
             "A `ConsumerGroup` was used outside its `with` block, or a member has left its group.",
             "Use it inside the block.",
+        ),
+        "NO_GROUP_OFFSETS": (
+            "A batch starts at a group's offsets (`startingOffsets=committed`), and the group has none in the topics read.",
+            "Correct `group.id`, or say where to start: `startingOffsets=earliest`, or `auto.offset.reset` for partitions "
+            "without an offset.",
         ),
         "ASSIGN_IN_GROUP": ("A member of a group is to read fixed partitions (`assign`).", "Subscribe to topics instead."),
         "NOT_STICKY": (

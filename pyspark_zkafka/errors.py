@@ -76,6 +76,19 @@ def listing(names: Iterable[object], most: int = 10, separator: str = ", ") -> s
     return separator.join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")
 
 
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most similar to a misspelt one, without regard to case; None if none is similar.
+
+    >>> nearest("Order", ["audit", "orders"])
+    'orders'
+    """
+    import difflib  # for errors alone: importing this package must stay cheap
+
+    by_lower = {text.lower(): text for text in known}
+    found = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    return by_lower[found[0]] if found else None
+
+
 class ZKafkaError(Exception):
     """The base of all errors of this package; pickle-safe.
 

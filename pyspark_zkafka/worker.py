@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import sys
@@ -28,12 +29,16 @@ _KEPT_BYTES = 64 * 1024 * 1024
 _LARGEST_KEPT_BYTES = 32 * 1024 * 1024
 _USERS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES")
 
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
 _frozen_modules = 0
 
 
 @contextmanager
 def prepared_worker(*, for_task: bool = False) -> Iterator[None]:
     """Prepare Spark's worker for one of its calls; the ``with`` block is the call's imports.
+
+    Where logging is not configured, as in Spark's workers, warnings get their time, level and logger.
 
     All objects present before and after the imports are excluded from garbage collection permanently. Spark's worker
     collects after each task, and after each call for a plan or a commit: 15 to 30 ms for the hundred thousand objects that
@@ -46,6 +51,8 @@ def prepared_worker(*, for_task: bool = False) -> Iterator[None]:
     for_task : bool
         Tune the allocator for batches as well; call before threads start.
     """
+    if logging.lastResort is not None and logging.lastResort.formatter is None:
+        logging.lastResort.setFormatter(logging.Formatter(_LOG_FORMAT))
     _freeze_imports()
     yield
     _freeze_imports()

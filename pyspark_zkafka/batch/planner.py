@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pyspark_zkafka.batch.ranges import readable_partitions, resolve_ranges
 from pyspark_zkafka.cluster import ClusterSource, ZooKeeperSource, bootstrap_servers, open_admin, open_cluster
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.errors import GroupError, OptionError, listing, nearest
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.model import ClusterSnapshot, OffsetRange, TopicPartition
@@ -19,7 +19,9 @@ from pyspark_zkafka.protocol.planning import (
     SubscribeExcept,
     SubscribePattern,
     Subscription,
+    describe_missing,
     make_splits,
+    missing_topics,
     split_ranges,
     spread_over_leaders,
     wanted_topics,
@@ -47,8 +49,9 @@ def plan_batch(
 ) -> BatchPlan:
     """Plan a batch read, narrowed by `pushed` filters. Blocks for a few round trips to ZooKeeper and the brokers.
 
-    Raises ZKafkaError if the cluster cannot be reached; a topic or partition is unknown or has no leader; the options do
-    not fit the topics; an explicit or committed offset is outside the log and `failOnDataLoss` is set.
+    Raises ZKafkaError if the cluster cannot be reached; a topic or partition is unknown, unless `missingTopics` is wait, or
+    has no leader; the options do not fit the topics; the group whose offsets are the start has none; an explicit or
+    committed offset is outside the log and `failOnDataLoss` is set.
     """
     for name in options.ignored:
         _log.warning("%s is a streaming option; ignored by this batch read", name)
@@ -56,6 +59,12 @@ def plan_batch(
     subscription = options.require_subscription()
     with open_cluster(options.connection) as cluster:
         snapshot = retry(lambda: subscribed_snapshot(subscription, cluster))
+        if missing := missing_topics(subscription, snapshot):
+            may_wait = options.missing_topics == "wait"
+            error = describe_missing(subscription, missing, retry(cluster.topic_names), may_wait=may_wait)
+            if not may_wait:
+                raise error
+            _log.warning("left out, as missingTopics is wait: %s", error)
         subscribed = readable_partitions(subscription, snapshot, skip_offline=options.skip_offline)
         partitions = [tp for tp in subscribed if pushed is None or pushed.admits(tp)]
         servers = bootstrap_servers(options.connection, snapshot)
@@ -106,7 +115,19 @@ class _Bounds:
             self.options.connection, self.servers, self.options.group, self.options.stores, zookeeper
         ) as offsets:
             committed = offsets.committed(partitions)
+            if not committed and self.options.reset is None and not offsets.committed(list(self.snapshot.states)):
+                raise _without_offsets(self.options.group, self.snapshot.topics, offsets.group_names())
         stale = outdated(committed, self.snapshot)
         if stale:
             report_outdated(stale, committed, self.options.fail_on_data_loss)
         return {tp: EARLIEST if tp in stale else stored.offset for tp, stored in committed.items()}
+
+
+def _without_offsets(group: str, topics: Collection[str], groups: Collection[str]) -> GroupError:
+    near = None if group in groups else nearest(group, groups)
+    known = f"groups with offsets: {listing(groups) or 'none'}" if near is None else f"did you mean {near}?"
+    return GroupError(
+        "NO_GROUP_OFFSETS",
+        f"Group {group} has no offset in {listing(topics)}, and startingOffsets is committed ({known}); correct group.id, "
+        "or say where to start: set startingOffsets to earliest, or auto.offset.reset for the partitions without an offset",
+    )

@@ -24,8 +24,6 @@ def readable_partitions(
 
     Raises
     ------
-    UnknownTopic
-        A named topic or partition does not exist.
     NoLeader
         A partition has no leader, and is not to be skipped.
     """

@@ -252,10 +252,7 @@ class MemberTurns:
             self._note_error(error)
 
     def _note_error(self, error: ZKafkaError | None) -> None:
-        if error is None:
-            return
-        if isinstance(error, UnknownTopic):
-            self.warn(f"subscribed topics that do not exist yet: {error.message}")
+        if error is None or isinstance(error, UnknownTopic):  # the stream warns of topics that do not exist
             return
         self.error = error
         if error.retriable:

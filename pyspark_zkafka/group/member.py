@@ -311,8 +311,6 @@ class GroupMember:
         view = self._watch.read()
         for error in view.unreadable.values():
             self._warn(f"left out of the assignment, which stops JVM consumers altogether: {error}")
-        if view.missing:
-            self._warn(f"subscribed topics that do not exist yet: {', '.join(view.missing)}")
         return view
 
     def _release(self, owner: ClaimOwner) -> None:

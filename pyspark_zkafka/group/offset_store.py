@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from pyspark_zkafka.data_loss import report_data_loss
-from pyspark_zkafka.errors import CodecError, OptionError, PartitionLost, listing
+from pyspark_zkafka.errors import CodecError, OptionError, PartitionLost, ZKafkaError, listing
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets, commit_starts, find_lost
 from pyspark_zkafka.group.ownership import NoOwner, OwnedBy
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
@@ -43,6 +43,8 @@ class GroupOffsets:
         zookeeper: ZooKeeperClient | None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        self._connection = connection
+        self._servers = servers
         self._group = group
         self._sleep = sleep
         self._stores = stores
@@ -76,6 +78,22 @@ class GroupOffsets:
         larger = {tp for tp, stored in in_kafka.items() if tp in in_zookeeper and stored.offset > in_zookeeper[tp].offset}
         smaller = {tp: in_zookeeper[tp] for tp in in_kafka.keys() & in_zookeeper.keys() - larger}
         return in_kafka | {tp: in_zookeeper[tp] for tp in in_zookeeper.keys() - larger - self._outdated(smaller)}
+
+    def group_names(self) -> list[str]:
+        """The groups that the stores know, to suggest one in an error; those of a store that refuses are absent."""
+        names: set[str] = set()
+        for store in self._stores:
+            try:
+                names.update(self._client().groups() if store == "zookeeper" else self._group_names_in_kafka())
+            except ZKafkaError as error:
+                _log.info("the names of other groups are unknown: %s", error)
+        return sorted(names)
+
+    def _group_names_in_kafka(self) -> list[str]:
+        from pyspark_zkafka.kafka.group_admin import GroupAdmin  # for errors alone
+
+        with GroupAdmin.of(self._connection, self._servers) as admin:
+            return admin.group_names()
 
     def commit(
         self,

@@ -25,14 +25,13 @@ _OVER_ALL_TOPICS = frozenset({"roundrobin", "roundrobin-0.8"})
 class GroupView:
     """A group's readable registrations, and the subscribers of the relevant topics.
 
-    `unreadable` has the errors of the other registrations, `missing` the member's own topics that do not exist.
+    `unreadable` has the errors of the other registrations.
     """
 
     members: Mapping[str, ConsumerRegistration] = field(default_factory=dict)
     topics: tuple[str, ...] = ()
     subscribers: Subscribers = field(default_factory=lambda: Subscribers({}, {}))
     unreadable: Mapping[str, CodecError] = field(default_factory=dict)
-    missing: tuple[str, ...] = ()
 
     @property
     def ids(self) -> set[str]:
@@ -61,15 +60,14 @@ class GroupWatch:
         found = self.client.group_members(self.group, self.on_change)
         names = self._names(found.readable)
         topics = self._topics(found.readable, names)
-        existing = self.client.exists_many(map(znodes.topic_path, topics), self.on_change)
+        self.client.exists_many(map(znodes.topic_path, topics), self.on_change)
         described = self.client.topics(topics)
         threads = threads_by_topic(found.readable, names)
         subscribers = Subscribers(
             {name: threads[name] for name in topics if name in threads},
             {name: tuple(sorted(topic.partitions)) for name, topic in described.items()},
         )
-        missing = tuple(name for name in topics_of(self.own, names) if znodes.topic_path(name) not in existing)
-        return GroupView(found.readable, topics, self._with_owners(subscribers), found.unreadable, missing)
+        return GroupView(found.readable, topics, self._with_owners(subscribers), found.unreadable)
 
     def assignment(self, view: GroupView, consumer: str) -> dict[TopicPartition, str]:
         """A member's threads by the partitions that they are assigned.

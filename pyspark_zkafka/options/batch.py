@@ -142,6 +142,7 @@ def read_options(
         view=view,
         group=_group(given),
         stores=_stores(given, connection),
+        missing_topics=given.value("missingTopics", "fail"),
         reset=given.value("auto.offset.reset"),
         no_match=given.value("startingOffsetsByTimestampStrategy"),
         fail_on_data_loss=given.value("failOnDataLoss"),

@@ -129,6 +129,7 @@ class ReadOptions:
     skip_offline: bool
     client_group: str
     stores: tuple[OffsetStore, ...]
+    missing_topics: Literal["fail", "wait"] = "fail"
     ignored: tuple[str, ...] = ()
 
     def require_subscription(self) -> Subscription:

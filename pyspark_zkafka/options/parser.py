@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.errors import OptionError, nearest
 from pyspark_zkafka.options.client_properties import is_secret
 from pyspark_zkafka.options.secrets import resolve_references
 from pyspark_zkafka.options.table import BY_NAME, STREAM, Scope
@@ -87,7 +86,5 @@ class OptionParser:
 
 
 def _nearest(name: str) -> str:
-    near = difflib.get_close_matches(name, BY_NAME, n=1, cutoff=0.6)
-    if not near and f"kafka.{name}" in BY_NAME:
-        near = [f"kafka.{name}"]
-    return f"; did you mean {BY_NAME[near[0]].name}?" if near else "; docs/options.md lists all options"
+    near = nearest(name, BY_NAME) or f"kafka.{name}"
+    return f"; did you mean {BY_NAME[near].name}?" if near in BY_NAME else "; docs/options.md lists all options"

@@ -29,6 +29,10 @@ def parse_stream(raw: Mapping[str, str]) -> StreamOptions:
     read = read_options(given, start)
     options = StreamOptions(read, _limits(given), _group(given, read))
     given.finish()
+    is_member = options.group is not None and options.group.join
+    if (is_member or isinstance(read.subscription, (SubscribePattern, SubscribeExcept))) and not given.has("missingTopics"):
+        read = replace(read, missing_topics="wait")
+        options = replace(options, read=read)
     in_zookeeper = options.group is not None and options.group.membership in ("auto", "zookeeper")
     return replace(options, read=_as_member(read)) if in_zookeeper else options
 

@@ -118,6 +118,14 @@ TABLE: tuple[Option, ...] = (
     Option("subscribeExceptPattern", kinds.EXCEPT_PATTERN, _READS, "Topics to exclude: read all others but internal ones."),
     Option("assign", kinds.PARTITIONS, _READS, "Partitions to read."),
     Option(
+        "missingTopics",
+        choice("fail", "wait"),
+        _READS,
+        "A topic or partition that does not exist, or a pattern that matches no topic: fail, or wait for it with a warning "
+        "each minute. A batch does not wait, but reads the others.",
+        Derived("fail; wait for a pattern in a stream, and for a member of a group"),
+    ),
+    Option(
         "view",
         choice(*VIEWS),
         _READ,

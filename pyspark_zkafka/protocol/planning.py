@@ -10,7 +10,7 @@ from functools import cache
 from itertools import zip_longest
 from typing import NamedTuple
 
-from pyspark_zkafka.errors import NoLeader, UnknownTopic
+from pyspark_zkafka.errors import NoLeader, UnknownTopic, listing, nearest
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, OffsetRange, TopicPartition
 from pyspark_zkafka.protocol.topic_filters import FilterError, topic_filter
 
@@ -23,9 +23,11 @@ __all__ = [
     "SubscribePattern",
     "Subscription",
     "coalesce",
+    "describe_missing",
     "describe_offline",
     "in_fixed_order",
     "make_splits",
+    "missing_topics",
     "split_ranges",
     "spread_over_leaders",
     "subscribed_partitions",
@@ -113,27 +115,51 @@ def _matching(pattern: str, names: Collection[str]) -> set[str]:
 
 
 def subscribed_partitions(subscription: Subscription, snapshot: ClusterSnapshot) -> list[TopicPartition]:
-    """The partitions to read, ordered by topic and number.
+    """The partitions to read that exist, ordered by topic and number; see `missing_topics` for the others."""
+    existing = [tp for topic in wanted_topics(subscription, snapshot.topics) for tp in snapshot.partitions(topic)]
+    if not isinstance(subscription, Assign):
+        return existing
+    assigned = set(subscription.partitions)
+    return [tp for tp in existing if tp in assigned]
 
-    Raises
-    ------
-    UnknownTopic
-        A named topic or partition does not exist; the text has all of them. A pattern that matches nothing is not an
-        error: the list is empty.
-    """
-    topics = wanted_topics(subscription, snapshot.topics)
-    existing = [tp for topic in topics for tp in snapshot.partitions(topic)]
-    missing = [topic for topic in topics if topic not in snapshot.topics]
+
+def missing_topics(subscription: Subscription, snapshot: ClusterSnapshot) -> list[str]:
+    """What a subscription names and the cluster does not have: topics and partitions, or a pattern that matches nothing."""
+    if isinstance(subscription, (SubscribePattern, SubscribeExcept)):
+        return [] if wanted_topics(subscription, snapshot.topics) else [subscription.pattern]
+    missing = [topic for topic in wanted_topics(subscription) if topic not in snapshot.topics]
     if isinstance(subscription, Assign):
-        known, existing = set(existing), sorted(set(subscription.partitions))
-        missing += [str(tp) for tp in existing if tp.topic in snapshot.topics and tp not in known]
-    if missing:
-        raise UnknownTopic(
-            "UNKNOWN_TOPIC",
-            f"There is no topic or partition {', '.join(missing)}; correct the subscription, or create it first",
-            missing=missing,
+        unknown = set(subscription.partitions).difference(subscribed_partitions(subscription, snapshot))
+        missing += [str(tp) for tp in sorted(unknown) if tp.topic in snapshot.topics]
+    return missing
+
+
+def describe_missing(
+    subscription: Subscription, missing: Sequence[str], names: Collection[str], *, may_wait: bool
+) -> UnknownTopic:
+    """The error for `missing_topics`, which is not empty.
+
+    `names` are the cluster's topics, to suggest the nearest. If the read `may_wait`, the text does not suggest to do so.
+    """
+    remedy = "" if may_wait else "; with missingTopics=wait a stream waits for it, and a batch reads the others"
+    if isinstance(subscription, (SubscribePattern, SubscribeExcept)):
+        is_positive = isinstance(subscription, SubscribePattern)
+        option, leaves = ("subscribePattern", "matches no") if is_positive else ("subscribeExceptPattern", "excludes every")
+        shown = listing(sorted(set(names) - INTERNAL_TOPICS)) or "no topics that this user may see"
+        return UnknownTopic(
+            "NO_TOPIC_MATCHES",
+            f"{option} {subscription.pattern!r} {leaves} topic, of which the whole name must match; the cluster has "
+            f"{shown}; correct the pattern or create a topic{remedy}",
+            missing=list(missing),
         )
-    return existing
+    unknown = set(missing).intersection(wanted_topics(subscription))
+    similar = {name: near for name in unknown if (near := nearest(name, names)) is not None}
+    shown = ", ".join(f"{name} (did you mean {similar[name]}?)" if name in similar else name for name in missing)
+    return UnknownTopic(
+        "UNKNOWN_TOPIC",
+        f"There is no topic or partition {shown}; correct the subscription or create it{remedy}",
+        missing=list(missing),
+    )
 
 
 def describe_offline(partitions: Collection[TopicPartition], snapshot: ClusterSnapshot) -> NoLeader:

@@ -95,6 +95,14 @@ class ClusterState:
         self._deleted &= missing
         return found if missing <= self._deleted else self._confirm_deleted(missing, found)
 
+    def topic_names(self) -> list[str]:
+        """The names of all topics, for the text of an error; empty if they cannot be read now."""
+        try:
+            return (self._ensemble or self.brokers).topic_names()
+        except ZKafkaError as error:
+            _log.info("the names of other topics are unknown: %s", error)
+            return []
+
     def settled_snapshot(self) -> ClusterSnapshot:
         """A snapshot in which all leaders are registered, if the controller replaces the others within the retries."""
         found = self.snapshot()  # until it has, another leader may come back in the same epoch

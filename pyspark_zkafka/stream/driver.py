@@ -18,7 +18,6 @@ from pyspark_zkafka.protocol.planning import (
     in_fixed_order,
     make_splits,
     split_ranges,
-    subscribed_partitions,
 )
 from pyspark_zkafka.stream.commits import commit_positions, level_stores
 from pyspark_zkafka.stream.ends import StreamEnds
@@ -108,12 +107,10 @@ class StreamDriver:
 
     def _initial(self) -> dict[str, Any]:
         snapshot = self._session.settled_snapshot()
+        self._reports.check_topics(self._read, snapshot, self._session.topic_names, may_fail=True)
         member = self._session.member
         if member is not None:
             member.wait_settled()
-        elif self._read.subscription is not None:
-            # Rejects topics that do not exist; a group's member waits for them, as JVM consumers do.
-            subscribed_partitions(self._read.subscription, snapshot)
         owned = self._rebalance(snapshot)
         self._with_leader(owned, snapshot)
         begun = self._beginning = self._session.retry(lambda: self._starts.begin(owned, snapshot))
@@ -165,6 +162,7 @@ class StreamDriver:
         if self._state.undecided:
             finished = replace(finished, spans={**self._state.undecided, **finished.spans})
         snapshot = self._session.snapshot(expected=finished.topics)
+        self._reports.check_topics(self._read, snapshot, self._session.topic_names, may_fail=False)
         self._existing = snapshot.states.keys()
         # A running member leaves the partitions of others to them; one that restarts has forgotten which were its own.
         assigned_only = self._session.member is not None and not is_resumed

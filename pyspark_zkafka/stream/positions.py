@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from pyspark_zkafka.data_loss import report_data_loss
-from pyspark_zkafka.errors import UnknownTopic, ZKafkaError
+from pyspark_zkafka.errors import UnknownTopic, ZKafkaError, listing
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.protocol.checkpoint import PlannedRange, StreamOffset, TopicMark, Waiting
@@ -88,6 +88,7 @@ class StreamStarts:
         still = [*offline, *(tp for tp in led if tp not in gains)]
         moments = {**self._waiting(offline, snapshot), **{tp: waiting[tp] for tp in still if tp in waiting}}
         if member is None:
+            self._warn_without_offsets(gains, ())
             return Beginning(gains, {}, moments)
         check_named(self.options.read.start, everything, may_omit=True)
         fresh = {tp: gain.position for tp, gain in gains.items() if gain.committed is None and self._is_momentary(tp)}
@@ -117,10 +118,26 @@ class StreamStarts:
         start is in another member's checkpoint.
         """
         committed = self.session.offsets.committed(partitions, skip_malformed=True)
+        self._warn_without_offsets(gains, committed)
         begun = {tp.topic for tp in committed} | {tp.topic for tp, gain in gains.items() if gain.committed is not None}
         missing = [tp for tp in partitions if tp.topic not in begun and self._is_momentary(tp)]
         found = self.find(missing)
         return {tp: gain.position for tp, gain in found.items() if gain.committed is None}
+
+    def _warn_without_offsets(
+        self, gains: Mapping[TopicPartition, PartitionProgress], others: Collection[TopicPartition]
+    ) -> None:
+        """Warn that a new query starts at the group's offsets, and the group has none; `others` have one."""
+        group, read = self.options.group, self.options.read
+        if group is None or read.start.everywhere != "committed" or read.reset is not None:
+            return
+        if gains and not others and all(gain.committed is None for gain in gains.values()):
+            _log.warning(
+                "group %s has no offset in %s, and starts at the end of the logs; correct group.id if it is not a new "
+                "group, set startingOffsets to earliest to read all records, or auto.offset.reset to confirm the start",
+                group.name,
+                listing(sorted({tp.topic for tp in gains})),
+            )
 
     def _is_momentary(self, partition: TopicPartition) -> bool:
         """True if the start that the options name depends on the time at which it is resolved."""

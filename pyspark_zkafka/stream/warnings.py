@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from pyspark_zkafka.data_loss import report_data_loss
+from pyspark_zkafka.options.model import ReadOptions
+from pyspark_zkafka.protocol.model import ClusterSnapshot
+from pyspark_zkafka.protocol.planning import describe_missing, missing_topics
 
 __all__ = ["StreamWarnings"]
 
@@ -21,6 +24,7 @@ class StreamWarnings:
         self._fail_on_data_loss = fail_on_data_loss
         self._clock = clock
         self._warned: dict[str, float] = {}
+        self._complete: ClusterSnapshot | None = None
 
     def lose(self, condition: str, text: str) -> None:
         """Raise DataLoss, or, without failOnDataLoss, log a warning."""
@@ -28,7 +32,33 @@ class StreamWarnings:
 
     def warn(self, text: str) -> None:
         """Log a warning, unless it was logged within the last minute."""
-        now = self._clock()
-        if now - self._warned.get(text, float("-inf")) > _REPEAT_S:
-            self._warned[text] = now
+        if self._is_due(text):
             _log.warning("%s", text)
+
+    def check_topics(
+        self, read: ReadOptions, snapshot: ClusterSnapshot, names: Callable[[], Collection[str]], *, may_fail: bool
+    ) -> None:
+        """Warn of subscribed topics that do not exist, or raise UnknownTopic if it `may_fail` and `missingTopics` is fail.
+
+        `names` returns the names of all topics, to suggest the nearest. It is called once a minute at the most.
+        """
+        if snapshot is self._complete:
+            return
+        subscription = read.require_subscription()
+        missing = missing_topics(subscription, snapshot)
+        self._complete = None if missing else snapshot
+        fails = may_fail and read.missing_topics == "fail"
+        if not missing or not (fails or self._is_due(f"missing: {missing}")):
+            return
+        error = describe_missing(subscription, missing, names(), may_wait=not fails)
+        if fails:
+            raise error
+        _log.warning("waiting for topics: %s", error)
+
+    def _is_due(self, subject: str) -> bool:
+        """True, once a minute, for each subject of a warning."""
+        now = self._clock()
+        if now - self._warned.get(subject, float("-inf")) <= _REPEAT_S:
+            return False
+        self._warned[subject] = now
+        return True

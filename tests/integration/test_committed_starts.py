@@ -47,6 +47,15 @@ class TestCommitted:
         assert offsets(frame, 0) == [7, 8, 9]
         assert len(offsets(frame, 1)) == expected
 
+    def test_unknown_group(self, read: Read, zkafka_cluster: LocalCluster, topic: str) -> None:
+        """A group without an offset is an error that suggests the nearest group, in ZooKeeper and in Kafka."""
+        options = self.commit(zkafka_cluster, topic, b"7") | {"group.id": f"g{topic}"}
+        says = rf"NO_GROUP_OFFSETS.*g{topic} has no offset in {topic}.*did you mean g-{topic}\?"
+        with pytest.raises(Exception, match=says):
+            read(options).collect()
+        with pytest.raises(Exception, match="NO_GROUP_OFFSETS"):
+            read({**options, "offsets.storage": "kafka"}).collect()
+
     def test_reset_error(self, read: Read, zkafka_cluster: LocalCluster, topic: str) -> None:
         """auto.offset.reset=error names the partition that has no offset."""
         options = self.commit(zkafka_cluster, topic, b"7")

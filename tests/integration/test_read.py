@@ -98,8 +98,10 @@ def test_subscriptions(read: Read, zkafka_cluster: LocalCluster, new_topic: NewT
 
 
 def test_pattern_without_match(read: Read) -> None:
-    """A pattern that matches no topic gives an empty frame with the right columns."""
-    frame = read({"subscribePattern": "no-such-topic-.*"})
+    """A pattern that matches no topic is an error, or gives an empty frame with the right columns where it may."""
+    with pytest.raises(Exception, match=r"\[NO_TOPIC_MATCHES\] subscribePattern 'no-such-topic-\.\*' matches no topic"):
+        read({"subscribePattern": "no-such-topic-.*"}).collect()
+    frame = read({"subscribePattern": "no-such-topic-.*", "missingTopics": "wait"})
     assert frame.columns[:2] == ["key", "value"]
     assert frame.collect() == []
 

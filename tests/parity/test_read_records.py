@@ -87,7 +87,7 @@ class TestSubscription:
                 ({"subscribe": "parity-empty"}, 0),
             ),
             ({"subscribePattern": "^parity-(one|t.o)$"}, 8),
-            *seldom(({"subscribePattern": "^no-such-topic.*"}, 0)),
+            *seldom(({"subscribePattern": "^no-such-topic.*", "missingTopics": "wait"}, 0)),
             ({"assign": '{"parity-one":[1],"parity-two":[0]}'}, 5),
             *seldom(
                 ({"assign": '{"parity-empty":[0,1]}'}, 0),
@@ -112,12 +112,13 @@ class TestSubscription:
         commit(zkafka_cluster, new_topic(), b"makes __transaction_state")
         with zkafka_cluster.zookeeper() as client:
             assert "__transaction_state" in client.get_children("/brokers/topics")
-        assert peers.same({"subscribePattern": "^__.*"}) == []
+        assert peers.same({"subscribePattern": "^__.*", "missingTopics": "wait"}) == []
 
     def test_pattern_is_whole(self, peers: Peers, topics: list[str]) -> None:
         """Where Spark's connector finds a pattern anywhere in a name, ours wants the whole name, as Kafka's consumers."""
         assert {r.topic for r in peers.theirs({"subscribePattern": "arity-tw"}).collect()} == {"parity-two"}
-        assert peers.ours({"subscribePattern": "arity-tw"}).collect() == []
+        with pytest.raises(Exception, match=r"NO_TOPIC_MATCHES.*'arity-tw' matches no topic, of which the whole name must"):
+            peers.ours({"subscribePattern": "arity-tw"}).collect()
         assert peers.ours({"subscribePattern": ".*arity-tw.*"}).count() == 2
 
     def test_unknown_partition(self, peers: Peers, topics: list[str]) -> None:

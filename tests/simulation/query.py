@@ -59,6 +59,10 @@ class SessionOfValues:
     def settled_snapshot(self) -> ClusterSnapshot:
         return self.snapshot()
 
+    def topic_names(self) -> list[str]:
+        """None are suggested."""
+        return []
+
     def is_still(self, snapshot: ClusterSnapshot) -> bool:
         return True
 

@@ -73,6 +73,9 @@ class Session:
     def settled_snapshot(self) -> ClusterSnapshot:
         return self.snapshot()
 
+    def topic_names(self) -> list[str]:
+        return ["t", "orders"]
+
     def is_still(self, snapshot: ClusterSnapshot) -> bool:
         return True
 
@@ -168,6 +171,8 @@ def driver(session: Any, **options: str) -> StreamDriver:
     connection = {"kafka.bootstrap.servers": "broker1:9092"}
     if session.member is not None:
         connection = {"zookeeper.connect": "zk1:2181", "group.id": "g"}
-    given = {**connection, "subscribe": "t", "startingOffsets": "earliest", **options}
+    given = {**connection, "startingOffsets": "earliest", **options}
+    if not given.keys() & {"subscribe", "subscribePattern", "assign"}:
+        given["subscribe"] = "t"
     given = {name: value for name, value in given.items() if value}
     return StreamDriver(parse_stream(given), lambda: session.now, session.sleep, session)

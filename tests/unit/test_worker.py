@@ -42,6 +42,16 @@ with prepared_worker(for_task=True):
 del one, other
 print(frozen > before // 2, gc.get_freeze_count() == frozen, gc.collect() >= 2)
 """
+WARN = """
+import logging, os
+from pyspark_zkafka.worker import prepared_worker
+
+if "CONFIGURED" in os.environ:
+    logging.basicConfig(format="mine: %(message)s")
+with prepared_worker():
+    pass
+logging.getLogger("pyspark_zkafka.stream.warnings").warning("waiting for topics")
+"""
 TERMINATE = """
 import atexit, os, signal
 from pyspark_zkafka.worker import exit_on_sigterm, ignoring_sigterm
@@ -118,3 +128,9 @@ def test_callers() -> None:
     """A module is found anywhere on the call stack, by its full name."""
     assert is_called_by("_pytest.python")
     assert not is_called_by("pyspark.sql.worker.data_source_pushdown_filters")
+
+
+def test_warnings_have_level_and_logger() -> None:
+    """A warning of a worker shows its level and its logger, unless logging is configured."""
+    assert run(WARN).stderr.endswith(" WARNING pyspark_zkafka.stream.warnings: waiting for topics\n")
+    assert run(WARN, CONFIGURED="1").stderr == "mine: waiting for topics\n"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import pytest
 
 from pyspark_zkafka.batch.planner import BatchPlan, plan_batch, subscribed_snapshot, task_splits
-from pyspark_zkafka.errors import DataLoss
+from pyspark_zkafka.errors import DataLoss, GroupError, UnknownTopic
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.model import (
@@ -167,3 +167,80 @@ def test_offsets_of_a_deleted_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataLoss, match=r"TOPIC_REPLACED.* t-0 at 42 are older than the topic"):
         start(czxid=50)
     assert start(czxid=50, failOnDataLoss="false") == 10
+
+
+class Cluster:
+    """A cluster with the topics orders and audit, of one partition each, and without offsets of any group."""
+
+    def topic_names(self) -> list[str]:
+        return ["audit", "orders", "__consumer_offsets"]
+
+    def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
+        names = [name for name in ("audit", "orders") if topics is None or name in topics]
+        states = {TopicPartition(name, 0): PartitionState(1, 0, (1,)) for name in names}
+        return ClusterSnapshot({1: broker(1, "a")}, {name: Topic(name, {0: (1,)}) for name in names}, states)
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
+        return {tp: 0 if position == EARLIEST else 7 for tp, position in wanted.items()}
+
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        return {}
+
+    def group_names(self) -> list[str]:
+        return ["billing", "shipping"]
+
+
+@pytest.fixture
+def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Plans a read of that cluster: the partitions of its splits."""
+    monkeypatch.setattr("pyspark_zkafka.batch.planner.open_cluster", lambda connection: nullcontext(Cluster()))
+    monkeypatch.setattr("pyspark_zkafka.batch.planner.open_admin", lambda *connection: nullcontext(Cluster()))
+    monkeypatch.setattr("pyspark_zkafka.group.offset_store.GroupOffsets", lambda *connection: nullcontext(Cluster()))
+
+    def partitions(**given: str) -> list[str]:
+        found = plan_batch(parse_read({"zookeeper.connect": "zk1:2181", **given}))
+        return sorted(str(split.partition) for split in found.splits)
+
+    return partitions
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"subscribe": "order"}, r"\[UNKNOWN_TOPIC\] There is no topic or partition order \(did you mean orders\?\);"),
+        ({"subscribe": "audit, Orders,x"}, r"partition Orders \(did you mean orders\?\), x; .* missingTopics"),
+        ({"assign": '{"ordres":[0],"audit":[7]}'}, r"partition ordres \(did you mean orders\?\), audit-7;"),
+        ({"subscribePattern": "order"}, r"\[NO_TOPIC_MATCHES\] .*subscribePattern 'order'.*audit, orders;"),
+        ({"subscribeExceptPattern": ".*"}, r"\[NO_TOPIC_MATCHES\] .*subscribeExceptPattern '\.\*'.*audit, orders;"),
+    ],
+)
+def test_missing_topics(plan: Callable[..., list[str]], given: dict[str, str], says: str) -> None:
+    """A topic that does not exist is an error with the nearest name, a pattern without a match one with the topics."""
+    with pytest.raises(UnknownTopic, match=says):
+        plan(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"subscribe": "audit,order"}, ["audit-0"]),
+        ({"assign": '{"order":[0],"audit":[0,7]}'}, ["audit-0"]),
+        ({"subscribePattern": "order"}, []),
+    ],
+)
+def test_reading_without_missing_topics(
+    plan: Callable[..., list[str]], caplog: pytest.LogCaptureFixture, given: dict[str, str], expected: list[str]
+) -> None:
+    """With missingTopics=wait a batch reads what there is, and logs what there is not."""
+    assert plan(**given, missingTopics="wait") == expected
+    assert "order" in caplog.text
+    assert caplog.records[0].levelname == "WARNING"
+
+
+def test_group_without_offsets(plan: Callable[..., list[str]]) -> None:
+    """startingOffsets=committed with a group that has no offset is an error with the nearest group."""
+    given = {"subscribe": "orders,audit", "startingOffsets": "committed", "group.id": "biling"}
+    with pytest.raises(GroupError, match=r"\[NO_GROUP_OFFSETS\] Group biling has no offset in .*did you mean billing\?"):
+        plan(**given)
+    assert plan(**given, **{"auto.offset.reset": "earliest"}) == ["audit-0", "orders-0"]
+    assert plan(**given, **{"auto.offset.reset": "latest"}) == []

@@ -35,6 +35,7 @@ EXAMPLES: dict[str, str] = {
     "subscribePattern": "t.*",
     "subscribeExceptPattern": "t.*",
     "assign": '{"t": [0]}',
+    "missingTopics": "wait",
     "view": "partitions",
     "startingOffsets": '{"t": {"0": 5}}',
     "endingOffsets": '{"t": "latest"}',

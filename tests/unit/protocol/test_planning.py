@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.errors import NoLeader, UnknownTopic
+from pyspark_zkafka.errors import NoLeader
 from pyspark_zkafka.protocol.model import (
     Broker,
     ClusterSnapshot,
@@ -22,11 +22,14 @@ from pyspark_zkafka.protocol.planning import (
     Listener,
     Split,
     Subscribe,
+    SubscribeExcept,
     SubscribePattern,
     Subscription,
+    describe_missing,
     describe_offline,
     in_fixed_order,
     make_splits,
+    missing_topics,
     split_ranges,
     spread_over_leaders,
     subscribed_partitions,
@@ -104,10 +107,21 @@ def test_partitions_are_ordered_by_number() -> None:
 )
 def test_all_that_is_missing_is_named(subscription: Subscription, missing: list[str]) -> None:
     """Every unknown topic and partition is in the text and in the parameters."""
-    with pytest.raises(UnknownTopic) as caught:
-        subscribed_partitions(subscription, cluster(topic("a", 2)))
-    assert caught.value.parameters == {"missing": missing}
-    assert f" {', '.join(missing)};" in str(caught.value)
+    snapshot = cluster(topic("a", 2))
+    assert missing_topics(subscription, snapshot) == missing
+    assert all(tp.topic == "a" for tp in subscribed_partitions(subscription, snapshot))
+    error = describe_missing(subscription, missing, ["a"], may_wait=False)
+    assert error.parameters == {"missing": missing}
+    assert f" {', '.join(missing)};" in str(error)
+
+
+@pytest.mark.parametrize("subscription", [SubscribePattern("b.*"), SubscribeExcept("a|b")])
+def test_pattern_without_a_match(subscription: Subscription) -> None:
+    """A pattern that leaves no topic to read is missing itself; the error names the topics, but not Kafka's own."""
+    assert missing_topics(subscription, cluster(topic("a"))) == [subscription.pattern]
+    error = describe_missing(subscription, [subscription.pattern], ["__consumer_offsets", "a"], may_wait=True)
+    assert repr(subscription.pattern) in error.message
+    assert "the cluster has a;" in error.message
 
 
 def test_offline_partitions_are_named_with_their_isr() -> None:

@@ -383,3 +383,63 @@ def test_two_stores_of_offsets() -> None:
     member.claims[T1] = Claim("c-0", 1)
     found.latest(end, limited=True)
     assert session.leveled == [T0, T1]
+
+
+@pytest.mark.parametrize(
+    ("given", "is_member", "says"),
+    [
+        ({"subscribe": "t,order"}, True, r"[UNKNOWN_TOPIC] There is no topic or partition order (did you mean orders?);"),
+        ({"subscribe": "t,order", "missingTopics": "wait"}, False, "order (did you mean orders?);"),
+        ({"assign": '{"t":[0],"order":[0]}', "missingTopics": "wait"}, False, "order (did you mean orders?);"),
+    ],
+)
+def test_waiting_for_topics(given: dict[str, str], is_member: bool, says: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A topic that does not exist is waited for with a warning at once, and each minute, and the others are read."""
+    session = Session(Member(T0) if is_member else None)
+    found = driver(session, **given)
+    start = found.initial()
+    warned = [record for record in caplog.records if says in record.message]
+    assert [(record.levelname, record.name.partition(".")[0]) for record in warned] == [("WARNING", "pyspark_zkafka")]
+    end = found.latest(start, limited=True)
+    assert positions(end, "t")["0"] == 100
+    session.now += 61
+    found.latest(end, limited=True)
+    assert caplog.text.count(says) == 2
+
+
+def test_waiting_for_a_pattern(session: Session, caplog: pytest.LogCaptureFixture) -> None:
+    """A pattern that matches no topic is waited for with a warning that names the topics; it reads what appears."""
+    session.logs = {}
+    found = driver(session, subscribePattern="t.?")
+    start = found.initial()
+    assert "[NO_TOPIC_MATCHES] subscribePattern 't.?' matches no topic" in caplog.text
+    assert "the cluster has orders, t;" in caplog.text
+    assert found.latest(start, limited=True) == start
+    session.logs = {T0: 100}
+    assert planned(found, start) == [(0, 10, 100)]
+
+
+@pytest.mark.parametrize("is_member", [True, False])
+def test_failing_without_topics(is_member: bool) -> None:
+    """With missingTopics=fail a new query fails without one of its topics, a group's member and a pattern, too."""
+    session = Session(Member() if is_member else None)
+    found = driver(session, subscribe="order", missingTopics="fail")
+    with pytest.raises(UnknownTopic, match="did you mean orders"):
+        found.latest(found.initial(), limited=True)
+    session.logs = {}
+    found = driver(session, subscribePattern="t.*", missingTopics="fail")
+    with pytest.raises(UnknownTopic, match="NO_TOPIC_MATCHES"):
+        found.latest(found.initial(), limited=True)
+
+
+def test_group_without_offsets(caplog: pytest.LogCaptureFixture) -> None:
+    """A group that has no offset is warned of at once; not where the options say where it starts."""
+    session = Session(Member(T0))
+    driver(session, startingOffsets="committed").initial()
+    assert "group g has no offset in t" in caplog.text
+    caplog.clear()
+    driver(session, startingOffsets="committed", **{"auto.offset.reset": "latest"}).initial()
+    driver(session, startingOffsets="latest").initial()
+    session.stored = {T1: StoredOffset(60)}
+    driver(session, startingOffsets="committed").initial()
+    assert "no offset" not in caplog.text
