@@ -13,6 +13,7 @@ from pyspark_zkafka.protocol.model import ClaimOwner
 from pyspark_zkafka.protocol.offset_options import parse_assignment, parse_offsets, parse_timestamps
 from pyspark_zkafka.protocol.offsets import AtTimestamp, OffsetSpec
 from pyspark_zkafka.protocol.planning import Assign, SubscribeExcept, SubscribePattern
+from pyspark_zkafka.protocol.topic_filters import FilterError, topic_filter
 from pyspark_zkafka.protocol.znodes.paths import is_znode_path
 
 __all__ = [
@@ -116,12 +117,12 @@ def _split_auth(_: str, text: str) -> tuple[str, str]:
 
 
 def _regex(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"a regular expression ({error})") from None
     if not text:
         raise ValueError("a regular expression that is not empty")
+    try:
+        topic_filter(text)
+    except FilterError as error:
+        raise ValueError(f"a regular expression of Java's that is matched in a bounded time ({error})") from None
     return text
 
 

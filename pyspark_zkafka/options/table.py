@@ -114,7 +114,12 @@ TABLE: tuple[Option, ...] = (
     *CONNECTION,
     # What to read
     Option("subscribe", text("topic[,topic...]"), _READS, "Topics to read; exactly one of this and the next three."),
-    Option("subscribePattern", kinds.PATTERN, _READS, "Topics to read: those whose whole name matches."),
+    Option(
+        "subscribePattern",
+        kinds.PATTERN,
+        _READS,
+        "Topics to read: those whose whole name matches, see [Patterns](reading.md#patterns).",
+    ),
     Option("subscribeExceptPattern", kinds.EXCEPT_PATTERN, _READS, "Topics to exclude: read all others but internal ones."),
     Option("assign", kinds.PARTITIONS, _READS, "Partitions to read."),
     Option(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -12,7 +11,7 @@ from typing import NamedTuple
 
 from pyspark_zkafka.errors import NoLeader, UnknownTopic, listing, nearest
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, OffsetRange, TopicPartition
-from pyspark_zkafka.protocol.topic_filters import FilterError, topic_filter
+from pyspark_zkafka.protocol.topic_filters import topic_filter
 
 __all__ = [
     "Assign",
@@ -101,17 +100,8 @@ def wanted_topics(subscription: Subscription, names: Iterable[str] = ()) -> list
     if isinstance(subscription, Assign):
         return sorted({tp.topic for tp in subscription.partitions})
     candidates = set(names) - INTERNAL_TOPICS
-    chosen = _matching(subscription.pattern, candidates)
+    chosen = topic_filter(subscription.pattern).select(candidates)
     return sorted(chosen if isinstance(subscription, SubscribePattern) else candidates - chosen)
-
-
-def _matching(pattern: str, names: Collection[str]) -> set[str]:
-    """The names that match, by RE2 as for all members of a group, or else by Python if only it supports the pattern."""
-    try:
-        return topic_filter(pattern).select(names)
-    except FilterError:
-        compiled = re.compile(pattern)
-        return {name for name in names if compiled.fullmatch(name)}
 
 
 def subscribed_partitions(subscription: Subscription, snapshot: ClusterSnapshot) -> list[TopicPartition]:

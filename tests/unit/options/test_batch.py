@@ -128,9 +128,9 @@ def test_names_are_case_insensitive(spell: Callable[[str], str]) -> None:
             "subscribePattern and subscribeExceptPattern contradict each other",
         ),
         ({"subscribe": " , "}, "subscribe names no topic; expected topic[,topic...]"),
-        ({"subscribePattern": "("}, "subscribePattern is '('; expected a regular expression ("),
+        ({"subscribePattern": "("}, "subscribePattern is '('; expected a regular expression of Java's"),
         ({"subscribePattern": ""}, "subscribePattern is ''; expected a regular expression that is not empty"),
-        ({"subscribeExceptPattern": "["}, "subscribeExceptPattern is '['; expected a regular expression ("),
+        ({"subscribeExceptPattern": "["}, "subscribeExceptPattern is '['; expected a regular expression of Java's"),
         (
             {"subscribeExceptPattern": ""},
             "subscribeExceptPattern is ''; expected a regular expression that is not empty",

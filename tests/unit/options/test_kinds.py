@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.options.kinds import BOOLEAN, DURATION, RESET_POLICY, Kind, choice, integer, text
+from pyspark_zkafka.options.kinds import BOOLEAN, DURATION, PATTERN, RESET_POLICY, Kind, choice, integer, text
+from pyspark_zkafka.protocol.planning import wanted_topics
 from tests.support.cases import each
 
 
@@ -61,3 +62,46 @@ def test_empty_text() -> None:
     """Empty text is reported by the option's name."""
     with pytest.raises(OptionError, match="x must not be empty; set a value or leave it out"):
         text().read("x", "")
+
+
+@each(
+    ("pattern", "selected"),
+    [
+        (r"\Qa.b\E|c", {"a.b"}),
+        (r"(?<first>a)[._-]b", {"a.b", "a-b"}),
+        (r"a.b\z", {"a.b", "a-b", "aab"}),
+        ("[a-z&&[^b]]+", {"a"}),
+        ("[a-b[.]]+", {"a", "b", "a.b", "aab"}),
+        (r"\p{Lower}", {"a", "b"}),
+        ("^(?!a).*$", {"b"}),
+        ("(?!a).*|a-b", {"b", "a-b"}),
+    ],
+)
+def test_java_patterns(pattern: str, selected: set[str]) -> None:
+    """A pattern is one of Java's, as Spark's own source takes it, and must match the whole name."""
+    subscription = PATTERN.read("subscribePattern", pattern)
+    assert set(wanted_topics(subscription, ["a", "b", "a.b", "a-b", "aab"])) == selected
+
+
+@each(
+    ("pattern", "part"),
+    [
+        (r"(a)-\1", "a reference to a group, at character 4"),
+        (r"(?<x>a)-\k<x>", "a reference to a group, at character 8"),
+        ("a(?!b).*", "a lookahead that is not at the start, at character 1"),
+        (".*(?<=a)b", "a lookbehind that is not at the end, at character 2"),
+        ("(?>a|ab)c", "an atomic group, at character 0"),
+        ("a*+b", "a possessive repetition, at character 0"),
+        ("(?x) a b", "the flag x, at character 0"),
+        (r"\p{InGreek}", r"an unknown class \\p\{InGreek\}, at character 0"),
+        (r"\y", r"an unknown escape \\y, at character 0"),
+        ("a{1001}", "a repetition of more than 1000 times, at character 1"),
+        ("(" * 101 + ")" * 101, "more than 100 groups or classes within each other"),
+        ("a)", r"a \) without its \(, at character 1"),
+        ("", "that is not empty"),
+    ],
+)
+def test_patterns_that_are_refused(pattern: str, part: str) -> None:
+    """What is not supported, as it may take for ever, is refused by name."""
+    with pytest.raises(ValueError, match=part):
+        PATTERN.read("subscribePattern", pattern)

@@ -266,8 +266,12 @@ def test_the_only_problem(given: dict[str, str], says: str) -> None:
         ),
         ({"subscribePattern": '""', "group.id": "g"}, "which a group's members read as ''"),
         (
+            {"subscribePattern": "a{1,2}", "group.id": "g"},
+            "not a regular expression that members can evaluate (a { that begins no repetition, at character 1)",
+        ),
+        (
             {"subscribePattern": "(a+)\\1", "group.id": "g"},
-            "not a regular expression that members can evaluate (invalid escape sequence: \\1)",
+            "expected a regular expression of Java's that is matched in a bounded time (a reference to a group, at",
         ),
         ({"subscribeExceptPattern": "[a]" * 4000, "group.id": "g"}, "12000 characters, of which no more than 10000"),
         ({"subscribe": "a,b", "consumer.threads": "50001", "group.id": "g"}, "a member has 100000 at most"),

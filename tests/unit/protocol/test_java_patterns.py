@@ -1,0 +1,24 @@
+"""Java's patterns, as RE2 matches their translation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pyspark_zkafka.protocol.topic_filters import FilterError, topic_filter
+from tests.support.cases import each
+
+VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "java_patterns.json").read_text(encoding="utf-8"))
+NOT_SUPPORTED = {"[&&&a]", "[a&&]", "{2}", "((?!a$|).)*"}
+
+
+@each(("pattern", "expected"), [row for row in VECTORS["patterns"] if row[0] not in NOT_SUPPORTED])
+def test_like_java(pattern: str, expected: list[str] | None) -> None:
+    """A pattern matches the names that Java's Pattern matches, and is refused where Java refuses it."""
+    if expected is None:
+        with pytest.raises(FilterError):
+            topic_filter(pattern)
+    else:
+        assert topic_filter(pattern).select(VECTORS["names"]) == set(expected)
