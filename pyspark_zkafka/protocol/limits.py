@@ -58,15 +58,17 @@ class TriggerLimits:
     min_records: int | None = None
     max_delay_ms: int = 15 * 60 * 1000
 
-    def holds_back(self, available_records: int, since_last_ms: int | None) -> bool:
+    def holds_back(self, available_records: int, since_last_ms: float) -> bool:
         """True if the micro-batch must wait for more records.
 
-        `available_records` is the whole backlog, in offsets; `since_last_ms` the time since the last micro-batch was due,
-        None before the first one of a run, which never waits.
+        `available_records` is the whole backlog, in offsets; `since_last_ms` the time since a micro-batch was last due,
+        infinite before the first one of a run, which never waits.
+
+        References
+        ----------
+        org.apache.spark.sql.kafka010.KafkaMicroBatchStream.delayBatch, Spark 4.2.
         """
-        if self.min_records is None or since_last_ms is None:
-            return False
-        return available_records < self.min_records and since_last_ms < self.max_delay_ms
+        return available_records < (self.min_records or 0) and since_last_ms < self.max_delay_ms
 
     def apply(self, ranges: Ranges, record_bytes: Mapping[TopicPartition, float]) -> dict[TopicPartition, OffsetRange]:
         """The ranges within both limits: for each partition, the stricter one."""

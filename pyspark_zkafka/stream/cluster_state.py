@@ -95,6 +95,10 @@ class ClusterState:
         self._deleted &= missing
         return found if missing <= self._deleted else self._confirm_deleted(missing, found)
 
+    def snapshot_of(self, topics: Collection[str]) -> ClusterSnapshot:
+        """The cluster now with some topics, subscribed or not; blocks for some requests."""
+        return self.retry(lambda: (self._ensemble or self.brokers).snapshot(topics))
+
     def topic_names(self) -> list[str]:
         """The names of all topics, for the text of an error; empty if they cannot be read now."""
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -18,6 +19,7 @@ from pyspark_zkafka.protocol.planning import (
     in_fixed_order,
     make_splits,
     split_ranges,
+    wanted_topics,
 )
 from pyspark_zkafka.stream.commits import commit_positions, level_stores
 from pyspark_zkafka.stream.ends import StreamEnds
@@ -37,6 +39,8 @@ from pyspark_zkafka.stream.warnings import StreamWarnings
 from pyspark_zkafka.worker import collector_paused
 
 __all__ = ["StreamDriver"]
+
+_log = logging.getLogger(__name__)
 
 _IDLE_WAIT_S = 1.0
 _END_WAIT_S = 0.2
@@ -83,6 +87,7 @@ class StreamDriver:
         self._latest: dict[TopicPartition, int] = {}
         self._existing: Collection[TopicPartition] = ()
         self._owners: dict[TopicPartition, _Owner] = {}
+        self._left: tuple[Mapping[str, TopicMark], frozenset[str]] = {}, frozenset()
 
     def close(self) -> None:
         """Leave the group and close all connections; blocks for some seconds at the most."""
@@ -161,14 +166,16 @@ class StreamDriver:
         is_resumed = self._advance(start, finished)
         if self._state.undecided:
             finished = replace(finished, spans={**self._state.undecided, **finished.spans})
-        snapshot = self._session.snapshot(expected=finished.topics)
+        left = self._left_topics(finished)
+        current = _without_topics(finished, left)
+        snapshot = self._session.snapshot(expected=current.topics)
         self._reports.check_topics(self._read, snapshot, self._session.topic_names, may_fail=False)
         self._existing = snapshot.states.keys()
         # A running member leaves the partitions of others to them; one that restarts has forgotten which were its own.
         assigned_only = self._session.member is not None and not is_resumed
-        replaced = replaced_topics(self._state, finished, snapshot)
-        followed = self._starts.followed(replaced, finished, self._state.committed, snapshot) if replaced else set()
-        losses = check_topics(self._state, finished, snapshot, assigned_only=assigned_only, followed=followed)
+        replaced = replaced_topics(self._state, current, snapshot)
+        followed = self._starts.followed(replaced, current, self._state.committed, snapshot) if replaced else set()
+        losses = check_topics(self._state, current, snapshot, assigned_only=assigned_only, followed=followed)
         self._apply(*losses)
         self.commit()
         owned = self._rebalance(snapshot)
@@ -185,9 +192,11 @@ class StreamDriver:
             ranges = self._limits.apply(ranges, may_wait=self._state.bounds is None)
         if not any(r.size for r in ranges.values()):
             return None
-        self._limits.note_batch()
         self._set_reading(tp for tp, r in ranges.items() if r.size)
-        self._state, end = end_of(self._state, finished, ranges, snapshot)
+        self._state, end = end_of(self._state, current, ranges, snapshot)
+        if left:
+            idle = {tp: self._state.remembered(tp, span) for tp, span in finished.spans.items() if tp.topic in left}
+            end = StreamOffset({**end.spans, **idle}, {**end.topics, **{name: finished.topics[name] for name in left}})
         self._planned = end.to_json()
         self._parsed = self._planned, end
         return self._planned
@@ -205,6 +214,10 @@ class StreamDriver:
         snapshot = self._session.snapshot()
         if any(snapshot.leader(r.partition) is None for r in ranges):
             snapshot = self._session.snapshot(anew=True)
+        if left := self._left_topics(planned).intersection(r.partition.topic for r in ranges):
+            others = self._session.snapshot_of(left)
+            topics, states = {**snapshot.topics, **others.topics}, {**snapshot.states, **others.states}
+            snapshot = replace(snapshot, topics=topics, states=states)
         gone = sorted(r.partition for r in ranges if r.partition not in snapshot.states)
         if gone:
             self._reports.lose("PARTITIONS_GONE", f"{listing(gone)} of the micro-batch no longer exist")
@@ -237,6 +250,22 @@ class StreamDriver:
         if self._parsed is None or self._parsed[0] != offset:
             self._parsed = offset, StreamOffset.from_json(offset)
         return self._parsed[1]
+
+    def _left_topics(self, finished: StreamOffset) -> frozenset[str]:
+        """The topics of earlier micro-batches to which the query no longer subscribes; logs them once.
+
+        Their positions stay in the checkpoint: a query that subscribes to them again continues there.
+        """
+        if self._left[0] is not finished.topics:
+            left = frozenset(finished.topics).difference(wanted_topics(self._read.require_subscription(), finished.topics))
+            if left - self._left[1]:
+                _log.warning(
+                    "this query no longer subscribes to %s, which is not read; subscribe again to continue at the last "
+                    "position",
+                    listing(sorted(left)),
+                )
+            self._left = finished.topics, left
+        return self._left[1]
 
     def _rebalance(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
         """The partitions that are owned now, after releasing and claiming."""
@@ -385,3 +414,10 @@ def _as_planned(snapshot: ClusterSnapshot, planned: StreamOffset) -> ClusterSnap
     marks = {name: planned.topics.get(name, TopicMark()) for name in snapshot.topics}
     topics = {n: replace(t, topic_id=marks[n].topic_id, czxid=marks[n].czxid) for n, t in snapshot.topics.items()}
     return replace(snapshot, topics=topics)
+
+
+def _without_topics(offset: StreamOffset, topics: Collection[str]) -> StreamOffset:
+    if not topics:
+        return offset
+    spans = {tp: span for tp, span in offset.spans.items() if tp.topic not in topics}
+    return StreamOffset(spans, {name: mark for name, mark in offset.topics.items() if name not in topics})

@@ -15,28 +15,30 @@ _SAMPLE_AGE_S = 60.0
 
 
 class StreamLimits:
-    """The options' limits, with the time of the last micro-batch (monotonic) and the sizes of records."""
+    """The options' limits, with the time at which a micro-batch was last due (monotonic) and the sizes of records.
+
+    As in Spark's own source, a micro-batch is due at the first planning of a run, with `minOffsetsPerTrigger` records, and
+    when `maxTriggerDelay` has passed since it was last due, whether there are records or not.
+    """
 
     def __init__(self, options: StreamOptions, session: StreamSession, clock: Callable[[], float]) -> None:
         self._limits = options.limits
         self._session = session
         self._clock = clock
-        self._last_batch_s: float | None = None
+        self._due_s = float("-inf")
         self._record_bytes: dict[TopicPartition, float] = {}
         self._sampled_at = float("-inf")
-
-    def note_batch(self) -> None:
-        """Note the time at which a micro-batch begins."""
-        self._last_batch_s = self._clock()
 
     def apply(self, ranges: Mapping[TopicPartition, OffsetRange], *, may_wait: bool) -> dict[TopicPartition, OffsetRange]:
         """The ranges within the limits, empty below `minOffsetsPerTrigger` if it `may_wait`; blocks for up to 3 s."""
         if self._limits == TriggerLimits():
             return dict(ranges)
         backlog = sum(r.size for r in ranges.values())
-        since_ms = None if self._last_batch_s is None else int((self._clock() - self._last_batch_s) * 1000)
-        if may_wait and self._limits.holds_back(backlog, since_ms):
-            return {}
+        if may_wait:
+            now = self._clock()
+            if self._limits.holds_back(backlog, (now - self._due_s) * 1000):
+                return {}
+            self._due_s = now
         sizes = {} if self._limits.max_bytes is None or not backlog else self._sizes(ranges)
         return self._limits.apply(ranges, sizes)
 

@@ -256,12 +256,15 @@ class StreamStarts:
     ) -> Position | None:
         """The position of the checkpoint or of the group; None if neither has one."""
         found = resume(span, stored, last_committed)
-        if found.moved and span is not None:
-            _log.warning(
-                "%s: continuing at %s, the offset of group %s: another client has changed it, while this query was at %d",
+        if found.moved and found.position is not None and span is not None:
+            is_progress = self.session.member is not None and found.position > span.until
+            _log.log(
+                logging.INFO if is_progress else logging.WARNING,
+                "%s: continuing at %d, the offset of group %s, which %s, while this query was at %d",
                 partition,
                 found.position,
                 self.options.group.name if self.options.group else "",
+                "another member has advanced" if is_progress else "another client has changed",
                 span.until,
             )
         return found.position

@@ -22,9 +22,10 @@ from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, Position
 from pyspark_zkafka.protocol.resumption import StoredOffset
 from pyspark_zkafka.stream.driver import StreamDriver
 
-__all__ = ["T0", "T1", "T2", "Member", "Session", "driver"]
+__all__ = ["T0", "T1", "T2", "U0", "Member", "Session", "driver"]
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
+U0 = TopicPartition("u", 0)
 BROKER = Broker(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "broker1", 9092),))
 
 
@@ -32,8 +33,8 @@ class Session:
     """A session of a planner, its brokers and the group's offsets: a topic whose logs are [10, end).
 
     Partitions in `offline` have no leader, the leaders of those in `silent` do not answer, and other members of the group
-    own the partitions in `others`. Without a member, the query reads those in `assigned`, or all. `while_waiting` is called
-    whenever the planner waits.
+    own the partitions in `others`. Without a member, the query reads those in `assigned`, or all, but the topics
+    `unsubscribed`. `while_waiting` is called whenever the planner waits.
     """
 
     def __init__(self, member: Member | None = None) -> None:
@@ -41,6 +42,7 @@ class Session:
         self.offline: set[TopicPartition] = set()
         self.silent: set[TopicPartition] = set()
         self.assigned: set[TopicPartition] | None = None
+        self.unsubscribed: set[str] = set()
         self.czxid = 7
         self.member = member
         if member is not None:
@@ -66,9 +68,14 @@ class Session:
     def snapshot(self, *, anew: bool = False, expected: Collection[str] = ()) -> ClusterSnapshot:
         if self.error is not None:
             raise self.error
-        states = {tp: PartitionState(-1 if tp in self.offline else 1, 0, (1,)) for tp in self.logs}
-        parts = {tp.partition: (1,) for tp in self.logs}
-        return ClusterSnapshot({1: BROKER}, {"t": Topic("t", parts, czxid=self.czxid)} if parts else {}, states)
+        assert not self.unsubscribed & set(expected)
+        return self.snapshot_of({tp.topic for tp in self.logs} - self.unsubscribed)
+
+    def snapshot_of(self, topics: Collection[str]) -> ClusterSnapshot:
+        found = [tp for tp in self.logs if tp.topic in topics]
+        states = {tp: PartitionState(-1 if tp in self.offline else 1, 0, (1,)) for tp in found}
+        parts = {name: {tp.partition: (1,) for tp in found if tp.topic == name} for name in {tp.topic for tp in found}}
+        return ClusterSnapshot({1: BROKER}, {n: Topic(n, parts[n], czxid=self.czxid) for n in parts}, states)
 
     def settled_snapshot(self) -> ClusterSnapshot:
         return self.snapshot()
@@ -80,7 +87,8 @@ class Session:
         return True
 
     def owned(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
-        return {tp: Claim("", 0) for tp in snapshot.partitions("t") if self.assigned is None or tp in self.assigned}
+        everything = [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)]
+        return {tp: Claim("", 0) for tp in everything if self.assigned is None or tp in self.assigned}
 
     def servers(self, snapshot: ClusterSnapshot) -> str:
         return "broker1:9092"

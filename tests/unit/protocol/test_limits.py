@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from math import inf
 
 import pytest
 
@@ -69,14 +70,15 @@ def test_limit_bytes(record_bytes: dict[TopicPartition, float], limit: int, expe
     ("minimum", "available", "since_last_ms", "expected"),
     [
         (None, 0, 1, False),
+        (None, 0, inf, False),
         (10, 9, 59_999, True),
         (10, 10, 59_999, False),
         (10, 9, 60_000, False),
         (10, 0, 0, True),
-        (10, 0, None, False),
+        (10, 0, inf, False),
     ],
 )
-def test_holds_back(minimum: int | None, available: int, since_last_ms: int | None, expected: bool) -> None:
+def test_holds_back(minimum: int | None, available: int, since_last_ms: float, expected: bool) -> None:
     """A micro-batch waits for the minimum until the delay is over; the first one of a run never waits."""
     limits = TriggerLimits(min_records=minimum, max_delay_ms=60_000)
     assert limits.holds_back(available, since_last_ms) is expected

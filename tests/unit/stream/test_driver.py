@@ -14,7 +14,7 @@ from pyspark_zkafka.protocol.model import (
 )
 from pyspark_zkafka.protocol.resumption import StoredOffset
 from pyspark_zkafka.stream.driver import StreamDriver
-from tests.support.planned_stream import T0, T1, T2, Member, Session, driver
+from tests.support.planned_stream import T0, T1, T2, U0, Member, Session, driver
 from tests.support.stream_offsets import positions
 
 UNREACHABLE = BrokersUnavailable("BROKERS_UNAVAILABLE", "no broker answered")
@@ -443,3 +443,41 @@ def test_group_without_offsets(caplog: pytest.LogCaptureFixture) -> None:
     session.stored = {T1: StoredOffset(60)}
     driver(session, startingOffsets="committed").initial()
     assert "no offset" not in caplog.text
+
+
+@pytest.mark.parametrize("later", [{"subscribe": "t"}, {"subscribePattern": "t.*"}, {"assign": '{"t": [0, 1]}'}])
+def test_topic_that_is_no_longer_subscribed(
+    session: Session, later: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A topic removed from the subscription is not deleted: the others are read, and it continues when it is back."""
+    session.logs[U0] = 50
+    first = driver(session, subscribe="t,u")
+    end = first.latest(first.initial(), limited=True)
+    session.unsubscribed, session.logs = {"u"}, {T0: 120, T1: 100, U0: 70}
+    without = driver(session, **later)
+    assert [split.partition for split in without.splits(end)[0]] == [T0, U0, T1]
+    assert planned(without, end) == [(0, 100, 120)]
+    assert "no longer subscribes to u, which is not read" in caplog.text
+    later_end = without.latest(end, limited=True)
+    session.unsubscribed = set()
+    splits, _ = (again := driver(session, subscribe="t,u")).splits(again.latest(later_end, limited=True))
+    assert [(str(split.partition), split.start, split.until) for split in splits] == [("u-0", 50, 70)]
+    session.logs = {T0: 120, T1: 100}
+    with pytest.raises(DataLoss, match=r"PARTITIONS_GONE.*u-0"):
+        driver(session, subscribe="t,u").latest(later_end, limited=True)
+
+
+@pytest.mark.parametrize(("stored", "level"), [(70, "INFO"), (60, "WARNING")])
+def test_partition_that_comes_back(stored: int, level: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A group's offset ahead of the query's is another member's work, as after a hand-over; one behind is a reset."""
+    session = Session(member := Member(T0))
+    session.logs = {T0: 65}
+    found = driver(session)
+    end = found.latest(found.initial(), limited=True)
+    member.claims = {}
+    found.latest(end, limited=True)
+    session.logs, session.stored, member.claims = {T0: 80}, {T0: StoredOffset(stored)}, {T0: Claim("c-0", 9)}
+    with caplog.at_level("INFO"):
+        assert planned(found, end) == [(0, stored, 80)]
+    (record,) = [record for record in caplog.records if "continuing at" in record.message]
+    assert record.levelname == level

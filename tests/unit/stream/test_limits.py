@@ -53,11 +53,27 @@ def test_wait_for_records() -> None:
     clock = Time()
     found = limits(Session(), clock, minOffsetsPerTrigger="500", maxTriggerDelay="1m")
     assert found.apply(RANGES, may_wait=True) == RANGES
-    found.note_batch()
     clock.now += 59
     assert found.apply(RANGES, may_wait=True) == {}
     assert found.apply(RANGES, may_wait=False) == RANGES
     clock.now += 1
+    assert found.apply(RANGES, may_wait=True) == RANGES
+
+
+def test_wait_after_an_idle_start() -> None:
+    """The delay runs from the first planning, and starts again when it is over, with or without records, as in Spark."""
+    clock = Time()
+    found = limits(Session(), clock, minOffsetsPerTrigger="500", maxTriggerDelay="1m")
+    idle = {T0: OffsetRange(T0, 5, 5)}
+    assert found.apply(idle, may_wait=True) == idle
+    clock.now += 5
+    assert found.apply(RANGES, may_wait=True) == {}
+    assert found.apply({T0: OffsetRange(T0, 0, 500)}, may_wait=True) != {}
+    clock.now += 60
+    assert found.apply(idle, may_wait=True) == idle
+    clock.now += 30
+    assert found.apply(RANGES, may_wait=True) == {}
+    clock.now += 30
     assert found.apply(RANGES, may_wait=True) == RANGES
 
 
