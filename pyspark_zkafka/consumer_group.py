@@ -36,8 +36,18 @@ _OF_THE_GROUP = (
     "rebalance.hold.ms",
     *_OF_COMMITS,
     "auto.offset.reset",
+    "maxoffsetspertrigger",
+    "maxbytespertrigger",
 )
-_OF_OTHERS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "assign", "view")
+_OF_OTHERS = (
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "assign",
+    "view",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+)
 
 
 class ConsumerGroup:
@@ -127,7 +137,8 @@ class ConsumerGroup:
         return "" if member is None else member.consumer
 
     def plan(self, spark: SparkSession) -> GroupBatch:
-        """Plan a batch: fixed ranges of the owned partitions, from the committed offsets to the latest.
+        """Plan a batch: fixed ranges of the owned partitions, from the committed offsets to the latest, within the limits
+        `maxOffsetsPerTrigger` and `maxBytesPerTrigger`.
 
         Also releases and claims partitions, and waits some seconds for those that other members are about to release.
         Partitions without a leader are left for a later plan. Topics that do not exist are logged as a warning.
@@ -143,6 +154,7 @@ class ConsumerGroup:
         """
         from pyspark_zkafka.protocol.model import OffsetRange
         from pyspark_zkafka.protocol.offsets import LATEST
+        from pyspark_zkafka.stream.limits import StreamLimits
         from pyspark_zkafka.stream.positions import StreamStarts
 
         session = self._open()
@@ -157,8 +169,9 @@ class ConsumerGroup:
         resets = {tp: gains[tp].position for tp in ready if gains[tp].resets}
         session.offsets.commit(resets, owner, resets.keys())  # what is stored belongs to a log that is no more
         ends = session.retry(lambda: session.brokers.list_offsets(dict.fromkeys(ready, LATEST))) if ready else {}
-        ranges = [OffsetRange(tp, gains[tp].position, max(gains[tp].position, ends[tp])) for tp in ready]
-        return GroupBatch(self, spark, tuple(ranges), owner)
+        ranges = {tp: OffsetRange(tp, gains[tp].position, max(gains[tp].position, ends[tp])) for tp in ready}
+        limited = StreamLimits(self._options, session, time.monotonic).apply(ranges, may_wait=False)
+        return GroupBatch(self, spark, tuple(limited.values()), owner)
 
     def _owned(self, session: StreamSession) -> tuple[list[TopicPartition], ClaimOwner]:
         member = session.member

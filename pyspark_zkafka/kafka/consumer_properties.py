@@ -53,6 +53,7 @@ _FORCED: dict[str, Any] = {
 # Larger fetches than librdkafka's default cost brokers less per record; still larger ones exceed the processor's cache.
 _FETCH_BYTES = 64 * 1024 * 1024
 _RESPONSE_OVERHEAD_BYTES = 512
+_SESSION_MS = 45_000  # librdkafka's default
 # librdkafka's defaults of a fetch and of a message, and its least message.
 _LOOKUP_FETCH_BYTES, _LOOKUP_MESSAGE_BYTES, _LEAST_MESSAGE_BYTES = 52_428_800, 1_000_000, 1_000
 
@@ -67,6 +68,8 @@ def consumer_properties(
     fitting = (sizes for most, sizes in _RANGES if records is not None and records <= most)
     properties = {**_DEFAULTS, **next(fitting, _LONG_RANGE), **connection.kafka, **_FORCED}
     properties |= {"bootstrap.servers": bootstrap_servers, "group.id": group}
+    if "max.poll.interval.ms" in properties:  # it is for a group's member, and librdkafka requires it to last a session
+        properties["session.timeout.ms"] = min(_SESSION_MS, int(properties["max.poll.interval.ms"]))
     properties.setdefault("fetch.max.bytes", _fetch_bytes(connection.kafka))
     # librdkafka requires room for a whole response; its default suits fetches of up to 95 MiB.
     room = int(properties["fetch.max.bytes"]) + _RESPONSE_OVERHEAD_BYTES

@@ -32,6 +32,7 @@ from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Bound
 from pyspark_zkafka.protocol.planning import Listener, Subscribe, Subscription
 from pyspark_zkafka.protocol.topic_names import describe_bad_names
 from pyspark_zkafka.protocol.view_tables import VIEWS, view_problems
+from pyspark_zkafka.protocol.znodes.paths import is_znode_name
 
 __all__ = ["lacks_zookeeper", "parse_connection", "parse_read", "parse_write", "read_options", "starting"]
 
@@ -134,14 +135,15 @@ def read_options(
 ) -> ReadOptions:
     """The options that batch reads and streams have in common."""
     connection = _connection(given, "consumer")
+    stores = _stores(given, connection)
     options = ReadOptions(
         connection=connection,
         subscription=_subscription(given, view),
         start=start,
         end=OffsetSpec("endingOffsets", everywhere=LATEST) if end is None else end,
         view=view,
-        group=_group(given),
-        stores=_stores(given, connection),
+        group=_group(given, stores),
+        stores=stores,
         missing_topics=given.value("missingTopics", "fail"),
         reset=given.value("auto.offset.reset"),
         no_match=given.value("startingOffsetsByTimestampStrategy"),
@@ -174,12 +176,23 @@ def _check_sizes(given: OptionParser, options: ReadOptions) -> None:
     )
 
 
-def _group(given: OptionParser) -> str | None:
+def _group(given: OptionParser, stores: tuple[OffsetStore, ...]) -> str | None:
+    """The group's name: only one that has members or offsets in ZooKeeper is restricted as by the old consumer."""
     group: str | None = given.value("group.id")
-    given.refuse_if(
-        group is not None and not re.fullmatch(r"[a-zA-Z0-9._-]+", group),
-        f"group.id is {group!r}; the old consumer allows letters, digits, '.', '_' and '-'",
-    )
+    if group is None:
+        return None
+    is_member = given.scope == "stream" and given.text("groupMembership").lower() != "none"
+    if "zookeeper" in stores or (is_member and not joins_kafka(given)):
+        given.refuse_if(
+            not re.fullmatch(r"[a-zA-Z0-9._-]+", group),
+            f"group.id is {group!r}; the old consumer allows letters, digits, '.', '_' and '-'",
+        )
+    else:
+        given.refuse_if(
+            given.has("zookeeper.connect") and not is_znode_name(group),
+            f"group.id is {group!r}, which cannot be the name of a znode, where members in ZooKeeper are looked for; leave "
+            "zookeeper.connect out, or choose another name",
+        )
     return group
 
 
@@ -306,7 +319,8 @@ def _exactly_once(given: OptionParser, connection: Connection) -> ExactlyOnce | 
 
 
 def _commit(given: OptionParser, connection: Connection) -> CommitPlan | None:
-    group, stores, owner = _group(given), _stores(given, connection), given.value("commitOwner")
+    stores, owner = _stores(given, connection), given.value("commitOwner")
+    group = _group(given, stores)
     if not given.has("commitOffsets"):
         return None
     given.refuse_if(group is None, "commitOffsets needs group.id")

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from pyspark_zkafka.consumer_group import ConsumerGroup, GroupBatch
-from pyspark_zkafka.errors import GroupError
+from pyspark_zkafka.errors import GroupError, OptionError, UnknownTopic
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.table import is_connection_option
-from pyspark_zkafka.protocol.model import ClaimOwner, OffsetRange, TopicPartition
+from pyspark_zkafka.protocol.model import (
+    Broker,
+    Claim,
+    ClaimOwner,
+    ClusterSnapshot,
+    OffsetRange,
+    PartitionState,
+    Topic,
+    TopicPartition,
+)
+from pyspark_zkafka.protocol.offsets import EARLIEST, Position
+from pyspark_zkafka.protocol.resumption import StoredOffset
 from pyspark_zkafka.stream.session import StreamSession
 from tests.support.cases import each
 
@@ -134,3 +146,90 @@ def test_a_refused_join_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(GroupError, match="stop them first"), ConsumerGroup("zk:2181/kafka", "g", subscribe=["t"]):
         pass
     assert left == ["closed"]
+
+
+class Joined:
+    """A session of the only member of a group: a topic with logs [0, 100), and none of another name."""
+
+    member = offsets = brokers = property(lambda self: self)
+    commits_as_member = False
+
+    def rebalance(self) -> Mapping[TopicPartition, Claim]:
+        return {TopicPartition("t", n): Claim("g_me-0", 1) for n in range(2)}
+
+    def read(self, partitions: object) -> None:
+        """Nothing is revoked."""
+
+    def wait_settled(self) -> bool:
+        return True
+
+    def require_owner(self) -> ClaimOwner:
+        return ClaimOwner("g_me", 5)
+
+    def snapshot(self) -> ClusterSnapshot:
+        states = {TopicPartition("t", n): PartitionState(1, 0, (1,)) for n in range(2)}
+        return ClusterSnapshot({1: Broker(1, ())}, {"t": Topic("t", {0: (1,), 1: (1,)})}, states)
+
+    settled_snapshot = snapshot
+
+    def topic_names(self) -> list[str]:
+        return ["t", "orders"]
+
+    def retry(self, call: Callable[[], Any]) -> Any:
+        return call()
+
+    def committed(self, partitions: object, **given: Any) -> dict[TopicPartition, StoredOffset]:
+        return {TopicPartition("t", n): StoredOffset(0) for n in range(2)}
+
+    def younger(self, partitions: object) -> set[TopicPartition]:
+        return set()
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0) -> dict[TopicPartition, int]:
+        return {tp: 0 if position == EARLIEST else 100 for tp, position in wanted.items()}
+
+    def high_watermarks(self, partitions: object, timeout_s: float = 0) -> dict[TopicPartition, int]:
+        return {}
+
+    def record_bytes(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
+        return dict.fromkeys(starts, 10.0)
+
+    def commit(self, *given: object) -> None:
+        """Nothing is to be reset."""
+
+
+def plan(**options: str) -> GroupBatch:
+    """The plan of a member's batch."""
+    member = ConsumerGroup("zk:2181/kafka", "g", subscribe=["t", "order"], options=options)
+    member._session = cast("Any", Joined())
+    return member.plan(cast("Any", None))
+
+
+@each(
+    ("options", "sizes"),
+    [
+        ({}, [100, 100]),
+        ({"maxOffsetsPerTrigger": "20"}, [10, 10]),
+        ({"maxBytesPerTrigger": "100"}, [5, 5]),
+    ],
+)
+def test_limits_of_a_batch(options: dict[str, str], sizes: list[int]) -> None:
+    """A batch reads and commits no more than its limits allow, and its read is not given them."""
+    found = plan(**options)
+    assert [r.size for r in found.ranges] == sizes
+    assert json.loads(found.commit_options["commitOffsets"])["t"]["0"] == sizes[0]
+    assert not found._read_options().keys() & options.keys()
+
+
+@each("name", ["minOffsetsPerTrigger", "maxTriggerDelay"])
+def test_limits_that_a_batch_does_not_have(name: str) -> None:
+    """A batch waits for nothing, so that an option to wait for records is refused."""
+    with pytest.raises(OptionError, match=f"A ConsumerGroup does not accept {name}"):
+        ConsumerGroup("zk:2181", "g", subscribe=["t"], options={name: "5"})
+
+
+def test_missing_topics(caplog: pytest.LogCaptureFixture) -> None:
+    """A topic that does not exist is logged at each plan, or an error with missingTopics=fail."""
+    plan()
+    assert "There is no topic or partition order (did you mean orders?)" in caplog.text
+    with pytest.raises(UnknownTopic, match="did you mean orders"):
+        plan(missingTopics="fail")

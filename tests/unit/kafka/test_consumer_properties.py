@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pyspark_zkafka.kafka.clients import make_consumer
 from pyspark_zkafka.kafka.consumer_properties import consumer_properties, lookup_properties
+from pyspark_zkafka.kafka.errors import ErrorReports
 from pyspark_zkafka.options.batch import parse_connection
 
 CONNECTION = parse_connection({"kafka.bootstrap.servers": "broker1:9092"})
@@ -40,3 +42,11 @@ def test_lookups(response: int) -> None:
 def test_lookups_without_limits() -> None:
     """Without a limit of the user's, librdkafka's defaults apply."""
     assert lookup_properties({"linger.ms": "5"}) == {}
+
+
+def test_short_poll_interval() -> None:
+    """The poll interval of a group's member may be short: librdkafka creates a task's consumer with it all the same."""
+    connection = parse_connection({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.max.poll.interval.ms": "10000"})
+    found = consumer_properties(connection, "127.0.0.1:1", "g")
+    make_consumer(found, ErrorReports()).close()
+    assert found["session.timeout.ms"] == 10_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.membership import (
     KAFKA_STRATEGIES,
     joins_kafka,
@@ -34,6 +35,14 @@ IN_KAFKA = {**BROKERS, "subscribe": "t", "group.id": "billing"}
         ({"group.instance.id": "one"}, KafkaGroupOptions(instance_id="one")),
         ({"session.timeout.ms": "6000"}, KafkaGroupOptions(session_timeout_ms=6000)),
         ({"kafka.max.poll.interval.ms": "60000"}, KafkaGroupOptions(max_poll_interval_ms=60_000)),
+        (
+            {"kafka.max.poll.interval.ms": "10000", "session.timeout.ms": "6000"},
+            KafkaGroupOptions(session_timeout_ms=6_000, max_poll_interval_ms=10_000),
+        ),
+        (
+            {"kafka.max.poll.interval.ms": "10000", "group.protocol": "consumer"},
+            KafkaGroupOptions(protocol="consumer", max_poll_interval_ms=10_000),
+        ),
     ],
 )
 @each("named", [{}, {"groupMembership": "auto"}, {"groupMembership": "kafka"}])
@@ -63,6 +72,26 @@ def test_both_at_hand() -> None:
     assert kafka.group is not None
     assert (auto.group.membership, auto.read.stores) == ("auto", ("zookeeper",))
     assert (kafka.group.membership, kafka.read.stores) == ("kafka", ("kafka",))
+
+
+def test_names_of_groups_in_kafka() -> None:
+    """A group of Kafka may have any name, unless members or offsets of it may be in ZooKeeper, too."""
+    name = {"group.id": "team:billing/eu", "subscribe": "t"}
+    in_kafka = {"offsets.storage": "kafka", **BROKERS}
+    assert parse_stream({**name, **BROKERS}).read.group == "team:billing/eu"
+    assert parse_read({**name, **in_kafka}).group == "team:billing/eu"
+    commit = parse_write({"group.id": "team:billing", "commitOffsets": '{"t": {"0": 1}}', "topic": "t", **in_kafka}).commit
+    assert commit is not None
+    assert commit.group == "team:billing"
+    (restricted,) = problems(parse_stream, {**name, **BROKERS, **ZK, "groupMembership": "kafka"})
+    assert "group.id is 'team:billing/eu', which cannot be the name of a znode" in restricted
+    both = {**BROKERS, **ZK, "subscribe": "t", "group.id": "team:billing"}
+    assert parse_stream({**both, "groupMembership": "kafka"}).read.group == "team:billing"
+    assert parse_read({**both, "offsets.storage": "kafka", "dual.commit.enabled": "false"}).group == "team:billing"
+    stored = {**both, "groupMembership": "none", "offsets.storage": "kafka"}
+    assert parse_stream({**stored, "dual.commit.enabled": "false"}).read.group == "team:billing"
+    for given in (both, stored, {**both, "offsets.storage": "kafka", "dual.commit.enabled": "false"}):
+        assert any("the old consumer allows" in problem for problem in problems(parse_stream, given))
 
 
 def test_a_pattern_in_kafka() -> None:
