@@ -231,6 +231,24 @@ def test_options_that_cannot_be_obeyed(options: dict[str, str], says: str) -> No
         ConsumerGroup("zk:2181", "g", subscribe=["t"], options=options)
 
 
+def test_group_in_kafka(spark: SparkSession, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
+    """A group of Kafka has any name, polls as often as it says, and limits its batches."""
+    topic = new_topic()
+    fill(zkafka_cluster, topic, 3)
+    options = {
+        "kafka.bootstrap.servers": zkafka_cluster.bootstrap_servers,
+        "auto.offset.reset": "earliest",
+        "session.timeout.ms": "6000",
+        "kafka.max.poll.interval.ms": "10000",
+        "maxOffsetsPerTrigger": "2",
+    }
+    with ConsumerGroup(None, f"team:{topic}/eu", subscribe=[topic], options=options) as member:
+        batch = member.plan(spark)
+        assert [row.offset for row in batch.load().collect()] == [0, 1]
+        batch.commit()
+        assert [(r.start, r.until) for r in member.plan(spark).ranges] == [(2, 3)]
+
+
 def test_subscription_by_pattern(spark: SparkSession, group: Group, new_topic: NewTopic) -> None:
     """A pattern makes a white list, as JVM consumers register it."""
     topic = new_topic(partitions=2)

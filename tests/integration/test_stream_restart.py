@@ -80,6 +80,32 @@ class TestRestart:
         assert len(rest) > 1
 
     @pytest.mark.parametrize("connection", ["zookeeper", *seldom("bootstrap")], indirect=True)
+    def test_topic_removed_from_the_subscription(
+        self, stream: NewStream, connection: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic
+    ) -> None:
+        """A topic left out after a restart is no loss: what was planned is read, and it continues when it is back."""
+        kept, removed = new_topic(), new_topic()
+        fill(zkafka_cluster, kept, 3)
+        fill(zkafka_cluster, removed, 2)
+        found = stream({"subscribe": f"{kept},{removed}", "startingOffsets": "earliest"}, connection)
+
+        def fail(frame: object, number: int) -> None:
+            raise ValueError("the first micro-batch fails")
+
+        found.in_batch = fail
+        with pytest.raises(StreamingQueryException, match="the first micro-batch fails"):
+            found.run()
+        found.in_batch = lambda frame, number: None
+        fill(zkafka_cluster, kept, 1)
+        fill(zkafka_cluster, removed, 4)
+        for subscribed in (kept, f"{kept},{removed}"):
+            found.options["subscribe"] = subscribed
+            found.run()
+        read = [sorted((r.topic == kept, r.offset) for r in batch) for batch in found.batches]
+        both = [(False, 0), (False, 1), (True, 0), (True, 1), (True, 2)]
+        assert read == [both, both, [(True, 3)], [(False, n) for n in range(2, 6)]]
+
+    @pytest.mark.parametrize("connection", ["zookeeper", *seldom("bootstrap")], indirect=True)
     def test_offsets_of_the_checkpoint(
         self, stream: NewStream, connection: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic
     ) -> None:
