@@ -88,7 +88,8 @@ def test_named_job_without_its_ledger(jobs: Jobs) -> None:
 
 def test_name_of_two_writes(jobs: Jobs, new_topic: NewTopic) -> None:
     """Another write under the name and number of a job, to another topic, is refused: each write needs its own name."""
-    jobs.job(7).write(range(5))
+    for _ in range(2):  # the second one waits until the entry of the first one is complete
+        jobs.job(7).write(range(5))
     with pytest.raises(LedgerError, match=rf"LEDGER_MOVED.*zkafka-writer.{jobs.topic} \(topic {jobs.topic}\)"):
         jobs.job(7, topic=new_topic()).write(range(5))
 
@@ -111,6 +112,7 @@ def test_renamed_in_a_micro_batch(
     topic = query.options.topic or ""
     renamed = SlotQuery({**zookeeper, "topic": topic, option: other}, query.query)
     query.write(0, rows(range(5)), slot=0)
+    query.write(0, rows(range(5)), slot=0, run="run-1b")  # waits until the entry of the first one is complete
     for slot in (0, 1):
         with pytest.raises(LedgerError, match="LEDGER_MOVED"):
             renamed.write(0, rows(range(5)), slot=slot, run="run-2")
