@@ -33,6 +33,7 @@ __all__ = [
     "wanted_topics",
 ]
 
+_COMPARED = 5  # names for which to suggest another: each is compared with all topics
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
@@ -142,7 +143,7 @@ def describe_missing(
             f"{shown}; correct the pattern or create a topic{remedy}",
             missing=list(missing),
         )
-    unknown = set(missing).intersection(wanted_topics(subscription))
+    unknown = [name for name in wanted_topics(subscription) if name in missing][:_COMPARED]
     similar = {name: near for name in unknown if (near := nearest(name, names)) is not None}
     shown = ", ".join(f"{name} (did you mean {similar[name]}?)" if name in similar else name for name in missing)
     return UnknownTopic(
