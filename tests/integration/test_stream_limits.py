@@ -80,13 +80,15 @@ class TestLimits:
     def test_minimum_of_more_partitions(
         self, new_driver: NewDriver, zkafka_cluster: LocalCluster, new_topic: NewTopic
     ) -> None:
-        """All partitions together make up the minimum; the delay counts from the last micro-batch."""
+        """All partitions together make up the minimum; the delay counts from the first planning and each micro-batch."""
         topic, now = new_topic(partitions=2), [100.0]
         limits = {"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "12", "maxTriggerDelay": "60s"}
         one = new_driver({"subscribe": topic, **limits}, clock=lambda: now[0])
         start = one.initial()
         assert one.latest(start, limited=True) == start
         fill(zkafka_cluster, topic, 1, 1)
+        assert one.latest(start, limited=True) == start
+        now[0] += 60
         first = one.latest(start, limited=True)
         assert positions(first, topic) == {"0": 0, "1": 1}
         fill(zkafka_cluster, topic, 9, 0)
