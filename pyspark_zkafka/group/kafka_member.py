@@ -153,7 +153,7 @@ class KafkaGroupMember:
         deadline = self._timing.clock() + (patience_s if timeout_s is None else timeout_s)
         while not (self.settled or self._has_settled()):
             left, error = deadline - self._timing.clock(), self._turns.error
-            if left <= 0 and self._turns.state.is_assigned and error is None:
+            if left <= 0 and timeout_s is None and self._turns.state.is_assigned and error is None:
                 self._turns.warn(
                     "its assignment is not final: the group rebalances, or leaves partitions without an owner, such as "
                     "those added while a static member restarts; they are assigned when any other member joins or leaves"

@@ -188,8 +188,15 @@ class GroupOffsets:
         owner: ClaimOwner | None,
         resets: Collection[TopicPartition] = frozenset(),
     ) -> CommitResult:
-        commit = self._commit_to_zookeeper if store == "zookeeper" else self._commit_to_kafka
-        return commit(offsets, owner, resets)
+        if store == "kafka":
+            return self._commit_to_kafka(offsets, owner, resets)
+        done = self._commit_to_zookeeper(offsets, owner, resets)
+        if len(self._stores) > 1 and done.kept:
+            stored = {tp: found for tp, found in self._read(store, done.kept).items() if found.offset > offsets[tp]}
+            again = self._outdated(stored)
+            if again:  # kept offsets of a deleted topic, which the other store does not have
+                return self._commit_to_zookeeper(offsets, owner, {*resets, *again})
+        return done
 
     def _commit_to_zookeeper(
         self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner | None, resets: Collection[TopicPartition]

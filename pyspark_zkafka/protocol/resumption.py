@@ -60,14 +60,17 @@ def resume(span: PlannedRange | None, stored: StoredOffset | None, last: StoredO
 def is_followed(span: PlannedRange | None, stored: StoredOffset | None, last: StoredOffset | None) -> bool:
     """True if a group's offset of a topic created again was written by another member, which has read the new topic.
 
-    The stream's own commit, as `resume` recognizes it, may be of the deleted topic.
+    The stream's own commit, as `resume` recognizes it, may be of the deleted topic; so may an offset without a mark of a
+    partition that it has not read: brokers remove offsets some time after their topic.
 
     >>> is_followed(PlannedRange(10, 20, committed=10, mark=7), StoredOffset(100, mark=9), None)
     True
     >>> is_followed(PlannedRange(10, 20, committed=10, mark=7), StoredOffset(20, mark=8), None)
     False
     """
-    return stored is not None and (span is None or resume(span, stored, last).moved)
+    if span is None:
+        return stored is not None and stored.mark is not None
+    return stored is not None and resume(span, stored, last).moved
 
 
 def outdated(stored: Mapping[TopicPartition, StoredOffset], snapshot: ClusterSnapshot) -> set[TopicPartition]:

@@ -12,7 +12,7 @@ from pyspark_zkafka.errors import BrokersUnavailable, GroupContended, UnknownTop
 from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.protocol.checkpoint import PlannedRange, StreamOffset, TopicMark, first_mark
 from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, OffsetRange, TopicPartition
-from pyspark_zkafka.protocol.offsets import LATEST
+from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST
 from pyspark_zkafka.protocol.planning import (
     Split,
     describe_offline,
@@ -21,6 +21,7 @@ from pyspark_zkafka.protocol.planning import (
     split_ranges,
     wanted_topics,
 )
+from pyspark_zkafka.protocol.resumption import outdated
 from pyspark_zkafka.stream.commits import commit_positions, level_stores
 from pyspark_zkafka.stream.ends import StreamEnds
 from pyspark_zkafka.stream.limits import StreamLimits
@@ -86,6 +87,8 @@ class StreamDriver:
         self._parsed: tuple[dict[str, Any], StreamOffset] | None = None
         self._latest: dict[TopicPartition, int] = {}
         self._existing: Collection[TopicPartition] = ()
+        self._fixed_topics: Collection[str] = ()
+        self._group_error: ZKafkaError | None = None
         self._owners: dict[TopicPartition, _Owner] = {}
         self._left: tuple[Mapping[str, TopicMark], frozenset[str]] = {}, frozenset()
 
@@ -130,7 +133,10 @@ class StreamDriver:
         self._open()
         led = self._session.retry(self._led)
         bounds = self._session.retry(lambda: self._session.brokers.list_offsets(dict.fromkeys(led, LATEST)))
-        self._state = replace(self._state, bounds=bounds)
+        if self._session.member is not None:  # an empty log is read to its end, whoever owns it
+            starts = self._session.retry(lambda: self._session.brokers.list_offsets(dict.fromkeys(led, EARLIEST)))
+            bounds = {tp: end for tp, end in bounds.items() if end > starts[tp]}
+        self._state, self._fixed_topics = replace(self._state, bounds=bounds), {tp.topic for tp in bounds}
 
     def _led(self) -> list[TopicPartition]:
         """The partitions that the stream, or its group, reads, without those that have no leader."""
@@ -155,7 +161,7 @@ class StreamDriver:
             self._session.member.wait_settled()
         began = self._clock()
         while (end := self._next(start, limited=limited)) is None:
-            if not self._wait_idle(began):
+            if not self._wait_idle(self._parse(start), began):
                 return start
         return end
 
@@ -168,7 +174,7 @@ class StreamDriver:
             finished = replace(finished, spans={**self._state.undecided, **finished.spans})
         left = self._left_topics(finished)
         current = _without_topics(finished, left)
-        snapshot = self._session.snapshot(expected=current.topics)
+        snapshot = self._session.snapshot(expected=current.topics.keys() | self._fixed_topics)
         self._reports.check_topics(self._read, snapshot, self._session.topic_names, may_fail=False)
         self._existing = snapshot.states.keys()
         # A running member leaves the partitions of others to them; one that restarts has forgotten which were its own.
@@ -335,7 +341,7 @@ class StreamDriver:
         self.commit()
         self._level_stores(gained)
 
-    def _wait_idle(self, began: float) -> bool:
+    def _wait_idle(self, finished: StreamOffset, began: float) -> bool:
         """Wait when nothing is to be read; False if the fixed ends are reached, or there are none.
 
         A stream that owns nothing would otherwise query again and again.
@@ -348,9 +354,10 @@ class StreamDriver:
             waited_s = self._clock() - began
             patience_s = self._read.poll_timeout_ms / 1000 + (0 if member is None else member.expiry_s)
             if waited_s >= patience_s:
-                raise _ends_not_reached(own, others, waited_s)
+                raise self._group_error or _ends_not_reached(own, others, waited_s)
             self._sleep(_END_WAIT_S) if member is None else member.wait(_END_WAIT_S if own else _IDLE_WAIT_S)
             return True
+        self._report_gone(finished)
         if member is not None and not self._state.assigned:
             member.wait(_IDLE_WAIT_S)
         return False
@@ -367,11 +374,12 @@ class StreamDriver:
         if member is None or not others:
             return own, others
         try:
-            done = self._session.offsets.committed(others, skip_malformed=True)
-            others = [tp for tp in others if tp not in done or done[tp].offset < behind[tp]]
-            if others and member.settled:
+            stored = self._session.offsets.committed(others, skip_malformed=True)
+            done = {tp: stored[tp].offset for tp in stored.keys() - outdated(stored, self._session.snapshot())}
+            others = [tp for tp in others if done.get(tp, -1) < behind[tp]]
+            if others and member.wait_settled(0):
                 now, owners = self._clock(), self._session.owners(others)
-                found = {tp: _Owner(owner, done[tp].offset if tp in done else -1, now) for tp, owner in owners.items()}
+                found = {tp: _Owner(owner, done.get(tp, -1), now) for tp, owner in owners.items()}
                 first = self._owners = {tp: _first_seen(self._owners.get(tp), owner) for tp, owner in found.items()}
                 alive = {
                     tp
@@ -379,11 +387,22 @@ class StreamDriver:
                     if owner.offset != found[tp].offset or now - owner.seen_at > member.expiry_s
                 }
                 others = [tp for tp in others if tp not in alive]
+            self._group_error = None
         except ZKafkaError as error:
             if not error.retriable:
                 raise
+            self._group_error = error
             self._reports.warn(f"the group's offsets or owners cannot be read, trying again: {error}")
         return own, others
+
+    def _report_gone(self, finished: StreamOffset) -> None:
+        """Report partitions with fixed ends that were deleted before these were reached, once."""
+        bounds, spans = self._state.bounds or {}, finished.spans
+        gone = [tp for tp, end in bounds.items() if tp not in self._existing and (tp not in spans or spans[tp].until < end)]
+        if gone:
+            self._state = replace(self._state, bounds={tp: end for tp, end in bounds.items() if tp not in gone})
+            text = f"{listing(sorted(gone))} were deleted before they were read to the ends fixed when the query started"
+            self._reports.lose("PARTITIONS_GONE", text)
 
     def _set_reading(self, partitions: Iterable[TopicPartition]) -> None:
         if self._session.member is not None:

@@ -63,7 +63,7 @@ def test_decoder(parts: list[Part], whole: st.DataObject) -> None:
     """All records before the first flaw are read, each at its own offset; then each poll reports the flaw."""
     flawed = next((n for n, each in enumerate(parts) if each.flaw), len(parts))
     rows = [row for each in parts[:flawed] for row in each.rows]
-    error = ClusterStateError if flawed < len(parts) and parts[flawed].flaw == "checksum" else UnsupportedRecords
+    error = UnsupportedRecords if flawed < len(parts) and parts[flawed].flaw == "too large" else ClusterStateError
     found: list[tuple[int, bytes]] = []
     with pytest.MonkeyPatch.context() as patch, RecordDecoder(PARTITION, SCHEMA) as decoder:
         patch.setattr(record_decoder, "decompress", bounded)

@@ -73,7 +73,7 @@ class Session:
 
     def snapshot_of(self, topics: Collection[str]) -> ClusterSnapshot:
         found = [tp for tp in self.logs if tp.topic in topics]
-        states = {tp: PartitionState(-1 if tp in self.offline else 1, 0, (1,)) for tp in found}
+        states = {tp: PartitionState(-1 if tp in self.offline else 1, 0, (1,), czxid=self.czxid) for tp in found}
         parts = {name: {tp.partition: (1,) for tp in found if tp.topic == name} for name in {tp.topic for tp in found}}
         return ClusterSnapshot({1: BROKER}, {n: Topic(n, parts[n], czxid=self.czxid) for n in parts}, states)
 

@@ -1,14 +1,15 @@
-"""Decompression of a record batch's records, by pyarrow."""
+"""Decompression of a record batch's records, by pyarrow; by zlib for gzip."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
 from pyspark_zkafka.transport.direct_errors import UnsupportedRecords
 
-__all__ = ["decompress", "most_decompressed_bytes"]
+__all__ = ["CorruptRecords", "decompress", "most_decompressed_bytes"]
 
 _LEAST_BOUND_BYTES = 64 * 1024 * 1024
 _MOST_BYTES = 2**31 - 1
@@ -18,6 +19,12 @@ _LARGEST_CHUNK_BYTES = 8 * 1024 * 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16  # the magic, a version, and the oldest version that can read it
 _LENGTH_BYTES = 4
+_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_WINDOW = zlib.MAX_WBITS | 16
+
+
+class CorruptRecords(ValueError):
+    """Compressed bytes that are damaged."""
 
 
 def most_decompressed_bytes(compressed_bytes: int) -> int:
@@ -35,17 +42,16 @@ def most_decompressed_bytes(compressed_bytes: int) -> int:
 
 
 def decompress(codec: int, data: pa.Buffer) -> pa.Buffer:
-    """Return the records of a batch; `codec` is the number in its attributes: 1 gzip, 2 snappy, 3 lz4, 4 zstd.
+    """The records of a batch; `codec` is a number of the batch's attributes: 1 gzip, 2 snappy, 3 lz4, 4 zstd.
 
-    Raises UnsupportedRecords for bytes that pyarrow does not decompress, which other decoders may accept (gzip with bytes
-    after its end), and beyond `most_decompressed_bytes`.
+    Raises CorruptRecords, and UnsupportedRecords beyond `most_decompressed_bytes`.
     """
     try:
         records = _DECOMPRESSORS[codec](data, most_decompressed_bytes(data.size))
-    except (OSError, pa.ArrowInvalid) as error:
-        raise UnsupportedRecords(f"its records cannot be decompressed: {error}") from error
+    except (OSError, pa.ArrowInvalid, zlib.error) as error:
+        raise CorruptRecords(str(error)) from error
     if not records.size:
-        raise UnsupportedRecords("it is empty after decompression")
+        raise CorruptRecords("there is nothing in them")
     return records
 
 
@@ -69,9 +75,24 @@ def _joined(chunks: list[bytes]) -> pa.Buffer:
     return pa.py_buffer(chunks[0] if len(chunks) == 1 else b"".join(chunks))
 
 
+def _gzip(data: pa.Buffer, bound: int) -> pa.Buffer:
+    """Inflate one member after the other; ignore what follows the last one, as librdkafka and Java do."""
+    members: list[bytes] = []
+    left, rest = bound, memoryview(data)
+    while not members or rest[:2] == _GZIP_MAGIC:
+        inflater = zlib.decompressobj(_GZIP_WINDOW)
+        members.append(inflater.decompress(rest, left + 1))
+        left -= len(members[-1])
+        _require_bound(bound - left, bound)
+        if not inflater.eof:
+            raise CorruptRecords("their end is missing")
+        rest = memoryview(inflater.unused_data)
+    return _joined(members)
+
+
 def _require_bound(size: int, bound: int) -> None:
     if size > bound:
-        raise UnsupportedRecords(f"it has more than {bound} bytes after decompression")
+        raise UnsupportedRecords(f"a record batch of more than {bound} bytes after decompression")
 
 
 def _snappy(data: pa.Buffer, bound: int) -> pa.Buffer:
@@ -92,7 +113,7 @@ def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
         length = int.from_bytes(data[at : at + _LENGTH_BYTES], "big", signed=True)
         at += _LENGTH_BYTES
         if not 0 < length <= len(data) - at:
-            raise UnsupportedRecords(f"a snappy block of {length} bytes, with {max(len(data) - at, 0)} left")
+            raise CorruptRecords(f"a snappy block of {length} bytes, with {max(len(data) - at, 0)} left")
         yield data[at : at + length]
         at += length
 
@@ -110,11 +131,11 @@ def _snappy_size(data: memoryview) -> int:
         size |= (byte & 0x7F) << 7 * n
         if byte < 0x80:
             return size
-    raise UnsupportedRecords("a snappy block without its size")
+    raise CorruptRecords("a snappy block without its size")
 
 
 _DECOMPRESSORS: dict[int, Callable[[pa.Buffer, int], pa.Buffer]] = {
-    1: _stream("gzip"),
+    1: _gzip,
     2: _snappy,
     3: _stream("lz4"),
     4: _stream("zstd"),

@@ -12,7 +12,7 @@ from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.transport.consumer import Poll
 from pyspark_zkafka.transport.direct_errors import UnsupportedRecords, corrupt_batch
 from pyspark_zkafka.transport.native.columns import project, take_batch
-from pyspark_zkafka.transport.native.decompression import decompress
+from pyspark_zkafka.transport.native.decompression import CorruptRecords, decompress
 from pyspark_zkafka.transport.native.library import Decoded, require, topic_argument
 
 __all__ = ["RecordDecoder"]
@@ -24,7 +24,10 @@ _UNSUPPORTED: dict[int, Callable[[Decoded], str]] = {
     _OTHER_FORMAT: lambda found: f"a record batch at offset {found.batch} of format {found.magic}",
     _UNKNOWN_CODEC: lambda found: f"a record batch at offset {found.batch} with an unknown compression",
     _STRANGE_OFFSET: lambda found: f"a record batch at offset {found.batch} with a record outside of its offsets",
-    _MALFORMED: lambda found: f"a record batch at offset {found.batch} whose lengths or counts do not fit its bytes",
+}
+_CORRUPT = {
+    _WRONG_CHECKSUM: "its bytes do not have its CRC",
+    _MALFORMED: "its lengths or counts do not fit its bytes",
 }
 
 
@@ -96,7 +99,8 @@ class RecordDecoder:
         was none. Both are None if the position has not moved.
 
         Records before a batch that cannot be read are gathered, and only a poll that starts at that batch raises:
-        ClusterStateError (KAFKA_ERROR) if its CRC is wrong, else UnsupportedRecords. Gathered records can still be taken.
+        UnsupportedRecords, or ClusterStateError (KAFKA_ERROR) if it is corrupt, which librdkafka's consumer does not always
+        survive. Gathered records can still be taken.
         """
         found = Decoded(first=-1, position=self.position)
         failure = None if self._fed is None else self._decode(self._fed, found, (most_records, most_bytes, until))
@@ -126,8 +130,10 @@ class RecordDecoder:
             self._decompressed = None  # an error must not leave the records of the batch before
             try:
                 self._decompressed = decompress(found.codec, fed.slice(found.begin, found.end - found.begin))
+            except CorruptRecords as error:
+                return corrupt_batch(self._partition, found.batch, f"its records cannot be decompressed: {error}")
             except UnsupportedRecords as error:
-                return UnsupportedRecords(f"a record batch at offset {found.batch}: {error}")
+                return error
         return self._failure(status, found)
 
     def _call(self, fed: pa.Buffer, found: Decoded, limits: tuple[int, int, int]) -> int:
@@ -140,9 +146,7 @@ class RecordDecoder:
             raise MemoryError(f"no memory for a batch of {self._partition}")
         if status in _UNSUPPORTED:
             return UnsupportedRecords(_UNSUPPORTED[status](found))
-        if status == _WRONG_CHECKSUM:
-            return corrupt_batch(self._partition, found.batch, "its bytes do not have its CRC")
-        return None
+        return corrupt_batch(self._partition, found.batch, _CORRUPT[status]) if status in _CORRUPT else None
 
     def _note_missing_bytes(self) -> int:
         """Drop what was fed if it is exhausted; the bytes that its last batch lacks, 0 for a whole one."""

@@ -114,6 +114,17 @@ def test_higher_offset_in_one_store(client: EnsembleClient, monkeypatch: pytest.
         assert (done.written, done.kept) == ({T1: 7}, {T0: 50})
 
 
+def test_commit_over_an_offset_of_a_deleted_topic(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With two stores, ZooKeeper's offset of a deleted topic, which is not read, does not stand against a commit."""
+    monkeypatch.setattr(offset_store, "KafkaGroupOffsets", lambda *arguments: KafkaStore(p0=50))
+    offsets = GroupOffsets(CONNECTION, "broker1:9092", "g", ("kafka", "zookeeper"), client)  # type: ignore[arg-type]
+    client.put(PATH_0, b"1000")
+    client.put("/brokers/topics/t/partitions/0/state", b"{}")
+    assert offsets.committed([T0])[T0].offset == 50
+    done = offsets.commit({T0: 60})
+    assert (done.written, done.kept, client.ensemble.nodes[PATH_0].data) == ({T0: 60}, {}, b"60")
+
+
 def test_outdated(caplog: pytest.LogCaptureFixture) -> None:
     """Offsets of a deleted topic are data loss, unless nothing was read of it."""
     stored = {T0: StoredOffset(5), T1: StoredOffset(0)}

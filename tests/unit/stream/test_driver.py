@@ -322,6 +322,54 @@ def test_topic_created_again_before_its_first_record() -> None:
         found.latest(start, limited=True)
 
 
+def test_fixed_ends_after_a_rebalance() -> None:
+    """A member that only its coordinator knows to be settled leaves the partitions of others to them."""
+    session = Session(member := Member(T0))
+    session.others = {T1: "other"}
+    member.settled, member.wait_settled = False, lambda timeout_s=None: True  # type: ignore[method-assign, assignment]
+    found = driver(session)
+    found.fix_bounds()
+    end = found.latest(found.initial(), limited=True)
+    assert found.latest(end, limited=True) == end
+
+
+def test_fixed_ends_and_an_offset_of_a_deleted_topic() -> None:
+    """An offset of a deleted topic says nothing about what the group has read of the present one."""
+    session = Session(member := Member(T0))
+    session.czxid, session.stored = 50, {T1: StoredOffset(1000, 8)}
+    session.while_waiting = lambda: member.claims.update({T1: Claim("c-0", 9)}) if session.now > 3 else None
+    found = driver(session, failOnDataLoss="false")
+    found.fix_bounds()
+    end = found.latest(found.initial(), limited=True)
+    assert planned(found, end) == [(1, 10, 100)]
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_fixed_ends_of_a_deleted_partition(fails: str) -> None:
+    """A partition that is deleted before anybody has read it to its fixed end is data loss, not an end."""
+    session = Session(Member(T0))
+    session.while_waiting = lambda: session.logs.pop(T1, None)  # type: ignore[assignment]
+    found = driver(session, failOnDataLoss=fails)
+    found.fix_bounds()
+    end = found.latest(found.initial(), limited=True)
+    if fails == "true":
+        with pytest.raises(DataLoss, match=r"PARTITIONS_GONE.*t-1 were deleted before"):
+            found.latest(end, limited=True)
+    else:
+        assert found.latest(end, limited=True) == end
+
+
+def test_fixed_ends_of_empty_logs() -> None:
+    """A partition without records is read to its end, also where nobody owns it."""
+    session = Session(Member(T0))
+    session.logs[T1] = 10
+    found = driver(session)
+    found.fix_bounds()
+    end = found.latest(found.initial(), limited=True)
+    assert found.latest(end, limited=True) == end
+    assert session.now < 5
+
+
 def test_fixed_ends_of_other_members() -> None:
     """A query with fixed ends leaves partitions to owners that commit at once, to silent ones after the session timeout."""
     for commits in True, False:

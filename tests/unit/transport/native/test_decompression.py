@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.transport.direct_errors import UnsupportedRecords
-from pyspark_zkafka.transport.native.decompression import decompress, most_decompressed_bytes
+from pyspark_zkafka.transport.native.decompression import CorruptRecords, decompress, most_decompressed_bytes
 from tests.support.cases import each
 from tests.support.record_batches import CODECS, xerial
 
@@ -64,28 +64,38 @@ def test_corrupt_data(name: str) -> None:
     """Nothing, garbage, and data that are cut off or damaged are errors, or less or other bytes, within the bound."""
     chance, data = random.Random(name), CODECS[name][1](TEXT)
     for bad in (b"", b"garbage that is none of these formats"):
-        with pytest.raises(UnsupportedRecords):
+        with pytest.raises((CorruptRecords, UnsupportedRecords)):
             unpacked(name, bad)
     for _ in range(200):
         damaged = bytearray(data[: chance.randrange(len(data))] if chance.random() < 0.5 else data)
         if damaged:
             damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(8)
-        with suppress(UnsupportedRecords):
+        with suppress(CorruptRecords, UnsupportedRecords):
             assert len(unpacked(name, bytes(damaged))) <= most_decompressed_bytes(len(damaged))
+
+
+@pytest.mark.parametrize("after", [b"\0", b"trailing bytes", b"\x1f", CODECS["gzip"][1](b"more")])
+def test_bytes_after_gzip(after: bytes) -> None:
+    """What follows gzip's end is ignored, unless it is another member; without its end, it is corrupt."""
+    data = CODECS["gzip"][1](TEXT)
+    assert unpacked("gzip", data + after) == TEXT + (b"more" if len(after) > 20 else b"")
+    for cut in 1, 4, 8, 20:
+        with pytest.raises(CorruptRecords):
+            unpacked("gzip", data[:-cut])
 
 
 @pytest.mark.parametrize("length", [-1, 0, 4, 2**31 - 1])
 def test_lengths_of_xerial_blocks(length: int) -> None:
     """A block that is longer than what is left, or shorter than a block can be, is corrupt."""
     header = xerial(b"")
-    with pytest.raises(UnsupportedRecords):
+    with pytest.raises(CorruptRecords):
         unpacked("xerial", header + struct.pack(">i", length) + b"abc")
 
 
 def test_several_xerial_blocks() -> None:
     """Blocks follow one another; a header without any is corrupt."""
     assert unpacked("xerial", xerial(TEXT, 100)) == TEXT
-    with pytest.raises(UnsupportedRecords, match="is empty"):
+    with pytest.raises(CorruptRecords, match="nothing in them"):
         unpacked("xerial", xerial(b""))
-    with pytest.raises(UnsupportedRecords):
+    with pytest.raises(CorruptRecords):
         unpacked("xerial", xerial(b"") + b"\0\0")
