@@ -92,7 +92,7 @@ class TestLimits:
         first = one.latest(start, limited=True)
         assert positions(first, topic) == {"0": 0, "1": 1}
         fill(zkafka_cluster, topic, 9, 0)
-        now[0] += 59.9
+        now[0] += 59.5
         assert one.latest(first, limited=True) == first
         assert positions(one.latest(first, limited=False), topic) == {"0": 9, "1": 1}
         fill(zkafka_cluster, topic, 1, 1)
