@@ -72,6 +72,7 @@ def spread(
     if request.param == "stream":
         return copy, {}, 1
     source = {name: value for name, value in copy.request.source.items() if name != "maxOffsetsPerTrigger"}
+    copy.set_sink(writerName=tmp_path.name, batchId="0")
     return copy, {"is_batch": True, "source": source}, 0
 
 
