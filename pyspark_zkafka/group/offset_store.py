@@ -68,6 +68,8 @@ class GroupOffsets:
         """The next offsets to read, the larger where two stores differ; partitions without one are absent.
 
         Where only Kafka has an offset of the present topic, it is that one: ZooKeeper keeps the offsets of deleted topics.
+        Two equal offsets were committed together: both are of the deleted topic, which the brokers may forget later.
+
         Raises CodecError for a malformed offset in ZooKeeper. With `skip_malformed`, logs it, and treats it as 0: it is for
         the partition's owner to report.
         """
@@ -75,8 +77,9 @@ class GroupOffsets:
         if len(by_store) == 1:
             return by_store[0]
         in_kafka, in_zookeeper = by_store
-        larger = {tp for tp, stored in in_kafka.items() if tp in in_zookeeper and stored.offset > in_zookeeper[tp].offset}
-        smaller = {tp: in_zookeeper[tp] for tp in in_kafka.keys() & in_zookeeper.keys() - larger}
+        both = in_kafka.keys() & in_zookeeper.keys()
+        larger = {tp for tp in both if in_kafka[tp].offset > in_zookeeper[tp].offset}
+        smaller = {tp: in_zookeeper[tp] for tp in both if in_kafka[tp].offset < in_zookeeper[tp].offset}
         return in_kafka | {tp: in_zookeeper[tp] for tp in in_zookeeper.keys() - larger - self._outdated(smaller)}
 
     def group_names(self) -> list[str]:

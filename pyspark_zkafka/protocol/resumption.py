@@ -60,17 +60,21 @@ def resume(span: PlannedRange | None, stored: StoredOffset | None, last: StoredO
 def is_followed(span: PlannedRange | None, stored: StoredOffset | None, last: StoredOffset | None) -> bool:
     """True if a group's offset of a topic created again was written by another member, which has read the new topic.
 
-    The stream's own commit, as `resume` recognizes it, may be of the deleted topic; so may an offset without a mark of a
-    partition that it has not read: brokers remove offsets some time after their topic.
+    `stored` is not `outdated`. Without a mark, it may be of the deleted topic: brokers remove offsets some time after their
+    topic. It counts only if it is another one than those that the stream knows, as `resume` compares them.
 
-    >>> is_followed(PlannedRange(10, 20, committed=10, mark=7), StoredOffset(100, mark=9), None)
+    >>> is_followed(PlannedRange(10, 20, committed=10, mark=7), StoredOffset(20, mark=9), None)
     True
-    >>> is_followed(PlannedRange(10, 20, committed=10, mark=7), StoredOffset(20, mark=8), None)
+    >>> is_followed(PlannedRange(10, 20, committed=10, mark=7), StoredOffset(20, mark=9), StoredOffset(20, mark=9))
+    False
+    >>> is_followed(PlannedRange(10, 20, committed=10), StoredOffset(20), None)
     False
     """
-    if span is None:
-        return stored is not None and stored.mark is not None
-    return stored is not None and resume(span, stored, last).moved
+    if stored is None:
+        return False
+    if stored.mark is not None:
+        return last is None or stored.mark != last.mark
+    return span is not None and resume(span, stored, last).moved
 
 
 def outdated(stored: Mapping[TopicPartition, StoredOffset], snapshot: ClusterSnapshot) -> set[TopicPartition]:

@@ -124,7 +124,7 @@ class StreamDriver:
         begun = self._beginning = self._session.retry(lambda: self._starts.begin(owned, snapshot))
         self._state = self._state.assign(owned, begun.gains)
         spans = {tp: progress.span(progress.position) for tp, progress in self._state.assigned.items()}
-        known = owned if member is None else snapshot.states
+        known = snapshot.states.keys() & owned.keys() if member is None else snapshot.states
         marks = {name: first_mark(topic, known, begun.waiting) for name, topic in snapshot.topics.items()}
         return StreamOffset(spans, marks).to_json()
 
@@ -169,7 +169,7 @@ class StreamDriver:
     def _next(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any] | None:
         """The end of the next micro-batch; None if there is nothing to read."""
         finished = self._parse(start)
-        is_resumed = self._advance(start, finished)
+        self._advance(start, finished)
         if self._state.undecided:
             finished = replace(finished, spans={**self._state.undecided, **finished.spans})
         left = self._left_topics(finished)
@@ -177,11 +177,9 @@ class StreamDriver:
         snapshot = self._session.snapshot(expected=current.topics.keys() | self._fixed_topics)
         self._reports.check_topics(self._read, snapshot, self._session.topic_names, may_fail=False)
         self._existing = snapshot.states.keys()
-        # A running member leaves the partitions of others to them; one that restarts has forgotten which were its own.
-        assigned_only = self._session.member is not None and not is_resumed
         replaced = replaced_topics(self._state, current, snapshot)
         followed = self._starts.followed(replaced, current, self._state.committed, snapshot) if replaced else set()
-        losses = check_topics(self._state, current, snapshot, assigned_only=assigned_only, followed=followed)
+        losses = check_topics(self._state, current, snapshot, followed=followed)
         self._apply(*losses)
         self.commit()
         owned = self._rebalance(snapshot)
@@ -280,25 +278,28 @@ class StreamDriver:
         self._state = self._state.revoke(owned)
         return owned
 
-    def _advance(self, start: dict[str, Any], finished: StreamOffset) -> bool:
-        """Move the positions to the end of the micro-batch that Spark has finished; True if another run has planned it."""
-        is_resumed = False
+    def _advance(self, start: dict[str, Any], finished: StreamOffset) -> None:
+        """Move the positions to the end of the micro-batch that Spark has finished, or drop those before another run's."""
         if self._planned is not None and start == self._planned:
             self._state = self._state.finish(finished.spans)
         elif start != self._start:
-            self._state, is_resumed = self._state.revoke({}), True
+            self._state = self._state.revoke({})
         elif isinstance(self._beginning, ZKafkaError):
             raise self._beginning
         elif self._beginning is not None:
-            self._decide(self._beginning)
+            self._decide(self._beginning, finished)
         self._start, self._planned, self._beginning = start, None, None
-        return is_resumed
 
-    def _decide(self, begun: Beginning) -> None:
+    def _decide(self, begun: Beginning, start: StreamOffset) -> None:
         """Commit this new query's start as the group's, or adopt the start that the group has already committed.
 
         Not when Spark requests the start: it does so, too, when a restart repeats the first micro-batch of an old query.
+        Starts in topics that were deleted or created again since then are left out.
         """
+        now = self._session.snapshot().topics
+        marks = {name: mark for name, mark in start.topics.items() if name in now}
+        same = {name for name, mark in marks.items() if not mark.is_other(now[name].topic_id, now[name].czxid)}
+        begun = begun.within(same)
         decided = self._session.retry(lambda: self._starts.decide(begun))
         others = {tp: PlannedRange(start, start) for tp, start in decided.undecided.items() if tp not in decided.gains}
         self._state = replace(self._state.start(decided.gains), undecided=others)

@@ -170,17 +170,16 @@ def check_topics(
     finished: StreamOffset,
     snapshot: ClusterSnapshot,
     *,
-    assigned_only: bool,
     followed: Collection[str] = frozenset(),
 ) -> tuple[StreamState, list[Loss]]:
-    """Find topics created again, and partitions that were read and no longer exist; with `assigned_only`, assigned ones.
+    """Find topics created again, and partitions that were read and no longer exist, whoever read them last.
 
+    A member may have released a deleted topic's partitions already, since it watches topics itself.
     Topics that are `followed` were created again, and the group has read them since: that is no loss. Nor is a topic of
     which nothing was read, or whose deletion was reported. A topic that was gone, and is the same again, is read on.
     """
     losses = []
-    mine = {tp for tp in finished.spans if not assigned_only or tp in state.assigned}
-    gone = sorted(tp for tp in mine if tp.topic not in snapshot.topics and tp.topic not in state.replaced)
+    gone = sorted(tp for tp in finished.spans if tp.topic not in snapshot.topics and tp.topic not in state.replaced)
     if gone:
         losses.append(Loss("PARTITIONS_GONE", f"{listing(gone)} no longer exist: the topic was deleted"))
     for name in {tp.topic for tp in gone}:

@@ -63,6 +63,12 @@ class Beginning:
     undecided: Mapping[TopicPartition, int]
     waiting: Mapping[TopicPartition, Waiting]
 
+    def within(self, topics: Collection[str]) -> Beginning:
+        """The starting positions in some topics."""
+        gains = {tp: gain for tp, gain in self.gains.items() if tp.topic in topics}
+        undecided = {tp: start for tp, start in self.undecided.items() if tp.topic in topics}
+        return Beginning(gains, undecided, {tp: moment for tp, moment in self.waiting.items() if tp.topic in topics})
+
 
 @dataclass(frozen=True, slots=True)
 class StreamStarts:
@@ -278,14 +284,14 @@ class StreamStarts:
     ) -> dict[TopicPartition, Position]:
         """The starts of partitions not read yet: the beginning if they are new, otherwise as the options say.
 
-        Without a group, a partition that is absent from the checkpoint is new, unless it waits for a leader: another
+        Without membership, a partition that is absent from the checkpoint is new, unless it waits for a leader: another
         `assign` or `subscribe` has added it, or it belonged to other members of a group that the query was in.
         """
         marks = {} if finished is None else {tp: finished.topics.get(tp.topic, TopicMark()) for tp in partitions}
         new = {tp for tp in partitions if tp in younger or (tp in marks and tp.partition >= marks[tp].known)}
         if waiting is None:
             waiting = {tp: m.waiting[tp.partition] for tp, m in marks.items() if tp.partition in m.waiting}
-        if self.options.group is None:
+        if self.session.member is None:
             new |= {tp for tp in marks if tp not in waiting and self._named(tp) in (None, LATEST)}
         old = [tp for tp in partitions if tp not in new]
         waiting = {**self._noted([tp for tp in old if tp not in waiting]), **waiting}

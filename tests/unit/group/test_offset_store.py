@@ -88,20 +88,23 @@ class KafkaStore:
 
 
 def test_two_stores(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The larger offset counts, but none of a deleted topic, which ZooKeeper keeps: that one is neither read nor copied."""
-    for number, offset in enumerate((b"5", b"100", b"100", b"7")):
+    """The larger offset counts, but none of a deleted topic, which ZooKeeper keeps: that one is neither read nor copied.
+
+    Two equal ones were committed together, and the one in ZooKeeper tells that both are of the deleted topic.
+    """
+    for number, offset in enumerate((b"5", b"100", b"100", b"7", b"8")):
         client.put(f"/consumers/g/offsets/t/{number}", offset)
-    for number in (1, 2):
+    for number in (1, 2, 4):
         client.put(f"/brokers/topics/t/partitions/{number}/state", b"{}")
-    kafka = KafkaStore(p0=9, p1=20, p3=7)
+    kafka = KafkaStore(p0=9, p1=20, p3=7, p4=8)
     monkeypatch.setattr(offset_store, "KafkaGroupOffsets", lambda *arguments: kafka)
     offsets = GroupOffsets(CONNECTION, "broker1:9092", "g", ("kafka", "zookeeper"), client)
-    parts = [TopicPartition("t", number) for number in range(4)]
+    parts = [TopicPartition("t", number) for number in range(5)]
     found = offsets.committed(parts)
-    assert [found[tp].offset for tp in parts] == [9, 20, 100, 7]
-    assert [found[tp].mark is None for tp in parts] == [True, True, False, False]
+    assert [found[tp].offset for tp in parts] == [9, 20, 100, 7, 8]
+    assert [found[tp].mark is None for tp in parts] == [True, True, False, False, False]
     offsets.level(parts)
-    assert kafka.offsets == {parts[0]: 9, parts[1]: 20, parts[3]: 7}
+    assert kafka.offsets == {parts[0]: 9, parts[1]: 20, parts[3]: 7, parts[4]: 8}
     assert client.ensemble.nodes[PATH_0].data == b"9"
 
 

@@ -160,14 +160,15 @@ def test_other_subscription(session: Session, later: dict[str, str]) -> None:
     ]
 
 
-def test_group_that_is_left() -> None:
-    """Without its group, a query reads the partitions of other members from their beginning."""
+@pytest.mark.parametrize("beside", [{}, {"group.id": "g", "groupMembership": "none", "offsets.storage": "kafka"}])
+def test_group_that_is_left(beside: dict[str, str]) -> None:
+    """Without membership, a query reads the partitions of other members from their beginning, or where the group is."""
     session = Session(Member(T0))
     session.stored = {T1: StoredOffset(60)}
     found = driver(session, startingOffsets="latest")
     end = found.latest(found.initial(), limited=True)
-    session.member = None
-    assert planned(driver(session, startingOffsets="latest"), end) == [(1, 10, 100)]
+    session.member, session.stored = None, {}
+    assert planned(driver(session, startingOffsets="latest", **beside), end) == [(1, 10, 100)]
 
 
 def test_report(session: Session) -> None:
@@ -401,6 +402,16 @@ def test_start_of_a_group() -> None:
     found = driver(session, startingOffsets="latest")
     found.latest(found.initial(), limited=True)
     assert session.stored == {T0: StoredOffset(100), T1: StoredOffset(100)}
+
+
+def test_start_of_a_group_in_a_deleted_topic() -> None:
+    """A start is not committed for a topic that was created again since it was found: it would skip records there."""
+    session = Session(Member(T0))
+    found = driver(session, startingOffsets="latest", failOnDataLoss="false")
+    start = found.initial()
+    session.czxid, session.logs = 50, {T0: 30, T1: 30}
+    assert planned(found, start) == [(0, 10, 30)]
+    assert session.stored == {T0: StoredOffset(10)}
 
 
 @pytest.mark.parametrize("given", ['{"t": {"7": 5}}', '{"u": "earliest"}'])

@@ -100,29 +100,36 @@ class TestTopics:
     def test_same(self) -> None:
         """Nothing is lost while topics are what they were."""
         before = state(p0=5)
-        assert check_topics(before, finished(T0), cluster(), assigned_only=False) == (before, [])
+        assert check_topics(before, finished(T0), cluster()) == (before, [])
 
     def test_gone(self) -> None:
-        """Partitions of a deleted topic are a loss, once; a member answers for its own alone."""
+        """Partitions of a deleted topic are a loss, once, whether or not they are still assigned."""
         gone, both = cluster(name="u"), finished(T0, T1)
-        after, [loss] = check_topics(state(p0=5), both, gone, assigned_only=False)
+        after, [loss] = check_topics(state(p0=5), both, gone)
         assert loss == ("PARTITIONS_GONE", "t-0, t-1 no longer exist: the topic was deleted")
         assert after.assigned == {}
-        assert check_topics(after, both, gone, assigned_only=False) == (after, [])
-        [own] = check_topics(state(p0=5), both, gone, assigned_only=True)[1]
-        assert own.text.startswith("t-0 no longer")
-        assert check_topics(state(), both, gone, assigned_only=True)[1] == []
+        assert check_topics(after, both, gone) == (after, [])
+        assert check_topics(state(), both, gone)[1] == [loss]
 
     def test_created_again(self) -> None:
         """A topic of another identity is a loss, and a new topic."""
-        after, [loss] = check_topics(state(p0=5), finished(T0, czxid=6), cluster(), assigned_only=False)
+        after, [loss] = check_topics(state(p0=5), finished(T0, czxid=6), cluster())
         assert loss.condition == "TOPIC_REPLACED"
         assert (after.assigned, after.replaced) == ({}, {"t": TopicMark(None, 7)})
+
+    def test_created_again_twice(self) -> None:
+        """A topic that is created again once more is another loss; the return of a deleted one is none."""
+        after, _ = check_topics(state(p0=5), finished(T0, czxid=5), cluster())
+        twice = replace(after, replaced={"t": TopicMark(None, 6)}, assigned=state(p0=3).assigned)
+        later, [loss] = check_topics(twice, finished(T0, czxid=5), cluster())
+        assert (loss.condition, later.assigned, later.replaced) == ("TOPIC_REPLACED", {}, {"t": TopicMark(None, 7)})
+        back = replace(after, replaced={"t": TopicMark()})
+        assert check_topics(back, finished(T0, czxid=5), cluster()) == (later, [])
 
     def test_created_again_while_waiting(self) -> None:
         """So is one of which only the moment is known at which a partition had no leader."""
         waiting = StreamOffset({}, {"t": TopicMark(None, 6, 2, {1: Waiting(9, 1000)})})
-        [loss] = check_topics(state(), waiting, cluster(), assigned_only=True)[1]
+        [loss] = check_topics(state(), waiting, cluster())[1]
         assert loss.condition == "TOPIC_REPLACED"
 
 

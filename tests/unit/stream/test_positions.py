@@ -137,11 +137,12 @@ def test_checkpoint() -> None:
 def test_new_partition() -> None:
     """A partition that is new to the topic, or to the query, is read from its beginning.
 
-    In a group, another member may have read it without a commit.
+    A member leaves it to the group: another member may have read it without a commit.
     """
     assert find(Session(), checkpoint(known=0)) == 10
     assert find(Session(), checkpoint(known=2)) == 10
-    assert find(Session(), checkpoint(known=2), **{"group.id": "g"}) == 100
+    assert find(Session(), checkpoint(known=2), **{"group.id": "g", "groupMembership": "none"}) == 10
+    assert find(Session(members_since=90), checkpoint(known=2), **{"group.id": "g"}) == 100
 
 
 def test_position_outside_of_the_log() -> None:
