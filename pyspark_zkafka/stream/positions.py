@@ -218,7 +218,9 @@ class StreamStarts:
                 position = self._resume(tp, spans.get(tp), current.get(tp), last_committed.get(tp))
             if position is not None:
                 positions[tp] = EARLIEST if position == LATEST and tp in new else position
-        self._report_outdated(stale - positions.keys(), committed)
+        read = {tp.topic for tp in spans}  # their deletion was reported before
+        unread = {tp for tp in replaced_partitions if tp.topic not in read}
+        self._report_outdated(stale - (positions.keys() - unread), committed)
         positions |= dict.fromkeys(stale - positions.keys(), EARLIEST)
         rest = [tp for tp in gained if tp not in positions]
         positions |= self._without_position(rest, finished, new, waiting)

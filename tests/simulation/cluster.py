@@ -1,12 +1,12 @@
-"""A Kafka cluster of values: topics that come into being and grow, and logs of records, of which only the number counts."""
+"""A Kafka cluster of values: topics that are created, grow and are deleted, and logs of which only the length counts."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from pyspark_zkafka.errors import NoLeader
+from pyspark_zkafka.errors import NoLeader, UnknownTopic
 from pyspark_zkafka.protocol.model import (
     NO_LEADER,
     Broker,
@@ -17,6 +17,7 @@ from pyspark_zkafka.protocol.model import (
     TopicPartition,
 )
 from pyspark_zkafka.protocol.offsets import EARLIEST, AtTimestamp
+from pyspark_zkafka.protocol.planning import Subscription, wanted_topics
 from pyspark_zkafka.zookeeper.connection import Znode
 from tests.simulation.ensemble import Ensemble
 
@@ -45,6 +46,19 @@ class Cluster:
         """Announce more partitions of a topic, or the topic."""
         self.announced[topic] = self.announced.get(topic, 0) + by
         self.ensemble.ensure(f"/brokers/topics/{topic}")
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic with its logs; a later one of the same name has another czxid."""
+        del self.announced[topic]
+        self.ensemble.remove(f"/brokers/topics/{topic}")
+        self._offline = {tp for tp in self._offline if tp.topic != topic}
+        for tp in [tp for tp in self.ends if tp.topic == topic]:
+            for values in (self.ends, self._epochs, self._written_in, self._timestamps):
+                del values[tp]  # type: ignore[attr-defined]
+
+    def created(self, topic: str) -> int | None:
+        """The czxid of a topic, None if it does not exist."""
+        return self.ensemble.nodes[f"/brokers/topics/{topic}"].stat.czxid if topic in self.announced else None
 
     def elect(self) -> None:
         """Give a leader to the first partition that waits for one."""
@@ -79,24 +93,31 @@ class Cluster:
         """All that are announced."""
         return [TopicPartition(topic, n) for topic, number in sorted(self.announced.items()) for n in range(number)]
 
-    def snapshot(self) -> ClusterSnapshot:
-        """What ZooKeeper shows of all topics."""
+    def snapshot(self, subscription: Subscription) -> ClusterSnapshot:
+        """What ZooKeeper shows of the topics of a subscription."""
         nodes = self.ensemble.nodes
+        names = [name for name in wanted_topics(subscription, self.announced) if name in self.announced]
         topics = {
-            name: Topic(name, {n: (1,) for n in range(number)}, None, nodes[f"/brokers/topics/{name}"].stat.czxid)
-            for name, number in self.announced.items()
+            name: Topic(name, {n: (1,) for n in range(self.announced[name])}, None, self.created(name)) for name in names
         }
         states = {
             tp: PartitionState(NO_LEADER if tp in self._offline else 1, self._epochs[tp], (1,), 1, _czxid(nodes, tp))
             for tp in self.ends
+            if tp.topic in topics
         }
         return ClusterSnapshot({1: BROKER}, topics, states)
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Any], timeout_s: float = 0) -> dict[TopicPartition, int]:
         """The ends of logs; all begin at 0."""
+        if wanted.keys() - self.ends.keys():
+            raise UnknownTopic("UNKNOWN_TOPIC", "a partition does not exist")
         if self._offline & wanted.keys():
             raise NoLeader("NO_LEADER", "a partition has no leader")
         return {tp: self._offset(tp, position) for tp, position in wanted.items()}
+
+    def high_watermarks(self, partitions: Collection[TopicPartition], timeout_s: float = 0) -> dict[TopicPartition, int]:
+        """None: there are no transactions."""
+        return {}
 
     def _offset(self, partition: TopicPartition, position: Any) -> int:
         if isinstance(position, AtTimestamp):

@@ -25,7 +25,7 @@ class Enrolled:
 
     `epoch` is its generation, or its member epoch. With the classic protocol, `has_joined` is True from its request until
     the generation begins, and `claimed` is what it says it owns. With KIP-848, `releasing` is revoked, and still owned; a
-    member that has not heard of its epoch may prolong its session with the previous one.
+    member that has not heard of its epoch may prolong its session with the previous one. `instance` names a static member.
     """
 
     client: Any
@@ -37,6 +37,7 @@ class Enrolled:
     claimed: Partitions = NONE
     has_joined: bool = False
     releasing: Partitions = NONE
+    instance: str = ""
 
 
 @dataclass
@@ -121,10 +122,19 @@ class ClassicCoordinator(Coordinator):
     is_joining: bool = False
     joining_since: float = 0.0
 
-    def join(self, client: Any, member_id: str, topics: tuple[str, ...], claimed: Partitions) -> None:
-        """Join the next generation, which begins when all have, or the time for it is over."""
+    def join(self, client: Any, member_id: str, topics: tuple[str, ...], claimed: Partitions, instance: str = "") -> None:
+        """Join the next generation, which begins when all have, or the time for it is over.
+
+        A static member takes the place of the one of its name, with its partitions, if there is a stable generation.
+        """
         self.pass_time()
-        member = self.members.setdefault(member_id, Enrolled(client, topics, self.clock()))
+        former = [name for name, member in self.members.items() if instance and member.instance == instance]
+        for name in set(former) - {member_id}:
+            member = self.members[member_id] = self.members.pop(name)
+            member.client, member.seen_at = client, self.clock()
+            if not self.is_joining and member.topics == topics:
+                return
+        member = self.members.setdefault(member_id, Enrolled(client, topics, self.clock(), instance=instance))
         member.topics, member.claimed, member.has_joined, member.seen_at = topics, claimed, True, self.clock()
         self._prepare()
         self._begin()

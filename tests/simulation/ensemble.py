@@ -30,6 +30,11 @@ class Ensemble:
         """End a session: its ephemeral znodes are gone."""
         self.nodes = {path: node for path, node in self.nodes.items() if node.stat.ephemeral_owner != session}
 
+    def remove(self, path: str) -> None:
+        """Delete a znode and all below it."""
+        self._zxid += 1
+        self.nodes = {name: node for name, node in self.nodes.items() if not f"{name}/".startswith(f"{path}/")}
+
     def children(self, path: str) -> list[str]:
         """The names of a znode's children, sorted."""
         prefix = f"{path}/"

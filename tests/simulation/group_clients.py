@@ -55,6 +55,7 @@ class Client(ABC):
     chance: random.Random
     is_calm: Callable[[], bool]
     on_assign: Callable[[Client, Partitions], None]
+    instance: str = ""
     member_id: str = ""
     epoch: int = -1
     topics: tuple[str, ...] = ()
@@ -76,7 +77,7 @@ class Client(ABC):
     def close(self) -> None:
         self.is_open = False
         if self.coordinator.is_available and not self._is_joining:
-            self.coordinator.leave(self.member_id)
+            self._leave()
 
     def discard(self) -> None:
         self.close()
@@ -84,8 +85,13 @@ class Client(ABC):
     def subscribe(self, topics: Collection[str]) -> None:
         self.topics = tuple(sorted(topics))
         if not topics:
-            self.coordinator.leave(self.member_id)
+            self._leave()
             self._void()
+
+    def _leave(self) -> None:
+        """Leave the group, unless the member is static."""
+        if not self.instance:
+            self.coordinator.leave(self.member_id)
 
     def poll(self) -> ZKafkaError | None:
         """Call back, up to a revocation, which `released` ends."""
@@ -136,7 +142,7 @@ class Client(ABC):
         self._transmit()
         if self.coordinator.is_available:
             if self._now - self.polled_at > REBALANCE_S and self.revoking is None and self.member_id:
-                self.coordinator.leave(self.member_id)
+                self._leave()
                 self._void()
             else:
                 self._beat()
@@ -261,7 +267,7 @@ class ClassicClient(Client):
         self.member_id = self.member_id or self.new_id()
         self.seen = tuple(tp for tp in self.coordinator.cluster.partitions() if tp.topic in self.topics)
         self.must_rejoin, self.is_joining = False, True
-        self._classic.join(self, self.member_id, self.topics, self.owned)
+        self._classic.join(self, self.member_id, self.topics, self.owned, self.instance)
         self.heard_at = self._now
 
     def _take_assignment(self) -> None:

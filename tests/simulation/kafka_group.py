@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.protocol.checkpoint import StreamOffset
 from pyspark_zkafka.protocol.model import TopicPartition
@@ -17,14 +18,17 @@ from tests.simulation.query import Query
 from tests.simulation.schedules import NAMED, Action, Failure, ScheduledGroup, simulated
 
 STEPS = 45
-KINDS = ("range", "cooperative-sticky", "consumer")
+KINDS = ("range", "cooperative-sticky", "consumer", "static")
 HOLD_S = 2.0
 _SLICE_S = 0.5
 _BEAT_S = 1.0
 
 
 class KafkaGroup(ScheduledGroup):
-    """A group's queries, and what they owe: all from the group's start in each partition on."""
+    """A group's queries, and what they owe: all from the group's start in each partition on.
+
+    In the kind "static", most queries have a `group.instance.id`, which they keep when they start again.
+    """
 
     most_partitions = 4
 
@@ -33,11 +37,15 @@ class KafkaGroup(ScheduledGroup):
         self.now = 0.0
         self.coordinator = self._new_coordinator(kind)
         subscribe = {"subscribePattern": ".*"} if self.chance.random() < 0.3 else {"subscribe": ",".join(NAMED)}
+        self._is_static = kind == "static"
+        if self._is_static:
+            kind = "cooperative-sticky" if getattr(self.coordinator, "is_cooperative", False) else "range"
         kinds = {"group.protocol": "consumer"} if kind == "consumer" else {"partition.assignment.strategy": kind}
         more = {} if kind == "consumer" else {"session.timeout.ms": str(round(SESSION_S * 1000))}
         given = {"kafka.bootstrap.servers": "kafka1:9092", "group.id": "g", "groupMembership": "kafka"}
         hold = {"rebalance.hold.ms": str(round(HOLD_S * 1000))}
-        self._options = parse_stream({**given, **subscribe, **kinds, **more, **hold})
+        self._given = {**given, **subscribe, **kinds, **more, **hold}
+        self._options: dict[Query, StreamOptions] = {}
         self.owed_from: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
         self._started: set[TopicPartition] = set()
@@ -49,7 +57,7 @@ class KafkaGroup(ScheduledGroup):
     def _new_coordinator(self, kind: str) -> Coordinator:
         if kind == "consumer":
             return ConsumerCoordinator(lambda: self.now, self.cluster, self._check_commit)
-        is_cooperative = kind == "cooperative-sticky"
+        is_cooperative = kind == "cooperative-sticky" or (kind == "static" and self.chance.random() < 0.5)
         return ClassicCoordinator(lambda: self.now, self.cluster, self._check_commit, is_cooperative=is_cooperative)
 
     # --- what happens --------------------------------------------------------------------------------------------------
@@ -70,6 +78,7 @@ class KafkaGroup(ScheduledGroup):
             (1, self._move_coordinator),
             (1, self._pass_some_time),
             (2, self._reset),
+            (2 if self._is_static else 0, self._deploy),
         )
 
     def _take(self, action: Callable[[], None]) -> None:
@@ -83,6 +92,15 @@ class KafkaGroup(ScheduledGroup):
             self.cluster.elect()
         self._pass(max(0.0, self.coordinator.away_until - self.now) + SESSION_S + 1.0)
         self._restart_all()
+        self._run_all()
+        if self._is_static and self._unowned():
+            assert not any(query.member.wait_settled(1.0) for query in self.queries), f"{self._unowned()} are missing"
+            self.queries.append(self._new_query())  # any change of the group assigns them
+            self._run_all()
+        assert not self._unowned(), f"{self._unowned()} have no owner"
+        assert all(self.coordinator.is_member(q.member.client) for q in self.queries), "a member is outside its group"
+
+    def _run_all(self) -> None:
         for _ in range(15):
             for query in self.queries:
                 query.step()
@@ -90,14 +108,18 @@ class KafkaGroup(ScheduledGroup):
             if self._is_quiet():
                 break
         self._check_members()
-        self._check_owners()
+
+    def _unowned(self) -> list[TopicPartition]:
+        """The partitions that no member takes for its own."""
+        owned = {tp for query in self.queries if query.member is not None for tp in query.member.owned()}
+        return sorted(set(self.cluster.partitions()) - owned)
 
     def _is_quiet(self) -> bool:
         """True if nothing is left to be done."""
         running = [query for query in self.queries if query.is_running]
         if len(self.coordinator.members) > len(running):
             return False  # some have died, and have not expired
-        planned = all(len(query.offsets) == query.finished and query._start is not None for query in running)
+        planned = all(query.is_idle for query in running)
         return planned and not self.lost() and self.coordinator.is_stable and all(q.member.settled for q in running)
 
     def _step(self) -> None:
@@ -139,6 +161,14 @@ class KafkaGroup(ScheduledGroup):
             query.member.thread.is_running = False
         query.die()
 
+    def _deploy(self) -> None:
+        """All queries stop and start again, within the session timeout or after it, while topics may grow."""
+        for query in self.queries:
+            self._end(query, leaves=True)
+        self._pass(self.chance.choice((0.5, SESSION_S + 1)))
+        self._grow()
+        self._restart_all()
+
     def _stand_still(self) -> None:
         """A process stands still, so that it may be expelled; then its query goes on."""
         query = self.chance.choice(self.queries)
@@ -176,7 +206,10 @@ class KafkaGroup(ScheduledGroup):
         self.read[tp] = {n for n in self.read.get(tp, ()) if n < offset}
 
     def _new_query(self) -> Query:
-        query = Query(self._options, self._note_finished, self._note_started, lambda end: self._check_plan(query, end))
+        query = Query(self._note_finished, self._note_started, lambda start, end: self._check_plan(query, end))
+        is_static = self._is_static and self.chance.random() < 0.8
+        instance = {"group.instance.id": f"i{len(self._options)}"} if is_static else {}
+        self._options[query] = parse_stream({**self._given, **instance})
         self._start(query)
         return query
 
@@ -187,14 +220,12 @@ class KafkaGroup(ScheduledGroup):
         def note(client: Client, partitions: Collection[TopicPartition]) -> None:
             self._owners.update(dict.fromkeys(partitions, client))
 
-        member = KafkaMember(
-            self._options, self.coordinator, self._new_id, self.chance, lambda: self._is_calm, note, pass_time
-        )
+        options = self._options[query]
+        member = KafkaMember(options, self.coordinator, self._new_id, self.chance, lambda: self._is_calm, note, pass_time)
         member.thread.on_release = lambda *how: self._check_release(query, *how)
         stored = StoredOfValues(self.coordinator, lambda: self._turn(query))
-        query.start(
-            KafkaSession(self._options, self.cluster, member, lambda: self.chance.random() < 0.3, stored, pass_time)
-        )
+        session = KafkaSession(options, self.cluster, member, lambda: self.chance.random() < 0.3, stored, pass_time)
+        query.start(options, session)
 
     def _new_id(self) -> str:
         self._members += 1
@@ -285,13 +316,6 @@ class KafkaGroup(ScheduledGroup):
                 for tp in client.owned if self.coordinator.is_member(client) else ():
                     assert tp not in owners, f"{tp} is owned by {owners[tp]} and {client.member_id}"
                     owners[tp] = client.member_id
-
-    def _check_owners(self) -> None:
-        """When all is quiet, each partition has an owner that is alive, and knows it."""
-        members = [query.member for query in self.queries if query.member is not None]
-        assert all(self.coordinator.is_member(member.client) for member in members), "a member is outside its group"
-        owned = [tp for member in members for tp in member.owned()]
-        assert sorted(owned) == self.cluster.partitions(), f"owned are {sorted(owned)}"
 
     def _unread(self, partition: TopicPartition, until: int) -> list[int]:
         begin = self.owed_from.get(partition, 0 if self._has_begun(partition.topic) else until)

@@ -16,7 +16,6 @@ from pyspark_zkafka.group.kafka_turns import MemberTurns
 from pyspark_zkafka.group.member import Timing
 from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.protocol.model import Claim, TopicPartition
-from pyspark_zkafka.stream.session import StreamSession
 from tests.simulation.cluster import Cluster
 from tests.simulation.coordinator import ClassicCoordinator, Coordinator, Partitions
 from tests.simulation.group_clients import AWAY, ClassicClient, Client, ConsumerClient
@@ -107,7 +106,7 @@ class KafkaMember(KafkaGroupMember):
     ) -> None:
         def connect(events: Any) -> Client:
             kind = ClassicClient if isinstance(coordinator, ClassicCoordinator) else ConsumerClient
-            return kind(coordinator, events, new_id, chance, is_calm, on_assign)
+            return kind(coordinator, events, new_id, chance, is_calm, on_assign, group.kafka.instance_id or "")
 
         def look(member_id: str, owned: Collection[TopicPartition], topics: Collection[str]) -> bool:
             if not coordinator.is_available:
@@ -123,7 +122,7 @@ class KafkaMember(KafkaGroupMember):
         assert group is not None
         assert subscription is not None
         timing = Timing(coordinator.clock, coordinator.clock, lambda: 0.0, pass_time)
-        looks = look if group.kafka.is_incremental else None
+        looks = look if group.kafka.is_incremental or group.kafka.instance_id else None
         super().__init__(group, subscription, connect, looks, timing, run)
 
     @property
@@ -164,12 +163,12 @@ class KafkaSession(SessionOfValues):
         pass_time: Pass,
     ) -> None:
         super().__init__(options, cluster, member, is_stale)
-        self._stored: Any = stored
+        self._member_offsets = stored
         self._pass = pass_time
 
     @property
     def offsets(self) -> KafkaMemberOffsets:
-        return KafkaMemberOffsets(self.member, self._stored)
+        return KafkaMemberOffsets(self.member, self._member_offsets)
 
     def retry(self, call: Callable[[], Any]) -> Any:
         """Try a few times, a second after the other."""
@@ -181,7 +180,3 @@ class KafkaSession(SessionOfValues):
                     raise
             self._pass(1.0)
         return call()
-
-    def younger(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        session: Any = self
-        return StreamSession._without_start(session, partitions) if partitions else set()

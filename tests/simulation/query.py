@@ -5,41 +5,123 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from pyspark_zkafka.errors import NoLeader, ZKafkaError
+from pyspark_zkafka.errors import DataLoss, NoLeader, UnknownTopic, ZKafkaError
 from pyspark_zkafka.group.offset_store import GroupOffsets
-from pyspark_zkafka.group.subscription import subscribed_since, younger
 from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.protocol.checkpoint import StreamOffset
-from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, TopicPartition
+from pyspark_zkafka.protocol.model import ClaimOwner, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
+from pyspark_zkafka.protocol.planning import Subscribe
 from pyspark_zkafka.stream.driver import StreamDriver
+from pyspark_zkafka.stream.freshness import has_same_topics
+from pyspark_zkafka.stream.session import StreamSession
 from tests.simulation.cluster import Cluster
 from tests.simulation.member import GROUP
 
 
-class SessionOfValues:
-    """What `StreamSession` is to a planner; its view of the cluster may be a while old."""
+class KafkaStore:
+    """The offsets that a group has in Kafka; the brokers forget those of a deleted topic, at once or later.
 
-    def __init__(self, options: StreamOptions, cluster: Cluster, member: Any, is_stale: Callable[[], bool]) -> None:
-        self._options = options
+    Attributes
+    ----------
+    outdated : set of TopicPartition
+        Those whose offset is of a deleted topic.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        turn: Callable[[], None],
+        on_commit: Callable[[Mapping[TopicPartition, int]], None],
+    ) -> None:
         self._cluster = cluster
+        self.offsets: dict[TopicPartition, int] = {}
+        self.outdated: set[TopicPartition] = set()
+        self._turn = turn
+        self._on_commit = on_commit
+
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        self._turn()
+        return {tp: self.offsets[tp] for tp in partitions if tp in self.offsets}
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit; the brokers refuse partitions that do not exist."""
+        self._turn()
+        there = {tp: offset for tp, offset in offsets.items() if tp in self._cluster.ends}
+        self.offsets.update(there)
+        self.outdated.difference_update(there)
+        self._on_commit(there)
+        if len(there) < len(offsets):
+            raise UnknownTopic("UNKNOWN_TOPIC", "a partition does not exist")
+
+    def delete(self, topic: str, kept: Collection[TopicPartition]) -> None:
+        """Delete a topic's offsets, but those that are kept for a while."""
+        self.offsets = {tp: offset for tp, offset in self.offsets.items() if tp.topic != topic or tp in kept}
+        self.outdated.update(kept)
+
+    def forget(self) -> None:
+        """Forget the offsets of deleted topics."""
+        self.offsets = {tp: offset for tp, offset in self.offsets.items() if tp not in self.outdated}
+        self.outdated = set()
+
+
+class SessionOfValues:
+    """What `StreamSession` is to a planner; its view of the cluster may be a while old.
+
+    A topic that was created again is seen at once: a watch is faster than the creation. Without a `member`, the stream
+    reads all partitions, and commits to the group, if there is one, by `zookeeper`.
+    """
+
+    owned = StreamSession.owned
+    younger = StreamSession.younger
+    _without_start = StreamSession._without_start
+    _subscribed = None
+    _member_offsets: Any = None
+
+    def __init__(
+        self,
+        options: StreamOptions,
+        cluster: Cluster,
+        member: Any,
+        is_stale: Callable[[], bool],
+        zookeeper: Any = None,
+        kafka: Any = None,
+    ) -> None:
+        self._options = options
+        self._subscription = self.subscription = options.read.require_subscription()
         self._is_stale = is_stale
         self._seen: ClusterSnapshot | None = None
+        self._own_zookeeper = zookeeper
+        self._kafka = kafka
+        self.cluster = cluster
         self.member = member
         self.brokers = cluster
 
     def __enter__(self) -> SessionOfValues:
-        self.retry(self.member.join)
+        if self.member is not None:
+            self.retry(self.member.join)
         return self
 
     def close(self) -> None:
         """Nothing: a planner that dies does not close."""
 
     @property
+    def has_group(self) -> bool:
+        return self._options.group is not None
+
+    @property
+    def _zookeeper(self) -> Any:
+        return self._own_zookeeper if self.member is None else self.member.session
+
+    @property
     def offsets(self) -> Any:
-        connection = self._options.read.connection
-        session: Any = self.member.session
-        return GroupOffsets(connection, "", GROUP, ("zookeeper",), session, sleep=lambda s: None)
+        connection, stores = self._options.read.connection, self._options.read.stores
+        found = GroupOffsets(connection, "", GROUP, stores, self._zookeeper, sleep=lambda s: None)
+        found._kafka = self._kafka
+        return found
+
+    def level(self, partitions: Collection[TopicPartition], owner: ClaimOwner | None) -> None:
+        self.offsets.level(partitions, owner)
 
     def retry(self, call: Callable[[], Any]) -> Any:
         """Try a few times, as `Retry` does."""
@@ -52,9 +134,15 @@ class SessionOfValues:
         return call()
 
     def snapshot(self, *, anew: bool = False, expected: Collection[str] = ()) -> ClusterSnapshot:
-        if self._seen is None or anew or not self._is_stale():
-            self._seen = self._cluster.snapshot()
+        if self._seen is None or anew or self._has_been_replaced(self._seen) or not self._is_stale():
+            self._seen = self.cluster.snapshot(self._subscription)
         return self._seen
+
+    def _has_been_replaced(self, seen: ClusterSnapshot) -> bool:
+        return any(self.cluster.created(name) not in (topic.czxid, None) for name, topic in seen.topics.items())
+
+    def snapshot_of(self, topics: Collection[str]) -> ClusterSnapshot:
+        return self.cluster.snapshot(Subscribe(tuple(topics)))
 
     def settled_snapshot(self) -> ClusterSnapshot:
         return self.snapshot()
@@ -64,7 +152,7 @@ class SessionOfValues:
         return []
 
     def is_still(self, snapshot: ClusterSnapshot) -> bool:
-        return True
+        return has_same_topics(snapshot, self.snapshot())
 
     def log_ends(
         self, partitions: Iterable[TopicPartition], epochs: dict[TopicPartition, int]
@@ -73,25 +161,16 @@ class SessionOfValues:
         failed: dict[TopicPartition, ZKafkaError] = {}
         for tp in partitions:
             try:
-                found |= self._cluster.list_offsets({tp: LATEST})
-            except NoLeader as error:
+                found |= self.cluster.list_offsets({tp: LATEST})
+            except (NoLeader, UnknownTopic) as error:
                 failed[tp] = error
         return found, failed
 
     def first_after_epoch(self, partition: TopicPartition, epoch: int, offsets: range) -> int | None:
-        return self._cluster.first_after_epoch(partition, epoch)
-
-    def owned(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
-        return self.member.owned()
+        return self.cluster.first_after_epoch(partition, epoch)
 
     def servers(self, snapshot: ClusterSnapshot) -> str:
         return "kafka1:9092"
-
-    def younger(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        topics = sorted({tp.topic for tp in partitions})
-        by_pattern = not self.member.by_name
-        since = subscribed_since(self.member.session, GROUP, topics, by_pattern=by_pattern)  # type: ignore[arg-type]
-        return younger(partitions, self.snapshot(), since)
 
 
 class Query:
@@ -107,21 +186,25 @@ class Query:
 
     def __init__(
         self,
-        options: StreamOptions,
-        on_finished: Callable[[StreamOffset], None],
+        on_finished: Callable[[Mapping[TopicPartition, range]], None],
         on_started: Callable[[], None],
-        on_planned: Callable[[StreamOffset], None] = lambda end: None,
+        on_planned: Callable[[StreamOffset, StreamOffset], None] = lambda start, end: None,
     ) -> None:
-        self._options = options
         self._on_planned = on_planned
         self._on_finished = on_finished
         self._on_started = on_started
         self.offsets: list[dict[str, Any]] = []
         self.finished = 0
-        self.member: Any = None
+        self.session: Any = None
+        self.fails_on_loss = True
         self._planner: StreamDriver | None = None
         self._start: dict[str, Any] | None = None
         self._is_reading = False
+
+    @property
+    def member(self) -> Any:
+        """The member of this run, if it runs and has one."""
+        return None if self.session is None else self.session.member
 
     @property
     def reading(self) -> set[TopicPartition]:
@@ -134,14 +217,20 @@ class Query:
     def is_running(self) -> bool:
         return self._planner is not None
 
-    def start(self, session: SessionOfValues) -> None:
+    @property
+    def is_idle(self) -> bool:
+        """True if this run has nothing left to read in what it has planned."""
+        return len(self.offsets) == self.finished and self._start is not None
+
+    def start(self, options: StreamOptions, session: SessionOfValues) -> None:
         """Begin another run."""
-        self.member, self._start, self._is_reading = session.member, None, False
-        self._planner = StreamDriver(self._options, lambda: 0.0, lambda s: None, session)  # type: ignore[arg-type]
+        self.session, self._start, self._is_reading, self._has_planned = session, None, False, False
+        self.fails_on_loss = options.read.fail_on_data_loss
+        self._planner = StreamDriver(options, lambda: 0.0, lambda s: None, session)  # type: ignore[arg-type]
 
     def die(self) -> None:
         """End the run: nothing is closed, the session lives on for a while."""
-        self._planner = self.member = None
+        self._planner = self.session = None
 
     def step(self) -> None:
         """The next of Spark's calls: initialOffset, latestOffset, or partitions and the tasks of a micro-batch."""
@@ -157,18 +246,27 @@ class Query:
     def _plan(self, planner: StreamDriver, start: dict[str, Any]) -> None:
         """Spark asks for the start once more when the first micro-batch was planned."""
         end = planner.latest(start, limited=True)
-        self._on_started()
+        if not self._has_planned:
+            self._on_started()
+        self._has_planned = True
         if end != start:
-            self._on_planned(StreamOffset.from_json(end))
+            self._on_planned(StreamOffset.from_json(start), StreamOffset.from_json(end))
             self.offsets.append(end)
             self._is_reading = True
             if len(self.offsets) == 1:
                 assert planner.initial() == start
 
     def _run(self, planner: StreamDriver, end: dict[str, Any]) -> None:
+        """The tasks read what was planned of the topics that are still the same; the others are lost."""
         splits, _ = planner.splits(end)
         planned = StreamOffset.from_json(end)
-        assert sum(s.until - s.start for s in splits) == sum(span.size for span in planned.spans.values())
+        cluster: Cluster = self.session.cluster
+        spans = {tp: span for tp, span in planned.spans.items() if span.size}
+        there = {tp for tp in spans if planned.topics[tp.topic].czxid == cluster.created(tp.topic)}
+        read = {split.partition: range(split.start, split.until) for split in splits if split.partition in there}
+        assert read == {tp: range(spans[tp].start, spans[tp].until) for tp in there}, "another micro-batch is repeated"
+        if self.fails_on_loss and there != spans.keys():
+            raise DataLoss("TOPIC_REPLACED", f"a task did not find {', '.join(map(str, sorted(spans.keys() - there)))}")
         self.finished = len(self.offsets)
         self._start, self._is_reading = end, False
-        self._on_finished(planned)
+        self._on_finished(read)

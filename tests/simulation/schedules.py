@@ -1,13 +1,29 @@
-"""Random schedules of a group of streaming queries: what groups of both kinds have in common."""
+"""Random schedules of streaming queries: what groups of both kinds have in common.
+
+Each schedule ends in a time without faults, and must satisfy:
+
+1.  Nothing is skipped. Each record that is owed is in a finished micro-batch in the end. Of the partitions that the first
+    run reads, all that is produced after its start is owed; of others everything: of partitions that were added, of topics
+    that were created, or created again, and of partitions that the checkpoint did not have. A group in Kafka owes what is
+    produced after its first offset in a topic.
+2.  A group's offset is never ahead of finished work, and never goes back, in one life of a topic: between two deletions.
+    Nobody but the partition's owner commits it, except a first one.
+3.  A micro-batch that is repeated is the same, of the topics that are still the same.
+4.  In the end, each partition has one owner that is alive. Static members may leave out partitions that were added while
+    they restarted, but then none of them is settled, and the next member that joins changes it.
+5.  Without a group, each micro-batch begins where the last one of its checkpoint ended, or at the beginning.
+6.  With `failOnDataLoss`, no query passes over the deletion of a topic that it has read, also not when it starts again,
+    unless other members have read the new topic; and some query fails when unread records are deleted. Without it, none
+    fails.
+"""
 
 from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from pyspark_zkafka.protocol.checkpoint import StreamOffset
 from pyspark_zkafka.protocol.model import TopicPartition
 from tests.simulation.cluster import Cluster
 from tests.simulation.query import Query
@@ -27,6 +43,7 @@ class ScheduledGroup(ABC):
     """The queries of a group, what they have read, and the events so far."""
 
     most_partitions: int
+    at_first: Sequence[int] = (1, 2, 3)
 
     def __init__(self, seed: int, cluster: Cluster) -> None:
         self.chance = random.Random(seed)
@@ -36,12 +53,13 @@ class ScheduledGroup(ABC):
         self.cluster.elect()
         self.queries: list[Query] = []
         self.read: dict[TopicPartition, set[int]] = {}
+        self._deleted: dict[TopicPartition, int] = {}
         self.events: list[str] = []
         self._is_calm = False
 
     def run(self, steps: int) -> None:
         """A random schedule, then a time in which nothing fails and all come to rest; AssertionError for a violation."""
-        self.queries = [self._new_query() for _ in range(self.chance.randint(1, 3))]
+        self.queries = [self._new_query() for _ in range(self.chance.choice(self.at_first))]
         for _ in range(steps):
             self._something()
         self._is_calm = True
@@ -113,9 +131,37 @@ class ScheduledGroup(ABC):
         if len(self.queries) < _MOST_QUERIES:
             self.queries.append(self._new_query())
 
-    def _note_finished(self, planned: StreamOffset) -> None:
-        for tp, span in planned.spans.items():
-            self.read.setdefault(tp, set()).update(range(span.start, span.until))
+    def _delete(self) -> None:
+        """Delete a topic; what it had is owed no more."""
+        if self.cluster.announced:
+            topic = self.chance.choice(sorted(self.cluster.announced))
+            self._forget(topic)
+            self.cluster.delete(topic)
+
+    def _create(self) -> None:
+        """Create a topic that does not exist, or does not exist any more."""
+        missing = [topic for topic in NAMED if topic not in self.cluster.announced]
+        if missing:
+            topic = self.chance.choice(missing)
+            self.cluster.grow(topic, self.chance.randint(1, 2))
+            if self.chance.random() < 0.3:
+                self._reload(topic)
+
+    def _reload(self, topic: str) -> None:
+        """Write as much to a topic as a deleted one of its name had."""
+        for tp in [tp for tp in self.cluster.partitions() if tp.topic == topic]:
+            self.cluster.elect()
+            if tp in self.cluster.ends:
+                self.cluster.produce(tp, self._deleted.get(tp, 1))
+
+    def _forget(self, topic: str) -> None:
+        self._deleted |= {tp: end for tp, end in self.cluster.ends.items() if tp.topic == topic}
+        for partition in [tp for tp in self.read if tp.topic == topic]:
+            del self.read[partition]
+
+    def _note_finished(self, read: Mapping[TopicPartition, range]) -> None:
+        for tp, offsets in read.items():
+            self.read.setdefault(tp, set()).update(offsets)
 
 
 class Failure(NamedTuple):

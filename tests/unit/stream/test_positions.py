@@ -134,6 +134,16 @@ def test_checkpoint() -> None:
     assert find(Session(), checkpoint(PlannedRange(10, 20, 10)), startingOffsets="latest") == 20
 
 
+def test_outdated_offset_of_a_topic_that_was_not_read() -> None:
+    """A member that gains a partition of a topic created again reports the loss, if it has read none of the topic itself."""
+    session = Session({T0: StoredOffset(30, mark=40)}, members_since=90)
+    for replaced in (), ("t",):
+        with pytest.raises(DataLoss, match="TOPIC_REPLACED.*t-0 at 30 are older than the topic"):
+            starts(session, **{"group.id": "g"}).find([T0], checkpoint(), replaced=replaced)
+    own = checkpoint(PlannedRange(10, 30, 10, 40))
+    assert starts(session, **{"group.id": "g"}).find([T0], own, replaced=("t",))[T0].position == 10
+
+
 def test_new_partition() -> None:
     """A partition that is new to the topic, or to the query, is read from its beginning.
 
