@@ -135,10 +135,10 @@ def test_checkpoint() -> None:
 
 
 def test_outdated_offset_of_a_topic_that_was_not_read() -> None:
-    """A member that gains a partition of a topic created again reports the loss, if it has read none of the topic itself."""
+    """A member that gains a partition of a topic created again reports the loss, if it has read none of it itself."""
     session = Session({T0: StoredOffset(30, mark=40)}, members_since=90)
     for replaced in (), ("t",):
-        with pytest.raises(DataLoss, match="TOPIC_REPLACED.*t-0 at 30 are older than the topic"):
+        with pytest.raises(DataLoss, match=r"TOPIC_REPLACED.*t-0 at 30 are older than the topic"):
             starts(session, **{"group.id": "g"}).find([T0], checkpoint(), replaced=replaced)
     own = checkpoint(PlannedRange(10, 30, 10, 40))
     assert starts(session, **{"group.id": "g"}).find([T0], own, replaced=("t",))[T0].position == 10
