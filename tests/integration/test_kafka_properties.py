@@ -42,8 +42,8 @@ ROLES: dict[Role, str] = {"consumer": "C", "producer": "P"}
 
 def make(role: Role, properties: Mapping[str, str]) -> None:
     """Make a client and let go of it; raises KafkaException where librdkafka refuses."""
-    if role == "consumer":
-        confluent_kafka.Consumer({"group.id": "g", **properties}).close()
+    if role == "consumer":  # whose session is never longer than max.poll.interval.ms, see `consumer_properties`
+        confluent_kafka.Consumer({"group.id": "g", "session.timeout.ms": "1", **properties}).close()
     else:
         confluent_kafka.Producer(dict(properties)).flush(0)
 
