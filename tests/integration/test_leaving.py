@@ -20,7 +20,8 @@ import sys
 import pyarrow
 from pyspark_zkafka.stream.reader import ZKafkaStreamReader
 from pyspark_zkafka.options.stream import parse_stream
-options = {"zookeeper.connect": sys.argv[1], "group.id": sys.argv[2], "subscribe": sys.argv[3]}
+where = {"zookeeper.connect": sys.argv[1], "group.id": sys.argv[2]}
+options = {**where, "subscribe": sys.argv[3], "startingOffsets": "earliest"}
 reader = ZKafkaStreamReader(parse_stream(options), pyarrow.schema([]))
 try:
     print(reader.initialOffset(), flush=True)
