@@ -372,6 +372,7 @@ class StreamDriver:
         member, behind = self._session.member, self._state.behind(self._existing)
         owned = behind if member is None else member.owned()
         own, others = [tp for tp in behind if tp in owned], [tp for tp in behind if tp not in owned]
+        self._group_error = None
         if member is None or not others:
             return own, others
         try:
@@ -388,7 +389,6 @@ class StreamDriver:
                     if owner.offset != found[tp].offset or now - owner.seen_at > member.expiry_s
                 }
                 others = [tp for tp in others if tp not in alive]
-            self._group_error = None
         except ZKafkaError as error:
             if not error.retriable:
                 raise
