@@ -175,7 +175,7 @@ class GroupOffsets:
         """The partitions that were created after their offset was written to ZooKeeper."""
         paths = {partition_state_path(tp): tp for tp in stored}
         created = self._client().exists_many(paths).items() if paths else ()
-        return {paths[path] for path, stat in created if (stored[paths[path]].mark or stat.czxid) < stat.czxid}
+        return {paths[path] for path, stat in created if stored[paths[path]].is_older_than(stat.czxid)}
 
     def _read_znodes(
         self, partitions: Collection[TopicPartition], skip_malformed: bool

@@ -18,6 +18,10 @@ class StoredOffset:
     offset: int
     mark: int | None = None
 
+    def is_older_than(self, czxid: int | None) -> bool:
+        """True if the offset was written before the partition was created, in ZooKeeper transaction `czxid`."""
+        return self.mark is not None and czxid is not None and self.mark < czxid
+
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
@@ -82,8 +86,8 @@ def outdated(stored: Mapping[TopicPartition, StoredOffset], snapshot: ClusterSna
 
     Offsets outlive their topics in ZooKeeper, and in another log they would skip records silently.
     """
-    created = {tp: snapshot.states[tp].czxid for tp in stored if tp in snapshot.states}
-    return {tp for tp, czxid in created.items() if czxid is not None and (stored[tp].mark or czxid) < czxid}
+    states = snapshot.states
+    return {tp for tp, offset in stored.items() if tp in states and offset.is_older_than(states[tp].czxid)}
 
 
 def _is_own(span: PlannedRange, stored: StoredOffset, last: StoredOffset | None) -> bool:

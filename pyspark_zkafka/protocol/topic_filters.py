@@ -57,7 +57,7 @@ def topic_filter(regex: str) -> TopicFilter:
     Raises
     ------
     FilterError
-        It is malformed or not supported, or it has more than 10,000 characters beside plain names.
+        It is malformed or not supported, or it has more than 10,000 characters other than plain names.
 
     Examples
     --------

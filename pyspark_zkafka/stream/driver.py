@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from pyspark_zkafka.errors import BrokersUnavailable, GroupContended, UnknownTopic, ZKafkaError, listing
+from pyspark_zkafka.errors import UnknownTopic, ZKafkaError, listing
 from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.protocol.checkpoint import PlannedRange, StreamOffset, TopicMark, first_mark
 from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, OffsetRange, TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST
 from pyspark_zkafka.protocol.planning import (
     Split,
     describe_offline,
@@ -21,14 +20,15 @@ from pyspark_zkafka.protocol.planning import (
     split_ranges,
     wanted_topics,
 )
-from pyspark_zkafka.protocol.resumption import outdated
 from pyspark_zkafka.stream.commits import commit_positions, level_stores
 from pyspark_zkafka.stream.ends import StreamEnds
+from pyspark_zkafka.stream.fixed_ends import FixedEnds
 from pyspark_zkafka.stream.limits import StreamLimits
 from pyspark_zkafka.stream.planner import (
     Loss,
     StreamState,
     check_ends,
+    check_fixed_ends,
     check_topics,
     end_of,
     ranges_of,
@@ -44,16 +44,6 @@ __all__ = ["StreamDriver"]
 _log = logging.getLogger(__name__)
 
 _IDLE_WAIT_S = 1.0
-_END_WAIT_S = 0.2
-_SHOWN = 5
-
-
-class _Owner(NamedTuple):
-    """The owner of another member's partition, with the group's offset and the time at which it was seen first."""
-
-    incarnation: str
-    offset: int
-    seen_at: float
 
 
 class StreamDriver:
@@ -73,12 +63,12 @@ class StreamDriver:
         self._has_group = options.group is not None
         self._session = session or StreamSession(options, clock, sleep)
         self._clock = clock
-        self._sleep = sleep
         self._opened = False
         self._starts = StreamStarts(options, self._session)
         self._reports = StreamWarnings(options.read.fail_on_data_loss, clock)
         self._limits = StreamLimits(options, self._session, clock)
         self._ends = StreamEnds(options.read, self._session, self._reports, sleep)
+        self._fixed_ends = FixedEnds(options.read, self._session, self._reports, clock, sleep)
         self._initial_offset: dict[str, Any] | None = None
         self._beginning: Beginning | ZKafkaError | None = None
         self._state = StreamState()
@@ -87,9 +77,6 @@ class StreamDriver:
         self._parsed: tuple[dict[str, Any], StreamOffset] | None = None
         self._latest: dict[TopicPartition, int] = {}
         self._existing: Collection[TopicPartition] = ()
-        self._fixed_topics: Collection[str] = ()
-        self._group_error: ZKafkaError | None = None
-        self._owners: dict[TopicPartition, _Owner] = {}
         self._left: tuple[Mapping[str, TopicMark], frozenset[str]] = {}, frozenset()
 
     def close(self) -> None:
@@ -131,30 +118,13 @@ class StreamDriver:
     def fix_bounds(self) -> None:
         """Fix the present ends of the logs as the query's end; raises NoLeader, unless `offlinePartitions` is skip."""
         self._open()
-        led = self._session.retry(self._led)
-        bounds = self._session.retry(lambda: self._session.brokers.list_offsets(dict.fromkeys(led, LATEST)))
-        if self._session.member is not None:  # an empty log is read to its end, whoever owns it
-            starts = self._session.retry(lambda: self._session.brokers.list_offsets(dict.fromkeys(led, EARLIEST)))
-            bounds = {tp: end for tp, end in bounds.items() if end > starts[tp]}
-        self._state, self._fixed_topics = replace(self._state, bounds=bounds), {tp.topic for tp in bounds}
-
-    def _led(self) -> list[TopicPartition]:
-        """The partitions that the stream, or its group, reads, without those that have no leader."""
-        snapshot = self._session.snapshot()
-        everything = [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)]
-        partitions = everything if self._session.member is not None else sorted(self._session.owned(snapshot))
-        offline = snapshot.without_leader(partitions)
-        if offline and not self._read.skip_offline:
-            raise describe_offline(offline, snapshot)
-        waiting = set(offline)
-        return [tp for tp in partitions if tp not in waiting]
+        self._state = replace(self._state, bounds=self._fixed_ends.fetch())
 
     def latest(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         """The end of the next micro-batch, `start` itself if there is nothing to read; commits, releases and claims.
 
         A first call waits until the member is assigned its partitions. With fixed ends, `start` tells Spark that the query
-        is done: it is returned once they are reached, and after `kafkaConsumer.pollTimeoutMs` without records this raises
-        BrokersUnavailable, or GroupContended for partitions that no member of the group owns.
+        is done: it is returned once they are reached; see `FixedEnds.wait` for the errors while they are not.
         """
         self._open()
         if self._session.member is not None and self._start is None:
@@ -174,7 +144,8 @@ class StreamDriver:
             finished = replace(finished, spans={**self._state.undecided, **finished.spans})
         left = self._left_topics(finished)
         current = _without_topics(finished, left)
-        snapshot = self._session.snapshot(expected=current.topics.keys() | self._fixed_topics)
+        expected = current.topics.keys() | {tp.topic for tp in self._state.bounds or ()}
+        snapshot = self._session.snapshot(expected=expected)
         self._reports.check_topics(self._read, snapshot, self._session.topic_names, may_fail=False)
         self._existing = snapshot.states.keys()
         replaced = replaced_topics(self._state, current, snapshot)
@@ -350,83 +321,16 @@ class StreamDriver:
         member = self._session.member
         if member is not None:
             member.read(())
-        own, others = self._unread()
-        if own or others:
-            waited_s = self._clock() - began
-            patience_s = self._read.poll_timeout_ms / 1000 + (0 if member is None else member.expiry_s)
-            if waited_s >= patience_s:
-                raise self._group_error or _ends_not_reached(own, others, waited_s)
-            self._sleep(_END_WAIT_S) if member is None else member.wait(_END_WAIT_S if own else _IDLE_WAIT_S)
+        if self._fixed_ends.wait(self._state.behind(self._existing), began):
             return True
-        self._report_gone(finished)
+        self._apply(*check_fixed_ends(self._state, finished, self._existing))
         if member is not None and not self._state.assigned:
             member.wait(_IDLE_WAIT_S)
         return False
 
-    def _unread(self) -> tuple[list[TopicPartition], list[TopicPartition]]:
-        """The partitions that are not read to their fixed ends: this query's own, and those that it may be assigned yet.
-
-        A member that died owns its partitions until it expires. An owner that commits, or stays for longer, is alive, and
-        reads its partitions to the end itself.
-        """
-        member, behind = self._session.member, self._state.behind(self._existing)
-        owned = behind if member is None else member.owned()
-        own, others = [tp for tp in behind if tp in owned], [tp for tp in behind if tp not in owned]
-        self._group_error = None
-        if member is None or not others:
-            return own, others
-        try:
-            stored = self._session.offsets.committed(others, skip_malformed=True)
-            done = {tp: stored[tp].offset for tp in stored.keys() - outdated(stored, self._session.snapshot())}
-            others = [tp for tp in others if done.get(tp, -1) < behind[tp]]
-            if others and member.wait_settled(0):
-                now, owners = self._clock(), self._session.owners(others)
-                found = {tp: _Owner(owner, done.get(tp, -1), now) for tp, owner in owners.items()}
-                first = self._owners = {tp: _first_seen(self._owners.get(tp), owner) for tp, owner in found.items()}
-                alive = {
-                    tp
-                    for tp, owner in first.items()
-                    if owner.offset != found[tp].offset or now - owner.seen_at > member.expiry_s
-                }
-                others = [tp for tp in others if tp not in alive]
-        except ZKafkaError as error:
-            if not error.retriable:
-                raise
-            self._group_error = error
-            self._reports.warn(f"the group's offsets or owners cannot be read, trying again: {error}")
-        return own, others
-
-    def _report_gone(self, finished: StreamOffset) -> None:
-        """Report partitions with fixed ends that were deleted before these were reached, once."""
-        bounds, spans = self._state.bounds or {}, finished.spans
-        gone = [tp for tp, end in bounds.items() if tp not in self._existing and (tp not in spans or spans[tp].until < end)]
-        if gone:
-            self._state = replace(self._state, bounds={tp: end for tp, end in bounds.items() if tp not in gone})
-            text = f"{listing(sorted(gone))} were deleted before they were read to the ends fixed when the query started"
-            self._reports.lose("PARTITIONS_GONE", text)
-
     def _set_reading(self, partitions: Iterable[TopicPartition]) -> None:
         if self._session.member is not None:
             self._session.member.read(list(partitions))
-
-
-def _first_seen(before: _Owner | None, now: _Owner) -> _Owner:
-    return before if before is not None and before.incarnation == now.incarnation else now
-
-
-def _ends_not_reached(own: Sequence[TopicPartition], others: Sequence[TopicPartition], waited_s: float) -> ZKafkaError:
-    """The error for a query that cannot read its partitions, or for one whose group leaves partitions without an owner."""
-    text = f"not read to the end that was fixed when the query started, after {waited_s:.0f} s without records"
-    if own:
-        return BrokersUnavailable(
-            "BROKERS_UNAVAILABLE",
-            f"{listing(own, _SHOWN)}: {text}: leaders or ZooKeeper do not answer; check them, and start the query again",
-        )
-    return GroupContended(
-        "ENDS_NOT_REACHED",
-        f"{listing(others, _SHOWN)}: {text}: no member of the group owns them; check that its members agree on topics and "
-        "partition.assignment.strategy, and start the query again",
-    )
 
 
 def _as_planned(snapshot: ClusterSnapshot, planned: StreamOffset) -> ClusterSnapshot:

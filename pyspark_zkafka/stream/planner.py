@@ -19,6 +19,7 @@ __all__ = [
     "PartitionProgress",
     "StreamState",
     "check_ends",
+    "check_fixed_ends",
     "check_topics",
     "end_of",
     "ranges_of",
@@ -218,6 +219,19 @@ def check_ends(state: StreamState, ends: Mapping[TopicPartition, int]) -> tuple[
         return state, losses
     fixed = None if state.bounds is None else bounds
     return replace(state, assigned={**state.assigned, **changed}, bounds=fixed), losses
+
+
+def check_fixed_ends(
+    state: StreamState, finished: StreamOffset, existing: Collection[TopicPartition]
+) -> tuple[StreamState, list[Loss]]:
+    """Find partitions that were deleted before they were read to their fixed ends, and drop these ends."""
+    bounds, spans = state.bounds or {}, finished.spans
+    gone = {tp for tp, end in bounds.items() if tp not in existing and (tp not in spans or spans[tp].until < end)}
+    if not gone:
+        return state, []
+    text = f"{listing(sorted(gone))} were deleted before they were read to the ends fixed when the query started"
+    kept = {tp: end for tp, end in bounds.items() if tp not in gone}
+    return replace(state, bounds=kept), [Loss("PARTITIONS_GONE", text)]
 
 
 def ranges_of(state: StreamState, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetRange]:
