@@ -237,8 +237,8 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
     UnknownTopic: {
         "UNKNOWN_TOPIC": (
             "A topic or partition does not exist, or was deleted.",
-            "Correct the name (the message suggests the nearest one), or create the topic. With `missingTopics=wait` a "
-            "stream waits for it.",
+            "Correct the name (the message suggests the nearest one), create the topic, or let a stream wait for it with "
+            "`missingTopics=wait`.",
         ),
         "NO_TOPIC_MATCHES": (
             "`subscribePattern` matches no topic, or `subscribeExceptPattern` excludes every topic.",

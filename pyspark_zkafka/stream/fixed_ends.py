@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_zkafka.errors import BrokersUnavailable, GroupContended, ZKafkaError, listing
-from pyspark_zkafka.group.membership import Membership
 from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST
@@ -14,6 +13,9 @@ from pyspark_zkafka.protocol.planning import describe_offline
 from pyspark_zkafka.protocol.resumption import outdated
 from pyspark_zkafka.stream.session import StreamSession
 from pyspark_zkafka.stream.warnings import StreamWarnings
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.group.membership import Membership
 
 __all__ = ["FixedEnds"]
 

@@ -11,6 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from pyspark_zkafka.group.member import GroupMember
+from pyspark_zkafka.testing.waiting import Deadline
 from tests.support.chroot import JVM
 from tests.support.eventually import eventually
 from tests.support.members import settled
@@ -80,7 +81,8 @@ class TestSession:
             owners, claims = [first.owner, second.owner], [first.owned(), second.owned()]
             zkafka_cluster.pause("zookeeper")
             try:
-                eventually(lambda: not first.client.connected, timeout_s=9)
+                # Usually noticed after a third to two thirds of the session's timeout; a request in between delays that.
+                Deadline(8).until(lambda: not first.client.connected or None)
                 assert first.owned() == claims[0]
             finally:
                 zkafka_cluster.resume("zookeeper")
