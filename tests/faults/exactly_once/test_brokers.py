@@ -60,7 +60,7 @@ def coordinator(cluster: LocalCluster, topic: str, name: str) -> int:
 def scattered(cluster: LocalCluster, topic: str) -> tuple[str, Brokers]:
     """A query whose coordinators of transactions and of its ledger differ; the topic is led by the third broker."""
     for number in count():
-        query = f"query-{number}"
+        query = f"{topic}-{number}"
         transactions = coordinator(cluster, STATE_TOPICS[0], f"zkafka-{query}-0")
         groups = coordinator(cluster, STATE_TOPICS[1], f"zkafka-{query}.slots-1-0")
         if transactions != groups:
