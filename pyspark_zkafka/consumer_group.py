@@ -12,7 +12,6 @@ from pyspark_zkafka.errors import GroupError, OptionError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pyspark_zkafka.protocol.checkpoint import Waiting
     from pyspark_zkafka.protocol.model import ClaimOwner, OffsetRange, TopicPartition
     from pyspark_zkafka.stream.session import StreamSession
 
@@ -109,7 +108,6 @@ class ConsumerGroup:
             raise OptionError("INVALID_OPTIONS", "A ConsumerGroup joins its group; leave groupMembership=none out")
         self._reports = StreamWarnings(self._options.read.fail_on_data_loss, time.monotonic)
         self._session: StreamSession | None = None
-        self._waiting: Mapping[TopicPartition, Waiting] = {}
 
     def __enter__(self) -> ConsumerGroup:
         """Join, and wait until the member owns what it is assigned, for some seconds at the most.
@@ -141,12 +139,15 @@ class ConsumerGroup:
         `maxOffsetsPerTrigger` and `maxBytesPerTrigger`.
 
         Also releases and claims partitions, and waits some seconds for those that other members are about to release.
-        Partitions without a leader are left for a later plan. Topics that do not exist are logged as a warning.
+        Partitions without a leader are left for a later plan, if the group has their offsets. Topics that do not exist are
+        logged as a warning.
 
         Raises
         ------
         DataLoss
             A committed offset is outside the log, and `failOnDataLoss` is set.
+        NoLeader
+            A partition that starts at the end of its log has no leader, and `offlinePartitions` is fail.
         UnknownTopic
             A topic does not exist, and `missingTopics` is fail.
         ZKafkaError
@@ -162,8 +163,7 @@ class ConsumerGroup:
         snapshot = session.settled_snapshot()
         self._reports.check_topics(self._options.read, snapshot, session.topic_names, may_fail=True)
         starts = StreamStarts(self._options, session)
-        begun = session.retry(lambda: starts.begin(owned, snapshot, self._waiting))
-        self._waiting = begun.waiting
+        begun = session.retry(lambda: starts.begin(owned, session.snapshot()))
         gains = session.retry(lambda: starts.decide(begun)).gains
         ready = sorted(gains)
         resets = {tp: gains[tp].position for tp in ready if gains[tp].resets}

@@ -14,9 +14,7 @@ since. Partitions that the stream has read before and does not read now are kept
 query, or its group, read of the topic when it began, plus those after them that it has read: others are new, and read from
 their beginning. A
 third number is the group's committed offset when the micro-batch was planned, if it was not ``from``, or if a fourth
-follows: the ZooKeeper transaction that wrote it. If a partition had no leader when the query began at the end of its log,
-the topic has ``"waiting": {"3": [17, 1700000000000]}``: the partition's leader epoch then, -1 if unknown, and the time in
-milliseconds.
+follows: the ZooKeeper transaction that wrote it.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from pyspark_zkafka.errors import CheckpointError
 from pyspark_zkafka.protocol.model import Topic, TopicPartition
 from pyspark_zkafka.protocol.topic_names import is_topic_name
 
-__all__ = ["PlannedRange", "StreamOffset", "TopicMark", "Waiting", "first_mark", "mark_after"]
+__all__ = ["PlannedRange", "StreamOffset", "TopicMark", "first_mark", "mark_after"]
 
 VERSION = 1
 _MOST_PARTITIONS = 2**31
@@ -54,27 +52,16 @@ class PlannedRange(NamedTuple):
         return self.until - self.start
 
 
-class Waiting(NamedTuple):
-    """The moment from which to read a partition that had no leader then: its leader epoch, and the time.
-
-    The epoch is -1 if it is unknown.
-    """
-
-    leader_epoch: int
-    at_ms: int
-
-
 @dataclass(frozen=True, slots=True)
 class TopicMark:
     """A topic's identity, distinct from others of its name, and the partitions of it that the stream knows.
 
-    Partitions from number `known` on are new to the stream. `waiting` are those without a leader, by number.
+    Partitions from number `known` on are new to the stream.
     """
 
     topic_id: str | None = None
     czxid: int | None = None
     known: int = 0
-    waiting: Mapping[int, Waiting] = field(default_factory=dict)
 
     def is_other(self, topic_id: str | None, czxid: int | None) -> bool:
         """True if these ids are of another topic; ids that are unknown on either side are not compared."""
@@ -125,15 +112,14 @@ class StreamOffset:
         return cls(spans, topics)
 
 
-def first_mark(topic: Topic, known: Collection[TopicPartition], waiting: Mapping[TopicPartition, Waiting]) -> TopicMark:
+def first_mark(topic: Topic, known: Collection[TopicPartition]) -> TopicMark:
     """The mark of a topic for a new query.
 
     `known` are the partitions that the query, or its group, reads. Others count as new: they are still being created, or
-    not assigned to the query. `waiting` are those that have no leader, and are to be read from that moment on.
+    not assigned to the query.
     """
     first_new = next(n for n in count() if TopicPartition(topic.name, n) not in known)
-    here = {tp.partition: moment for tp, moment in waiting.items() if tp.topic == topic.name}
-    return TopicMark(topic.topic_id, topic.czxid, first_new, here)
+    return TopicMark(topic.topic_id, topic.czxid, first_new)
 
 
 def mark_after(topic: Topic, before: TopicMark, spans: Collection[TopicPartition]) -> TopicMark:
@@ -149,8 +135,7 @@ def mark_after(topic: Topic, before: TopicMark, spans: Collection[TopicPartition
     known = before.known
     while known in topic.partitions and TopicPartition(topic.name, known) in spans:
         known += 1
-    waiting = {n: w for n, w in before.waiting.items() if TopicPartition(topic.name, n) not in spans}
-    return TopicMark(topic.topic_id, topic.czxid, known, waiting)
+    return TopicMark(topic.topic_id, topic.czxid, known)
 
 
 def _span_json(span: PlannedRange) -> list[int]:
@@ -162,10 +147,7 @@ def _span_json(span: PlannedRange) -> list[int]:
 
 def _mark_json(mark: TopicMark) -> dict[str, Any]:
     identity = {"czxid": mark.czxid, "id": mark.topic_id}
-    found: dict[str, Any] = {**{k: v for k, v in identity.items() if v is not None}, "known": mark.known, "partitions": {}}
-    if mark.waiting:
-        found["waiting"] = {str(number): list(mark.waiting[number]) for number in sorted(mark.waiting)}
-    return found
+    return {**{k: v for k, v in identity.items() if v is not None}, "known": mark.known, "partitions": {}}
 
 
 def _mark(given: Mapping[str, Any]) -> TopicMark:
@@ -174,13 +156,7 @@ def _mark(given: Mapping[str, Any]) -> TopicMark:
         raise ValueError("a topic's identity")
     if type(known) is not int or not 0 <= known <= _MOST_PARTITIONS:
         raise ValueError("a number of partitions")
-    return TopicMark(topic_id, czxid, known, {_partition(n): _waiting(w) for n, w in given.get("waiting", {}).items()})
-
-
-def _waiting(numbers: list[Any]) -> Waiting:
-    if len(numbers) != 2 or not _are_longs(numbers):
-        raise ValueError("a leader epoch and a time")
-    return Waiting(*numbers)
+    return TopicMark(topic_id, czxid, known)
 
 
 def _partition(text: str) -> int:

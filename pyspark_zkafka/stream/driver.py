@@ -108,11 +108,11 @@ class StreamDriver:
             member.wait_settled()
         owned = self._rebalance(snapshot)
         self._with_leader(owned, snapshot)
-        begun = self._beginning = self._session.retry(lambda: self._starts.begin(owned, snapshot))
+        begun = self._beginning = self._session.retry(lambda: self._starts.begin(owned, self._session.snapshot()))
         self._state = self._state.assign(owned, begun.gains)
         spans = {tp: progress.span(progress.position) for tp, progress in self._state.assigned.items()}
         known = snapshot.states.keys() & owned.keys() if member is None else snapshot.states
-        marks = {name: first_mark(topic, known, begun.waiting) for name, topic in snapshot.topics.items()}
+        marks = {name: first_mark(topic, known) for name, topic in snapshot.topics.items()}
         return StreamOffset(spans, marks).to_json()
 
     def fix_bounds(self) -> None:

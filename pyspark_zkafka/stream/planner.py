@@ -192,7 +192,6 @@ def check_topics(
         state = replace(state, replaced={name: mark for name, mark in state.replaced.items() if name not in back})
     if again:
         read = {tp.topic for tp in (*finished.spans, *state.assigned)}
-        read |= {name for name, mark in finished.topics.items() if mark.waiting}
         for name, mark in again.items():
             if name in read and name not in followed and name not in gone_before:
                 text = f"topic {name} was deleted and created again; it will be read from its beginning"

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import logging
 import math
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from pyspark_zkafka.data_loss import report_data_loss
-from pyspark_zkafka.errors import UnknownTopic, ZKafkaError, listing
+from pyspark_zkafka.errors import listing
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import StreamOptions
-from pyspark_zkafka.protocol.checkpoint import PlannedRange, StreamOffset, TopicMark, Waiting
-from pyspark_zkafka.protocol.model import NO_LEADER, ClusterSnapshot, TopicPartition
+from pyspark_zkafka.protocol.checkpoint import PlannedRange, StreamOffset, TopicMark
+from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import (
     EARLIEST,
     LATEST,
@@ -27,6 +26,7 @@ from pyspark_zkafka.protocol.offsets import (
     reset_position,
     resolve,
 )
+from pyspark_zkafka.protocol.planning import describe_offline
 from pyspark_zkafka.protocol.resumption import StoredOffset, is_followed, outdated, resume
 from pyspark_zkafka.stream.planner import PartitionProgress
 from pyspark_zkafka.stream.session import ANSWER_S, StreamSession
@@ -55,52 +55,45 @@ class _Bounds:
 class Beginning:
     """The starting positions of a new query.
 
-    `gains` are the partitions that it owns, `waiting` those without a leader. `undecided` are starts that the group has not
-    committed yet, and that depend on the time; they include those of partitions that the query does not own.
+    `gains` are the partitions that it owns. `undecided` are starts that depend on the time and that the group has not
+    committed yet, including those of partitions that the query does not own.
     """
 
     gains: Mapping[TopicPartition, PartitionProgress]
     undecided: Mapping[TopicPartition, int]
-    waiting: Mapping[TopicPartition, Waiting]
 
     def within(self, topics: Collection[str]) -> Beginning:
         """The starting positions in some topics."""
         gains = {tp: gain for tp, gain in self.gains.items() if tp.topic in topics}
         undecided = {tp: start for tp, start in self.undecided.items() if tp.topic in topics}
-        return Beginning(gains, undecided, {tp: moment for tp, moment in self.waiting.items() if tp.topic in topics})
+        return Beginning(gains, undecided)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamStarts:
-    """Finds positions: the checkpoint's, the group's, or those that the options name; `now` is seconds since the epoch."""
+    """Finds positions: the checkpoint's, the group's, or those that the options name."""
 
     options: StreamOptions
     session: StreamSession
-    now: Callable[[], float] = time.time
 
-    def begin(
-        self,
-        owned: Collection[TopicPartition],
-        snapshot: ClusterSnapshot,
-        waiting: Mapping[TopicPartition, Waiting] | None = None,
-    ) -> Beginning:
-        """Find the start of a new query, at one moment for all partitions, and commit nothing; see `find`."""
-        waiting = waiting or {}
-        led = [tp for tp in sorted(owned) if snapshot.leader(tp) is not None]
-        gains = self.find(led, waiting=waiting)
+    def begin(self, owned: Collection[TopicPartition], snapshot: ClusterSnapshot) -> Beginning:
+        """Find the start of a new query, at one moment for all partitions, and commit nothing; see `find`.
+
+        Raises NoLeader for a partition that is to start at the end of its log, which only a leader knows, unless
+        `offlinePartitions` is skip.
+        """
         member = self.session.member
         everything = set(owned) if member is None else {tp for t in snapshot.topics for tp in snapshot.partitions(t)}
-        offline = [tp for tp in sorted(everything) if tp in snapshot.states and snapshot.leader(tp) is None]
-        still = [*offline, *(tp for tp in led if tp not in gains)]
-        moments = {**self._waiting(offline, snapshot), **{tp: waiting[tp] for tp in still if tp in waiting}}
+        self._require_leaders(everything, snapshot)
+        gains = self.find([tp for tp in sorted(owned) if snapshot.leader(tp) is not None])
         if member is None:
             self._warn_without_offsets(gains, ())
-            return Beginning(gains, {}, moments)
+            return Beginning(gains, {})
         check_named(self.options.read.start, everything, may_omit=True)
         fresh = {tp: gain.position for tp, gain in gains.items() if gain.committed is None and self._is_momentary(tp)}
         others = self._others([tp for tp in sorted(everything - set(owned)) if snapshot.leader(tp) is not None], gains)
         younger = self.session.younger([*fresh, *others])
-        return Beginning(gains, {tp: start for tp, start in (fresh | others).items() if tp not in younger}, moments)
+        return Beginning(gains, {tp: start for tp, start in (fresh | others).items() if tp not in younger})
 
     def decide(self, begun: Beginning) -> Beginning:
         """Commit the group's starts, for all partitions that the member is subscribed to; returns what stays undecided.
@@ -108,20 +101,19 @@ class StreamStarts:
         The group then reads everything produced from now on, whichever of its members survives. The first member to commit
         decides. Partitions that a JVM consumer owns stay undecided.
         """
-        if not (begun.undecided or begun.waiting) or self.session.member is None:
+        if not begun.undecided or self.session.member is None:
             return begun
-        stored = self.session.offsets.begin(begun.undecided, begun.waiting)
+        stored = self.session.offsets.begin(begun.undecided)
         gains = {tp: self._decided(tp, gain, stored.get(tp)) for tp, gain in begun.gains.items()}
         undecided = {tp: start for tp, start in begun.undecided.items() if tp not in stored}
-        return Beginning(gains, undecided, begun.waiting)
+        return Beginning(gains, undecided)
 
     def _others(
         self, partitions: Collection[TopicPartition], gains: Mapping[TopicPartition, PartitionProgress]
     ) -> dict[TopicPartition, int]:
         """The starts of partitions that others own, in topics of which the group has no offset at all.
 
-        In a topic with some offsets, the group has begun: a partition without one had no leader then, and the time of its
-        start is in another member's checkpoint.
+        In a topic with some offsets the group has started already, and their owners decide.
         """
         committed = self.session.offsets.committed(partitions, skip_malformed=True)
         self._warn_without_offsets(gains, committed)
@@ -159,25 +151,17 @@ class StreamStarts:
         is_exact = self._named(partition) not in (None, EARLIEST, LATEST)
         return PartitionProgress(own.position if is_exact else stored.offset, stored)
 
-    def _waiting(self, offline: Collection[TopicPartition], snapshot: ClusterSnapshot) -> dict[TopicPartition, Waiting]:
-        """The partitions without a leader that are to be read from the end of their logs.
-
-        A leader that is only unregistered now may come back in the same epoch, which is then of no use.
-        """
-        found = [tp for tp in offline if self._is_momentary(tp) and self._named(tp) in (None, LATEST)]
-        if found and self.options.group is not None:
-            committed = self.session.offsets.committed(found, skip_malformed=True)
-            found = [tp for tp in found if tp not in committed]
-        at_ms, states = int(self.now() * 1000), snapshot.states
-        epochs = {tp: states[tp].leader_epoch if states[tp].leader == NO_LEADER else -1 for tp in found}
-        noted = self._noted(found)
-        return {tp: noted.get(tp, Waiting(epochs[tp], at_ms)) for tp in found}
-
-    def _noted(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Waiting]:
-        """The times at which the group began with partitions that had no leader then."""
-        if self.session.member is None or not partitions:
-            return {}
-        return {tp: Waiting(-1, at_ms) for tp, at_ms in self.session.offsets.begun_at(partitions).items()}
+    def _require_leaders(self, partitions: Collection[TopicPartition], snapshot: ClusterSnapshot) -> None:
+        offline = [tp for tp in sorted(partitions) if tp in snapshot.states and snapshot.leader(tp) is None]
+        needed = [tp for tp in offline if self._is_momentary(tp) and self._named(tp) in (None, LATEST)]
+        if not needed or self.options.read.skip_offline:
+            return
+        if self.options.group is not None:
+            committed = self.session.offsets.committed(needed, skip_malformed=True)
+            younger = self.session.younger([tp for tp in needed if tp not in committed])
+            needed = [tp for tp in needed if tp not in committed and tp not in younger]
+        if needed:
+            raise describe_offline(needed, snapshot)
 
     def find(
         self,
@@ -186,7 +170,6 @@ class StreamStarts:
         last_committed: Mapping[TopicPartition, StoredOffset] = MappingProxyType({}),
         *,
         replaced: Collection[str] = frozenset(),
-        waiting: Mapping[TopicPartition, Waiting] | None = None,
     ) -> dict[TopicPartition, PartitionProgress]:
         """Find the position from which to read each partition, which has a leader. Blocks for a few requests.
 
@@ -194,13 +177,12 @@ class StreamStarts:
         position in; those created meanwhile start at their beginning. In a group, so do those that were created after its
         subscription, and of which it has no offset.
 
-        Partitions that waited for a leader, and cannot be searched yet, are absent from the result. Raises DataLoss for a
-        position outside the log, if `failOnDataLoss` is set, and ClusterStateError for a partition without a committed
-        offset, if `auto.offset.reset` is error.
+        Raises DataLoss for a position outside the log, if `failOnDataLoss` is set, and ClusterStateError for a partition
+        without a committed offset, if `auto.offset.reset` is error.
 
         `finished` is the end of the finished micro-batches, from the checkpoint, None for a new query; `last_committed` are
         the offsets that this process committed last. Earlier positions in `replaced` topics, which were created again, are
-        ignored. `waiting` are partitions that had no leader when the query began, by default those of `finished`.
+        ignored.
         """
         spans = {} if finished is None else finished.spans
         committed = {} if self.options.group is None else self.session.offsets.committed(gained)
@@ -223,7 +205,7 @@ class StreamStarts:
         self._report_outdated(stale - (positions.keys() - unread), committed)
         positions |= dict.fromkeys(stale - positions.keys(), EARLIEST)
         rest = [tp for tp in gained if tp not in positions]
-        positions |= self._without_position(rest, finished, new, waiting)
+        positions |= self._without_position(rest, finished, new)
         resolution = self._resolve(positions, first=finished is None)
         if resolution.outside:
             self._report_outside(resolution.outside)
@@ -282,47 +264,21 @@ class StreamStarts:
         partitions: Collection[TopicPartition],
         finished: StreamOffset | None,
         younger: Collection[TopicPartition],
-        waiting: Mapping[TopicPartition, Waiting] | None,
     ) -> dict[TopicPartition, Position]:
         """The starts of partitions not read yet: the beginning if they are new, otherwise as the options say.
 
-        Without membership, a partition that is absent from the checkpoint is new, unless it waits for a leader: another
-        `assign` or `subscribe` has added it, or it belonged to other members of a group that the query was in.
+        Without membership, a partition that is absent from the checkpoint is new: another `assign` or `subscribe` has added
+        it, it belonged to other members of a group that the query was in, or it had no leader when the query started.
         """
         marks = {} if finished is None else {tp: finished.topics.get(tp.topic, TopicMark()) for tp in partitions}
         new = {tp for tp in partitions if tp in younger or (tp in marks and tp.partition >= marks[tp].known)}
-        if waiting is None:
-            waiting = {tp: m.waiting[tp.partition] for tp, m in marks.items() if tp.partition in m.waiting}
         if self.session.member is None:
-            new |= {tp for tp in marks if tp not in waiting and self._named(tp) in (None, LATEST)}
-        old = [tp for tp in partitions if tp not in new]
-        waiting = {**self._noted([tp for tp in old if tp not in waiting]), **waiting}
+            new |= {tp for tp in marks if self._named(tp) in (None, LATEST)}
+        named = {tp: self._named(tp) for tp in partitions if tp not in new}
         found: dict[TopicPartition, Position] = dict.fromkeys(new, EARLIEST)
-        unknown = []
-        for tp in old:
-            position = self._after_waiting(tp, waiting[tp]) if tp in waiting else self._named(tp)
-            if position is not None:
-                found[tp] = position
-            elif tp not in waiting:
-                unknown.append(tp)
+        found |= {tp: position for tp, position in named.items() if position is not None}
+        unknown = [tp for tp, position in named.items() if position is None]
         return found | dict.fromkeys(unknown, reset_position(unknown, self.options.read.reset))
-
-    def _after_waiting(self, partition: TopicPartition, waiting: Waiting) -> Position | None:
-        """The first record after the time when the partition had no leader; None while it cannot be determined."""
-        brokers = self.session.brokers
-        try:
-            low, high = (brokers.list_offsets({partition: end}, ANSWER_S)[partition] for end in (EARLIEST, LATEST))
-            found = None
-            if waiting.leader_epoch >= 0:
-                found = self.session.first_after_epoch(partition, waiting.leader_epoch, range(low, high))
-            if found is None:  # the epoch is not known, or records of before 0.11 have none
-                found = brokers.list_offsets({partition: AtTimestamp(waiting.at_ms)}, ANSWER_S)[partition]
-        except ZKafkaError as error:
-            if not error.retriable and not isinstance(error, UnknownTopic):
-                raise
-            _log.warning("%s cannot be searched for its first record yet, trying again: %s", partition, error)
-            return None
-        return high if found < 0 else found
 
     def _named(self, partition: TopicPartition) -> Position | None:
         """The position that the options name, other than the group's."""

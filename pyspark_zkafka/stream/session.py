@@ -151,12 +151,6 @@ class StreamSession(ClusterState):
         """The ends of logs including open transactions, where `log_ends` stops before these."""
         return self.brokers.list_offsets_each(dict.fromkeys(partitions, HIGH_WATERMARK), ANSWER_S)
 
-    def first_after_epoch(self, partition: TopicPartition, epoch: int, offsets: range) -> int | None:
-        """The first offset in a range that was written in a later leader epoch; see `kafka.leader_epochs`."""
-        from pyspark_zkafka.kafka.leader_epochs import first_after_epoch
-
-        return first_after_epoch(self.consumer_properties(), partition, epoch, offsets, ANSWER_S)
-
     def record_bytes(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
         """The mean sizes of records from each position on; blocks for 3 s at the most. See `kafka.record_sizes`."""
         from pyspark_zkafka.kafka.record_sizes import sample_record_bytes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -16,7 +15,7 @@ from pyspark_zkafka.protocol.model import (
     Topic,
     TopicPartition,
 )
-from pyspark_zkafka.protocol.offsets import EARLIEST, AtTimestamp
+from pyspark_zkafka.protocol.offsets import EARLIEST
 from pyspark_zkafka.protocol.planning import Subscription, wanted_topics
 from pyspark_zkafka.zookeeper.connection import Znode
 from tests.simulation.ensemble import Ensemble
@@ -38,8 +37,6 @@ class Cluster:
         self.announced: dict[str, int] = {}
         self.ends: dict[TopicPartition, int] = {}
         self._epochs: dict[TopicPartition, int] = {}
-        self._written_in: dict[TopicPartition, list[int]] = {}
-        self._timestamps: dict[TopicPartition, list[int]] = {}
         self._offline: set[TopicPartition] = set()
 
     def grow(self, topic: str, by: int = 1) -> None:
@@ -53,8 +50,7 @@ class Cluster:
         self.ensemble.remove(f"/brokers/topics/{topic}")
         self._offline = {tp for tp in self._offline if tp.topic != topic}
         for tp in [tp for tp in self.ends if tp.topic == topic]:
-            for values in (self.ends, self._epochs, self._written_in, self._timestamps):
-                del values[tp]  # type: ignore[attr-defined]
+            del self.ends[tp], self._epochs[tp]
 
     def created(self, topic: str) -> int | None:
         """The czxid of a topic, None if it does not exist."""
@@ -67,7 +63,7 @@ class Cluster:
             return
         if waiting[0] not in self.ends:
             self.ensemble.ensure(_state(waiting[0]))
-            self.ends[waiting[0]], self._written_in[waiting[0]], self._timestamps[waiting[0]] = 0, [], []
+            self.ends[waiting[0]] = 0
         self._epochs[waiting[0]] = self._epochs.get(waiting[0], -1) + 1
         self._offline.discard(waiting[0])
 
@@ -81,13 +77,6 @@ class Cluster:
         """Append records, if the partition has a leader."""
         if partition not in self._offline:
             self.ends[partition] += records
-            self.ensemble.now_ms += 1
-            self._written_in[partition] += [self._epochs[partition]] * records
-            self._timestamps[partition] += [self.ensemble.now_ms] * records
-
-    def first_after_epoch(self, partition: TopicPartition, epoch: int) -> int:
-        """The first offset that was written in a later leader epoch."""
-        return sum(written_in <= epoch for written_in in self._written_in[partition])
 
     def partitions(self) -> list[TopicPartition]:
         """All that are announced."""
@@ -113,17 +102,11 @@ class Cluster:
             raise UnknownTopic("UNKNOWN_TOPIC", "a partition does not exist")
         if self._offline & wanted.keys():
             raise NoLeader("NO_LEADER", "a partition has no leader")
-        return {tp: self._offset(tp, position) for tp, position in wanted.items()}
+        return {tp: 0 if position == EARLIEST else self.ends[tp] for tp, position in wanted.items()}
 
     def high_watermarks(self, partitions: Collection[TopicPartition], timeout_s: float = 0) -> dict[TopicPartition, int]:
         """None: there are no transactions."""
         return {}
-
-    def _offset(self, partition: TopicPartition, position: Any) -> int:
-        if isinstance(position, AtTimestamp):
-            found = bisect_left(self._timestamps[partition], position.timestamp_ms)
-            return found if found < self.ends[partition] else -1
-        return 0 if position == EARLIEST else self.ends[partition]
 
 
 def _czxid(nodes: Mapping[str, Znode], partition: TopicPartition) -> int:

@@ -9,7 +9,7 @@ from functools import cache
 from pyspark_zkafka.errors import DataLoss, UnknownTopic, ZKafkaError
 from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.protocol.checkpoint import StreamOffset, TopicMark
+from pyspark_zkafka.protocol.checkpoint import StreamOffset
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Assign, Subscribe
 from tests.simulation.cluster import Cluster
@@ -254,10 +254,8 @@ class Group(ScheduledGroup):
 
     def _check_beginnings(self, start: StreamOffset, end: StreamOffset) -> None:
         for tp in [tp for tp, span in end.spans.items() if span.size]:
-            known = start.topics.get(tp.topic, TopicMark())
             begin = start.spans[tp].until if tp in start.spans else 0
-            is_right = end.spans[tp].start == begin or tp.partition in known.waiting
-            assert is_right, f"{tp} begins at {end.spans[tp].start}, not at {begin}"
+            assert end.spans[tp].start == begin, f"{tp} begins at {end.spans[tp].start}, not at {begin}"
 
     def _check_commits(self, paths: Sequence[str], session: int) -> None:
         """No commit goes backwards, none is ahead of finished work, and none is of a partition that the member lost."""

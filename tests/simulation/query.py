@@ -166,9 +166,6 @@ class SessionOfValues:
                 failed[tp] = error
         return found, failed
 
-    def first_after_epoch(self, partition: TopicPartition, epoch: int, offsets: range) -> int | None:
-        return self.cluster.first_after_epoch(partition, epoch)
-
     def servers(self, snapshot: ClusterSnapshot) -> str:
         return "kafka1:9092"
 

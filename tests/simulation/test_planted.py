@@ -56,9 +56,9 @@ def start_again_later(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(commits._Commit, "_is_kept", is_kept)
 
 
-def forget_what_waits_for_a_leader(patch: pytest.MonkeyPatch) -> None:
+def start_without_leaders(patch: pytest.MonkeyPatch) -> None:
     """A partition that had no leader when the group started begins where its log ends when it has one."""
-    patch.setattr(StreamStarts, "_waiting", lambda self, offline, snapshot: {})
+    patch.setattr(StreamStarts, "_require_leaders", lambda self, partitions, snapshot: None)
 
 
 def compute_the_start_twice(patch: pytest.MonkeyPatch) -> None:
@@ -220,7 +220,7 @@ PLANTS = {
     start_gained_partitions_at_the_end: EVERYWHERE,
     start_without_the_group: EVERYWHERE,
     start_again_later: EVERYWHERE,
-    forget_what_waits_for_a_leader: EVERYWHERE,
+    start_without_leaders: EVERYWHERE,
     compute_the_start_twice: EVERYWHERE,
     commit_what_is_planned: EVERYWHERE,
     commit_after_losing_ownership: EVERYWHERE,

@@ -129,12 +129,9 @@ class Session:
         self.stored |= {tp: StoredOffset(offset) for tp, offset in offsets.items()}
         return CommitResult(dict(offsets))
 
-    def begin(self, starts: Mapping[TopicPartition, int], waiting: object) -> Any:
+    def begin(self, starts: Mapping[TopicPartition, int]) -> Any:
         self.stored = {**{tp: StoredOffset(offset) for tp, offset in starts.items()}, **self.stored}
         return self.committed(starts)
-
-    def begun_at(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return {}
 
     def level(self, partitions: Collection[TopicPartition], owner: object) -> None:
         self.leveled += partitions

@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_zkafka.errors import CheckpointError
 from pyspark_zkafka.protocol.checkpoint import PlannedRange as Range
-from pyspark_zkafka.protocol.checkpoint import StreamOffset, TopicMark, Waiting, first_mark, mark_after
+from pyspark_zkafka.protocol.checkpoint import StreamOffset, TopicMark, first_mark, mark_after
 from pyspark_zkafka.protocol.model import Topic, TopicPartition
 from tests.support.cases import each
 
@@ -71,31 +71,21 @@ def test_span() -> None:
     assert (Range(3, 9).size, Range(3, 3).size) == (6, 0)
 
 
-def test_waiting() -> None:
-    """Partitions that had no leader when the query began are written with their leader epoch and the time, by number."""
-    offset = StreamOffset({A0: Range(1, 2, 1)}, {"a": TopicMark(known=11, waiting={10: Waiting(-1, 7), 2: Waiting(5, 6)})})
-    assert json.dumps(offset.to_json()["topics"]["a"]) == (
-        '{"known": 11, "partitions": {"0": [1, 2]}, "waiting": {"2": [5, 6], "10": [-1, 7]}}'
-    )
-    assert StreamOffset.from_json(offset.to_json()) == offset
-
-
 def test_first_mark() -> None:
     """A new query knows the partitions that have a state, up to the first that is still being created."""
     topic = Topic("a", dict.fromkeys(range(11), (1,)), "xYz", 77)
     created = {TopicPartition("a", n) for n in range(11)}
-    waiting = {A2: Waiting(5, 6), B0: Waiting(1, 1)}
-    assert first_mark(topic, created, waiting) == TopicMark("xYz", 77, 11, {2: Waiting(5, 6)})
-    assert first_mark(topic, created - {A2}, {}) == TopicMark("xYz", 77, 2)
+    assert first_mark(topic, created) == TopicMark("xYz", 77, 11)
+    assert first_mark(topic, created - {A2}) == TopicMark("xYz", 77, 2)
 
 
 @each(("positions", "known"), [(set(), 1), ({1}, 2), ({1, 2}, 3), ({2}, 1), ({1, 3}, 2), ({1, 2, 3, 4}, 4)])
 def test_mark_after(positions: set[int], known: int) -> None:
     """New partitions are known as far as each of them has a position."""
     topic = Topic("a", dict.fromkeys(range(4), (1,)), "xYz", 77)
-    mark = TopicMark("old", 7, 1, {0: Waiting(5, 6), 3: Waiting(5, 6)})
+    mark = TopicMark("old", 7, 1)
     found = mark_after(topic, mark, {TopicPartition("a", n) for n in positions})
-    assert found == TopicMark("xYz", 77, known, {n: Waiting(5, 6) for n in {0, 3} - positions})
+    assert found == TopicMark("xYz", 77, known)
 
 
 def test_pickle() -> None:
@@ -176,10 +166,6 @@ def test_another_topic_of_the_same_name(mark: TopicMark, topic_id: str | None, c
         *(valid(known=bad) for bad in (None, "1", 1.0, -1, True)),
         *(valid(id=bad) for bad in (7, ["i"])),
         *(valid(czxid=bad) for bad in ("7", 7.0, False)),
-        *(
-            valid(waiting=bad)
-            for bad in (None, [3], {"0": 5}, {"0": [5]}, {"0": [5, "1"]}, {"0": [5, 1, 1]}, {"x": [5, 1]})
-        ),
     ],
 )
 def test_damaged(found: object) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.protocol.checkpoint import PlannedRange as Range
-from pyspark_zkafka.protocol.checkpoint import StreamOffset, TopicMark, Waiting
+from pyspark_zkafka.protocol.checkpoint import StreamOffset, TopicMark
 from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, OffsetRange, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.protocol.resumption import StoredOffset
 from pyspark_zkafka.stream.planner import PartitionProgress, StreamState, check_ends, check_topics, end_of, ranges_of
@@ -125,12 +125,6 @@ class TestTopics:
         assert (loss.condition, later.assigned, later.replaced) == ("TOPIC_REPLACED", {}, {"t": TopicMark(None, 7)})
         back = replace(after, replaced={"t": TopicMark()})
         assert check_topics(back, finished(T0, czxid=5), cluster()) == (later, [])
-
-    def test_created_again_while_waiting(self) -> None:
-        """So is one of which only the moment is known at which a partition had no leader."""
-        waiting = StreamOffset({}, {"t": TopicMark(None, 6, 2, {1: Waiting(9, 1000)})})
-        [loss] = check_topics(state(), waiting, cluster())[1]
-        assert loss.condition == "TOPIC_REPLACED"
 
 
 class TestEnds:

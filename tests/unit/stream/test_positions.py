@@ -11,7 +11,7 @@ import pytest
 
 from pyspark_zkafka.errors import ClusterStateError, DataLoss, NoLeader
 from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.protocol.checkpoint import PlannedRange, StreamOffset, TopicMark, Waiting
+from pyspark_zkafka.protocol.checkpoint import PlannedRange, StreamOffset, TopicMark
 from pyspark_zkafka.protocol.model import Broker, Claim, ClusterSnapshot, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, AtTimestamp, Position
 from pyspark_zkafka.protocol.resumption import StoredOffset
@@ -31,9 +31,6 @@ class Session:
 
     stored: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
     members_since: int | None = None
-    first_after: int | None = None
-    times: dict[TopicPartition, int] = field(default_factory=dict)
-    error: Exception | None = None
 
     @property
     def offsets(self) -> Session:
@@ -69,19 +66,13 @@ class Session:
         """The stored offsets."""
         return {tp: self.stored[tp] for tp in partitions if tp in self.stored}
 
-    def begun_at(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The times at which the group began with partitions that had no leader."""
-        return {tp: self.times[tp] for tp in partitions if tp in self.times}
-
-    def begin(self, starts: Mapping[TopicPartition, int], waiting: object) -> dict[TopicPartition, StoredOffset]:
+    def begin(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, StoredOffset]:
         """Commit starts where there is no offset."""
         self.stored = {**{tp: StoredOffset(offset, 1) for tp, offset in starts.items()}, **self.stored}
         return self.committed(starts)
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float) -> dict[TopicPartition, int]:
         """The offset of each position; a record at offset n has the timestamp n."""
-        if wanted and self.error is not None:
-            raise self.error
         return {tp: self._offset(position) for tp, position in wanted.items()}
 
     def _offset(self, position: Position) -> int:
@@ -93,15 +84,11 @@ class Session:
         """None: nothing is in a transaction."""
         return {}
 
-    def first_after_epoch(self, partition: TopicPartition, epoch: int, offsets: range) -> int | None:
-        """The first offset of a later epoch."""
-        return self.first_after
-
 
 def starts(session: Any, **options: str) -> StreamStarts:
     """The starts of a stream of topic t."""
     given = {"zookeeper.connect": "zk1:2181", "subscribe": "t", **options}
-    return StreamStarts(parse_stream(given), session, lambda: 5.0)
+    return StreamStarts(parse_stream(given), session)
 
 
 def find(session: Any, *known: Any, **options: str) -> int:
@@ -202,28 +189,6 @@ def test_partition_created_after_the_subscription(options: dict[str, str], since
     assert find(Session(members_since=since), **{"group.id": "g", **options}) == position
 
 
-@pytest.mark.parametrize(
-    ("waiting", "first_after", "position"),
-    [
-        (Waiting(3, 30), 70, 70),
-        (Waiting(3, 30), None, 30),
-        (Waiting(-1, 30), 70, 30),
-        (Waiting(-1, 500), None, 100),
-    ],
-)
-def test_after_waiting(waiting: Waiting, first_after: int | None, position: int) -> None:
-    """A partition that had no leader starts at the first record after that: by its epoch, by the time, or at the end."""
-    assert find(Session(first_after=first_after), checkpoint(waiting={0: waiting})) == position
-
-
-def test_search_that_fails(caplog: pytest.LogCaptureFixture) -> None:
-    """A partition that cannot be searched yet is left for later."""
-    session: Any = Session(error=NoLeader("NO_LEADER", "t-0 has no leader"))
-    with caplog.at_level(logging.WARNING):
-        assert starts(session).find([T0], checkpoint(waiting={0: Waiting(-1, 30)})) == {}
-    assert "t-0 cannot be searched for its first record yet" in caplog.text
-
-
 def offline(*partitions: TopicPartition) -> ClusterSnapshot:
     """The cluster without a leader of some partitions; the others are led by broker 1."""
     found = Session().snapshot()
@@ -231,11 +196,24 @@ def offline(*partitions: TopicPartition) -> ClusterSnapshot:
     return ClusterSnapshot({1: Broker(1, ())}, found.topics, {**found.states, **gone})
 
 
-def test_begin_without_a_leader() -> None:
-    """Of a partition without a leader, its epoch and the time are noted, if it is to be read from its end."""
-    begun = starts(Session()).begin([T0, T1], offline(T1))
-    assert (list(begun.gains), begun.waiting) == ([T0], {T1: Waiting(3, 5_000)})
-    assert starts(Session(), startingOffsets="earliest").begin([T0, T1], offline(T1)).waiting == {}
+def test_start_without_a_leader() -> None:
+    """A partition that is to start at its end needs a leader, unless it is skipped, or the group has its offset."""
+    for options in {}, {"group.id": "g"}:
+        with pytest.raises(NoLeader, match=r"No live leader for t-1 \(ISR 1\)"):
+            starts(Session(members_since=60 if options else None), **options).begin([T0, T1], offline(T1))
+    for session, options in (
+        (Session(), {"startingOffsets": "earliest"}),
+        (Session(), {"startingTimestamp": "30"}),
+        (Session(), {"offlinePartitions": "skip"}),
+        (Session({T1: StoredOffset(42, 60)}, members_since=60), {"group.id": "g"}),
+        (Session(members_since=40), {"group.id": "g"}),
+    ):
+        assert list(starts(session, **options).begin([T0, T1], offline(T1)).gains) == [T0]
+
+
+def test_skipped_partition() -> None:
+    """A partition that had no leader when the query started, and was skipped, is read from its beginning."""
+    assert find(Session(), checkpoint(), offlinePartitions="skip") == 10
 
 
 def test_first_member_decides() -> None:
