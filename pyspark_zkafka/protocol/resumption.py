@@ -1,14 +1,28 @@
-"""Resumption of a claimed partition: at the member's own last position, or at the group's offset."""
+"""Where a stream starts in a partition that it gains: ordered rules over the checkpoint, the group and the options."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from pyspark_zkafka.protocol.checkpoint import PlannedRange
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, Position
 
-__all__ = ["Resumption", "StoredOffset", "is_followed", "outdated", "resume"]
+__all__ = [
+    "RULES",
+    "PartitionFacts",
+    "Resumption",
+    "StoredOffset",
+    "checkpoint_or_group",
+    "deleted_topic",
+    "is_followed",
+    "outdated",
+    "resume",
+    "start_of",
+    "topic_created_again",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +109,85 @@ def _is_own(span: PlannedRange, stored: StoredOffset, last: StoredOffset | None)
     if stored.mark is not None and any(mark is not None for mark in known):
         return stored.mark in known
     return stored.offset in {span.committed, span.start, None if last is None else last.offset}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """What is known of one partition when a stream gains it.
+
+    `span` is its range in the checkpoint's last finished micro-batch. `stored` is the group's offset, `last` the offset
+    that this process committed last, and `named` the position in the options. `is_outdated`: the group's offset is of a
+    deleted topic. `is_replaced`: the topic was created again since the last micro-batch. `is_younger`: the partition was
+    created after the group subscribed to the topic. `is_added`: the query did not know the partition when it started.
+    """
+
+    span: PlannedRange | None = None
+    stored: StoredOffset | None = None
+    last: StoredOffset | None = None
+    named: Position | None = None
+    is_first_start: bool = False
+    is_outdated: bool = False
+    is_replaced: bool = False
+    is_younger: bool = False
+    is_added: bool = False
+
+    @property
+    def current(self) -> StoredOffset | None:
+        """The group's offset, unless it is of a deleted topic."""
+        return None if self.is_outdated else self.stored
+
+
+Rule: TypeAlias = Callable[[PartitionFacts], Position | None]
+
+
+def topic_created_again(facts: PartitionFacts) -> Position | None:
+    """The beginning of a topic that was created again, unless another member has read the new topic."""
+    is_unread = facts.is_replaced and not is_followed(facts.span, facts.current, facts.last)
+    return EARLIEST if is_unread else None
+
+
+def option_at_first_start(facts: PartitionFacts) -> Position | None:
+    """The position in the options, at the first start of a query; for `latest`, the beginning of newer partitions."""
+    if not facts.is_first_start:
+        return None
+    return EARLIEST if facts.named == LATEST and facts.is_younger else facts.named
+
+
+def checkpoint_or_group(facts: PartitionFacts) -> Position | None:
+    """The end of the last micro-batch, or the group's offset; see `resume`."""
+    return resume(facts.span, facts.current, facts.last).position
+
+
+def deleted_topic(facts: PartitionFacts) -> Position | None:
+    """The beginning, where the group's offset is of a deleted topic of the same name."""
+    return EARLIEST if facts.is_outdated else None
+
+
+def new_partition(facts: PartitionFacts) -> Position | None:
+    """The beginning of a partition that came after the group's subscription, or after the query's start."""
+    return EARLIEST if facts.is_younger or facts.is_added else None
+
+
+def option_later(facts: PartitionFacts) -> Position | None:
+    """The position that the options name, for a partition that the query knew and had no position in."""
+    return facts.named
+
+
+RULES: tuple[Rule, ...] = (
+    topic_created_again,
+    option_at_first_start,
+    checkpoint_or_group,
+    deleted_topic,
+    new_partition,
+    option_later,
+)
+"""The rules in the order of their precedence; docs/streaming.md has them as a table."""
+
+
+def start_of(facts: PartitionFacts) -> tuple[Rule | None, Position | None]:
+    """Return the first rule that gives a position, and the position; ``(None, None)`` leaves it to `auto.offset.reset`.
+
+    >>> start_of(PartitionFacts(span=PlannedRange(10, 20), named=LATEST))[1]
+    20
+    """
+    return next(((rule, found) for rule in RULES if (found := rule(facts)) is not None), (None, None))

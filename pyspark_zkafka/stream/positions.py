@@ -12,7 +12,7 @@ from pyspark_zkafka.data_loss import report_data_loss
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import StreamOptions
-from pyspark_zkafka.protocol.checkpoint import PlannedRange, StreamOffset, TopicMark
+from pyspark_zkafka.protocol.checkpoint import StreamOffset, TopicMark
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import (
     EARLIEST,
@@ -27,7 +27,18 @@ from pyspark_zkafka.protocol.offsets import (
     resolve,
 )
 from pyspark_zkafka.protocol.planning import describe_offline
-from pyspark_zkafka.protocol.resumption import StoredOffset, is_followed, outdated, resume
+from pyspark_zkafka.protocol.resumption import (
+    PartitionFacts,
+    Rule,
+    StoredOffset,
+    checkpoint_or_group,
+    deleted_topic,
+    is_followed,
+    outdated,
+    resume,
+    start_of,
+    topic_created_again,
+)
 from pyspark_zkafka.stream.planner import PartitionProgress
 from pyspark_zkafka.stream.session import ANSWER_S, StreamSession
 
@@ -184,34 +195,58 @@ class StreamStarts:
         the offsets that this process committed last. Earlier positions in `replaced` topics, which were created again, are
         ignored.
         """
-        spans = {} if finished is None else finished.spans
-        committed = {} if self.options.group is None else self.session.offsets.committed(gained)
-        stale = outdated(committed, self.session.snapshot()) if committed else set()
-        current = {tp: stored for tp, stored in committed.items() if tp not in stale}
-        again = [tp for tp in gained if tp.topic in replaced]
-        replaced_partitions = {
-            tp for tp in again if not is_followed(spans.get(tp), current.get(tp), last_committed.get(tp))
-        }
-        new = self.session.younger([tp for tp in gained if tp not in committed and tp not in spans])
-        positions: dict[TopicPartition, Position] = dict.fromkeys(replaced_partitions, EARLIEST)
-        for tp in [tp for tp in gained if tp not in positions]:
-            position = self._named(tp) if finished is None else None
-            if position is None:
-                position = self._resume(tp, spans.get(tp), current.get(tp), last_committed.get(tp))
-            if position is not None:
-                positions[tp] = EARLIEST if position == LATEST and tp in new else position
-        read = {tp.topic for tp in spans}  # their deletion was reported before
-        unread = {tp for tp in replaced_partitions if tp.topic not in read}
-        self._report_outdated(stale - (positions.keys() - unread), committed)
-        positions |= dict.fromkeys(stale - positions.keys(), EARLIEST)
-        rest = [tp for tp in gained if tp not in positions]
-        positions |= self._without_position(rest, finished, new)
+        facts = self._facts(gained, finished, last_committed, replaced)
+        starts = {tp: start_of(known) for tp, known in facts.items()}
+        self._report_outdated(starts, facts, {} if finished is None else finished.spans)
+        for tp, (rule, _) in starts.items():
+            if rule is checkpoint_or_group:
+                self._log_moved(tp, facts[tp])
+        undecided = [tp for tp, (rule, _) in starts.items() if rule is None]
+        positions = {tp: position for tp, (_, position) in starts.items() if position is not None}
+        positions |= dict.fromkeys(undecided, reset_position(undecided, self.options.read.reset))
         resolution = self._resolve(positions, first=finished is None)
         if resolution.outside:
             self._report_outside(resolution.outside)
-        resets = {o.partition for o in resolution.outside} | replaced_partitions | stale
-        starts = {r.partition: r.start for r in resolution.ranges}
-        return {tp: PartitionProgress(start, committed.get(tp), tp in resets) for tp, start in starts.items()}
+        resets = {o.partition for o in resolution.outside}
+        resets |= {tp for tp in facts if starts[tp][0] is topic_created_again or facts[tp].is_outdated}
+        found = {r.partition: r.start for r in resolution.ranges}
+        return {tp: PartitionProgress(start, facts[tp].stored, tp in resets) for tp, start in found.items()}
+
+    def _facts(
+        self,
+        gained: Collection[TopicPartition],
+        finished: StreamOffset | None,
+        last_committed: Mapping[TopicPartition, StoredOffset],
+        replaced: Collection[str],
+    ) -> dict[TopicPartition, PartitionFacts]:
+        """Ask the group and ZooKeeper what the rules need to know of each partition."""
+        spans = {} if finished is None else finished.spans
+        stored = {} if self.options.group is None else self.session.offsets.committed(gained)
+        stale = outdated(stored, self.session.snapshot()) if stored else set()
+        younger = self.session.younger([tp for tp in gained if tp not in stored and tp not in spans])
+        return {
+            tp: PartitionFacts(
+                span=spans.get(tp),
+                stored=stored.get(tp),
+                last=last_committed.get(tp),
+                named=self._named(tp),
+                is_first_start=finished is None,
+                is_outdated=tp in stale,
+                is_replaced=tp.topic in replaced,
+                is_younger=tp in younger,
+                is_added=finished is not None and self._is_added(tp, finished),
+            )
+            for tp in gained
+        }
+
+    def _is_added(self, partition: TopicPartition, finished: StreamOffset) -> bool:
+        """True if the query did not know the partition when it started.
+
+        Without membership, a partition that is absent from the checkpoint counts as added: another `assign` or `subscribe`
+        has added it, it belonged to other members of a group that the query was in, or it had no leader.
+        """
+        is_new = partition.partition >= finished.topics.get(partition.topic, TopicMark()).known
+        return is_new or (self.session.member is None and self._named(partition) in (None, LATEST))
 
     def followed(
         self,
@@ -230,22 +265,27 @@ class StreamStarts:
         return {tp.topic for tp in spans} - unread
 
     def _report_outdated(
-        self, partitions: Collection[TopicPartition], committed: Mapping[TopicPartition, StoredOffset]
+        self,
+        starts: Mapping[TopicPartition, tuple[Rule | None, Position | None]],
+        facts: Mapping[TopicPartition, PartitionFacts],
+        spans: Collection[TopicPartition],
     ) -> None:
-        if partitions:
+        """Report unused offsets of deleted topics; the deletion of topics in the checkpoint was reported before."""
+        read = {tp.topic for tp in spans}
+        stale = {tp: known.stored for tp, known in facts.items() if known.is_outdated and known.stored is not None}
+        unused = [
+            tp
+            for tp in stale
+            if starts[tp][0] is deleted_topic or (starts[tp][0] is topic_created_again and tp.topic not in read)
+        ]
+        if unused:
             from pyspark_zkafka.group.offset_store import report_outdated
 
-            report_outdated(partitions, committed, self.options.read.fail_on_data_loss)
+            report_outdated(unused, stale, self.options.read.fail_on_data_loss)
 
-    def _resume(
-        self,
-        partition: TopicPartition,
-        span: PlannedRange | None,
-        stored: StoredOffset | None,
-        last_committed: StoredOffset | None,
-    ) -> Position | None:
-        """The position of the checkpoint or of the group; None if neither has one."""
-        found = resume(span, stored, last_committed)
+    def _log_moved(self, partition: TopicPartition, facts: PartitionFacts) -> None:
+        """Log that the group's offset was changed by others, and that the stream continues there."""
+        found, span = resume(facts.span, facts.current, facts.last), facts.span
         if found.moved and found.position is not None and span is not None:
             is_progress = self.session.member is not None and found.position > span.until
             _log.log(
@@ -257,28 +297,6 @@ class StreamStarts:
                 "another member has advanced" if is_progress else "another client has changed",
                 span.until,
             )
-        return found.position
-
-    def _without_position(
-        self,
-        partitions: Collection[TopicPartition],
-        finished: StreamOffset | None,
-        younger: Collection[TopicPartition],
-    ) -> dict[TopicPartition, Position]:
-        """The starts of partitions not read yet: the beginning if they are new, otherwise as the options say.
-
-        Without membership, a partition that is absent from the checkpoint is new: another `assign` or `subscribe` has added
-        it, it belonged to other members of a group that the query was in, or it had no leader when the query started.
-        """
-        marks = {} if finished is None else {tp: finished.topics.get(tp.topic, TopicMark()) for tp in partitions}
-        new = {tp for tp in partitions if tp in younger or (tp in marks and tp.partition >= marks[tp].known)}
-        if self.session.member is None:
-            new |= {tp for tp in marks if self._named(tp) in (None, LATEST)}
-        named = {tp: self._named(tp) for tp in partitions if tp not in new}
-        found: dict[TopicPartition, Position] = dict.fromkeys(new, EARLIEST)
-        found |= {tp: position for tp, position in named.items() if position is not None}
-        unknown = [tp for tp, position in named.items() if position is None]
-        return found | dict.fromkeys(unknown, reset_position(unknown, self.options.read.reset))
 
     def _named(self, partition: TopicPartition) -> Position | None:
         """The position that the options name, other than the group's."""

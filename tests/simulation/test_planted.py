@@ -12,11 +12,11 @@ from pyspark_zkafka.group import commits
 from pyspark_zkafka.group.claims import Claims
 from pyspark_zkafka.group.offset_store import GroupOffsets
 from pyspark_zkafka.group.ownership import OwnedBy
-from pyspark_zkafka.protocol import checkpoint
+from pyspark_zkafka.protocol import checkpoint, resumption
 from pyspark_zkafka.protocol.checkpoint import StreamOffset, TopicMark
 from pyspark_zkafka.protocol.model import Topic
 from pyspark_zkafka.protocol.offsets import LATEST
-from pyspark_zkafka.protocol.resumption import StoredOffset, resume
+from pyspark_zkafka.protocol.resumption import StoredOffset, new_partition, resume
 from pyspark_zkafka.stream import driver, planner, positions
 from pyspark_zkafka.stream.driver import StreamDriver
 from pyspark_zkafka.stream.planner import StreamState
@@ -37,7 +37,8 @@ def start_new_partitions_at_the_end(patch: pytest.MonkeyPatch) -> None:
 
 def start_gained_partitions_at_the_end(patch: pytest.MonkeyPatch) -> None:
     """So does every partition without an offset, also of a query that goes on."""
-    patch.setattr(StreamStarts, "_without_position", lambda self, partitions, *known: dict.fromkeys(partitions, LATEST))
+    rules = tuple((lambda facts: LATEST) if rule is new_partition else rule for rule in resumption.RULES)
+    patch.setattr(resumption, "RULES", rules)
 
 
 def start_without_the_group(patch: pytest.MonkeyPatch) -> None:
@@ -140,12 +141,14 @@ def take_outdated_offsets_for_current(patch: pytest.MonkeyPatch) -> None:
 
 def begin_again_what_others_have_read(patch: pytest.MonkeyPatch) -> None:
     """A query that finds its topic created again reads it from the beginning, though the group has got further."""
-    patch.setattr(positions, "is_followed", lambda *known: False)
+    for module in positions, resumption:
+        patch.setattr(module, "is_followed", lambda *known: False)
 
 
 def take_equal_offsets_for_its_own(patch: pytest.MonkeyPatch) -> None:
     """So it does where the group has got exactly as far as the query had in the deleted topic."""
-    patch.setattr(positions, "is_followed", lambda span, stored, last: bool(stored and resume(span, stored, last).moved))
+    for module in positions, resumption:
+        patch.setattr(module, "is_followed", lambda span, stored, last: bool(stored and resume(span, stored, last).moved))
 
 
 def forget_losses_at_restart(patch: pytest.MonkeyPatch) -> None:

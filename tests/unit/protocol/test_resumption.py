@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from pyspark_zkafka.protocol.checkpoint import PlannedRange as Range
-from pyspark_zkafka.protocol.resumption import Resumption, StoredOffset, resume
+from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, Position
+from pyspark_zkafka.protocol.resumption import (
+    RULES,
+    PartitionFacts,
+    Resumption,
+    Rule,
+    StoredOffset,
+    checkpoint_or_group,
+    deleted_topic,
+    new_partition,
+    option_at_first_start,
+    option_later,
+    resume,
+    start_of,
+    topic_created_again,
+)
+from tests.support.cases import each
 
 
 @pytest.mark.parametrize(
@@ -71,3 +90,48 @@ def test_resume(span: Range | None, committed: int | None, last_committed: int |
 def test_marks(span: Range, stored: StoredOffset, last: StoredOffset | None, expected: Resumption) -> None:
     """An offset that somebody wrote again is told from the stream's own of the same value by its mark."""
     assert resume(span, stored, last) == expected
+
+
+EVERYTHING = PartitionFacts(
+    span=Range(10, 20, 10, 40),
+    stored=StoredOffset(30, 40),
+    named=5,
+    is_first_start=True,
+    is_outdated=True,
+    is_replaced=True,
+    is_younger=True,
+    is_added=True,
+)
+
+
+def test_precedence() -> None:
+    """Each rule decides where the rules before it find nothing; the order is that of the list."""
+    facts = EVERYTHING
+    cases: list[tuple[dict[str, Any], Rule | None, Position | None]] = [
+        ({}, topic_created_again, EARLIEST),
+        ({"is_replaced": False}, option_at_first_start, 5),
+        ({"is_first_start": False}, checkpoint_or_group, 20),
+        ({"span": None}, deleted_topic, EARLIEST),
+        ({"stored": None, "is_outdated": False}, new_partition, EARLIEST),
+        ({"is_younger": False, "is_added": False}, option_later, 5),
+        ({"named": None}, None, None),
+    ]
+    for without, rule, position in cases:
+        facts = replace(facts, **without)
+        assert start_of(facts) == (rule, position)
+    assert tuple(rule for _, rule, _ in cases[:-1]) == RULES
+
+
+@each(
+    ("facts", "position"),
+    [
+        (PartitionFacts(is_replaced=True, stored=StoredOffset(7, mark=9)), 7),
+        (PartitionFacts(is_replaced=True, stored=StoredOffset(7, mark=9), last=StoredOffset(7, mark=9)), EARLIEST),
+        (PartitionFacts(is_first_start=True, named=LATEST), LATEST),
+        (PartitionFacts(is_first_start=True, named=LATEST, is_younger=True), EARLIEST),
+        (PartitionFacts(stored=StoredOffset(7), is_added=True), 7),
+    ],
+)
+def test_start(facts: PartitionFacts, position: Position) -> None:
+    """A topic read by another member goes on there; `latest` spares partitions that are newer than the group."""
+    assert start_of(facts)[1] == position
