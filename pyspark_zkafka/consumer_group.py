@@ -160,15 +160,15 @@ class ConsumerGroup:
 
         session = self._open()
         owned, owner = self._owned(session)
-        snapshot = session.settled_snapshot()
-        self._reports.check_topics(self._options.read, snapshot, session.topic_names, may_fail=True)
+        snapshot = session.cluster.settled_snapshot()
+        self._reports.check_topics(self._options.read, snapshot, session.cluster.topic_names, may_fail=True)
         starts = StreamStarts(self._options, session)
-        begun = session.retry(lambda: starts.begin(owned, session.snapshot()))
+        begun = session.retry(lambda: starts.begin(owned, session.cluster.snapshot()))
         gains = session.retry(lambda: starts.decide(begun)).gains
         ready = sorted(gains)
         resets = {tp: gains[tp].position for tp in ready if gains[tp].resets}
         session.offsets.commit(resets, owner, resets.keys())  # what is stored belongs to a log that is no more
-        ends = session.retry(lambda: session.brokers.list_offsets(dict.fromkeys(ready, LATEST))) if ready else {}
+        ends = session.retry(lambda: session.cluster.brokers.list_offsets(dict.fromkeys(ready, LATEST))) if ready else {}
         ranges = {tp: OffsetRange(tp, gains[tp].position, max(gains[tp].position, ends[tp])) for tp in ready}
         limited = StreamLimits(self._options, session, time.monotonic).apply(ranges, may_wait=False)
         return GroupBatch(self, spark, tuple(limited.values()), owner)

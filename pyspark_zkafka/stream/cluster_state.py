@@ -18,7 +18,6 @@ from pyspark_zkafka.protocol.planning import (
     Subscribe,
     SubscribeExcept,
     SubscribePattern,
-    Subscription,
     wanted_topics,
 )
 from pyspark_zkafka.protocol.znodes import brokers as broker_znodes
@@ -40,19 +39,27 @@ _RESTARTED_S = 30.0  # longer than a broker takes to restart, or to replace an e
 class ClusterState:
     """A cluster's snapshot, bootstrap servers and admin client; for one thread, in the process that created it.
 
-    A subclass connects: it sets `_zookeeper`, or `_brokers` where the cluster is reached without ZooKeeper. With
-    `_group_in_zookeeper`, the state ends with an error once all brokers have left ZooKeeper.
+    `zookeeper` is open, or None to ask the brokers alone. `group` has its members in ZooKeeper: the state then ends with an
+    error once all brokers have left ZooKeeper.
     """
 
-    def __init__(self, read: ReadOptions, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
-        self.retry = Retry(read.retries, read.retry_interval_ms / 1000, sleep)
+    def __init__(
+        self,
+        read: ReadOptions,
+        zookeeper: ZooKeeperClient | None,
+        group: str | None,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+    ) -> None:
+        self._retry = Retry(read.retries, read.retry_interval_ms / 1000, sleep)
         self._read = read
+        self._subscription = read.require_subscription()
         self._clock = clock
         self._sleep = sleep
         self._opened = ExitStack()
-        self._zookeeper: ZooKeeperClient | None = None
+        self._zookeeper = zookeeper
         self._brokers: KafkaAdmin | None = None
-        self._group_in_zookeeper: str | None = None
+        self._group_in_zookeeper = group
         self._servers: str | None = None
         self._snapshot: ClusterSnapshot | None = None
         self._stale = threading.Event()
@@ -65,16 +72,24 @@ class ClusterState:
         self._left_at: float | None = None
         self._deleted: set[str] = set()
 
+    def close(self) -> None:
+        """Close the admin client; ZooKeeper's belongs to the caller."""
+        self._opened.close()
+
     @property
     def brokers(self) -> KafkaAdmin:
-        """The brokers' admin client; created with those of the first snapshot as bootstrap servers."""
+        """The brokers' admin client; with ZooKeeper, its bootstrap servers are the brokers of the first snapshot."""
         if self._brokers is None:
-            admin = KafkaAdmin.of(self._read.connection, self.servers(self.snapshot()))
-            self._brokers = self._opened.enter_context(admin)
+            servers = None if self._zookeeper is None else self.servers()
+            self._brokers = self._opened.enter_context(KafkaAdmin.of(self._read.connection, servers))
         return self._brokers
 
-    def servers(self, snapshot: ClusterSnapshot) -> str:
-        """Bootstrap servers, ``host:port,...``; while no broker is registered, the last ones that were."""
+    def servers(self, snapshot: ClusterSnapshot | None = None) -> str:
+        """Bootstrap servers, ``host:port,...``, of a snapshot, by default the current one.
+
+        While no broker is registered, they are the last ones that were.
+        """
+        snapshot = self.snapshot() if snapshot is None else snapshot
         if snapshot.brokers or self._servers is None:
             self._servers = bootstrap_servers(self._read.connection, snapshot)
         return self._servers
@@ -88,7 +103,7 @@ class ClusterState:
         """
         found = self._snapshot
         if found is None:
-            found = self._snapshot = self.retry(self._read_cluster)
+            found = self._snapshot = self._retry(self._read_cluster)
         elif anew or self._is_old():
             found = self._refresh(found)
         missing = set(expected) - found.topics.keys()
@@ -97,7 +112,7 @@ class ClusterState:
 
     def snapshot_of(self, topics: Collection[str]) -> ClusterSnapshot:
         """The cluster now with some topics, subscribed or not; blocks for some requests."""
-        return self.retry(lambda: (self._ensemble or self.brokers).snapshot(topics))
+        return self._retry(lambda: (self._ensemble or self.brokers).snapshot(topics))
 
     def topic_names(self) -> list[str]:
         """The names of all topics, for the text of an error; empty if they cannot be read now."""
@@ -230,7 +245,3 @@ class ClusterState:
     def _on_event(self, event: object) -> None:
         """Mark the snapshot as stale; called on kazoo's thread."""
         self._stale.set()
-
-    @property
-    def _subscription(self) -> Subscription:
-        return self._read.require_subscription()

@@ -101,14 +101,14 @@ class StreamDriver:
         return self._initial_offset
 
     def _initial(self) -> dict[str, Any]:
-        snapshot = self._session.settled_snapshot()
-        self._reports.check_topics(self._read, snapshot, self._session.topic_names, may_fail=True)
+        snapshot = self._session.cluster.settled_snapshot()
+        self._reports.check_topics(self._read, snapshot, self._session.cluster.topic_names, may_fail=True)
         member = self._session.member
         if member is not None:
             member.wait_settled()
         owned = self._rebalance(snapshot)
         self._with_leader(owned, snapshot)
-        begun = self._beginning = self._session.retry(lambda: self._starts.begin(owned, self._session.snapshot()))
+        begun = self._beginning = self._session.retry(lambda: self._starts.begin(owned, self._session.cluster.snapshot()))
         self._state = self._state.assign(owned, begun.gains)
         spans = {tp: progress.span(progress.position) for tp, progress in self._state.assigned.items()}
         known = snapshot.states.keys() & owned.keys() if member is None else snapshot.states
@@ -145,8 +145,8 @@ class StreamDriver:
         left = self._left_topics(finished)
         current = _without_topics(finished, left)
         expected = current.topics.keys() | {tp.topic for tp in self._state.bounds or ()}
-        snapshot = self._session.snapshot(expected=expected)
-        self._reports.check_topics(self._read, snapshot, self._session.topic_names, may_fail=False)
+        snapshot = self._session.cluster.snapshot(expected=expected)
+        self._reports.check_topics(self._read, snapshot, self._session.cluster.topic_names, may_fail=False)
         self._existing = snapshot.states.keys()
         replaced = replaced_topics(self._state, current, snapshot)
         followed = self._starts.followed(replaced, current, self._state.committed, snapshot) if replaced else set()
@@ -159,7 +159,7 @@ class StreamDriver:
         self._latest, epochs = self._ends.fetch(led, self._state)
         self._state = self._state.validate(epochs)
         has_news = any(end != self._state.assigned[tp].position for tp, end in self._latest.items())
-        if has_news and not self._session.is_still(snapshot):
+        if has_news and not self._session.cluster.is_still(snapshot):
             return self._next(start, limited=limited)  # these are the ends of other topics of the same names
         self._apply(*check_ends(self._state, self._latest))
         ranges = ranges_of(self._state, self._latest)
@@ -186,11 +186,11 @@ class StreamDriver:
         self._open()
         planned = self._parse(end)
         ranges = [OffsetRange(tp, *span[:2]) for tp, span in sorted(planned.spans.items()) if span.size]
-        snapshot = self._session.snapshot()
+        snapshot = self._session.cluster.snapshot()
         if any(snapshot.leader(r.partition) is None for r in ranges):
-            snapshot = self._session.snapshot(anew=True)
+            snapshot = self._session.cluster.snapshot(anew=True)
         if left := self._left_topics(planned).intersection(r.partition.topic for r in ranges):
-            others = self._session.snapshot_of(left)
+            others = self._session.cluster.snapshot_of(left)
             topics, states = {**snapshot.topics, **others.topics}, {**snapshot.states, **others.states}
             snapshot = replace(snapshot, topics=topics, states=states)
         gone = sorted(r.partition for r in ranges if r.partition not in snapshot.states)
@@ -201,7 +201,7 @@ class StreamDriver:
         pieces = split_ranges(ranges, self._read.min_partitions, self._read.max_records)
         rack, listener = self._read.connection.client_rack, self._read.connection.listener
         splits = make_splits(pieces, _as_planned(snapshot, planned), rack, listener)
-        return in_fixed_order(splits), self._session.servers(snapshot)
+        return in_fixed_order(splits), self._session.cluster.servers(snapshot)
 
     def commit(self) -> None:
         """Commit finished positions, if there is a group; see `commit_positions`."""
@@ -267,7 +267,7 @@ class StreamDriver:
         Not when Spark requests the start: it does so, too, when a restart repeats the first micro-batch of an old query.
         Starts in topics that were deleted or created again since then are left out.
         """
-        now = self._session.snapshot().topics
+        now = self._session.cluster.snapshot().topics
         marks = {name: mark for name, mark in start.topics.items() if name in now}
         same = {name for name, mark in marks.items() if not mark.is_other(now[name].topic_id, now[name].czxid)}
         begun = begun.within(same)

@@ -48,7 +48,7 @@ class StreamEnds:
                 raise error
             self._reports.warn(f"{tp} waits for its leader: {error}")
         if failed:
-            self._session.snapshot(anew=True)
+            self._session.cluster.snapshot(anew=True)
         ends = self._confirmed(found, state, epochs)
         silent = self._validate(ends, state.assigned, epochs)
         if silent:

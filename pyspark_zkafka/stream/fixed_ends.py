@@ -58,7 +58,7 @@ class FixedEnds:
 
         Raises NoLeader for a partition without a leader, unless `offlinePartitions` is skip. Blocks for some requests.
         """
-        led, brokers = self._session.retry(self._led), self._session.brokers
+        led, brokers = self._session.retry(self._led), self._session.cluster.brokers
         ends = self._session.retry(lambda: brokers.list_offsets(dict.fromkeys(led, LATEST)))
         if self._session.member is None:
             return ends
@@ -66,7 +66,7 @@ class FixedEnds:
         return {tp: end for tp, end in ends.items() if end > starts[tp]}  # nobody has to own an empty log
 
     def _led(self) -> list[TopicPartition]:
-        snapshot = self._session.snapshot()
+        snapshot = self._session.cluster.snapshot()
         everything = [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)]
         partitions = everything if self._session.member is not None else sorted(self._session.owned(snapshot))
         offline = set(snapshot.without_leader(partitions))
@@ -110,7 +110,7 @@ class FixedEnds:
         reads its partitions to the end itself.
         """
         stored = self._session.offsets.committed(ends, skip_malformed=True)
-        done = {tp: stored[tp].offset for tp in stored.keys() - outdated(stored, self._session.snapshot())}
+        done = {tp: stored[tp].offset for tp in stored.keys() - outdated(stored, self._session.cluster.snapshot())}
         unread = [tp for tp, end in ends.items() if done.get(tp, -1) < end]
         if not unread or not member.wait_settled(0):
             return unread

@@ -222,7 +222,7 @@ class StreamStarts:
         """Ask the group and ZooKeeper what the rules need to know of each partition."""
         spans = {} if finished is None else finished.spans
         stored = {} if self.options.group is None else self.session.offsets.committed(gained)
-        stale = outdated(stored, self.session.snapshot()) if stored else set()
+        stale = outdated(stored, self.session.cluster.snapshot()) if stored else set()
         younger = self.session.younger([tp for tp in gained if tp not in stored and tp not in spans])
         return {
             tp: PartitionFacts(
@@ -305,10 +305,10 @@ class StreamStarts:
 
     def _resolve(self, positions: Mapping[TopicPartition, Position], first: bool) -> Resolution:
         # After the first planning, a short time-out: other partitions wait meanwhile, and gained ones are retried.
-        read, bounds = self.options.read, _Bounds(self.session.brokers, math.inf if first else ANSWER_S)
+        read, bounds = self.options.read, _Bounds(self.session.cluster.brokers, math.inf if first else ANSWER_S)
         end = OffsetSpec("endingOffsets", everywhere=LATEST)
         if first and self.options.group is None:
-            everything = sorted(self.session.owned(self.session.snapshot()))
+            everything = sorted(self.session.owned(self.session.cluster.snapshot()))
             spec, reset = read.start, read.reset
             return resolve(list(positions), spec, end, bounds, reset=reset, no_match=read.no_match, subscribed=everything)
         spec = OffsetSpec(read.start.option, by_partition=dict(positions))

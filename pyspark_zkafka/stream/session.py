@@ -1,4 +1,4 @@
-"""Connections of a stream's planner between micro-batches, and what it asks there: the group, its offsets, the logs."""
+"""A stream planner's connections between micro-batches: to the cluster, to the group, and to the group's offsets."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.errors import OptionError, ZKafkaError
-from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import HIGH_WATERMARK, LATEST
 from pyspark_zkafka.protocol.planning import Assign, Subscribe
 from pyspark_zkafka.protocol.znodes.groups import owner_path
+from pyspark_zkafka.retries import Retry
 from pyspark_zkafka.stream.cluster_state import ClusterState
 
 if TYPE_CHECKING:
     from pyspark_zkafka.group.membership import Membership, OffsetStore
     from pyspark_zkafka.group.offset_store import GroupOffsets
     from pyspark_zkafka.options.model import GroupOptions, ZooKeeperConfig
+    from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
 __all__ = ["ANSWER_S", "StreamSession"]
 
@@ -35,8 +36,14 @@ EndsAndErrors = tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaErro
 """The ends of logs, and the errors of leaders that do not answer."""
 
 
-class StreamSession(ClusterState):
-    """A planner's session, open from ``__enter__`` to ``close``; for one thread, in the process that created it."""
+class StreamSession:
+    """A planner's session, open from ``__enter__`` to ``close``; for one thread, in the process that created it.
+
+    `cluster` is the state of the cluster, and `member` the member of the group, None without membership; both exist while
+    the session is open.
+    """
+
+    cluster: ClusterState
 
     def __init__(
         self,
@@ -44,8 +51,14 @@ class StreamSession(ClusterState):
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        super().__init__(options.read, clock, sleep)
+        self.retry = Retry(options.read.retries, options.read.retry_interval_ms / 1000, sleep)
+        self._read = options.read
         self._group = options.group
+        self._subscription = options.read.require_subscription()
+        self._clock = clock
+        self._sleep = sleep
+        self._opened = ExitStack()
+        self._zookeeper: ZooKeeperClient | None = None
         self._subscribed: tuple[ClusterSnapshot, Mapping[TopicPartition, Claim]] | None = None
         self.member: Membership | None = None
         self._member_offsets: OffsetStore | None = None
@@ -64,11 +77,13 @@ class StreamSession(ClusterState):
     def _connect(self) -> None:
         connection = self._read.connection
         membership = "none" if self._group is None else self._group.membership
-        if connection.zookeeper is None:
-            self._brokers = self._opened.enter_context(KafkaAdmin.of(connection))
-        elif membership not in ("auto", "zookeeper") or not self._join_in_zookeeper(connection.zookeeper):
-            self._open_zookeeper(connection.zookeeper)
+        ensemble, may_join = connection.zookeeper, membership in ("auto", "zookeeper")
+        if ensemble is not None and not (may_join and self._join_in_zookeeper(ensemble)):
+            self._open_zookeeper(ensemble)
             membership = "kafka" if membership == "auto" else membership
+        group = None if self.member is None else self.member.group
+        self.cluster = ClusterState(self._read, self._zookeeper, group, self._clock, self._sleep)
+        self._opened.callback(self.cluster.close)
         if membership == "kafka":
             self._join_in_kafka()
 
@@ -97,14 +112,14 @@ class StreamSession(ClusterState):
                 return False
             leaving.pop_all()
         self._opened.callback(member.leave)
-        self.member, self._zookeeper, self._group_in_zookeeper = member, member.client, group.name
+        self.member, self._zookeeper = member, member.client
         _log.info("%s joined group %s in ZooKeeper (groupMembership=%s)", member.consumer, group.name, group.membership)
         return True
 
     def _join_in_kafka(self) -> None:
         from pyspark_zkafka.group.joining import KafkaJoin
 
-        servers = self.servers(self.snapshot())
+        servers = self.cluster.servers()
         join = KafkaJoin(self._read.connection, servers, self._required_group, self._subscription)
         self.member, self._member_offsets = join.open(self._opened, self._zookeeper)
         group = self._required_group
@@ -123,7 +138,7 @@ class StreamSession(ClusterState):
     def _stored_offsets(self) -> GroupOffsets:
         from pyspark_zkafka.group.offset_store import GroupOffsets
 
-        name, servers = self._required_group.name, self.servers(self.snapshot())
+        name, servers = self._required_group.name, self.cluster.servers()
         offsets = GroupOffsets(self._read.connection, servers, name, self._read.stores, self._zookeeper, self._sleep)
         return self._opened.enter_context(offsets)
 
@@ -145,11 +160,11 @@ class StreamSession(ClusterState):
 
     def log_ends(self, partitions: Iterable[TopicPartition], epochs: dict[TopicPartition, int]) -> EndsAndErrors:
         """The ends of logs; adds their leader epochs to `epochs`. Blocks for 5 s or a little more."""
-        return self.brokers.list_offsets_each(dict.fromkeys(partitions, LATEST), ANSWER_S, epochs)
+        return self.cluster.brokers.list_offsets_each(dict.fromkeys(partitions, LATEST), ANSWER_S, epochs)
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> EndsAndErrors:
         """The ends of logs including open transactions, where `log_ends` stops before these."""
-        return self.brokers.list_offsets_each(dict.fromkeys(partitions, HIGH_WATERMARK), ANSWER_S)
+        return self.cluster.brokers.list_offsets_each(dict.fromkeys(partitions, HIGH_WATERMARK), ANSWER_S)
 
     def record_bytes(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
         """The mean sizes of records from each position on; blocks for 3 s at the most. See `kafka.record_sizes`."""
@@ -161,7 +176,7 @@ class StreamSession(ClusterState):
         """librdkafka's properties for a consumer that reads so many records."""
         from pyspark_zkafka.kafka.consumer_properties import consumer_properties
 
-        servers = self.servers(self.snapshot())
+        servers = self.cluster.servers()
         return consumer_properties(self._read.connection, servers, self._read.client_group, records)
 
     def younger(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
@@ -175,7 +190,7 @@ class StreamSession(ClusterState):
         by_pattern = not isinstance(self._subscription, Subscribe)
         topics = sorted({tp.topic for tp in partitions})
         since = subscribed_since(self._zookeeper, self.member.group, topics, by_pattern=by_pattern)
-        return younger(partitions, self.snapshot(), since)
+        return younger(partitions, self.cluster.snapshot(), since)
 
     def owners(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         """The incarnation of the member that owns, or is being assigned, each partition; absent where there is none.
@@ -188,7 +203,7 @@ class StreamSession(ClusterState):
             return {paths[path]: str(stat.czxid) for path, stat in self._zookeeper.exists_many(paths).items()}
         from pyspark_zkafka.kafka.group_admin import GroupAdmin
 
-        with GroupAdmin.of(self._read.connection, self.servers(self.snapshot())) as admin:
+        with GroupAdmin.of(self._read.connection, self.cluster.servers()) as admin:
             assigned = admin.group_states([group])[group].assigned
         return {tp: member for member, theirs in assigned.items() for tp in theirs.intersection(partitions)}
 
@@ -198,7 +213,7 @@ class StreamSession(ClusterState):
         A member that begins to read a topic commits its starts in all partitions that it owns.
         """
         topics = {tp.topic for tp in partitions}
-        states = self.snapshot().states
+        states = self.cluster.snapshot().states
         committed = self.offsets.committed([tp for tp in states if tp.topic in topics])
         begun = {tp.topic for tp in committed}
         return {tp for tp in partitions if tp.topic in begun and tp not in committed}

@@ -93,9 +93,13 @@ class SessionOfValues:
         self._seen: ClusterSnapshot | None = None
         self._own_zookeeper = zookeeper
         self._kafka = kafka
-        self.cluster = cluster
+        self.kafka_cluster = cluster
         self.member = member
         self.brokers = cluster
+
+    @property
+    def cluster(self) -> SessionOfValues:
+        return self
 
     def __enter__(self) -> SessionOfValues:
         if self.member is not None:
@@ -135,14 +139,14 @@ class SessionOfValues:
 
     def snapshot(self, *, anew: bool = False, expected: Collection[str] = ()) -> ClusterSnapshot:
         if self._seen is None or anew or self._has_been_replaced(self._seen) or not self._is_stale():
-            self._seen = self.cluster.snapshot(self._subscription)
+            self._seen = self.kafka_cluster.snapshot(self._subscription)
         return self._seen
 
     def _has_been_replaced(self, seen: ClusterSnapshot) -> bool:
-        return any(self.cluster.created(name) not in (topic.czxid, None) for name, topic in seen.topics.items())
+        return any(self.kafka_cluster.created(name) not in (topic.czxid, None) for name, topic in seen.topics.items())
 
     def snapshot_of(self, topics: Collection[str]) -> ClusterSnapshot:
-        return self.cluster.snapshot(Subscribe(tuple(topics)))
+        return self.kafka_cluster.snapshot(Subscribe(tuple(topics)))
 
     def settled_snapshot(self) -> ClusterSnapshot:
         return self.snapshot()
@@ -161,7 +165,7 @@ class SessionOfValues:
         failed: dict[TopicPartition, ZKafkaError] = {}
         for tp in partitions:
             try:
-                found |= self.cluster.list_offsets({tp: LATEST})
+                found |= self.kafka_cluster.list_offsets({tp: LATEST})
             except (NoLeader, UnknownTopic) as error:
                 failed[tp] = error
         return found, failed
@@ -257,7 +261,7 @@ class Query:
         """The tasks read what was planned of the topics that are still the same; the others are lost."""
         splits, _ = planner.splits(end)
         planned = StreamOffset.from_json(end)
-        cluster: Cluster = self.session.cluster
+        cluster: Cluster = self.session.kafka_cluster
         spans = {tp: span for tp, span in planned.spans.items() if span.size}
         there = {tp for tp in spans if planned.topics[tp.topic].czxid == cluster.created(tp.topic)}
         read = {split.partition: range(split.start, split.until) for split in splits if split.partition in there}

@@ -97,6 +97,10 @@ class Session:
         return set()
 
     @property
+    def cluster(self) -> Session:
+        return self
+
+    @property
     def brokers(self) -> Session:
         return self
 

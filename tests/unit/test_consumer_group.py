@@ -151,7 +151,7 @@ def test_a_refused_join_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> 
 class Joined:
     """A session of the only member of a group: a topic with logs [0, 100), and none of another name."""
 
-    member = offsets = brokers = property(lambda self: self)
+    cluster = member = offsets = brokers = property(lambda self: self)
     commits_as_member = False
 
     def rebalance(self) -> Mapping[TopicPartition, Claim]:

@@ -52,9 +52,8 @@ class State(ClusterState):
         options = parse_stream({"zookeeper.connect": "z:2181", "subscribe": "t,u", "fetchOffset.numRetries": "2"})
         self.now = 100.0
         self.pauses: list[float] = []
-        super().__init__(options.read, lambda: self.now, self.pauses.append)
-        self._zookeeper: Any = zookeeper
-        self._group_in_zookeeper = group
+        given: Any = zookeeper
+        super().__init__(options.read, given, group, lambda: self.now, self.pauses.append)
 
 
 def test_a_snapshot_is_kept() -> None:

@@ -21,6 +21,8 @@ NO_LEADER = NoLeader("NO_LEADER", "t-1 has no leader")
 class Leaders:
     """The answers of a session to one request for ends after the other."""
 
+    cluster = property(lambda self: self)
+
     def __init__(self, *answers: Mapping[TopicPartition, int | ZKafkaError], high: int = 0) -> None:
         self._answers = list(answers)
         self._high = high

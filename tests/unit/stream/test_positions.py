@@ -38,6 +38,11 @@ class Session:
         return self
 
     @property
+    def cluster(self) -> Session:
+        """The cluster."""
+        return self
+
+    @property
     def brokers(self) -> Session:
         """The brokers."""
         return self
