@@ -155,7 +155,7 @@ class ConsumerGroup:
         """
         from pyspark_zkafka.protocol.model import OffsetRange
         from pyspark_zkafka.protocol.offsets import LATEST
-        from pyspark_zkafka.stream.limits import StreamLimits
+        from pyspark_zkafka.stream.ends import StreamLimits
         from pyspark_zkafka.stream.positions import StreamStarts
 
         session = self._open()

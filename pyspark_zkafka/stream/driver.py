@@ -21,9 +21,7 @@ from pyspark_zkafka.protocol.planning import (
     wanted_topics,
 )
 from pyspark_zkafka.stream.commits import commit_positions, level_stores
-from pyspark_zkafka.stream.ends import StreamEnds
-from pyspark_zkafka.stream.fixed_ends import FixedEnds
-from pyspark_zkafka.stream.limits import StreamLimits
+from pyspark_zkafka.stream.ends import FixedEnds, StreamEnds, StreamLimits
 from pyspark_zkafka.stream.planner import (
     Loss,
     StreamState,
@@ -150,7 +148,7 @@ class StreamDriver:
         self._existing = snapshot.states.keys()
         replaced = replaced_topics(self._state, current, snapshot)
         followed = self._starts.followed(replaced, current, self._state.committed, snapshot) if replaced else set()
-        losses = check_topics(self._state, current, snapshot, followed=followed)
+        losses = check_topics(self._state, current, snapshot, replaced, followed)
         self._apply(*losses)
         self.commit()
         owned = self._rebalance(snapshot)

@@ -170,14 +170,14 @@ def check_topics(
     state: StreamState,
     finished: StreamOffset,
     snapshot: ClusterSnapshot,
-    *,
+    again: Mapping[str, TopicMark],
     followed: Collection[str] = frozenset(),
 ) -> tuple[StreamState, list[Loss]]:
-    """Find topics created again, and partitions that were read and no longer exist, whoever read them last.
+    """Find partitions that were read and no longer exist, whoever read them last, and topics created `again`.
 
-    A member may have released a deleted topic's partitions already, since it watches topics itself.
-    Topics that are `followed` were created again, and the group has read them since: that is no loss. Nor is a topic of
-    which nothing was read, or whose deletion was reported. A topic that was gone, and is the same again, is read on.
+    A member may have released a deleted topic's partitions already, since it watches topics itself. `again` are the
+    `replaced_topics`. No loss are: `followed` topics, which the group has read since they were created again; topics of
+    which nothing was read; topics whose deletion was reported. A topic that was gone, and is the same again, is read on.
     """
     losses = []
     gone = sorted(tp for tp in finished.spans if tp.topic not in snapshot.topics and tp.topic not in state.replaced)
@@ -185,7 +185,6 @@ def check_topics(
         losses.append(Loss("PARTITIONS_GONE", f"{listing(gone)} no longer exist: the topic was deleted"))
     for name in {tp.topic for tp in gone}:
         state = state.replace_topic(name, _GONE)
-    again = replaced_topics(state, finished, snapshot)
     gone_before = {name for name, mark in state.replaced.items() if mark == _GONE}
     back = (gone_before & snapshot.topics.keys()) - again.keys()
     if back:

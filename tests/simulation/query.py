@@ -12,8 +12,8 @@ from pyspark_zkafka.protocol.checkpoint import StreamOffset
 from pyspark_zkafka.protocol.model import ClaimOwner, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.protocol.planning import Subscribe
+from pyspark_zkafka.stream.cluster_state import has_same_topics
 from pyspark_zkafka.stream.driver import StreamDriver
-from pyspark_zkafka.stream.freshness import has_same_topics
 from pyspark_zkafka.stream.session import StreamSession
 from tests.simulation.cluster import Cluster
 from tests.simulation.member import GROUP

@@ -11,7 +11,16 @@ from pyspark_zkafka.protocol.checkpoint import PlannedRange as Range
 from pyspark_zkafka.protocol.checkpoint import StreamOffset, TopicMark
 from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, OffsetRange, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.protocol.resumption import StoredOffset
-from pyspark_zkafka.stream.planner import PartitionProgress, StreamState, check_ends, check_topics, end_of, ranges_of
+from pyspark_zkafka.stream.planner import (
+    Loss,
+    PartitionProgress,
+    StreamState,
+    check_ends,
+    check_topics,
+    end_of,
+    ranges_of,
+    replaced_topics,
+)
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
@@ -94,37 +103,42 @@ class TestState:
         assert state(p0=5).validate({T0: 3, U0: 4}).assigned[T0].leader_epoch == 3
 
 
+def checked(state: StreamState, finished: StreamOffset, now: ClusterSnapshot) -> tuple[StreamState, list[Loss]]:
+    """What has become of the topics, none of which other members have read again."""
+    return check_topics(state, finished, now, replaced_topics(state, finished, now))
+
+
 class TestTopics:
     """Topics that are gone, or created again."""
 
     def test_same(self) -> None:
         """Nothing is lost while topics are what they were."""
         before = state(p0=5)
-        assert check_topics(before, finished(T0), cluster()) == (before, [])
+        assert checked(before, finished(T0), cluster()) == (before, [])
 
     def test_gone(self) -> None:
         """Partitions of a deleted topic are a loss, once, whether or not they are still assigned."""
         gone, both = cluster(name="u"), finished(T0, T1)
-        after, [loss] = check_topics(state(p0=5), both, gone)
+        after, [loss] = checked(state(p0=5), both, gone)
         assert loss == ("PARTITIONS_GONE", "t-0, t-1 no longer exist: the topic was deleted")
         assert after.assigned == {}
-        assert check_topics(after, both, gone) == (after, [])
-        assert check_topics(state(), both, gone)[1] == [loss]
+        assert checked(after, both, gone) == (after, [])
+        assert checked(state(), both, gone)[1] == [loss]
 
     def test_created_again(self) -> None:
         """A topic of another identity is a loss, and a new topic."""
-        after, [loss] = check_topics(state(p0=5), finished(T0, czxid=6), cluster())
+        after, [loss] = checked(state(p0=5), finished(T0, czxid=6), cluster())
         assert loss.condition == "TOPIC_REPLACED"
         assert (after.assigned, after.replaced) == ({}, {"t": TopicMark(None, 7)})
 
     def test_created_again_twice(self) -> None:
         """A topic that is created again once more is another loss; the return of a deleted one is none."""
-        after, _ = check_topics(state(p0=5), finished(T0, czxid=5), cluster())
+        after, _ = checked(state(p0=5), finished(T0, czxid=5), cluster())
         twice = replace(after, replaced={"t": TopicMark(None, 6)}, assigned=state(p0=3).assigned)
-        later, [loss] = check_topics(twice, finished(T0, czxid=5), cluster())
+        later, [loss] = checked(twice, finished(T0, czxid=5), cluster())
         assert (loss.condition, later.assigned, later.replaced) == ("TOPIC_REPLACED", {}, {"t": TopicMark(None, 7)})
         back = replace(after, replaced={"t": TopicMark()})
-        assert check_topics(back, finished(T0, czxid=5), cluster()) == (later, [])
+        assert checked(back, finished(T0, czxid=5), cluster()) == (later, [])
 
 
 class TestEnds:

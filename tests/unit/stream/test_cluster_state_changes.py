@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
-from pyspark_zkafka.stream.freshness import has_same_topics, max_age_s, moved_topics
+from pyspark_zkafka.stream.cluster_state import has_same_topics, max_age_s, moved_topics
 
 T0 = TopicPartition("t", 0)
 

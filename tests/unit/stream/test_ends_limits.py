@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
-from pyspark_zkafka.stream.limits import StreamLimits
+from pyspark_zkafka.stream.ends import StreamLimits
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 RANGES = {T0: OffsetRange(T0, 0, 100)}
