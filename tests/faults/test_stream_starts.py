@@ -100,8 +100,10 @@ def test_without_leader(
     options = {"subscribe": topic, **({"group.id": f"{topic}-group"} if way == "group" else {})}
     fill(zkafka_cluster, topic, 9, (0, 1))
     zkafka_cluster.stop(1)
+    refused = planner(options, connection)
     with pytest.raises(NoLeader, match=f"No live leader for {topic}-1"):
-        planner(options, connection).initial()
+        refused.initial()
+    refused.close()
     driver = planner({**options, "offlinePartitions": "skip"}, connection)
     start = driver.initial()
     assert spans(start, topic) == {0: (9, 9)}
