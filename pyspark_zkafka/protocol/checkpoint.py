@@ -63,11 +63,16 @@ class TopicMark:
     czxid: int | None = None
     known: int = 0
 
-    def is_other(self, topic_id: str | None, czxid: int | None) -> bool:
-        """True if these ids are of another topic; ids that are unknown on either side are not compared."""
-        if self.topic_id is not None and topic_id is not None:
-            return self.topic_id != topic_id
-        return self.czxid is not None and czxid is not None and self.czxid != czxid
+    @classmethod
+    def of(cls, topic: Topic, known: int = 0) -> TopicMark:
+        """Return the mark of a topic as it is now."""
+        return cls(topic.topic_id, topic.czxid, known)
+
+    def is_other(self, topic: Topic) -> bool:
+        """Return True if a topic of this name is another one; ids that are unknown on either side are not compared."""
+        if self.topic_id is not None and topic.topic_id is not None:
+            return self.topic_id != topic.topic_id
+        return self.czxid is not None and topic.czxid is not None and self.czxid != topic.czxid
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,7 @@ def first_mark(topic: Topic, known: Collection[TopicPartition]) -> TopicMark:
     not assigned to the query.
     """
     first_new = next(n for n in count() if TopicPartition(topic.name, n) not in known)
-    return TopicMark(topic.topic_id, topic.czxid, first_new)
+    return TopicMark.of(topic, first_new)
 
 
 def mark_after(topic: Topic, before: TopicMark, spans: Collection[TopicPartition]) -> TopicMark:
@@ -135,7 +140,7 @@ def mark_after(topic: Topic, before: TopicMark, spans: Collection[TopicPartition
     known = before.known
     while known in topic.partitions and TopicPartition(topic.name, known) in spans:
         known += 1
-    return TopicMark(topic.topic_id, topic.czxid, known)
+    return TopicMark.of(topic, known)
 
 
 def _span_json(span: PlannedRange) -> list[int]:

@@ -113,8 +113,14 @@ class ClusterState:
         return found if missing <= self._deleted else self._confirm_deleted(missing, found)
 
     def snapshot_of(self, topics: Collection[str]) -> ClusterSnapshot:
-        """The cluster now with some topics, subscribed or not; blocks for some requests."""
-        return self._retry(lambda: (self._ensemble or self.brokers).snapshot(topics))
+        """Return the cluster now with some topics, subscribed or not; confirms that those not found are deleted."""
+        found = self._retry(lambda: (self._ensemble or self.brokers).snapshot(topics))
+        for _ in range(self._read.retries if self._is_polled else 0):  # a broker that has just started may know no topic
+            if found.topics.keys() >= set(topics):
+                break
+            self._sleep(self._read.retry_interval_ms / 1000)
+            found = self._retry(lambda: (self._ensemble or self.brokers).snapshot(topics))
+        return found
 
     def topic_names(self) -> list[str]:
         """The names of all topics, for the text of an error; empty if they cannot be read now."""

@@ -116,7 +116,8 @@ class StreamDriver:
     def fix_bounds(self) -> None:
         """Fix the present ends of the logs as the query's end; raises NoLeader, unless `offlinePartitions` is skip."""
         self._open()
-        self._state = replace(self._state, bounds=self._fixed_ends.fetch())
+        ends, marks = self._fixed_ends.fetch()
+        self._state = replace(self._state, bounds=ends, bounded=marks)
 
     def latest(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         """The end of the next micro-batch, `start` itself if there is nothing to read; commits, releases and claims.
@@ -184,17 +185,25 @@ class StreamDriver:
         self._open()
         planned = self._parse(end)
         ranges = [OffsetRange(tp, *span[:2]) for tp, span in sorted(planned.spans.items()) if span.size]
-        snapshot = self._session.cluster.snapshot()
+        topics = {r.partition.topic for r in ranges}
+        left = self._left_topics(planned) & topics
+        snapshot = self._session.cluster.snapshot(expected=topics - left)
         if any(snapshot.leader(r.partition) is None for r in ranges):
             snapshot = self._session.cluster.snapshot(anew=True)
-        if left := self._left_topics(planned).intersection(r.partition.topic for r in ranges):
+        if left:
             others = self._session.cluster.snapshot_of(left)
-            topics, states = {**snapshot.topics, **others.topics}, {**snapshot.states, **others.states}
-            snapshot = replace(snapshot, topics=topics, states=states)
+            snapshot = replace(
+                snapshot, topics={**snapshot.topics, **others.topics}, states={**snapshot.states, **others.states}
+            )
         gone = sorted(r.partition for r in ranges if r.partition not in snapshot.states)
         if gone:
             self._reports.lose("PARTITIONS_GONE", f"{listing(gone)} of the micro-batch no longer exist")
-        ranges = [r for r in ranges if r.partition in snapshot.states]
+        again = {name for name in topics & snapshot.topics.keys() if planned.topics[name].is_other(snapshot.topics[name])}
+        replaced = sorted(r.partition for r in ranges if r.partition in snapshot.states and r.partition.topic in again)
+        if replaced:
+            text = f"{listing(replaced)} of the micro-batch belong to topics that were deleted and created again"
+            self._reports.lose("TOPIC_REPLACED", text)
+        ranges = [r for r in ranges if r.partition in snapshot.states and r.partition.topic not in again]
         self._set_reading(r.partition for r in ranges)
         pieces = split_ranges(ranges, self._read.min_partitions, self._read.max_records)
         rack, listener = self._read.connection.client_rack, self._read.connection.listener
@@ -267,7 +276,7 @@ class StreamDriver:
         """
         now = self._session.cluster.snapshot().topics
         marks = {name: mark for name, mark in start.topics.items() if name in now}
-        same = {name for name, mark in marks.items() if not mark.is_other(now[name].topic_id, now[name].czxid)}
+        same = {name for name, mark in marks.items() if not mark.is_other(now[name])}
         begun = begun.within(same)
         decided = self._session.retry(lambda: self._starts.decide(begun))
         others = {tp: PlannedRange(start, start) for tp, start in decided.undecided.items() if tp not in decided.gains}

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_zkafka.errors import BrokersUnavailable, GroupContended, UnknownTopic, ZKafkaError, listing
 from pyspark_zkafka.options.model import ReadOptions, StreamOptions
+from pyspark_zkafka.protocol.checkpoint import TopicMark
 from pyspark_zkafka.protocol.limits import TriggerLimits
-from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
+from pyspark_zkafka.protocol.model import ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST
 from pyspark_zkafka.protocol.planning import describe_offline
 from pyspark_zkafka.protocol.resumption import outdated
@@ -152,26 +153,28 @@ class FixedEnds:
         self._sleep = sleep
         self._owners: dict[TopicPartition, _Owner] = {}
 
-    def fetch(self) -> dict[TopicPartition, int]:
-        """Return the present ends of the logs that the stream, or its group, reads.
+    def fetch(self) -> tuple[dict[TopicPartition, int], dict[str, TopicMark]]:
+        """Return the present ends of the logs that the stream, or its group, reads, and the identities of their topics.
 
         Raises NoLeader for a partition without a leader, unless `offlinePartitions` is skip. Blocks for some requests.
         """
-        led, brokers = self._session.retry(self._led), self._session.cluster.brokers
+        led, snapshot = self._session.retry(self._led)
+        marks = {name: TopicMark.of(topic) for name, topic in snapshot.topics.items()}
+        brokers = self._session.cluster.brokers
         ends = self._session.retry(lambda: brokers.list_offsets(dict.fromkeys(led, LATEST)))
         if self._session.member is None:
-            return ends
+            return ends, marks
         starts = self._session.retry(lambda: brokers.list_offsets(dict.fromkeys(led, EARLIEST)))
-        return {tp: end for tp, end in ends.items() if end > starts[tp]}  # nobody has to own an empty log
+        return {tp: end for tp, end in ends.items() if end > starts[tp]}, marks  # nobody has to own an empty log
 
-    def _led(self) -> list[TopicPartition]:
+    def _led(self) -> tuple[list[TopicPartition], ClusterSnapshot]:
         snapshot = self._session.cluster.snapshot()
         everything = [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)]
         partitions = everything if self._session.member is not None else sorted(self._session.owned(snapshot))
         offline = set(snapshot.without_leader(partitions))
         if offline and not self._options.skip_offline:
             raise describe_offline(sorted(offline), snapshot)
-        return [tp for tp in partitions if tp not in offline]
+        return [tp for tp in partitions if tp not in offline], snapshot
 
     def wait(self, behind: Mapping[TopicPartition, int], since: float) -> bool:
         """Wait a moment for partitions that are behind their fixed ends; False if this query need not read any of them.

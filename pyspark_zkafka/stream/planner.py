@@ -70,7 +70,8 @@ class StreamState:
 
     `assigned` are the partitions that are read, `committed` the offsets that this run committed last, `replaced` the
     present marks of topics deleted or created again since the last micro-batch, `undecided` the query's starts of
-    partitions that other members own and of which the group has no offset, `bounds` the fixed ends for AvailableNow.
+    partitions that other members own and of which the group has no offset, `bounds` the fixed ends for AvailableNow, and
+    `bounded` the topics that have fixed ends, as they were then.
     """
 
     assigned: Mapping[TopicPartition, PartitionProgress] = field(default_factory=dict)
@@ -78,6 +79,7 @@ class StreamState:
     replaced: Mapping[str, TopicMark] = field(default_factory=dict)
     undecided: Mapping[TopicPartition, PlannedRange] = field(default_factory=dict)
     bounds: Mapping[TopicPartition, int] | None = None
+    bounded: Mapping[str, TopicMark] = field(default_factory=dict)
 
     def finish(self, spans: Mapping[TopicPartition, PlannedRange]) -> StreamState:
         """The state after a micro-batch: each position is moved to its end."""
@@ -157,12 +159,12 @@ _GONE = TopicMark()
 
 
 def replaced_topics(state: StreamState, finished: StreamOffset, snapshot: ClusterSnapshot) -> dict[str, TopicMark]:
-    """The topics that were created again since the stream last saw them, with their marks now."""
+    """The topics that were created again since the stream last saw them, or fixed their ends, with their marks now."""
     found = {}
-    for name, mark in finished.topics.items():
+    for name, mark in {**state.bounded, **finished.topics}.items():
         topic, seen = snapshot.topics.get(name), state.replaced.get(name, _GONE)
-        if topic is not None and (mark if seen == _GONE else seen).is_other(topic.topic_id, topic.czxid):
-            found[name] = TopicMark(topic.topic_id, topic.czxid)
+        if topic is not None and (mark if seen == _GONE else seen).is_other(topic):
+            found[name] = TopicMark.of(topic)
     return found
 
 
@@ -190,7 +192,7 @@ def check_topics(
     if back:
         state = replace(state, replaced={name: mark for name, mark in state.replaced.items() if name not in back})
     if again:
-        read = {tp.topic for tp in (*finished.spans, *state.assigned)}
+        read = {tp.topic for tp in (*finished.spans, *state.assigned, *(state.bounds or ()))}
         for name, mark in again.items():
             if name in read and name not in followed and name not in gone_before:
                 text = f"topic {name} was deleted and created again; it will be read from its beginning"

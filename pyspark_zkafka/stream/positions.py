@@ -210,7 +210,7 @@ class StreamStarts:
         resets = {o.partition for o in resolution.outside}
         resets |= {tp for tp in facts if starts[tp][0] is topic_created_again or facts[tp].is_outdated}
         found = {r.partition: r.start for r in resolution.ranges}
-        return {tp: PartitionProgress(start, facts[tp].stored, tp in resets) for tp, start in found.items()}
+        return {tp: PartitionProgress(start, self._last_known(facts[tp]), tp in resets) for tp, start in found.items()}
 
     def _facts(
         self,
@@ -238,6 +238,13 @@ class StreamStarts:
             )
             for tp in gained
         }
+
+    def _last_known(self, facts: PartitionFacts) -> StoredOffset | None:
+        """The group's offset; without a group, the one in the checkpoint of a query that was in a group before."""
+        span = facts.span
+        if self.options.group is not None or span is None or span.committed is None:
+            return facts.stored
+        return StoredOffset(span.committed, span.mark) if span.mark is not None or span.committed != span.start else None
 
     def _is_added(self, partition: TopicPartition, finished: StreamOffset) -> bool:
         """True if the query did not know the partition when it started.
@@ -294,7 +301,7 @@ class StreamStarts:
                 partition,
                 found.position,
                 self.options.group.name if self.options.group else "",
-                "another member has advanced" if is_progress else "another client has changed",
+                "another member has advanced" if is_progress else "is not the one that this query has seen last",
                 span.until,
             )
 

@@ -33,8 +33,9 @@ class Session:
     """A session of a planner, its brokers and the group's offsets: a topic whose logs are [10, end).
 
     Partitions in `offline` have no leader, the leaders of those in `silent` do not answer, and other members of the group
-    own the partitions in `others`. Without a member, the query reads those in `assigned`, or all, but the topics
-    `unsubscribed`. `while_waiting` is called whenever the planner waits.
+    own the partitions in `others`. Topics were created in transaction `czxid`, those in `czxids` in another one. The planner
+    has `expected` some topics to exist. Without a member, the query reads the partitions in `assigned`, or all, but the
+    topics `unsubscribed`. `while_waiting` is called whenever the planner waits.
     """
 
     def __init__(self, member: Member | None = None) -> None:
@@ -44,6 +45,8 @@ class Session:
         self.assigned: set[TopicPartition] | None = None
         self.unsubscribed: set[str] = set()
         self.czxid = 7
+        self.czxids: dict[str, int] = {}
+        self.expected: set[str] = set()
         self.member = member
         if member is not None:
             member.session = self
@@ -69,13 +72,15 @@ class Session:
         if self.error is not None:
             raise self.error
         assert not self.unsubscribed & set(expected)
+        self.expected |= set(expected)
         return self.snapshot_of({tp.topic for tp in self.logs} - self.unsubscribed)
 
     def snapshot_of(self, topics: Collection[str]) -> ClusterSnapshot:
         found = [tp for tp in self.logs if tp.topic in topics]
-        states = {tp: PartitionState(-1 if tp in self.offline else 1, 0, (1,), czxid=self.czxid) for tp in found}
-        parts = {name: {tp.partition: (1,) for tp in found if tp.topic == name} for name in {tp.topic for tp in found}}
-        return ClusterSnapshot({1: BROKER}, {n: Topic(n, parts[n], czxid=self.czxid) for n in parts}, states)
+        czxids = {tp.topic: self.czxids.get(tp.topic, self.czxid) for tp in found}
+        states = {tp: PartitionState(-1 if tp in self.offline else 1, 0, (1,), czxid=czxids[tp.topic]) for tp in found}
+        parts = {name: {tp.partition: (1,) for tp in found if tp.topic == name} for name in czxids}
+        return ClusterSnapshot({1: BROKER}, {n: Topic(n, parts[n], czxid=czxids[n]) for n in parts}, states)
 
     def settled_snapshot(self) -> ClusterSnapshot:
         return self.snapshot()

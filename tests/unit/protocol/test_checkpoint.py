@@ -112,7 +112,7 @@ def test_pickle() -> None:
 )
 def test_another_topic_of_the_same_name(mark: TopicMark, topic_id: str | None, czxid: int | None, other: bool) -> None:
     """The id tells, or else the znode's czxid; what is unknown on either side tells nothing."""
-    assert mark.is_other(topic_id, czxid) is other
+    assert mark.is_other(Topic("a", {}, topic_id, czxid)) is other
 
 
 @each(

@@ -170,3 +170,13 @@ def test_brokers_that_come_back() -> None:
     with pytest.raises(ClusterStateError, match="MIGRATED_TO_KRAFT") as error:
         State(ZooKeeper(gone), group="g").snapshot()
     assert not isinstance(error.value, BrokersUnavailable)
+
+
+def test_other_topics_are_confirmed() -> None:
+    """A topic outside the subscription is asked for again where brokers are asked: one that has just started knows none."""
+    state = State(ZooKeeper(cluster("t")))
+    state._is_polled = True
+    brokers = ZooKeeper(cluster(), cluster(), cluster("u"))
+    state._zookeeper = brokers  # type: ignore[assignment]
+    assert state.snapshot_of(["u"]).topics.keys() == {"u"}
+    assert brokers.reads == 3

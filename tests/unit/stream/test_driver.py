@@ -171,6 +171,22 @@ def test_group_that_is_left(beside: dict[str, str]) -> None:
     assert planned(driver(session, startingOffsets="latest", **beside), end) == [(1, 10, 100)]
 
 
+def test_offset_of_a_group_that_is_left() -> None:
+    """A query that leaves its group keeps the group's offset in the checkpoint, and resumes at its own end later."""
+    member = Member(T0)
+    session = Session(member)
+    session.logs = {T0: 20}
+    session.stored[T0] = StoredOffset(10, mark=40)
+    joined = driver(session, startingOffsets="committed")
+    end = joined.latest(joined.initial(), limited=True)
+    alone = Session()
+    for size in 30, 40, 50:
+        alone.logs = {T0: size}
+        end = driver(alone).latest(end, limited=True)
+    session.logs = {T0: 60}
+    assert planned(driver(session, startingOffsets="committed"), end) == [(0, 50, 60)]
+
+
 def test_report(session: Session) -> None:
     """The ends of the logs are reported by topic and partition, as they were fetched last."""
     found = driver(session, maxOffsetsPerTrigger="20")
@@ -246,6 +262,44 @@ def test_partition_that_is_gone_when_it_is_to_be_read(session: Session, caplog: 
     splits, _ = driver(session, failOnDataLoss="false").splits(end)
     assert [split.partition for split in splits] == [T0]
     assert "t-1 of the micro-batch no longer exist; some records may be lost" in caplog.text
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_topic_created_again_after_the_plan(session: Session, fails: str) -> None:
+    """A planned micro-batch reads nothing of another topic of the name: the next one reads it from its beginning."""
+    found = driver(session, failOnDataLoss=fails)
+    end = found.latest(found.initial(), limited=True)
+    session.logs, session.czxid = {T0: 150, T1: 150}, 99
+    if fails == "true":
+        with pytest.raises(DataLoss, match=r"TOPIC_REPLACED.*t-0, t-1 of the micro-batch"):
+            found.splits(end)
+    else:
+        assert found.splits(end)[0] == []
+        assert planned(found, end) == [(0, 10, 150), (1, 10, 150)]
+
+
+def test_planned_topics_are_confirmed(session: Session) -> None:
+    """A repeated micro-batch has the existence of its topics confirmed: a starting broker knows none."""
+    session.logs = {T0: 100, U0: 100}
+    end = driver(session, subscribe="t,u").latest(driver(session, subscribe="t,u").initial(), limited=True)
+    session.unsubscribed, session.expected = {"u"}, set()
+    driver(session).splits(end)
+    assert session.expected == {"t"}
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_fixed_ends_of_a_topic_created_again(session: Session, fails: str) -> None:
+    """The fixed ends of a topic that the checkpoint does not have belong to that topic, and not to a later one."""
+    start = driver(session).initial()
+    session.logs[U0] = 30
+    found = driver(session, subscribe="t,u", failOnDataLoss=fails)
+    found.fix_bounds()
+    session.czxids["u"] = 99
+    if fails == "true":
+        with pytest.raises(DataLoss, match=r"TOPIC_REPLACED.*topic u was deleted and created again"):
+            found.latest(start, limited=True)
+    else:
+        assert positions(found.latest(start, limited=True), "u") == {"0": 30}
 
 
 def test_member_reads_what_it_owns() -> None:
