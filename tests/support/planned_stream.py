@@ -33,7 +33,7 @@ class Session:
     """A session of a planner, its brokers and the group's offsets: a topic whose logs are [10, end).
 
     Partitions in `offline` have no leader, the leaders of those in `silent` do not answer, and other members of the group
-    own the partitions in `others`. Topics were created in transaction `czxid`, those in `czxids` in another one. The planner
+    own the partitions in `others`. Topics were created in transaction `czxid`, those in `czxids` in others. The planner
     has `expected` some topics to exist. Without a member, the query reads the partitions in `assigned`, or all, but the
     topics `unsubscribed`. `while_waiting` is called whenever the planner waits.
     """
