@@ -21,8 +21,7 @@ from benchmarks.rebalance import PARTITIONS, SESSION_MS, TOPIC, until
 from pyspark_zkafka.kafka.group_admin import GroupAdmin
 from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.testing.configs import jvm_command
-from pyspark_zkafka.testing.java import find_java
-from pyspark_zkafka.testing.java_program import compiled_program
+from pyspark_zkafka.testing.jars import compiled_program, find_java
 from tests.support.java_consumer import GROUP_MEMBERS
 from tests.support.memberships import KINDS
 

@@ -129,7 +129,7 @@ def environment(command_line: list[str], **settings: Any) -> dict[str, Any]:
 
 
 def _java() -> str:
-    from pyspark_zkafka.testing.java import find_java
+    from pyspark_zkafka.testing.jars import find_java
 
     said = subprocess.run([find_java(), "-version"], capture_output=True, text=True, check=False)
     return (said.stderr or said.stdout).splitlines()[0]

@@ -23,7 +23,7 @@ from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.znodes.groups import consumer_of_thread
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
-from pyspark_zkafka.testing.waiting import Deadline
+from pyspark_zkafka.testing.processes import Deadline
 
 __all__ = ["GroupDemo"]
 

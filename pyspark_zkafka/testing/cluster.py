@@ -9,14 +9,19 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from pyspark_zkafka.testing import spec, znodes
-from pyspark_zkafka.testing.metadata import BrokerView
-from pyspark_zkafka.testing.ports import LOOPBACK
+from pyspark_zkafka.testing.processes import LOOPBACK, SETTLE_TIMEOUT_S, Deadline, settle
 from pyspark_zkafka.testing.producing import Record, produce
-from pyspark_zkafka.testing.servers import ClusterServers
+from pyspark_zkafka.testing.servers import BrokerView, ClusterServers
 from pyspark_zkafka.testing.spec import ZOOKEEPER, Server
-from pyspark_zkafka.testing.topic_state import TopicState, open_metadata_state, open_znode_state
-from pyspark_zkafka.testing.topics import AdminTopics, ZnodeTopics, open_topics, spread
-from pyspark_zkafka.testing.waiting import SETTLE_TIMEOUT_S, Deadline, settle
+from pyspark_zkafka.testing.topics import (
+    AdminTopics,
+    TopicState,
+    ZnodeTopics,
+    open_metadata_state,
+    open_topics,
+    open_znode_state,
+    spread,
+)
 
 __all__ = ["LocalCluster"]
 

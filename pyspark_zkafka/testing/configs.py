@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from pyspark_zkafka.testing.ports import LOOPBACK
+from pyspark_zkafka.testing.processes import LOOPBACK
 from pyspark_zkafka.testing.spec import (
     CONTROLLER_LISTENER,
     ZOOKEEPER,

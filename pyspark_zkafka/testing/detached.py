@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from pyspark_zkafka.errors import LocalClusterError, ZKafkaError
-from pyspark_zkafka.testing.jars import cache_folder, kafka_classpath
-from pyspark_zkafka.testing.java import find_java
+from pyspark_zkafka.testing.jars import cache_folder, find_java, kafka_classpath
+from pyspark_zkafka.testing.processes import Deadline
 from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER
-from pyspark_zkafka.testing.waiting import Deadline
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing.cluster import LocalCluster

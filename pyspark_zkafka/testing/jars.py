@@ -1,8 +1,4 @@
-"""Fetch jars with the Ivy that PySpark ships, once for each user.
-
-Each set of coordinates has its own folder in the cache, which is filled under another name and renamed when complete, under
-a lock that the Ivy process holds too: whatever is killed, a folder of the right name is complete.
-"""
+"""Java on this machine: find it, fetch jars with the Ivy that PySpark ships, and compile small programs."""
 
 from __future__ import annotations
 
@@ -23,10 +19,135 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.java import find_java
 from pyspark_zkafka.testing.spec import kafka_jars
 
-__all__ = ["cache_folder", "fetch_jars", "file_lock", "kafka_classpath", "tools_classpath"]
+__all__ = [
+    "MINIMUM_JAVA",
+    "cache_folder",
+    "compiled_program",
+    "fetch_jars",
+    "file_lock",
+    "find_java",
+    "java_major",
+    "kafka_classpath",
+    "tools_classpath",
+]
+
+MINIMUM_JAVA = 17
+_VERSION_TIMEOUT_S = 30
+
+
+def find_java() -> Path:
+    """The `java` of JAVA_HOME, else the first one on PATH; runs ``java -version``, which takes some 50 ms.
+
+    Raises
+    ------
+    LocalClusterError
+        ``NO_JAVA``; ``JAVA_TOO_OLD`` when it is older than 17.
+    """
+    java = _locate()
+    version = _version_text(java)
+    major = java_major(version)
+    if major is None or major < MINIMUM_JAVA:
+        found = version.strip().splitlines()[0] if version.strip() else "no version"
+        raise LocalClusterError(
+            "JAVA_TOO_OLD",
+            f"A local cluster needs Java {MINIMUM_JAVA} or newer; {java} reports {found}; "
+            f"install Java {MINIMUM_JAVA} and let JAVA_HOME point to it",
+            java=str(java),
+            found=found,
+        )
+    return java
+
+
+def java_major(version_text: str) -> int | None:
+    """The major version in the output of ``java -version``, or None when there is none in it.
+
+    >>> java_major('openjdk version "17.0.15" 2025-04-15')
+    17
+    >>> java_major('java version "1.8.0_402"')
+    8
+    """
+    found = re.search(r'version "(?:1\.)?(\d+)', version_text)
+    return None if found is None else int(found.group(1))
+
+
+def _locate() -> Path:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        java = Path(home) / "bin" / "java"
+        if not os.access(java, os.X_OK):
+            raise _no_java(f"JAVA_HOME is {home}, and {java} cannot be executed", "correct or unset JAVA_HOME")
+        return java
+    found = shutil.which("java")
+    if found is None:
+        raise _no_java("JAVA_HOME is not set, and there is no java on PATH", f"install Java {MINIMUM_JAVA}")
+    return Path(found)
+
+
+def _version_text(java: Path) -> str:
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise _no_java(f"{java} -version failed: {exc}", "let JAVA_HOME point to a Java that works") from exc
+    return done.stderr + done.stdout
+
+
+def _no_java(found: str, advice: str) -> LocalClusterError:
+    return LocalClusterError("NO_JAVA", f"A local cluster runs on Java, and none was found; {found}; {advice}")
+
+
+_RELEASE = str(MINIMUM_JAVA)
+_NO_COMPILER = "jdk.compiler not found"
+_ECJ = "org.eclipse.jdt:ecj:3.33.0"  # runs on a JRE
+
+
+def compiled_program(java: Path, kafka_version: str, source: Path) -> tuple[str, str]:
+    """The classpath, and the class or source file to run, for a program of one file that uses a Kafka's jars.
+
+    Compiled once for each version of Kafka and of the source, into the cache folder; by Eclipse's compiler where the Java
+    has none (a JRE). Raises `NOT_COMPILED`, with the compiler's output, and what `fetch_jars` raises.
+    """
+    jars = kafka_classpath(kafka_version)
+    try:
+        return f"{_classes(java, kafka_version, jars, source)}:{jars}", source.stem
+    except OSError:  # the cache is read-only: let Java compile the source at each start
+        return jars, str(source)
+
+
+def _classes(java: Path, kafka_version: str, jars: str, source: Path) -> Path:
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
+    folder = cache_folder() / "classes" / f"{source.stem}-{kafka_version}-{digest}"
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with file_lock(folder.parent / ".lock"):
+            if not folder.is_dir():
+                _compile(java, jars, source, folder)
+    return folder
+
+
+def _compile(java: Path, jars: str, source: Path, folder: Path) -> None:
+    for left in folder.parent.glob(".partial-*"):  # of a compilation that was killed: we hold the lock
+        shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder.parent) as partial:
+        made = Path(partial) / "classes"
+        arguments = ["-nowarn", "-d", str(made), "-classpath", jars, str(source)]
+        done = _run([str(java), "-m", "jdk.compiler/com.sun.tools.javac.Main", "--release", _RELEASE, *arguments])
+        if done.returncode != 0 and _NO_COMPILER in done.stderr + done.stdout:
+            (ecj,) = fetch_jars(_ECJ, transitive=False)
+            done = _run([str(java), "-jar", str(ecj), f"-{_RELEASE}", *arguments])
+        if done.returncode != 0:
+            output = (done.stderr + done.stdout).strip()
+            raise LocalClusterError(
+                "NOT_COMPILED",
+                f"{source.name} could not be compiled by {java}:\n{output}\nlet JAVA_HOME point to another Java",
+            )
+        made.rename(folder)
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+
 
 _PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
 _TAIL_LINES = 20

@@ -17,11 +17,19 @@ from pathlib import Path
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing.configs import jvm_command
-from pyspark_zkafka.testing.jars import kafka_classpath, tools_classpath
-from pyspark_zkafka.testing.java import find_java
-from pyspark_zkafka.testing.tool_output import parse_description, parse_exported, parse_groups, parse_verdict
+from pyspark_zkafka.testing.jars import find_java, kafka_classpath, tools_classpath
 
-__all__ = ["describe_group", "export_offsets", "list_groups", "run_kafka_tool", "verify_consumer_rebalance"]
+__all__ = [
+    "describe_group",
+    "export_offsets",
+    "list_groups",
+    "parse_description",
+    "parse_exported",
+    "parse_groups",
+    "parse_verdict",
+    "run_kafka_tool",
+    "verify_consumer_rebalance",
+]
 
 _OLD_TOOLS = "1.1.1"
 _APART = "org.apache.kafka.tools."
@@ -113,3 +121,37 @@ def _outputs(*outputs: str | bytes | None) -> str:
     """Both outputs, which are bytes after a timeout."""
     texts = [o.decode(errors="replace") if isinstance(o, bytes) else o or "" for o in outputs]
     return "its output is\n" + ("\n".join(t.strip() for t in texts if t.strip()) or "(nothing)")
+
+
+_VERDICTS = {"Rebalance operation successful !": True, "Rebalance operation failed !": False}
+
+
+def parse_verdict(output: str) -> bool | None:
+    """The verdict of VerifyConsumerRebalance; None if there is none, or more than one."""
+    verdicts = [_VERDICTS[line.strip()] for line in output.splitlines() if line.strip() in _VERDICTS]
+    return verdicts[0] if len(verdicts) == 1 else None
+
+
+def parse_groups(output: str) -> list[str]:
+    """The groups that ConsumerGroupCommand lists, sorted."""
+    return sorted(line for line in output.splitlines() if line and not line.startswith("Note:"))
+
+
+def parse_description(output: str) -> list[dict[str, str]] | None:
+    """The rows of ConsumerGroupCommand's table, its texts by its column names; None if there is no table."""
+    lines = [line.split() for line in output.splitlines() if line.strip()]
+    header = next((i for i, words in enumerate(lines) if words[0] == "TOPIC"), None)
+    if header is None:
+        return None
+    return [dict(zip(lines[header], words, strict=True)) for words in lines[header + 1 :]]
+
+
+def parse_exported(line: str) -> tuple[TopicPartition, int]:
+    """A line of ExportZkOffsets.
+
+    >>> parse_exported("/consumers/g/offsets/orders/3:17")
+    (TopicPartition(topic='orders', partition=3), 17)
+    """
+    znode, _, offset = line.rpartition(":")
+    topic, partition = znode.split("/")[-2:]
+    return TopicPartition(topic, int(partition)), int(offset)

@@ -2,23 +2,76 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
+from base64 import b64decode
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing.configs import jvm_command
-from pyspark_zkafka.testing.consumer_events import Events, OldRecord
-from pyspark_zkafka.testing.java import find_java
-from pyspark_zkafka.testing.java_program import compiled_program
-from pyspark_zkafka.testing.processes import ServerProcesses
-from pyspark_zkafka.testing.waiting import Deadline
+from pyspark_zkafka.testing.jars import compiled_program, find_java
+from pyspark_zkafka.testing.processes import Deadline, ServerProcesses
 
-__all__ = ["OldConsumer", "OldKafka", "OldRecord"]
+__all__ = ["Events", "OldConsumer", "OldKafka", "OldRecord"]
+
+
+@dataclass(frozen=True, slots=True)
+class OldRecord:
+    """A record that a consumer consumed."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Events:
+    """The events of one process so far; thread-safe."""
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._read = file, 0
+        self._records: list[OldRecord] = []
+        self._others: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+
+    def records(self) -> list[OldRecord]:
+        """All records."""
+        with self._lock:
+            self._take()
+            return list(self._records)
+
+    def others(self, *kinds: str) -> list[dict[str, Any]]:
+        """All other events of some kinds."""
+        with self._lock:
+            self._take()
+            return [event for event in self._others if event["event"] in kinds]
+
+    def _take(self) -> None:
+        try:
+            with self._file.open("rb") as file:
+                file.seek(self._read)
+                whole = file.read().rpartition(b"\n")[0]
+        except FileNotFoundError:
+            return  # the process was reaped, and its last event read before
+        if whole:
+            self._read += len(whole) + 1
+            for line in whole.split(b"\n"):
+                self._add(json.loads(line))
+
+    def _add(self, event: dict[str, Any]) -> None:
+        if event["event"] == "record":
+            key, value = (None if event[k] is None else b64decode(event[k]) for k in ("key", "value"))
+            self._records.append(OldRecord(event["topic"], event["partition"], event["offset"], key, value))
+        else:
+            self._others.append(event)
+
 
 OldKafka: TypeAlias = Literal["1.1.1", "0.8.2.2"]
 

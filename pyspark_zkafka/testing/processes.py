@@ -1,26 +1,140 @@
-"""Server processes that end with the process that started them, however it ends."""
+"""Server processes that end with the process that started them, their ports, and waits with a deadline."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
+import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO, TypeVar
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.ports import PortReservations
-from pyspark_zkafka.testing.waiting import Deadline
 
-__all__ = ["DATA_VARIABLE", "ForeignProcesses", "ServerProcesses"]
+__all__ = [
+    "DATA_VARIABLE",
+    "LOOPBACK",
+    "SETTLE_TIMEOUT_S",
+    "Deadline",
+    "ForeignProcesses",
+    "PortReservations",
+    "ServerProcesses",
+    "settle",
+    "unsettled",
+]
+
+SETTLE_TIMEOUT_S = 60.0
+
+_Found = TypeVar("_Found")
+
+
+class Deadline:
+    """A moment in the future, on the monotonic clock."""
+
+    def __init__(
+        self,
+        timeout_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        poll_s: float = 0.05,
+    ) -> None:
+        self._clock, self._sleep, self._poll_s = clock, sleep, poll_s
+        self._end = clock() + timeout_s
+        self.timeout_s = timeout_s
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the deadline; 0 once it has passed."""
+        return max(0.0, self._end - self._clock())
+
+    def until(self, look: Callable[[], _Found | None]) -> _Found | None:
+        """The first result of `look` that is not None, or None after the deadline; looks at least once."""
+        while True:
+            found = look()
+            if found is not None:
+                return found
+            if self.left_s == 0:
+                return None
+            self._sleep(min(self._poll_s, self.left_s))
+
+
+def settle(done: Callable[[], bool], lack: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
+    """Return when a condition of a cluster is true; raises `NOT_SETTLED` when it is not in time."""
+    if Deadline(timeout_s).until(lambda: done() or None) is None:
+        raise unsettled(lack)
+
+
+def unsettled(lack: str) -> LocalClusterError:
+    """The error of a cluster that has not reached a state in time."""
+    return LocalClusterError("NOT_SETTLED", f"The local cluster has not settled: {lack}")
+
+
+LOOPBACK = "127.0.0.1"
+# Below Linux's range of ephemeral ports: no outgoing connection takes the port of a stopped broker.
+_FIRST, _LAST = 20000, 32000
+_TRIES = 2000
+
+
+class PortReservations:
+    """Ports reserved among all local clusters of the user, by a lock on a file for each, which ends with the process."""
+
+    def __init__(self, chooser: random.Random | None = None) -> None:
+        self._held: list[TextIO] = []
+        self._chooser = chooser or random.SystemRandom()
+
+    def take(self) -> int:
+        """One free port, reserved until `close`; raises `NO_FREE_PORT`."""
+        for _ in range(_TRIES):
+            port = self._chooser.randrange(_FIRST, _LAST)
+            reserved = _reserve(port)
+            if reserved is None:
+                continue
+            if _is_free(port):
+                self._held.append(reserved)
+                return port
+            reserved.close()
+        raise LocalClusterError(
+            "NO_FREE_PORT", f"No free port was found among {_TRIES} between {_FIRST} and {_LAST}; end other servers"
+        )
+
+    def close(self) -> None:
+        """Release all ports."""
+        while self._held:
+            self._held.pop().close()
+
+
+def _reserve(port: int) -> TextIO | None:
+    folder = Path(tempfile.gettempdir()) / f"zkafka-ports-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    file = (folder / str(port)).open("a")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java's server sockets
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True
+
 
 DATA_VARIABLE = "ZKAFKA_CLUSTER_DATA"
 """The environment variable with the folder in which clusters keep their data; by default, that of temporary files."""

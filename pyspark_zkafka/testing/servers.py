@@ -2,28 +2,146 @@
 
 from __future__ import annotations
 
+import base64
+import os
 import secrets
 import signal
-from collections.abc import Callable, Sequence
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import configs, spec, znodes
-from pyspark_zkafka.testing.jars import kafka_classpath
-from pyspark_zkafka.testing.java import find_java
-from pyspark_zkafka.testing.metadata import MetadataWatch, client_settings
-from pyspark_zkafka.testing.ports import LOOPBACK
-from pyspark_zkafka.testing.processes import ServerProcesses
+from pyspark_zkafka.testing.configs import format_command
+from pyspark_zkafka.testing.jars import find_java, kafka_classpath
+from pyspark_zkafka.testing.processes import LOOPBACK, SETTLE_TIMEOUT_S, Deadline, ServerProcesses, unsettled
 from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER, ZOOKEEPER_VERSION, ClusterSpec, Server
-from pyspark_zkafka.testing.storage import format_storage, new_cluster_id
-from pyspark_zkafka.testing.waiting import Deadline
 
-__all__ = ["ClusterServers"]
+__all__ = ["BrokerView", "ClusterServers", "MetadataWatch", "client_settings", "format_storage", "new_cluster_id"]
+
+_ANSWER_TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True)
+class BrokerView:
+    """The live brokers, and each topic's leaders by partition (-1 where there is none), by one broker."""
+
+    brokers: frozenset[int]
+    leaders: Mapping[str, Mapping[int, int]]
+
+    def is_led(self, topic: str, partitions: int) -> bool:
+        """True if a topic has so many partitions, and each has a leader."""
+        leaders = self.leaders.get(topic, {})
+        return len(leaders) == partitions and -1 not in leaders.values()
+
+
+def client_settings(bootstrap: str, kafka_version: tuple[int, ...], settings: Mapping[str, str]) -> dict[str, object]:
+    """librdkafka's configuration for one of this package's own clients: quiet, and quick to reconnect."""
+    old = {"api.version.request": False, "broker.version.fallback": "0.8.2.2"}
+    return {
+        "bootstrap.servers": bootstrap,
+        "log_level": 0,
+        "log.connection.close": False,
+        "error_cb": lambda error: None,  # lost connections are expected
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 250,
+        **(old if kafka_version < (0, 10) else {}),
+        **settings,
+    }
+
+
+class MetadataWatch:
+    """A client for each of some brokers, which fetches that broker's metadata again and again."""
+
+    def __init__(self, settings: Mapping[int, Mapping[str, object]]) -> None:
+        self._clients = {broker: AdminClient(dict(given)) for broker, given in settings.items()}
+
+    def close(self) -> None:
+        """End the clients on this thread: the garbage collector, on a client's own thread, would abort the process."""
+        for client in self._clients.values():
+            client.__exit__(None, None, None)
+
+    def uninformed(self, brokers: set[int]) -> set[int]:
+        """The brokers that do not answer, or do not know all of the given ones."""
+        return {b for b, view in self._views().items() if view is None or not brokers <= view.brokers}
+
+    def agree(
+        self, agreed: Callable[[list[BrokerView]], bool], lack: str, timeout_s: float = SETTLE_TIMEOUT_S
+    ) -> list[BrokerView]:
+        """The views of all brokers, once all answer and `agreed` holds; raises `NOT_SETTLED`."""
+
+        def look() -> list[BrokerView] | None:
+            views = [view for view in self._views().values() if view is not None]
+            return views if len(views) == len(self._clients) and agreed(views) else None
+
+        found = Deadline(timeout_s).until(look)
+        if found is None:
+            raise unsettled(f"{lack}, after {timeout_s:.0f} s; the brokers' metadata are {self._views()}")
+        return found
+
+    def _views(self) -> dict[int, BrokerView | None]:
+        return {broker: _view(client) for broker, client in self._clients.items()}
+
+
+def _view(client: AdminClient) -> BrokerView | None:
+    """The view of one broker; None when it does not answer within 2 s.
+
+    All topics are asked for: to ask for one by name could create it. A broker of 0.8 knows no broker, and answers with
+    none, before the first topic is created.
+    """
+    try:
+        found = client.list_topics(timeout=_ANSWER_TIMEOUT_S)
+    except KafkaException as exc:
+        return BrokerView(frozenset(), {}) if exc.args[0].code() == KafkaError._PARTIAL else None
+    known = {name: t for name, t in found.topics.items() if t.error is None}
+    leaders = {name: {p.id: p.leader for p in t.partitions.values()} for name, t in known.items()}
+    return BrokerView(frozenset(found.brokers), leaders)
+
+
+_TIMEOUT_S = 120
+
+
+def new_cluster_id() -> str:
+    """A new cluster id: 16 bytes in URL-safe base64."""
+    return base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+
+
+def format_storage(java: Path, classpath: str, cluster_id: str, files: Iterable[Path]) -> None:
+    """Format the storage of the nodes with these configuration files, all at the same time; takes 1 to 3 s.
+
+    Raises `STORAGE_NOT_FORMATTED` with the output of the tool.
+    """
+    environ = {**os.environ, "CLASSPATH": classpath}
+    tools = [
+        subprocess.Popen(
+            format_command(java, cluster_id, file), env=environ, cwd=file.parent, text=True, errors="replace",
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )
+        for file in files
+    ]  # fmt: skip
+    try:
+        for tool in tools:
+            output, _ = tool.communicate(timeout=_TIMEOUT_S)
+            if tool.returncode != 0:
+                raise _not_formatted(f"ended with {tool.returncode}; its output is\n{output.strip()}")
+    except subprocess.TimeoutExpired as exc:
+        raise _not_formatted(f"did not end within {_TIMEOUT_S} s") from exc
+    finally:
+        for tool in tools:
+            tool.kill()
+            tool.communicate()
+
+
+def _not_formatted(found: str) -> LocalClusterError:
+    return LocalClusterError("STORAGE_NOT_FORMATTED", f"Kafka's tool that formats a node's storage {found}")
+
 
 _CONNECT_TIMEOUT_S = 10.0
 _EXIT_TIMEOUT_S = 60

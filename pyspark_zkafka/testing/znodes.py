@@ -13,10 +13,8 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.ports import LOOPBACK
-from pyspark_zkafka.testing.processes import ServerProcesses
+from pyspark_zkafka.testing.processes import LOOPBACK, Deadline, ServerProcesses
 from pyspark_zkafka.testing.spec import ZOOKEEPER
-from pyspark_zkafka.testing.waiting import Deadline
 
 __all__ = [
     "all_in_sync",

@@ -24,7 +24,7 @@ from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
 from pyspark_zkafka.testing.kafka_tools import export_offsets, run_kafka_tool
-from pyspark_zkafka.testing.waiting import Deadline
+from pyspark_zkafka.testing.processes import Deadline
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
 if TYPE_CHECKING:

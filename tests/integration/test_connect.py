@@ -15,9 +15,7 @@ import pyspark
 import pytest
 
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.testing.ports import LOOPBACK
-from pyspark_zkafka.testing.processes import ServerProcesses
-from pyspark_zkafka.testing.waiting import Deadline
+from pyspark_zkafka.testing.processes import LOOPBACK, Deadline, ServerProcesses
 
 DRIVER = Path(__file__).parent / "drivers" / "connect.py"
 SPARK_HOME = Path(pyspark.__file__).parent

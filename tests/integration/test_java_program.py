@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.java import find_java
-from pyspark_zkafka.testing.java_program import compiled_program
+from pyspark_zkafka.testing.jars import compiled_program, find_java
 from tests.support.tiers import seldom
 
 HELLO = """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_zkafka.testing.waiting import Deadline
+from pyspark_zkafka.testing.processes import Deadline
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from pyspark_zkafka.testing.waiting import Deadline
+from pyspark_zkafka.testing.processes import Deadline
 
 __all__ = ["eventually"]
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from threading import Thread
 
 from pyspark_zkafka.testing.configs import jvm_command
-from pyspark_zkafka.testing.java import find_java
-from pyspark_zkafka.testing.java_program import compiled_program
+from pyspark_zkafka.testing.jars import compiled_program, find_java
 
 __all__ = ["GROUP_MEMBERS", "VERSIONS", "JavaConsumer"]
 

@@ -10,11 +10,10 @@ from typing import Any
 
 from pyspark_zkafka.testing import LocalCluster, configs, run_kafka_tool
 from pyspark_zkafka.testing.jars import kafka_classpath
-from pyspark_zkafka.testing.ports import LOOPBACK
+from pyspark_zkafka.testing.processes import LOOPBACK, Deadline
+from pyspark_zkafka.testing.servers import format_storage
 from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ClusterSpec, Server
-from pyspark_zkafka.testing.storage import format_storage
-from pyspark_zkafka.testing.topic_state import TopicState, open_metadata_state
-from pyspark_zkafka.testing.waiting import Deadline
+from pyspark_zkafka.testing.topics import TopicState, open_metadata_state
 from tests.support.eventually import eventually
 
 __all__ = ["CONTROLLER", "MigratingCluster"]

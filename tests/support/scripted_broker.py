@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from pyspark_zkafka.testing.ports import LOOPBACK
+from pyspark_zkafka.testing.processes import LOOPBACK
 from tests.support.listening import accepted
 
 __all__ = ["API_VERSIONS", "RANGES", "Received", "ScriptedBroker", "answered", "framed"]

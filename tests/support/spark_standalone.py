@@ -11,9 +11,7 @@ from pathlib import Path
 from urllib.error import URLError
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.ports import LOOPBACK
-from pyspark_zkafka.testing.processes import ServerProcesses
-from pyspark_zkafka.testing.waiting import Deadline
+from pyspark_zkafka.testing.processes import LOOPBACK, Deadline, ServerProcesses
 
 __all__ = ["SparkStandalone", "spark_standalone"]
 

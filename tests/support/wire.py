@@ -7,7 +7,7 @@ import threading
 from contextlib import suppress
 from types import TracebackType
 
-from pyspark_zkafka.testing.ports import LOOPBACK
+from pyspark_zkafka.testing.processes import LOOPBACK
 from tests.support.listening import accepted
 
 __all__ = ["Wire", "hang_up"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 
-from pyspark_zkafka.testing.ports import LOOPBACK
+from pyspark_zkafka.testing.processes import LOOPBACK
 
 __all__ = ["connections", "session_of"]
 

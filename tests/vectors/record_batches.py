@@ -28,8 +28,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 
 from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.testing.configs import jvm_command
-from pyspark_zkafka.testing.java import find_java
-from pyspark_zkafka.testing.java_program import compiled_program
+from pyspark_zkafka.testing.jars import compiled_program, find_java
 
 VERSION = "3.9.1"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

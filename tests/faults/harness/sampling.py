@@ -18,7 +18,7 @@ from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from pyspark_zkafka.errors import LocalClusterError, ZKafkaError
-from pyspark_zkafka.testing.ports import LOOPBACK
+from pyspark_zkafka.testing.processes import LOOPBACK
 from tests.faults.harness.history import Committed, Event, Owners, Sample
 from tests.faults.harness.journal import Journal
 

@@ -11,7 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.testing.waiting import Deadline
+from pyspark_zkafka.testing.processes import Deadline
 from tests.support.chroot import JVM
 from tests.support.eventually import eventually
 from tests.support.members import settled

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.java import find_java, java_major
+from pyspark_zkafka.testing.jars import find_java, java_major
 
 
 def java(folder: Path, says: str) -> Path:

@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import cache_folder
-from pyspark_zkafka.testing.java_program import compiled_program
+from pyspark_zkafka.testing.jars import compiled_program
 
 COMPILER = """
 echo "$@" >> "{folder}/calls"

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.ports import PortReservations
+from pyspark_zkafka.testing.processes import PortReservations
 
 
 class Fixed(random.Random):

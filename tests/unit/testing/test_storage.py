@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.storage import format_storage, new_cluster_id
+from pyspark_zkafka.testing.servers import format_storage, new_cluster_id
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_zkafka.testing.tool_output import parse_description, parse_groups, parse_verdict
+from pyspark_zkafka.testing.kafka_tools import parse_description, parse_groups, parse_verdict
 
 NOTE = "Note: This will only show information about consumers that use ZooKeeper (not those using the Java consumer API).\n"
 TABLE = """

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import ElectionType, KafkaError, KafkaException
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.topic_state import MetadataState, open_metadata_state
+from pyspark_zkafka.testing.topics import MetadataState, open_metadata_state
 
 UNREACHABLE = KafkaException(KafkaError(KafkaError._TRANSPORT, "broker1:9092: refused"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_zkafka.testing.waiting import Deadline
+from pyspark_zkafka.testing.processes import Deadline
 
 
 class Time:

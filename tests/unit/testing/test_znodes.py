@@ -11,7 +11,7 @@ import pytest
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.waiting import Deadline
+from pyspark_zkafka.testing.processes import Deadline
 from pyspark_zkafka.testing.znodes import (
     all_in_sync,
     has_topics,

@@ -29,7 +29,7 @@ from pyspark_zkafka.operations.group_reads import read_groups, read_logs
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
 from pyspark_zkafka.testing.kafka_tools import run_kafka_tool
-from pyspark_zkafka.testing.waiting import Deadline
+from pyspark_zkafka.testing.processes import Deadline
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
 TOOLS = "1.1.1"
