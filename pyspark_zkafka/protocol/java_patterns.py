@@ -269,7 +269,8 @@ class _Parser:
             raise self.error("a repetition of at least more than at most", start)
         if max(least, most) > _MOST_REPEATED:
             raise self.error(f"a repetition of more than {_MOST_REPEATED} times", start)
-        return found[0]
+        # RE2 takes a count with leading zeros for literal text.
+        return re.sub(r"\b0+(?=\d)", "", found[0])
 
     def group(self) -> _Item | None:
         """A group; None for flags that apply to what follows."""

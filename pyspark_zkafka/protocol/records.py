@@ -24,7 +24,9 @@ __all__ = [
     "schema_ddl",
 ]
 
-_SCHEMA_DDL = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+_SCHEMA_DDL = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp_ltz, timestampType int"
+)
 _HEADERS_DDL = "headers array<struct<key:string,value:binary>>"
 
 _HEADER = [("key", pa.string()), ("value", pa.binary())]
@@ -40,6 +42,12 @@ COLUMNS: dict[str, tuple[pa.DataType, ...]] = {
     "headers": (pa.list_(pa.struct(_HEADER)),),
 }
 """The Arrow types that each column may be declared with; the first is its own."""
+_SPARK_NAMES = {
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    _TIMESTAMP: "timestamp_ltz",
+    COLUMNS["headers"][0]: "array<struct<key:string,value:binary>>",
+}
 
 UNREADABLE_HEADERS = (SystemError, UnicodeDecodeError)
 """confluent-kafka's errors for a header whose name is not UTF-8.
@@ -81,9 +89,8 @@ def require_projection(schema: pa.Schema) -> None:
         if types is None:
             problems.append(f"there is no column {column.name!r}; there are {', '.join(COLUMNS)}")
         elif not any(_same_type(column.type, t) for t in types):
-            problems.append(
-                f"{column.name} cannot be {column.type}; declare it {' or '.join(map(str, types))} (Arrow's names)"
-            )
+            names = " or ".join(_SPARK_NAMES.get(t, str(t)) for t in types)
+            problems.append(f"{column.name} cannot be {column.type} (Arrow's name); declare it {names}")
     if problems:
         raise OptionError("INVALID_SCHEMA", "The schema cannot be read: " + "; ".join(problems))
 

@@ -43,7 +43,7 @@ class View:
 
 VIEWS = {
     "brokers": View(
-        "id int, host string, port int, rack string, endpoints array<string>, version int, timestamp timestamp",
+        "id int, host string, port int, rack string, endpoints array<string>, version int, timestamp timestamp_ltz",
         has_topics=False,
         needs_zookeeper=False,
     ),
@@ -56,11 +56,11 @@ VIEWS = {
         needs_zookeeper=False,
     ),
     "controller": View(
-        "broker int, epoch int, timestamp timestamp, cluster_id string", has_topics=False, needs_zookeeper=False
+        "broker int, epoch int, timestamp timestamp_ltz, cluster_id string", has_topics=False, needs_zookeeper=False
     ),
     "groups": View("group string, members int, topics array<string>", has_groups=True),
     "members": View(
-        "group string, consumer string, pattern string, subscription map<string,int>, timestamp timestamp, "
+        "group string, consumer string, pattern string, subscription map<string,int>, timestamp timestamp_ltz, "
         "readable boolean, error string",
         has_topics=False,
         has_groups=True,
@@ -70,7 +70,7 @@ VIEWS = {
         has_groups=True,
     ),
     "offsets": View(
-        "group string, topic string, partition int, offset bigint, latest bigint, lag bigint, timestamp timestamp, "
+        "group string, topic string, partition int, offset bigint, latest bigint, lag bigint, timestamp timestamp_ltz, "
         "broker int, error string",
         has_groups=True,
     ),
@@ -89,7 +89,7 @@ _ARROW_TYPES: dict[str, pa.DataType] = {
     "bigint": pa.int64(),
     "string": pa.string(),
     "boolean": pa.bool_(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ltz": pa.timestamp("us", tz="UTC"),
     "array<int>": pa.list_(pa.int32()),
     "array<string>": pa.list_(pa.string()),
     "map<string,int>": pa.map_(pa.string(), pa.int32()),

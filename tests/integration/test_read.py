@@ -34,6 +34,21 @@ def test_columns(
     assert [shown(row) for row in sorted(frame.collect(), key=lambda r: r.offset)] == expected_rows(topic)
 
 
+def test_timestamps_without_zone(
+    spark: SparkSession, read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic
+) -> None:
+    """A session whose type "timestamp" has no time zone reads the same columns."""
+    topic = new_topic(config=KEPT)
+    zkafka_cluster.produce(topic, [{"value": b"v", "timestamp": 5}])
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        frame = read({"subscribe": topic})
+        assert (frame.schema["timestamp"].dataType.typeName(), frame.count()) == ("timestamp", 1)
+        assert read({"subscribe": topic}, schema="value string, timestamp timestamp_ltz").first().timestamp.year == 1970
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
+
+
 def test_log_append_time(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
     """A topic whose brokers set the time has timestamp type 1."""
     topic = new_topic(config={"message.timestamp.type": "LogAppendTime"})

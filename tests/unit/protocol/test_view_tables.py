@@ -26,6 +26,7 @@ SPARK_TYPES = {
     "string": spark.StringType(),
     "boolean": spark.BooleanType(),
     "timestamp": spark.TimestampType(),
+    "timestamp_ltz": spark.TimestampType(),
     "array<int>": spark.ArrayType(spark.IntegerType()),
     "array<string>": spark.ArrayType(spark.StringType()),
     "map<string,int>": spark.MapType(spark.StringType(), spark.IntegerType()),
