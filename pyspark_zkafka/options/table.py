@@ -7,12 +7,10 @@ from typing import Any, Literal
 
 from pyspark_zkafka.options import kinds
 from pyspark_zkafka.options.client_properties import is_of_connection
-from pyspark_zkafka.options.kinds import BOOLEAN, PEM_FILE, choice, integer, text
+from pyspark_zkafka.options.kinds import BOOLEAN, PEM_FILE, TOPIC, choice, integer, text
 from pyspark_zkafka.protocol.assignors import STRATEGIES
 from pyspark_zkafka.protocol.partitioners import PARTITIONERS
 from pyspark_zkafka.protocol.view_tables import VIEWS
-
-__all__ = ["BY_NAME", "STREAM", "TABLE", "Derived", "Option", "Scope", "is_connection_option"]
 
 Scope = Literal["read", "write", "stream"]
 
@@ -113,7 +111,7 @@ CONNECTION: tuple[Option, ...] = (
 TABLE: tuple[Option, ...] = (
     *CONNECTION,
     # What to read
-    Option("subscribe", text("topic[,topic...]"), _READS, "Topics to read; exactly one of this and the next three."),
+    Option("subscribe", kinds.TOPICS, _READS, "Topics to read; exactly one of this and the next three."),
     Option(
         "subscribePattern",
         kinds.PATTERN,
@@ -273,7 +271,7 @@ TABLE: tuple[Option, ...] = (
         Derived("half of rebalance.max.retries x rebalance.backoff.ms; in Kafka a tenth of kafka.max.poll.interval.ms"),
     ),
     # What to write
-    Option("topic", text(), _WRITE, "The topic of all rows; takes precedence over the column topic."),
+    Option("topic", TOPIC, _WRITE, "The topic of all rows; takes precedence over the column topic."),
     Option(
         "partitioner", choice(*PARTITIONERS), _WRITE, "How keys map to partitions; murmur2 is Java's default.", "murmur2"
     ),
@@ -308,7 +306,7 @@ TABLE: tuple[Option, ...] = (
     ),
     Option(
         "ledgerTopic",
-        text(),
+        TOPIC,
         _WRITE,
         "Topic under whose partitions an exactly-once write records what it wrote; it holds no records of the ledger. "
         "Change it only while no micro-batch or job is interrupted.",
