@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyspark_zkafka.kafka.clients import CLIENT_DEFAULTS
-from pyspark_zkafka.options.connection_properties import concerns_connection
-from pyspark_zkafka.options.model import Connection
+from pyspark_zkafka.options.model import Connection, concerns_connection
 
 __all__ = ["consumer_properties", "lookup_properties", "shared_properties"]
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Literal
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.options.client_properties import Role, translate
-from pyspark_zkafka.options.librdkafka import judge
+from pyspark_zkafka.options.client_properties import translate
+from pyspark_zkafka.options.librdkafka import Role
 from pyspark_zkafka.options.model import (
     CommitPlan,
     Connection,
@@ -60,7 +60,7 @@ def _connection(given: OptionParser, role: Role) -> Connection:
         for lower, (name, value) in given.raw.items()
         if lower.startswith("kafka.") and lower != "kafka.group.id"
     }
-    kafka, problems = translate(properties, role, judge)
+    kafka, problems = translate(properties, role)
     given.problems.extend(problems)
     bootstrap = kafka.pop("bootstrap.servers", None)
     given.refuse_if(

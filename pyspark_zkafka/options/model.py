@@ -1,4 +1,4 @@
-"""Frozen values that options are parsed into; their defaults are in the table of options."""
+"""Frozen values that options are parsed into. The table of options has their defaults."""
 
 from __future__ import annotations
 
@@ -12,23 +12,6 @@ from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.offsets import OffsetSpec, ResetPolicy
 from pyspark_zkafka.protocol.planning import Listener, Subscription
 
-__all__ = [
-    "CommitPlan",
-    "Connection",
-    "ExactlyOnce",
-    "GroupAcl",
-    "GroupOptions",
-    "KafkaGroupOptions",
-    "Membership",
-    "OffsetStore",
-    "ReadOptions",
-    "StreamOptions",
-    "Transport",
-    "WriteOptions",
-    "ZooKeeperConfig",
-    "ZooKeeperTls",
-]
-
 OffsetStore = Literal["zookeeper", "kafka"]
 """A store of a group's offsets: ``/consumers/<group>/offsets``, or ``__consumer_offsets``."""
 
@@ -41,6 +24,32 @@ GroupAcl = Literal["open", "readable", "creator"]
 
 Membership = Literal["auto", "zookeeper", "kafka", "none"]
 """Who coordinates the group that a stream joins; auto is ZooKeeper until the cluster has left it, none is no membership."""
+
+
+DELIVERY_TIMEOUT_MS = 120_000
+"""delivery.timeout.ms of a write that does not set it: Java's default; librdkafka's is 300,000."""
+
+TRANSACTION_TIMEOUT_MS = 300_000
+"""transaction.timeout.ms of an exactly-once write that does not set it. A task must finish within this time.
+
+The brokers then abort a transaction: an abandoned one blocks committed readers for at most this long. Brokers allow
+900,000 by default; librdkafka's own default is 60,000.
+"""
+
+_OF_CONNECTION = (
+    *("api.", "bootstrap.servers", "broker.", "client.dns", "client.id", "connections.", "debug", "enable.sasl"),
+    *("enable.ssl", "https.", "log", "metadata.", "receive.message.max.bytes", "reconnect.", "retry.", "sasl."),
+    *("security.", "socket.", "ssl.", "topic.metadata"),
+)
+
+
+def concerns_connection(name: str) -> bool:
+    """True if a property, by librdkafka's name in lower case, concerns the connection that all clients of a query share.
+
+    >>> concerns_connection("socket.keepalive.enable"), concerns_connection("fetch.min.bytes")
+    (True, False)
+    """
+    return name.startswith(_OF_CONNECTION)
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ def test_refused(more: dict[str, str], overwrite: bool, is_stream: bool, expecte
                 "kafka.transaction.timeout.ms": "5000",
                 "kafka.delivery.timeout.ms": "6000",
             },
-            "delivery.timeout.ms must not be greater than transaction.timeout.ms",
+            "must be set <= `transaction.timeout.ms`",
         ),
     ],
 )
