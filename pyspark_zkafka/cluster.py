@@ -17,17 +17,6 @@ from pyspark_zkafka.protocol.planning import Listener
 if TYPE_CHECKING:
     from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
-__all__ = [
-    "ClusterSource",
-    "ZooKeeperSource",
-    "bootstrap_servers",
-    "completed",
-    "current_snapshot",
-    "describe_migration",
-    "open_admin",
-    "open_cluster",
-]
-
 _log = logging.getLogger(__name__)
 
 

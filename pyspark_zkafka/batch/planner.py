@@ -31,8 +31,6 @@ from pyspark_zkafka.protocol.pushdown import PushedFilters
 from pyspark_zkafka.protocol.resumption import outdated
 from pyspark_zkafka.retries import Retry
 
-__all__ = ["BatchPlan", "plan_batch", "readable_partitions", "resolve_ranges", "subscribed_snapshot", "task_splits"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from pyspark_zkafka.batch.split_reader import Identity
 
-__all__ = ["PushdownReader", "SplitPartition", "ZKafkaReader", "one_ahead", "split_partitions", "topic_identity"]
-
 A = TypeVar("A")
 B = TypeVar("B")
 

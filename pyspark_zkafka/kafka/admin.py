@@ -16,11 +16,11 @@ from confluent_kafka.admin import AdminClient
 
 from pyspark_zkafka.errors import NoLeader, UnknownTopic, ZKafkaError
 from pyspark_zkafka.kafka.admin_requests import PATIENCE_S, AdminRequests
-from pyspark_zkafka.kafka.batches import DEFAULT_SIZES, LookupSizes, offset_requests
 from pyspark_zkafka.kafka.clients import INTRODUCTION_S, MessageClient
 from pyspark_zkafka.kafka.consumer_properties import shared_properties
 from pyspark_zkafka.kafka.descriptions import covering_topics, described_snapshot, topic_id, unknown_topics
 from pyspark_zkafka.kafka.errors import UNKNOWN_TOPIC_CODES, from_kafka, silent_leaders
+from pyspark_zkafka.kafka.offset_lookups import DEFAULT_SIZES, LookupSizes, find_watermarks, lookup_client, offset_requests
 from pyspark_zkafka.kafka.pool import ClientPool, configuration
 from pyspark_zkafka.options.model import Connection
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
@@ -29,8 +29,6 @@ from pyspark_zkafka.protocol.topic_names import is_topic_name
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-__all__ = ["KafkaAdmin", "lease_admin"]
 
 _log = logging.getLogger(__name__)
 
@@ -154,8 +152,6 @@ class KafkaAdmin(AdminRequests):
             or not {EARLIEST, LATEST}.issuperset(positions.values())
         ):
             return None
-        from pyspark_zkafka.kafka.watermarks import find_watermarks, lookup_client
-
         if self._lookup is None:
             self._lookup = self._opened.enter_context(lookup_client(self._config, read_committed=self._read_committed))
         return find_watermarks(self._lookup, positions, timeout_s, epochs, self._sizes.request)

@@ -8,8 +8,6 @@ from typing import Any
 from pyspark_zkafka.kafka.clients import CLIENT_DEFAULTS
 from pyspark_zkafka.options.model import Connection, concerns_connection
 
-__all__ = ["consumer_properties", "lookup_properties", "shared_properties"]
-
 _DEFAULTS: dict[str, Any] = {
     **CLIENT_DEFAULTS,
     "allow.auto.create.topics": False,

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.protocol.limits import TriggerLimits
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.offsets import OffsetSpec, ResetPolicy
-from pyspark_zkafka.protocol.planning import Listener, Subscription
+from pyspark_zkafka.protocol.planning import Listener, Subscription, TriggerLimits
 
 OffsetStore = Literal["zookeeper", "kafka"]
 """A store of a group's offsets: ``/consumers/<group>/offsets``, or ``__consumer_offsets``."""

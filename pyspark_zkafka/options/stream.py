@@ -11,9 +11,8 @@ from pyspark_zkafka.options.model import GroupOptions, KafkaGroupOptions, Member
 from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.table import BY_NAME, STREAM, TABLE
 from pyspark_zkafka.protocol.assignors import STRATEGIES
-from pyspark_zkafka.protocol.limits import TriggerLimits
 from pyspark_zkafka.protocol.offsets import LATEST
-from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
+from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern, TriggerLimits
 from pyspark_zkafka.protocol.topic_filters import FilterError, topic_filter
 from pyspark_zkafka.protocol.znodes.groups import MAX_THREADS, consumer_id, normalise_filter
 from pyspark_zkafka.protocol.znodes.paths import is_znode_name

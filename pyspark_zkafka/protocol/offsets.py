@@ -15,23 +15,6 @@ from typing import Literal, Protocol, TypeGuard
 from pyspark_zkafka.errors import ClusterStateError, OptionError, listing
 from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
 
-__all__ = [
-    "EARLIEST",
-    "HIGH_WATERMARK",
-    "LATEST",
-    "AtTimestamp",
-    "Bound",
-    "LogOffsets",
-    "OffsetSpec",
-    "Position",
-    "ResetPolicy",
-    "Resolution",
-    "canonical_json",
-    "check_named",
-    "reset_position",
-    "resolve",
-]
-
 EARLIEST: Literal[-2] = -2
 LATEST: Literal[-1] = -1
 HIGH_WATERMARK: Literal[-3] = -3

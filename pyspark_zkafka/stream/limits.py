@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pyspark_zkafka.options.model import StreamOptions
-from pyspark_zkafka.protocol.limits import TriggerLimits
 from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
+from pyspark_zkafka.protocol.planning import TriggerLimits
 from pyspark_zkafka.stream.session import StreamSession
 
 __all__ = ["StreamLimits"]

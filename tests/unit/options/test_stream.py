@@ -10,10 +10,9 @@ from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.model import GroupOptions, KafkaGroupOptions
 from pyspark_zkafka.options.stream import KAFKA_STRATEGIES, parse_either, parse_stream
 from pyspark_zkafka.protocol.assignors import STRATEGIES
-from pyspark_zkafka.protocol.limits import TriggerLimits
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec
-from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
+from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern, TriggerLimits
 from tests.support.cases import each
 from tests.support.option_problems import problems as problems_of
 
