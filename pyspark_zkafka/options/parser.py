@@ -54,7 +54,7 @@ class OptionParser:
         return name.lower() in self.raw
 
     def text(self, name: str) -> str:
-        """The value as it was given, without blanks around it; empty if it was not given."""
+        """The given text without blanks around it; empty if there is none."""
         return self.raw.get(name.lower(), (name, ""))[1].strip()
 
     def value(self, name: str, default: Any = _OF_THE_ROW) -> Any:

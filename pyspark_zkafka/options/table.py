@@ -1,4 +1,4 @@
-"""The table of options, from which docs/options.md is generated, and which the parser reads kinds and defaults from."""
+"""The table of options. The parser takes kinds and defaults from it, and docs/options.md is generated from it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Scope = Literal["read", "write", "stream"]
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A default that depends on other settings, in words; the code that needs it computes it."""
+    """A default that depends on other options, in words. The code that needs it computes it."""
 
     words: str
 
@@ -26,7 +26,7 @@ class Derived:
 class Option:
     """A row of the table: an option's name, kind of values, scopes, documentation and default.
 
-    `default` is written as a user would write it, and None where there is none. The value of a `secret` option is never
+    `default` is a text that a user could write, or None if there is no default. The value of a `secret` option is never
     shown.
     """
 
@@ -38,7 +38,7 @@ class Option:
     secret: bool = False
 
     def default_value(self) -> Any:
-        """The default as the option's kind reads it; None where there is none, or where it is derived."""
+        """The default as the option's kind reads it; None if there is none, or if it is derived."""
         return self.kind.read(self.name, self.default) if isinstance(self.default, str) else None
 
 
@@ -106,7 +106,7 @@ CONNECTION: tuple[Option, ...] = (
         "auto",
     ),
 )
-"""Options of the connection. Some of the client properties in ``kafka.*`` are, too: see `is_connection_option`."""
+"""Options of the connection. Some client properties in ``kafka.*`` concern it, too: see `is_connection_option`."""
 
 TABLE: tuple[Option, ...] = (
     *CONNECTION,
@@ -340,7 +340,7 @@ _CONNECTION_NAMES = frozenset(option.name.lower() for option in CONNECTION)
 
 
 def is_connection_option(name: str) -> bool:
-    """True if an option, in any case, concerns the connection: it then applies to all that a group reads and writes.
+    """True if an option, in any case, concerns the connection, and applies to everything that a group reads and writes.
 
     >>> is_connection_option("nativePath"), is_connection_option("kafka.ssl.ca.pem"), is_connection_option("kafka.acks")
     (True, True, False)
