@@ -71,12 +71,13 @@ def plan_batch(
             return BatchPlan((), servers, snapshot)
         with open_admin(cluster, options.connection, servers) as admin:
 
-            def ranges() -> list[OffsetRange]:
-                by_group = options.start.everywhere == "committed"
-                committed = _committed(options, partitions, cluster, servers, snapshot) if by_group else {}
+            def resolved() -> list[OffsetRange]:
+                from_group = options.start.everywhere == "committed"
+                committed = _committed(options, partitions, cluster, servers, snapshot) if from_group else {}
                 return resolve_ranges(options, partitions, subscribed, admin, committed, pushed)
 
-            return BatchPlan(task_splits(retry(ranges), options, snapshot), servers, snapshot)
+            ranges = retry(resolved)
+    return BatchPlan(task_splits(ranges, options, snapshot), servers, snapshot)
 
 
 def task_splits(ranges: Sequence[OffsetRange], options: ReadOptions, snapshot: ClusterSnapshot) -> tuple[Split, ...]:

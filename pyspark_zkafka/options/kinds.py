@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard
 
@@ -158,7 +158,7 @@ def _read_topics(option: str, text: str) -> Subscribe:
     return Subscribe(topics)
 
 
-def _require_topic_names(option: str, names: Any) -> None:
+def _require_topic_names(option: str, names: Iterable[str]) -> None:
     if (problem := describe_bad_names(option, names)) is not None:
         raise OptionError("INVALID_OPTION", problem)
 
