@@ -6,8 +6,7 @@ from pathlib import Path
 
 from pyspark_zkafka.error_catalogue import CATALOGUE
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.options.client_property_table import PROPERTIES
-from pyspark_zkafka.options.refused_client_properties import REFUSED
+from pyspark_zkafka.options.client_property_table import PROPERTIES, REFUSED
 from pyspark_zkafka.options.table import TABLE, Derived, Option
 
 _OPTIONS = """# Options
@@ -31,9 +30,11 @@ or passed on.
 - Properties that would have no effect, or would break reading or writing, are refused: see the second table. So are
   consumer properties in a write, and producer properties in a read.
 - Every other property is passed on under its own name; see librdkafka's
-  [CONFIGURATION.md](https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md). Before any task runs, the
-  driver's librdkafka checks name and value. A number that librdkafka would misread is refused, such as `10s`, which it
-  reads as 10. The executors need the same librdkafka.
+  [CONFIGURATION.md](https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md).
+
+Before any task runs, the driver's librdkafka judges names, values, and all properties together; an error has its reason.
+A number that librdkafka would misread is refused, such as `10s`, which it reads as 10. The executors need the same
+librdkafka.
 
 If the driver's librdkafka cannot check properties, because it is linked statically into confluent-kafka's module, they
 are passed on unchecked, and the first client refuses them with `UNUSABLE_KAFKA_PROPERTY`.

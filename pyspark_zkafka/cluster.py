@@ -1,4 +1,4 @@
-"""The cluster's state, from ZooKeeper where there is one, else from the brokers: the same snapshot either way."""
+"""The cluster's state, from ZooKeeper if the connection has one, else from the brokers: the same snapshot either way."""
 
 from __future__ import annotations
 
@@ -17,17 +17,6 @@ from pyspark_zkafka.protocol.planning import Listener
 if TYPE_CHECKING:
     from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
-__all__ = [
-    "ClusterSource",
-    "ZooKeeperSource",
-    "bootstrap_servers",
-    "completed",
-    "current_snapshot",
-    "describe_migration",
-    "open_admin",
-    "open_cluster",
-]
-
 _log = logging.getLogger(__name__)
 
 
@@ -45,7 +34,7 @@ class ClusterSource(Protocol):
 
 @contextmanager
 def open_cluster(connection: Connection) -> Iterator[ClusterSource]:
-    """An open source of the cluster's state; raises ZooKeeperError or BrokersUnavailable if it cannot be reached."""
+    """Open a source of the cluster's state. Raises ZooKeeperError or BrokersUnavailable if it cannot be reached."""
     if connection.zookeeper is not None:
         from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
@@ -57,7 +46,7 @@ def open_cluster(connection: Connection) -> Iterator[ClusterSource]:
 
 
 class ZooKeeperSource:
-    """The cluster's state from ZooKeeper, and from the brokers where these have left ZooKeeper for KRaft."""
+    """The cluster's state from ZooKeeper, and from the brokers once they have left ZooKeeper for KRaft."""
 
     def __init__(self, zookeeper: ZooKeeperClient, connection: Connection, opened: ExitStack) -> None:
         self.zookeeper = zookeeper
@@ -87,7 +76,7 @@ class ZooKeeperSource:
 
 
 def open_admin(cluster: ClusterSource, connection: Connection, servers: str) -> AbstractContextManager[KafkaAdmin]:
-    """The brokers' admin client that a source of the cluster's state has open, or a new one."""
+    """Open the brokers' admin client, or share the one that the cluster source has open."""
     opened = cluster.brokers if isinstance(cluster, ZooKeeperSource) else cluster
     return nullcontext(opened) if isinstance(opened, KafkaAdmin) else KafkaAdmin.of(connection, servers)
 
@@ -95,9 +84,10 @@ def open_admin(cluster: ClusterSource, connection: Connection, servers: str) -> 
 def current_snapshot(
     outdated: ClusterSnapshot, admin: KafkaAdmin, connection: Connection, topics: Collection[str] | None
 ) -> ClusterSnapshot:
-    """The cluster whose snapshot of ZooKeeper is outdated, completed or replaced by the brokers' metadata.
+    """The current snapshot of a cluster, of which ZooKeeper's snapshot is outdated.
 
-    While some brokers are in ZooKeeper, only the addresses of the others are missing there.
+    While some brokers are in ZooKeeper, only the addresses of the others are missing there. Later the brokers' metadata
+    replaces ZooKeeper's.
     """
     known = admin.snapshot(outdated.topics if outdated.brokers else topics)
     brokers = {broker.id: of_listener(broker, connection.listener) for broker in known.brokers.values()}
@@ -105,15 +95,15 @@ def current_snapshot(
 
 
 def completed(outdated: ClusterSnapshot, known: ClusterSnapshot) -> ClusterSnapshot:
-    """An outdated snapshot of ZooKeeper with the brokers that are missing there, or the brokers' own once all have left.
+    """Complete an outdated snapshot of ZooKeeper with brokers from their own snapshot, `known`.
 
-    `known` is the brokers' snapshot, whose topics count in the latter case alone.
+    Once all brokers have left ZooKeeper, the result also has the topics of `known`.
     """
     return replace(outdated if outdated.brokers else known, brokers={**known.brokers, **outdated.brokers})
 
 
 def describe_migration(outdated: ClusterSnapshot) -> str:
-    """The warning for a snapshot of ZooKeeper that is outdated."""
+    """The warning for an outdated snapshot of ZooKeeper."""
     if outdated.brokers:
         return (
             "The cluster is being migrated to KRaft: some brokers have left ZooKeeper, and their addresses are those in "
@@ -126,17 +116,17 @@ def describe_migration(outdated: ClusterSnapshot) -> str:
 
 
 def of_listener(broker: Broker, listener: Listener) -> Broker:
-    """A broker of the metadata, whose endpoint is that of the requested listener, but does not have its name."""
+    """A broker from metadata with the requested listener's name: metadata has this listener's endpoint without its name."""
     if listener.name is None:
         return broker
     return replace(broker, endpoints=tuple(replace(e, listener=listener.name) for e in broker.endpoints))
 
 
 def bootstrap_servers(connection: Connection, snapshot: ClusterSnapshot) -> str:
-    """Bootstrap servers, ``host:port,...``: the user's, else the live brokers' endpoints of the requested listener.
+    """Bootstrap servers, ``host:port,...``: the user's, else the live brokers' endpoints for the requested listener.
 
-    Raises ClusterStateError if no broker is registered (MIGRATED_TO_KRAFT if all have left ZooKeeper), none has the
-    listener, or it has another security protocol.
+    Raises ClusterStateError if no broker is registered (MIGRATED_TO_KRAFT if all have left ZooKeeper), no broker has the
+    listener, or the listener has another security protocol.
     """
     if connection.bootstrap_servers is not None:
         return connection.bootstrap_servers
@@ -160,7 +150,7 @@ def bootstrap_servers(connection: Connection, snapshot: ClusterSnapshot) -> str:
 
 
 def _require_protocol(listener: Listener, endpoints: Collection[Endpoint]) -> None:
-    """Raise for a listener, chosen by name, of another security protocol: librdkafka would retry until it times out."""
+    """Raise if a listener chosen by name has another security protocol: librdkafka would retry until it times out."""
     for endpoint in endpoints:
         if endpoint.security_protocol.upper() != listener.security_protocol.upper():
             raise ClusterStateError(

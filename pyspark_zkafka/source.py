@@ -109,8 +109,8 @@ class ZKafkaDataSource(DataSource):
     def _write_options(self, schema: StructType, *, overwrite: bool, is_stream: bool) -> WriteOptions:
         from pyspark.sql.pandas.types import to_arrow_schema
 
+        from pyspark_zkafka.options.batch import parse_append
         from pyspark_zkafka.protocol.rows import check_columns
-        from pyspark_zkafka.write.options import parse_append
 
         options = parse_append(self.options, overwrite=overwrite, is_stream=is_stream)
         check_columns(to_arrow_schema(schema, timezone="UTC"), options.topic)

@@ -1,4 +1,4 @@
-"""Batch read planning on the driver: one cluster snapshot, two requests for offsets, then pure planning."""
+"""Plans a batch read on the driver: one cluster snapshot, two requests for offsets, then pure planning."""
 
 from __future__ import annotations
 
@@ -7,30 +7,29 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark_zkafka.batch.ranges import readable_partitions, resolve_ranges
 from pyspark_zkafka.cluster import ClusterSource, ZooKeeperSource, bootstrap_servers, open_admin, open_cluster
-from pyspark_zkafka.errors import GroupError, OptionError, listing, nearest
-from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.data_loss import report_data_loss
+from pyspark_zkafka.errors import GroupError, listing, nearest
 from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.model import ClusterSnapshot, OffsetRange, TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, Position
+from pyspark_zkafka.protocol.offsets import EARLIEST, AtTimestamp, LogOffsets, resolve
 from pyspark_zkafka.protocol.planning import (
     Split,
     SubscribeExcept,
     SubscribePattern,
     Subscription,
     describe_missing,
+    describe_offline,
     make_splits,
     missing_topics,
     split_ranges,
     spread_over_leaders,
+    subscribed_partitions,
     wanted_topics,
 )
 from pyspark_zkafka.protocol.pushdown import PushedFilters
 from pyspark_zkafka.protocol.resumption import outdated
 from pyspark_zkafka.retries import Retry
-
-__all__ = ["BatchPlan", "plan_batch", "subscribed_snapshot", "task_splits"]
 
 _log = logging.getLogger(__name__)
 
@@ -49,9 +48,9 @@ def plan_batch(
 ) -> BatchPlan:
     """Plan a batch read, narrowed by `pushed` filters. Blocks for a few round trips to ZooKeeper and the brokers.
 
-    Raises ZKafkaError if the cluster cannot be reached; a topic or partition is unknown, unless `missingTopics` is wait, or
-    has no leader; the options do not fit the topics; the group whose offsets are the start has none; an explicit or
-    committed offset is outside the log and `failOnDataLoss` is set.
+    Raises ZKafkaError if the cluster cannot be reached, a topic or partition is unknown (unless `missingTopics` is wait), a
+    partition has no leader (unless `offlinePartitions` is skip), the options do not fit the topics, the group to start from
+    has no offsets, or an explicit or committed offset is outside the log (if `failOnDataLoss` is set).
     """
     for name in options.ignored:
         _log.warning("%s is a streaming option; ignored by this batch read", name)
@@ -71,13 +70,18 @@ def plan_batch(
         if not partitions:
             return BatchPlan((), servers, snapshot)
         with open_admin(cluster, options.connection, servers) as admin:
-            bounds = _Bounds(options, admin, cluster, servers, snapshot)
-            ranges = retry(lambda: resolve_ranges(options, partitions, subscribed, bounds, pushed))
+
+            def resolved() -> list[OffsetRange]:
+                from_group = options.start.everywhere == "committed"
+                committed = _committed(options, partitions, cluster, servers, snapshot) if from_group else {}
+                return resolve_ranges(options, partitions, subscribed, admin, committed, pushed)
+
+            ranges = retry(resolved)
     return BatchPlan(task_splits(ranges, options, snapshot), servers, snapshot)
 
 
 def task_splits(ranges: Sequence[OffsetRange], options: ReadOptions, snapshot: ClusterSnapshot) -> tuple[Split, ...]:
-    """The splits of ranges, in the order of Spark's tasks, of which neighbours read from different leaders."""
+    """The splits of ranges, in the order of Spark's tasks. Neighbours have different leaders, as far as possible."""
     pieces = split_ranges(ranges, options.min_partitions, options.max_records)
     splits = make_splits(pieces, snapshot, options.connection.client_rack, options.connection.listener)
     return tuple(spread_over_leaders(splits))
@@ -89,38 +93,84 @@ def subscribed_snapshot(subscription: Subscription, cluster: ClusterSource) -> C
     return cluster.snapshot(wanted_topics(subscription, cluster.topic_names() if by_pattern else ()))
 
 
-@dataclass(frozen=True, slots=True)
-class _Bounds:
-    """`OffsetBounds` from the brokers, and the group's offsets from ZooKeeper."""
+def readable_partitions(
+    subscription: Subscription, snapshot: ClusterSnapshot, *, skip_offline: bool
+) -> list[TopicPartition]:
+    """The subscribed partitions that have a leader. Logs the others with `skip_offline`, else raises NoLeader."""
+    partitions = subscribed_partitions(subscription, snapshot)
+    offline = snapshot.without_leader(partitions)
+    if not offline:
+        return partitions
+    error = describe_offline(offline, snapshot)
+    if not skip_offline:
+        raise error
+    _log.warning("skipped, as offlinePartitions is skip: %s", error)
+    left_out = set(offline)
+    return [tp for tp in partitions if tp not in left_out]
 
-    options: ReadOptions
-    admin: KafkaAdmin
-    cluster: ClusterSource
-    servers: str
-    snapshot: ClusterSnapshot
 
-    def list_offsets(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
-        return self.admin.list_offsets(wanted)
+def resolve_ranges(
+    options: ReadOptions,
+    partitions: Collection[TopicPartition],
+    subscribed: Collection[TopicPartition],
+    logs: LogOffsets,
+    committed: Mapping[TopicPartition, int],
+    pushed: PushedFilters | None = None,
+) -> list[OffsetRange]:
+    """The ranges to read of `partitions`: all that are `subscribed`, or those that `pushed` filters admit.
 
-    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return self.admin.high_watermarks(partitions)
+    `committed` are the group's offsets, if the read starts there. Raises DataLoss for an offset outside its log if
+    `failOnDataLoss` is set. See `resolve` for other errors.
+    """
+    resolution = resolve(
+        partitions,
+        options.start,
+        options.end,
+        logs,
+        committed=committed,
+        reset=options.reset,
+        no_match=options.no_match,
+        subscribed=subscribed,
+    )
+    if resolution.outside:
+        report_data_loss(
+            "OFFSET_OUT_OF_RANGE",
+            "; ".join(map(str, resolution.outside)),
+            fail=options.fail_on_data_loss,
+            remedy="correct the offsets, or set failOnDataLoss to false",
+            otherwise="reading what is there",
+        )
+    if pushed is None:
+        return list(resolution.ranges)
+    since = {} if pushed.since_ms is None else dict.fromkeys(partitions, AtTimestamp(pushed.since_ms))
+    first_since = logs.list_offsets(since)
+    return [pushed.cut(r, first_since) for r in resolution.ranges]
 
-    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        from pyspark_zkafka.group.offset_store import GroupOffsets, report_outdated
 
-        if self.options.group is None:
-            raise OptionError("INVALID_OPTION", "startingOffsets is committed, and no group is named; set group.id")
-        zookeeper = self.cluster.zookeeper if isinstance(self.cluster, ZooKeeperSource) else None
-        with GroupOffsets(
-            self.options.connection, self.servers, self.options.group, self.options.stores, zookeeper
-        ) as offsets:
-            committed = offsets.committed(partitions)
-            if not committed and self.options.reset is None and not offsets.committed(list(self.snapshot.states)):
-                raise _without_offsets(self.options.group, self.snapshot.topics, offsets.group_names())
-        stale = outdated(committed, self.snapshot)
-        if stale:
-            report_outdated(stale, committed, self.options.fail_on_data_loss)
-        return {tp: EARLIEST if tp in stale else stored.offset for tp, stored in committed.items()}
+def _committed(
+    options: ReadOptions,
+    partitions: Collection[TopicPartition],
+    cluster: ClusterSource,
+    servers: str,
+    snapshot: ClusterSnapshot,
+) -> dict[TopicPartition, int]:
+    """The group's offsets, by partition; `EARLIEST` for an offset of a topic that was deleted and created again.
+
+    Raises GroupError if the group has no offset in any subscribed topic and `auto.offset.reset` is not set, and DataLoss
+    for a topic that was created again, if `failOnDataLoss` is set.
+    """
+    from pyspark_zkafka.group.offset_store import GroupOffsets, report_outdated
+
+    group = options.group or ""
+    zookeeper = cluster.zookeeper if isinstance(cluster, ZooKeeperSource) else None
+    with GroupOffsets(options.connection, servers, group, options.stores, zookeeper) as offsets:
+        committed = offsets.committed(partitions)
+        if not committed and options.reset is None and not offsets.committed(list(snapshot.states)):
+            raise _without_offsets(group, snapshot.topics, offsets.group_names())
+    stale = outdated(committed, snapshot)
+    if stale:
+        report_outdated(stale, committed, options.fail_on_data_loss)
+    return {tp: EARLIEST if tp in stale else stored.offset for tp, stored in committed.items()}
 
 
 def _without_offsets(group: str, topics: Collection[str], groups: Collection[str]) -> GroupError:

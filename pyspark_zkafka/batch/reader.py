@@ -1,4 +1,4 @@
-"""Spark's batch reader: plans on the driver, reads in the tasks."""
+"""Spark's batch reader: plans on the driver and reads in tasks."""
 
 from __future__ import annotations
 
@@ -32,14 +32,12 @@ if TYPE_CHECKING:
 
     from pyspark_zkafka.batch.split_reader import Identity
 
-__all__ = ["PushdownReader", "SplitPartition", "ZKafkaReader", "one_ahead", "split_partitions", "topic_identity"]
-
 A = TypeVar("A")
 B = TypeVar("B")
 
 
 class SplitPartition(InputPartition):
-    """Spark's input partition: splits that are read one after the other, and the brokers to begin with. Pickle-safe."""
+    """Spark's input partition: splits to read one after the other, and bootstrap servers. Pickle-safe."""
 
     def __init__(self, splits: tuple[Split, ...], bootstrap_servers: str) -> None:
         super().__init__(splits)
@@ -48,7 +46,7 @@ class SplitPartition(InputPartition):
 
 
 class ZKafkaReader(DataSourceReader):
-    """Reads a batch. Pickle-safe: it stores options and Spark's exact schema, and opens connections inside each call."""
+    """Reads a batch. Pickle-safe: stores options and Spark's exact schema, and opens connections inside each call."""
 
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         self._options = options
@@ -110,13 +108,13 @@ class ZKafkaReader(DataSourceReader):
 class PushdownReader(ZKafkaReader):
     """A batch reader that accepts pushed filters.
 
-    A separate class, since Spark refuses a reader that has pushFilters while filter pushdown is off. Spark (4.2 and 4.3)
-    keeps one plan for a frame, the last one that filters were pushed to, and uses it for other queries on the frame, too:
-    their rows would be missing. So it is only used if the option pushFilters says that there are no others.
+    A separate class, since Spark refuses a reader with `pushFilters` while filter pushdown is off. Spark (4.2 and 4.3)
+    keeps only the last pushed plan of a frame, and uses it for other queries on the frame, too, which then lack rows.
+    This class is used only if the option pushFilters says that there are no other queries.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Narrow the plan; every filter is returned, so that Spark still evaluates it on the rows."""
+        """Narrow the plan. Returns every filter: Spark still evaluates it on the rows."""
         self._pushed = pushed_filters(c for c in map(_comparison, filters) if c is not None)
         return filters
 
@@ -128,9 +126,9 @@ def split_partitions(options: ReadOptions, splits: Iterable[Split], bootstrap_se
 
 
 def one_ahead(items: Iterable[A], begin: Callable[[A, ExitStack], B]) -> Generator[tuple[A, B]]:
-    """Each item with the result of `begin`, which is called one item ahead.
+    """Yield each item with the result of `begin`, which is called one item ahead.
 
-    When an item is yielded, the next one has been begun, and no other; each is closed before the next but one is begun.
+    Each item is closed before the item after the next is begun. At most two are open at once.
     """
     with ExitStack() as all_begun:
         waiting: tuple[A, B, ExitStack] | None = None
@@ -165,10 +163,10 @@ def _retry(options: ReadOptions) -> Retry:
 
 
 def topic_identity(split: Split, options: ReadOptions, servers: str) -> Identity:
-    """Compare the topic with the planned one, by its id, or by its znode where the cluster has no ids.
+    """Compare the topic with the planned one, by its id, or by its znode if the cluster has no ids.
 
-    A deletion is confirmed by several requests: a broker that has just started may know no topic yet. Requests that fail,
-    as while a broker is being replaced, are repeated by the read's own policy.
+    Several requests confirm a deletion: a broker that has just started may know no topic yet. Failed requests are
+    repeated as `fetchOffset.numRetries` says.
     """
     retry = _retry(options)
     from pyspark_zkafka.kafka.admin import lease_admin

@@ -10,7 +10,7 @@ from pathlib import Path
 import javaproperties
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.options.secrets import resolve_references
+from pyspark_zkafka.options.parser import resolve_references
 
 __all__ = ["read_config_file"]
 

@@ -144,7 +144,7 @@ def _older(target: Target, ledgers: Iterable[Ledger], time_ms: int) -> list[Ledg
 
 
 def _age_ms(text: str) -> int:
-    from pyspark_zkafka.options.durations import parse_duration_ms
+    from pyspark_zkafka.options.kinds import parse_duration_ms
 
     try:
         if text.strip().isdigit():

@@ -16,11 +16,11 @@ from confluent_kafka.admin import AdminClient
 
 from pyspark_zkafka.errors import NoLeader, UnknownTopic, ZKafkaError
 from pyspark_zkafka.kafka.admin_requests import PATIENCE_S, AdminRequests
-from pyspark_zkafka.kafka.batches import DEFAULT_SIZES, LookupSizes, offset_requests
 from pyspark_zkafka.kafka.clients import INTRODUCTION_S, MessageClient
 from pyspark_zkafka.kafka.consumer_properties import shared_properties
 from pyspark_zkafka.kafka.descriptions import covering_topics, described_snapshot, topic_id, unknown_topics
 from pyspark_zkafka.kafka.errors import UNKNOWN_TOPIC_CODES, from_kafka, silent_leaders
+from pyspark_zkafka.kafka.offset_lookups import DEFAULT_SIZES, LookupSizes, find_watermarks, lookup_client, offset_requests
 from pyspark_zkafka.kafka.pool import ClientPool, configuration
 from pyspark_zkafka.options.model import Connection
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
@@ -29,8 +29,6 @@ from pyspark_zkafka.protocol.topic_names import is_topic_name
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-__all__ = ["KafkaAdmin", "lease_admin"]
 
 _log = logging.getLogger(__name__)
 
@@ -76,8 +74,8 @@ class KafkaAdmin(AdminRequests):
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
         """The same snapshot as from ZooKeeper, from the brokers' metadata; of `topics`, those that exist.
 
-        Metadata has no leader epoch (-1), and one endpoint for each broker: that of the listener that answered. Racks are
-        known of the brokers with a replica of one of `topics`; if these are empty, of any topic.
+        Metadata has no leader epoch (-1), and one endpoint per broker, on the listener that answered. It has the racks of
+        brokers with a replica of one of `topics`, or of any topic if `topics` is empty.
         """
         self._begin_request()
         patient_until = time.monotonic() + PATIENCE_S
@@ -91,24 +89,24 @@ class KafkaAdmin(AdminRequests):
             self._admin().poll(_PAUSE_S)
 
     def _described_cluster(self, wanted: list[str] | None) -> tuple[Any, dict[str, Any], list[str]]:
-        """The brokers' metadata, descriptions of topics, and the names of those that were asked for."""
+        """The brokers' metadata, descriptions of topics, and the names of the requested topics."""
         named = list(filter(is_topic_name, wanted or ()))[:1]  # librdkafka cannot request one of more than 512 characters
         cluster = self._metadata(*named)
         asked = sorted(filter(is_topic_name, cluster.topics)) if wanted is None else wanted or covering_topics(cluster)
         return cluster, self._describe(asked), asked
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str | None]:
-        """The ids of those of the topics that exist; None where the brokers are older than topic ids (2.8)."""
+        """The ids of the topics that exist; None if the brokers are older than topic ids (2.8)."""
         self._begin_request()
         return {name: topic_id(found) for name, found in self._describe(sorted(topics)).items()}
 
     def list_offsets(
         self, positions: Mapping[TopicPartition, Position], timeout_s: float = math.inf
     ) -> dict[TopicPartition, int]:
-        """The offset at each position; -1 where no record is at or after a timestamp.
+        """The offset at each position; -1 if no record is at or after a timestamp.
 
-        One request to each leader, or one for every 1,000 partitions, all of them at the same time. `timeout_s` can shorten
-        the timeout of a request.
+        Sends one request to each leader, or one per 1,000 partitions, all at the same time. `timeout_s` can shorten the
+        time-out of a request.
         """
         found, failed = self.list_offsets_each(positions, timeout_s)
         silent = [tp for tp, error in failed.items() if error.condition == _SILENT]
@@ -133,8 +131,7 @@ class KafkaAdmin(AdminRequests):
         """The offset at each position, and the error for each partition whose leader did not answer.
 
         Partitions whose leader librdkafka may not know are requested twice (see `refresh_metadata`). `timeout_s` can
-        shorten the timeout of a request. `epochs` receives the leader epochs of the logs, if brokers have them (from
-        Kafka 2.1 on).
+        shorten the time-out of a request. `epochs` receives the leader epochs of the logs, from Kafka 2.1 on.
         """
         self._begin_request()
         timeout_s = min(timeout_s, self._timeout_s)
@@ -147,15 +144,13 @@ class KafkaAdmin(AdminRequests):
     def _find_many(
         self, positions: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int] | None:
-        """The ends of thousands of logs in a third of the time; None if a leader does not answer, or did not last time."""
+        """The ends of thousands of logs, in a third of the time; None if a leader does not answer, or did not last time."""
         if (
             not self._all_answered
             or len(positions) < self._sizes.bulk
             or not {EARLIEST, LATEST}.issuperset(positions.values())
         ):
             return None
-        from pyspark_zkafka.kafka.watermarks import find_watermarks, lookup_client
-
         if self._lookup is None:
             self._lookup = self._opened.enter_context(lookup_client(self._config, read_committed=self._read_committed))
         return find_watermarks(self._lookup, positions, timeout_s, epochs, self._sizes.request)
@@ -176,7 +171,7 @@ class KafkaAdmin(AdminRequests):
         return found | found_now, self._name_refusal(failed)
 
     def _name_refusal(self, failed: dict[TopicPartition, ZKafkaError]) -> dict[TopicPartition, ZKafkaError]:
-        """The same errors, but for a topic that an ACL hides, of which librdkafka reports only that no leader was found."""
+        """The same errors, with the reason for a topic that an ACL hides: librdkafka only reports that it has no leader."""
         topic = min((tp.topic for tp, error in failed.items() if isinstance(error, NoLeader)), default=None)
         try:
             refusal = None if topic is None else self._authorization_error(topic)

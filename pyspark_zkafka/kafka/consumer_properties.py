@@ -1,4 +1,4 @@
-"""librdkafka's properties for consumers, and those that all clients share."""
+"""librdkafka's properties for consumers, and the properties that all clients share."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyspark_zkafka.kafka.clients import CLIENT_DEFAULTS
-from pyspark_zkafka.options.connection_properties import concerns_connection
-from pyspark_zkafka.options.model import Connection
-
-__all__ = ["consumer_properties", "lookup_properties", "shared_properties"]
+from pyspark_zkafka.options.model import Connection, concerns_connection
 
 _DEFAULTS: dict[str, Any] = {
     **CLIENT_DEFAULTS,
@@ -18,7 +15,7 @@ _DEFAULTS: dict[str, Any] = {
     "isolation.level": "read_uncommitted",
     # Java checks them; librdkafka would not.
     "check.crcs": True,
-    # A planned topic exists: one that the brokers do not know for so long is gone (the reader checks that).
+    # A planned topic exists. One that the brokers do not know for this long is gone (the reader checks that).
     "topic.metadata.propagation.max.ms": 3000,
     # Planned records exist: a response that waits for more only delays the next range on its connection.
     "fetch.wait.max.ms": 10,
@@ -27,7 +24,7 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def _prefetch(fetch_bytes: int, messages: int, kilobytes: int) -> dict[str, Any]:
-    """Sizes of a fetch, and of the queue of fetched messages: librdkafka adds about 1 KB to the bytes of each."""
+    """Sizes of a fetch, and of the queue of fetched messages. librdkafka adds about 1 KB to the bytes of each message."""
     return {
         "max.partition.fetch.bytes": fetch_bytes,
         "queued.min.messages": messages,
@@ -35,8 +32,8 @@ def _prefetch(fetch_bytes: int, messages: int, kilobytes: int) -> dict[str, Any]
     }
 
 
-# By the number of records to read: records fetched beyond the end of a range cost as much as those in it, and are
-# discarded. Few classes, so that a consumer can be reused for a range that is a little longer or shorter.
+# By the number of records to read: records fetched beyond the end of a range cost as much as the records in it, and are
+# discarded. There are few classes: a consumer can be reused for a range that is a little longer or shorter.
 _RANGES = (
     (1_000, _prefetch(128 * 1024, 1_000, 4 * 1024)),
     (100_000, _prefetch(1024 * 1024, 10_000, 4 * 1024)),
@@ -61,9 +58,9 @@ _LOOKUP_FETCH_BYTES, _LOOKUP_MESSAGE_BYTES, _LEAST_MESSAGE_BYTES = 52_428_800, 1
 def consumer_properties(
     connection: Connection, bootstrap_servers: str, group: str, records: int | None = None
 ) -> dict[str, Any]:
-    """librdkafka's properties for reading: tuned defaults, then the user's, then those required to prove a range complete.
+    """librdkafka's properties for reading: tuned defaults, the user's, and those that prove a range complete.
 
-    `records` is the number to read, if it is known: for few, less is fetched in advance.
+    `records` is the number of records to read, if it is known. For few records, less is fetched in advance.
     """
     fitting = (sizes for most, sizes in _RANGES if records is not None and records <= most)
     properties = {**_DEFAULTS, **next(fitting, _LONG_RANGE), **connection.kafka, **_FORCED}
@@ -78,21 +75,21 @@ def consumer_properties(
 
 
 def _fetch_bytes(kafka: Mapping[str, Any]) -> int:
-    """The default size of a fetch: librdkafka requires at least a message, and that it fits a response."""
+    """The default size of a fetch. librdkafka requires that it holds a message and fits a response."""
     room = int(kafka.get("receive.message.max.bytes", 2**31 - 1)) - _RESPONSE_OVERHEAD_BYTES
     return min(max(_FETCH_BYTES, int(kafka.get("message.max.bytes", 0))), room)
 
 
 def shared_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties that concern the connection: of a consumer's or a producer's, those that an admin client needs."""
+    """The properties of the connection, which an admin client needs, from a consumer's or a producer's."""
     return {name: value for name, value in properties.items() if concerns_connection(name)}
 
 
 def lookup_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Connection properties for a consumer that fetches nothing.
 
-    librdkafka requires a consumer's limits for a response, a fetch and a message to fit each other, even if it does not
-    fetch. A producer's limit for a response may be too small for the least of them.
+    librdkafka requires that a consumer's limits for a response, a fetch and a message fit each other, even if it does not
+    fetch. A producer's limit for a response may be too small for them.
     """
     shared = shared_properties(properties)
     if "receive.message.max.bytes" in shared:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.kafka.batches import batches
 from pyspark_zkafka.kafka.clients import MessageClient
 from pyspark_zkafka.kafka.errors import from_exception, truncation
+from pyspark_zkafka.kafka.offset_lookups import batches
 from pyspark_zkafka.protocol.model import TopicPartition
 
 __all__ = ["LogPosition", "find_truncated"]

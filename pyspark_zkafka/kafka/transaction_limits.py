@@ -6,8 +6,7 @@ import logging
 
 from pyspark_zkafka.errors import OptionError, ZKafkaError
 from pyspark_zkafka.kafka.config_admin import ConfigAdmin
-from pyspark_zkafka.options.client_property_rules import TRANSACTION_TIMEOUT_MS
-from pyspark_zkafka.options.model import Connection
+from pyspark_zkafka.options.model import TRANSACTION_TIMEOUT_MS, Connection
 
 __all__ = ["require_allowed", "require_transaction_timeout"]
 

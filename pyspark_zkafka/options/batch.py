@@ -1,19 +1,19 @@
-"""Options of batch reads and of writes, as frozen values.
+"""Options of connections, batch reads and writes, parsed into frozen values.
 
-Names follow their origin: Spark's Kafka source keeps Spark's names, the old consumer's configuration keeps Kafka's dotted
-names. Names are case-insensitive. All problems are reported in one error, before any task runs.
+Names follow their origin: options of Spark's Kafka source keep Spark's names, options of the old consumer keep Kafka's
+dotted names. Names are case-insensitive. All problems come in one error, before any task runs.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
-from pyspark_zkafka.options.client_properties import Role, translate
-from pyspark_zkafka.options.librdkafka import judge
-from pyspark_zkafka.options.membership import joins_kafka
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.options.client_properties import translate
+from pyspark_zkafka.options.librdkafka import Role
 from pyspark_zkafka.options.model import (
     CommitPlan,
     Connection,
@@ -27,22 +27,27 @@ from pyspark_zkafka.options.model import (
 )
 from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.table import STREAM, TABLE, Scope
-from pyspark_zkafka.protocol.offset_options import parse_offsets
-from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Bound, OffsetSpec, Position
-from pyspark_zkafka.protocol.planning import Listener, Subscribe, Subscription
-from pyspark_zkafka.protocol.topic_names import describe_bad_names
+from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec, Position
+from pyspark_zkafka.protocol.planning import Listener, Subscription
 from pyspark_zkafka.protocol.view_tables import VIEWS, view_problems
 from pyspark_zkafka.protocol.znodes.paths import is_znode_name
-
-__all__ = ["lacks_zookeeper", "parse_connection", "parse_read", "parse_write", "read_options", "starting"]
 
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "subscribeExceptPattern", "assign")
 _BOOTSTRAP = ("kafka.bootstrap.servers", "kafka.metadata.broker.list")
 _HOST_NAME_CHECK = "zookeeper.ssl.endpoint.identification.algorithm"
+_SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
+_OF_EXACTLY_ONCE = ("transactionalIdPrefix", "ledgerTopic", "writerName", "batchId", "kafka.transaction.timeout.ms")
+_REFUSED_STARTS: dict[object, str] = {
+    LATEST: "latest (-1): a batch that starts at latest reads nothing; use earliest, committed or offsets",
+}
+_REFUSED_ENDS: dict[object, str] = {
+    EARLIEST: "earliest (-2): a batch that ends at earliest reads nothing; use latest or offsets",
+    "committed": "committed: a batch cannot end at the committed offset; use latest or offsets",
+}
 
 
 def parse_connection(raw: Mapping[str, str], scope: Scope = "read") -> Connection:
-    """The connection part of the options, for tools that need nothing else."""
+    """Parse the options of a connection, for tools that need nothing else."""
     given = OptionParser(raw, scope)
     connection = _connection(given, "producer" if scope == "write" else "consumer")
     given.finish()
@@ -50,7 +55,12 @@ def parse_connection(raw: Mapping[str, str], scope: Scope = "read") -> Connectio
 
 
 def _connection(given: OptionParser, role: Role) -> Connection:
-    kafka, problems = translate(_client_properties(given), role, judge)
+    properties = {
+        name[len("kafka.") :]: value  # as the user spelled it
+        for lower, (name, value) in given.raw.items()
+        if lower.startswith("kafka.") and lower != "kafka.group.id"
+    }
+    kafka, problems = translate(properties, role)
     given.problems.extend(problems)
     bootstrap = kafka.pop("bootstrap.servers", None)
     given.refuse_if(
@@ -73,14 +83,8 @@ def _transport(given: OptionParser) -> Transport:
     return "compiled" if native else "python"
 
 
-def _client_properties(given: OptionParser) -> dict[str, str]:
-    """The ``kafka.*`` options for librdkafka, as the user spelled them, without the prefix."""
-    found = (given.raw[lower] for lower in given.raw if lower.startswith("kafka.") and lower != "kafka.group.id")
-    return {name[len("kafka.") :]: value for name, value in found}
-
-
 def lacks_zookeeper(given: OptionParser, connection: Connection) -> bool:
-    """True if zookeeper.connect is not set; a malformed one is a problem of its own, and not reported twice."""
+    """True if zookeeper.connect is not set. A malformed value is a problem of its own, and is not reported twice."""
     return connection.zookeeper is None and not given.has("zookeeper.connect")
 
 
@@ -114,14 +118,17 @@ def _tls(given: OptionParser) -> ZooKeeperTls | None:
 
 
 def parse_read(raw: Mapping[str, str]) -> ReadOptions:
-    """The frozen options of a batch read; raises INVALID_OPTIONS with every problem in one text."""
+    """Parse the options of a batch read. Raises INVALID_OPTIONS with every problem in one text."""
     given = OptionParser(raw, "read")
     view = given.value("view")
-    end = _offsets(given, "ending", OffsetSpec("endingOffsets", everywhere=LATEST), "ending")
-    options = read_options(given, starting(given, EARLIEST, "starting"), view, end)
+    start, end = offset_spec(given, "starting", EARLIEST), offset_spec(given, "ending", LATEST)
+    for spec, refused in ((start, _REFUSED_STARTS), (end, _REFUSED_ENDS)):
+        positions = (spec.everywhere, *spec.by_topic.values(), *spec.by_partition.values())
+        given.problems.extend([f"{spec.option} is {refused[p]}" for p in positions if p in refused][:1])
+    options = read_options(given, start, view, end)
     options = replace(options, ignored=tuple(o.name for o in TABLE if o.scopes == STREAM and given.has(o.name)))
     _check_view(given, options)
-    first, last = options.start.everywhere, options.end.everywhere
+    first, last = start.everywhere, end.everywhere
     given.refuse_if(
         isinstance(first, AtTimestamp) and isinstance(last, AtTimestamp) and first.timestamp_ms > last.timestamp_ms,
         "startingTimestamp is after endingTimestamp",
@@ -133,14 +140,14 @@ def parse_read(raw: Mapping[str, str]) -> ReadOptions:
 def read_options(
     given: OptionParser, start: OffsetSpec, view: str | None = None, end: OffsetSpec | None = None
 ) -> ReadOptions:
-    """The options that batch reads and streams have in common."""
+    """Parse the options that batch reads and streams have in common."""
     connection = _connection(given, "consumer")
     stores = _stores(given, connection)
     options = ReadOptions(
         connection=connection,
         subscription=_subscription(given, view),
         start=start,
-        end=OffsetSpec("endingOffsets", everywhere=LATEST) if end is None else end,
+        end=end or OffsetSpec("endingOffsets", everywhere=LATEST),
         view=view,
         group=_group(given, stores),
         stores=stores,
@@ -159,12 +166,11 @@ def read_options(
         skip_offline=given.value("offlinePartitions"),
         client_group=given.text("kafka.group.id") or given.value("groupIdPrefix"),
     )
-    _check_committed(given, options)
-    _check_sizes(given, options)
-    return options
-
-
-def _check_sizes(given: OptionParser, options: ReadOptions) -> None:
+    given.refuse_if(start.everywhere == "committed" and options.group is None, "startingOffsets=committed needs group.id")
+    given.refuse_if(
+        options.group is not None and "zookeeper" in stores and lacks_zookeeper(given, connection),
+        "group.id uses offsets in /consumers/<group>/offsets: it needs zookeeper.connect, or offsets.storage=kafka",
+    )
     minimum, maximum = options.min_records, options.max_records
     given.refuse_if(
         minimum is not None and options.min_partitions is not None,
@@ -174,10 +180,11 @@ def _check_sizes(given: OptionParser, options: ReadOptions) -> None:
         minimum is not None and maximum is not None and maximum < minimum,
         f"minRecordsPerPartition is {minimum}, more than maxRecordsPerPartition, which is {maximum}; lower it",
     )
+    return options
 
 
 def _group(given: OptionParser, stores: tuple[OffsetStore, ...]) -> str | None:
-    """The group's name: only one that has members or offsets in ZooKeeper is restricted as by the old consumer."""
+    """The group's name. The old consumer's restrictions apply if members or offsets of the group are in ZooKeeper."""
     group: str | None = given.value("group.id")
     if group is None:
         return None
@@ -204,39 +211,29 @@ def _subscription(given: OptionParser, view: str | None) -> Subscription | None:
         "set one of subscribe, subscribePattern, subscribeExceptPattern and assign"
         + (" (or view)" if view is None else f": view={view} shows the plan of a read"),
     )
-    if given.has("subscribe"):
-        topics = tuple(t.strip() for t in given.text("subscribe").split(",") if t.strip())
-        given.refuse_if(not topics, "subscribe names no topic; expected topic[,topic...]")
-        _check_names(given, "subscribe", topics)
-        return Subscribe(topics)
-    pattern_or_partitions: Subscription | None = given.value(named[0]) if named else None
-    return pattern_or_partitions
+    subscription: Subscription | None = given.value(named[0]) if named else None
+    return subscription
 
 
-def _check_names(given: OptionParser, option: str, topics: Iterable[str]) -> None:
-    problem = describe_bad_names(option, topics)
-    given.refuse_if(problem is not None, str(problem))
-
-
-def starting(given: OptionParser, default: Position | Literal["committed"], bound: Bound | None) -> OffsetSpec:
-    """The position at which a read starts; `bound` is None for a stream, which may start at latest."""
-    return _offsets(given, "starting", OffsetSpec("startingOffsets", everywhere=default), bound)
-
-
-def _offsets(given: OptionParser, edge: str, default: OffsetSpec, bound: Bound | None) -> OffsetSpec:
+def offset_spec(
+    given: OptionParser, edge: Literal["starting", "ending"], default: Position | Literal["committed"]
+) -> OffsetSpec:
     """A start or an end: by a timestamp for all partitions, else by timestamps, else by offsets."""
-    by_time = f"{edge}OffsetsByTimestamp", f"{edge}Timestamp"
-    # Offsets that a timestamp overrides may have values that no batch can use, as in Spark.
-    used = None if any(map(given.has, by_time)) else bound
-    spec = given.value(f"{edge}Offsets", default, lambda option, text: parse_offsets(option, text, used))
-    for option in by_time:
+    spec = OffsetSpec(f"{edge}Offsets", everywhere=default)
+    for option in (f"{edge}Offsets", f"{edge}OffsetsByTimestamp", f"{edge}Timestamp"):
         spec = given.value(option, spec)
-    found: OffsetSpec = spec
-    return found
+    return spec
+
+
+def joins_kafka(given: OptionParser) -> bool:
+    """True if a stream becomes a member of a group that Kafka coordinates, whatever the cluster turns out to be."""
+    named = given.text("groupMembership").lower()
+    is_auto = named in ("", "auto") and given.has("group.id") and not given.has("zookeeper.connect")
+    return given.scope == "stream" and (named == "kafka" or is_auto)
 
 
 def _stores(given: OptionParser, connection: Connection) -> tuple[OffsetStore, ...]:
-    """The stores of the group's offsets, by the old consumer's offsets.storage and dual.commit.enabled."""
+    """The stores of the group's offsets, from the old consumer's offsets.storage and dual.commit.enabled."""
     in_kafka = given.value("offsets.storage", joins_kafka(given))
     if joins_kafka(given):
         given.refuse_if(not in_kafka, "a member of a group in Kafka commits there; leave offsets.storage out, or set kafka")
@@ -254,17 +251,6 @@ def _stores(given: OptionParser, connection: Connection) -> tuple[OffsetStore, .
     return ("zookeeper",) if not in_kafka else ("kafka", "zookeeper") if dual else ("kafka",)
 
 
-def _check_committed(given: OptionParser, options: ReadOptions) -> None:
-    in_zookeeper = options.group is not None and "zookeeper" in options.stores
-    given.refuse_if(
-        options.start.everywhere == "committed" and options.group is None, "startingOffsets=committed needs group.id"
-    )
-    given.refuse_if(
-        in_zookeeper and lacks_zookeeper(given, options.connection),
-        "group.id uses offsets in /consumers/<group>/offsets: it needs zookeeper.connect, or offsets.storage=kafka",
-    )
-
-
 def _check_view(given: OptionParser, options: ReadOptions) -> None:
     if options.view is None:
         return
@@ -277,19 +263,53 @@ def _check_view(given: OptionParser, options: ReadOptions) -> None:
 
 
 def parse_write(raw: Mapping[str, str]) -> WriteOptions:
-    """The frozen options of a write; raises INVALID_OPTIONS with every problem in one text."""
+    """Parse the options of a write. Raises INVALID_OPTIONS with every problem in one text."""
     given = OptionParser(raw, "write")
     connection = _connection(given, "producer")
     given.value("includeHeaders")
-    topic = given.value("topic")
-    _check_names(given, "topic", () if topic is None else (topic,))
-    commit, once = _commit(given, connection), _exactly_once(given, connection)
-    options = WriteOptions(connection, topic, given.value("partitioner"), commit, once)
+    topic, partitioner = given.value("topic"), given.value("partitioner")
+    options = WriteOptions(connection, topic, partitioner, _commit(given, connection), _exactly_once(given, connection))
     given.finish()
     return options
 
 
-_OF_EXACTLY_ONCE = ("transactionalIdPrefix", "ledgerTopic", "writerName", "batchId", "kafka.transaction.timeout.ms")
+def parse_append(raw: Mapping[str, str], *, overwrite: bool, is_stream: bool) -> WriteOptions:
+    """Parse the options of a write; a streaming one also accepts those that Spark itself reads.
+
+    `overwrite` is Spark's form of the save mode, and of the output mode of a stream: True for overwrite or complete. Raises
+    OptionError for these as well, and for a stream's commitOffsets and batchId.
+    """
+    if is_stream:
+        _require_stream(raw, overwrite=overwrite)
+        return parse_write({name: value for name, value in raw.items() if name.lower() not in _SPARKS_OWN})
+    if overwrite:
+        raise OptionError(
+            "SAVE_MODE",
+            'A topic is a log and cannot be overwritten; use .mode("append"), and delete the topic\'s records '
+            "first if they are to be replaced",
+        )
+    return parse_write(raw)
+
+
+def _require_stream(raw: Mapping[str, str], *, overwrite: bool) -> None:
+    if overwrite:
+        raise OptionError(
+            "OUTPUT_MODE",
+            "The output mode complete replaces the whole result with each micro-batch, and records of a topic cannot be "
+            "replaced; use append (with a watermark, if the query aggregates), or write what has "
+            "changed with outputMode('update') and foreachBatch",
+        )
+    if any(name.lower() == "batchid" for name in raw):
+        raise OptionError(
+            "INVALID_OPTIONS",
+            "batchId is an option of batch writes; Spark numbers the micro-batches of a stream itself; leave batchId out",
+        )
+    if any(name.lower() == "commitoffsets" for name in raw):
+        raise OptionError(
+            "INVALID_OPTIONS",
+            "commitOffsets is an option of batch writes, and names fixed offsets; a stream commits its offsets on the "
+            "reading side, after each micro-batch; give group.id to readStream, and leave commitOffsets out",
+        )
 
 
 def _exactly_once(given: OptionParser, connection: Connection) -> ExactlyOnce | None:
@@ -298,12 +318,10 @@ def _exactly_once(given: OptionParser, connection: Connection) -> ExactlyOnce | 
         idle = [name for name in _OF_EXACTLY_ONCE if given.has(name)]
         given.refuse_if(bool(idle), f"{' and '.join(idle)} need(s) deliveryGuarantee=exactly-once")
         return None
-    _check_names(given, "ledgerTopic", () if ledger is None else (ledger,))
     given.refuse_if(
         ledger is None and not given.has("topic"),
         "deliveryGuarantee=exactly-once keeps a ledger under a topic's partitions: set topic, or ledgerTopic where rows "
-        "have "
-        "topics of their own",
+        "have topics of their own",
     )
     given.refuse_if(
         connection.kafka.get("enable.idempotence") == "false",
@@ -328,6 +346,4 @@ def _commit(given: OptionParser, connection: Connection) -> CommitPlan | None:
         "zookeeper" in stores and lacks_zookeeper(given, connection),
         "commitOffsets writes /consumers/<group>/offsets: it needs zookeeper.connect",
     )
-    spec = given.value("commitOffsets")
-    offsets = {} if spec is None else {tp: p for tp, p in spec.by_partition.items() if isinstance(p, int)}
-    return CommitPlan(group or "", offsets, stores, owner)
+    return CommitPlan(group or "", given.value("commitOffsets") or {}, stores, owner)

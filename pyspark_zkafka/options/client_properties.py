@@ -1,7 +1,7 @@
 """Translation of the options `kafka.*` to librdkafka's properties.
 
-A property is translated to its equivalent, refused with the reason, or passed on under its own name if librdkafka has it
-and accepts the value. None is dropped: each property that a user sets has its effect, or is an error.
+A property is translated to its equivalent, refused with the reason, or passed on under its own name if librdkafka accepts
+it. None is dropped: each property that a user sets has its effect, or is an error.
 
 References
 ----------
@@ -10,39 +10,13 @@ References
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
 
-from pyspark_zkafka.options.client_property_rules import broken_rules, disables_idempotence
-from pyspark_zkafka.options.client_property_table import PROPERTIES, ClientProperty
-from pyspark_zkafka.options.connection_properties import concerns_connection
-from pyspark_zkafka.options.refused_client_properties import REFUSED
-
-__all__ = ["NO_OBJECTION", "UNKNOWN", "Role", "Verdict", "is_of_connection", "is_secret", "translate"]
-
-Role = Literal["consumer", "producer"]
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """librdkafka's verdict on a property.
-
-    `known` is true if it has the property; `problem` is its reason to refuse the value; `value` is an accepted value as it
-    reads it; `names` are the properties that it has, if it does not have this one.
-    """
-
-    known: bool
-    problem: str = ""
-    value: str = ""
-    names: tuple[str, ...] = ()
-
-
-UNKNOWN, NO_OBJECTION = Verdict(known=False), Verdict(known=True)
-Judge = Callable[[str, str], Verdict]
+from pyspark_zkafka.options.client_property_table import PROPERTIES, REFUSED, ClientProperty
+from pyspark_zkafka.options.librdkafka import UNKNOWN, Role, Verdict, judge, judge_together
+from pyspark_zkafka.options.model import DELIVERY_TIMEOUT_MS, concerns_connection
 
 _SECRET = re.compile(
     r".*(password|passphrase|secret|jaas|private\.key).*"
@@ -52,24 +26,25 @@ _SECRET = re.compile(
 )
 """Names of properties that Java declares as passwords, that librdkafka redacts, that are PEM texts, or sound secret."""
 
-
 _DEFAULT_MECHANISM = "GSSAPI"
+_PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_IDEMPOTENT_IN_FLIGHT = 5
+_FETCH_BYTES, _RESPONSE_BYTES, _RESPONSE_OVERHEAD_BYTES = 52_428_800, 100_000_000, 512  # librdkafka's
+_OTHER: dict[Role, Role] = {"consumer": "producer", "producer": "consumer"}
+_OPERATION: dict[Role, str] = {"consumer": "read", "producer": "write"}
 
 
-def translate(
-    properties: Mapping[str, str], role: Role, judge: Judge = lambda name, value: NO_OBJECTION
-) -> tuple[dict[str, str], list[str]]:
-    """librdkafka's properties for those of a user, in their order, and a text for each problem.
+def translate(properties: Mapping[str, str], role: Role) -> tuple[dict[str, str], list[str]]:
+    """librdkafka's properties for a user's, in their order, and a text for each problem.
 
     The names in `properties` lack the prefix ``kafka.``, are Java's or librdkafka's, and case-insensitive. A property of
-    the other client is a problem, since it would have no effect. `judge` is librdkafka's check of a value, by the
-    property's name in lower case.
+    the other client is a problem, since it would have no effect.
 
     Each problem names its property as the user wrote it, behind ``kafka.``, and never repeats a secret value. If there is
     one, the properties must not be used.
 
     As in Java's producer, ``acks=1``, ``retries=0`` or more than five requests in flight imply
-    ``enable.idempotence=false``; if the user enables idempotence, they are a problem.
+    ``enable.idempotence=false``. If the user enables idempotence, they are a problem.
 
     Examples
     --------
@@ -84,7 +59,7 @@ def translate(
     lowered = _lowered(properties, role)
     for name, value in properties.items():
         try:
-            found = _translate_one(name.strip().lower(), value, role, lowered, judge)
+            found = _translate_one(name.strip().lower(), value, role, lowered)
         except ValueError as problem:
             problems.append(f"kafka.{name} {problem}")
             continue
@@ -92,22 +67,10 @@ def translate(
             if translated.setdefault(target, text) != text:
                 problems.append(f"kafka.{name} contradicts kafka.{origins[target]}: both set librdkafka's {target}")
             origins.setdefault(target, name)
-    # With a property missing or misread, the rules would only report consequences of that.
-    problems = problems or broken_rules(translated, of_consumer=role == "consumer") or _kerberos(translated, judge)
-    if role == "producer" and disables_idempotence(translated):
+    if role == "producer" and "enable.idempotence" not in translated and _rules_out_idempotence(translated):
         translated["enable.idempotence"] = "false"
-    return translated, problems
-
-
-def _kerberos(translated: Mapping[str, str], judge: Judge) -> list[str]:
-    """The problem of a login with Kerberos, which is that without a mechanism as well, if librdkafka has none."""
-    is_login = translated.get("security.protocol", "").startswith("SASL")
-    if not is_login or translated.get("sasl.mechanism", _DEFAULT_MECHANISM) != _DEFAULT_MECHANISM:
-        return []
-    problem = judge("sasl.mechanism", _DEFAULT_MECHANISM).problem
-    return (
-        [f"kafka.sasl.mechanism is {_DEFAULT_MECHANISM}, the default; librdkafka refuses it: {problem}"] if problem else []
-    )
+    # With a property missing or misread, the rules would only report consequences of that.
+    return translated, problems or _login_problems(translated) or _problems_together(translated, role)
 
 
 def is_secret(name: str) -> bool:
@@ -120,7 +83,7 @@ def is_secret(name: str) -> bool:
 
 
 def is_of_connection(name: str) -> bool:
-    """True if a user's property, without the prefix ``kafka.``, in any case, is translated to one of the connection.
+    """True if a user's property, without the prefix ``kafka.``, in any case, concerns the connection.
 
     >>> is_of_connection("Send.Buffer.Bytes"), is_of_connection("ssl.truststore.type"), is_of_connection("max.in.flight")
     (True, True, False)
@@ -139,8 +102,6 @@ def _by_name(client: str) -> dict[str, list[ClientProperty]]:
 
 
 _TABLES: dict[Role, dict[str, list[ClientProperty]]] = {"consumer": _by_name("C"), "producer": _by_name("P")}
-_OTHER: dict[Role, Role] = {"consumer": "producer", "producer": "consumer"}
-_OPERATION: dict[Role, str] = {"consumer": "read", "producer": "write"}
 
 
 def _lowered(properties: Mapping[str, str], role: Role) -> dict[str, str]:
@@ -150,26 +111,27 @@ def _lowered(properties: Mapping[str, str], role: Role) -> dict[str, str]:
     return {target: lowered[row.name] for row in rows for target in row.target_names()} | lowered
 
 
-def _translate_one(name: str, value: str, role: Role, lowered: Mapping[str, str], judge: Judge) -> Mapping[str, str]:
+def _translate_one(name: str, value: str, role: Role, lowered: Mapping[str, str]) -> Mapping[str, str]:
     if "\0" in value:
         raise ValueError("contains a zero byte, at which librdkafka would end it; remove it")
     rows = _TABLES[role].get(name)
     if rows is None:
-        return _pass_on(name, value, role, judge)
-    row = next((row for row in rows if _applies(row, lowered)), None)
+        return _pass_on(name, value, role)
+    row = next((row for row in rows if row.applies(lowered)), None)
     if row is None:
-        raise ValueError(f"needs {' or '.join(map(_condition, rows))}" + _advice(rows[-1]))
+        raise ValueError(f"needs {' or '.join(row.condition for row in rows)}; {rows[-1].otherwise}")
     try:
         read = row.read(value)
     except ValueError as expected:
-        raise ValueError(f"{_shown(name, value)}; expected {expected}" + _advice(row)) from None
+        advice = f"; {row.otherwise}" if row.otherwise else ""
+        raise ValueError(f"{_shown(name, value)}; expected {expected}{advice}") from None
     found = dict.fromkeys(row.target_names(), read) if isinstance(read, str) else read
-    for target, text in found.items() if row.checked_by_librdkafka else ():
+    for target, text in found.items() if row.is_judged else ():
         _check_value(name, value, text, judge(target, text))
     return found
 
 
-def _pass_on(name: str, value: str, role: Role, judge: Judge) -> Mapping[str, str]:
+def _pass_on(name: str, value: str, role: Role) -> Mapping[str, str]:
     """A property that is in neither table, if librdkafka accepts it."""
     # Blanks may be part of a secret, but not of a file's name.
     text = value if is_secret(name) and not name.endswith((".location", ".file")) else value.strip()
@@ -201,21 +163,6 @@ def _is_misread(text: str, value: str) -> bool:
         return True
 
 
-def _applies(row: ClientProperty, lowered: Mapping[str, str]) -> bool:
-    if not row.when:
-        return True
-    return lowered.get(str(row.when[0])) in [None if value is None else value.lower() for value in row.when[1:]]
-
-
-def _condition(row: ClientProperty) -> str:
-    name, *values = row.when
-    return " or ".join(f"no {name}" if value is None else f"{name}={value}" for value in values)
-
-
-def _advice(row: ClientProperty) -> str:
-    return f"; {row.otherwise}" if row.otherwise else ""
-
-
 def _shown(name: str, value: str) -> str:
     if is_secret(name):
         return "is malformed (its value is secret and not shown)"
@@ -223,14 +170,56 @@ def _shown(name: str, value: str) -> str:
 
 
 def _refusal(name: str, role: Role, names: tuple[str, ...]) -> str:
+    import difflib  # for errors alone
+
     other = _OTHER[role]
     if name in REFUSED:
         return f"is refused: {REFUSED[name]}"
     if name in _TABLES[other]:
-        operation = _OPERATION[other]
         return (
-            f"is a {other}'s property, without effect on a {_OPERATION[role]}; remove it, or set it where you {operation}"
+            f"is a {other}'s property, without effect on a {_OPERATION[role]}; remove it, or set it where you "
+            f"{_OPERATION[other]}"
         )
     near = difflib.get_close_matches(name, [*_TABLES[role], *REFUSED, *names], n=1, cutoff=0.75)
     hint = f"; did you mean kafka.{near[0]}?" if near else ""
     return f"is unknown to Kafka's Java clients and to librdkafka{hint}"
+
+
+def _rules_out_idempotence(translated: Mapping[str, str]) -> bool:
+    """True if a producer cannot be idempotent, as in ``ProducerConfig.postProcessAndValidateIdempotenceConfigs``."""
+    in_flight = int(translated.get("max.in.flight.requests.per.connection", "1"))
+    return translated.get("acks", "all") != "all" or translated.get("retries") == "0" or in_flight > _IDEMPOTENT_IN_FLIGHT
+
+
+def _login_problems(translated: Mapping[str, str]) -> list[str]:
+    """What librdkafka would refuse only when it logs in, or not at all."""
+    mechanism = translated.get("sasl.mechanism", _DEFAULT_MECHANISM)
+    if mechanism in _PASSWORD_MECHANISMS and not {"sasl.username", "sasl.password"} <= translated.keys():
+        return [f"kafka.sasl.mechanism={mechanism} needs kafka.sasl.jaas.config, or kafka.sasl.username and password"]
+    has_token = translated.get("sasl.oauthbearer.method") == "oidc"
+    if mechanism == "OAUTHBEARER" and not (has_token or translated.get("enable.sasl.oauthbearer.unsecure.jwt") == "true"):
+        return ["kafka.sasl.mechanism=OAUTHBEARER needs kafka.sasl.oauthbearer.method=oidc and its properties"]
+    if mechanism == _DEFAULT_MECHANISM and translated.get("security.protocol", "").startswith("SASL"):
+        problem = judge("sasl.mechanism", mechanism).problem
+        return [f"kafka.sasl.mechanism is {mechanism}, the default; librdkafka refuses it: {problem}"] if problem else []
+    return []
+
+
+def _problems_together(translated: Mapping[str, str], role: Role) -> list[str]:
+    """librdkafka's objection to the properties together with our defaults, which follow what the user sets."""
+    if role == "consumer":
+        fetch = int(translated.get("fetch.max.bytes", max(_FETCH_BYTES, int(translated.get("message.max.bytes", "0")))))
+        room = max(_RESPONSE_BYTES, fetch + _RESPONSE_OVERHEAD_BYTES)
+        defaults = {
+            "fetch.max.bytes": str(fetch),
+            "receive.message.max.bytes": str(room),
+            "session.timeout.ms": "1",  # max.poll.interval.ms must not be shorter
+        }
+    else:
+        transaction_ms = translated.get("transaction.timeout.ms")
+        delivery_ms = min(DELIVERY_TIMEOUT_MS, int(transaction_ms or DELIVERY_TIMEOUT_MS))
+        defaults = {"enable.idempotence": "true", "delivery.timeout.ms": str(delivery_ms), "linger.ms": "0"}
+        if transaction_ms is not None and translated.get("enable.idempotence") != "false":
+            defaults["transactional.id"] = "any"
+    reason = judge_together(translated, defaults, role)
+    return [f"kafka.*: librdkafka refuses the properties together: {reason}; correct one of them"] if reason else []

@@ -1,26 +1,23 @@
-"""Client properties that are translated or checked here, one row each; librdkafka checks all others.
+"""Client properties that are translated, checked or refused here; librdkafka judges all others.
 
 Of the rows with the same name and client, the first one whose `when` is met applies. There is a row for
 
 - a name or a value that Java's clients spell differently, and an alias, so that a property is set once;
-- a value that the package computes with, or that librdkafka would misread, or refuse only when a client is created;
+- a value that the package computes with, or whose meaning in Java or in this package differs from librdkafka's;
 - a property of only one client: the other one would ignore it.
 
 References
 ----------
-``ConsumerConfig`` and ``ProducerConfig`` of kafka-clients 3.9.1; CONFIGURATION.md of librdkafka 2.16.
+``ConsumerConfig`` and ``ProducerConfig`` of kafka-clients 3.9.1; CONFIGURATION.md of librdkafka 2.16; the properties that
+``KafkaSourceProvider`` of Spark 4.2 forbids.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
-
-from pyspark_zkafka.options.jaas import credentials
-
-__all__ = ["PROPERTIES", "ClientProperty"]
 
 Reader: TypeAlias = Callable[[str], "str | Mapping[str, str]"]
 """Returns the value of the row's librdkafka property, or several properties by name.
@@ -33,10 +30,10 @@ It raises ValueError with what it expects, never with what it got: the value may
 class ClientProperty:
     """A property that is passed to librdkafka, or that determines the meaning of others.
 
-    `name` is the user's, without ``kafka.``; `clients` has C for consumers and P for producers; `read` converts the value
-    to librdkafka's; `targets` are librdkafka's names, separated by blanks: ``=`` is the same name, and an empty text is
-    for a property that only determines the meaning of others. `when` is another property and the values, one of which it
-    must have (None: not set); `otherwise` is the advice if it has none of them.
+    `name` is the user's, without ``kafka.``. `clients` has C for consumers and P for producers. `read` converts the value
+    to librdkafka's. `targets` are librdkafka's names, separated by blanks: ``=`` is the same name, and an empty text marks
+    a property that only determines the meaning of others. `when` is another property and the values, one of which it
+    must have (None: not set). `otherwise` is the advice if it has none of them.
     """
 
     name: str
@@ -50,10 +47,22 @@ class ClientProperty:
         """librdkafka's names of the property; none if it only determines the meaning of others."""
         return self.targets.replace("=", self.name).split()
 
+    def applies(self, lowered: Mapping[str, str]) -> bool:
+        """True if the other property has one of the values; `lowered` has all values, in lower case."""
+        if not self.when:
+            return True
+        return lowered.get(str(self.when[0])) in [None if value is None else value.lower() for value in self.when[1:]]
+
     @property
-    def checked_by_librdkafka(self) -> bool:
-        """True if librdkafka checks the value that `read` returns: it knows the ranges of numbers, and most words."""
-        return self.read in (_whole, _negative_as_zero, _kibibytes, _decimal, _unread)
+    def condition(self) -> str:
+        """`when` in words."""
+        name, *values = self.when
+        return " or ".join(f"no {name}" if value is None else f"{name}={value}" for value in values)
+
+    @property
+    def is_judged(self) -> bool:
+        """True if librdkafka judges the value that `read` returns: it knows the ranges of numbers, and most words."""
+        return self.read in (_whole, _negative_as_zero, _kibibytes, _decimal, _any)
 
 
 def _integer(text: str) -> int:
@@ -110,7 +119,7 @@ def _text(value: str) -> str:
     return _secret(value.strip())
 
 
-def _unread(value: str) -> str:
+def _any(value: str) -> str:
     """A value that only librdkafka reads."""
     return _text(value)
 
@@ -124,6 +133,90 @@ def _matching(pattern: str, expected: str) -> Callable[[str], str]:
     return read
 
 
+# JAAS
+
+_SECURITY = "org.apache.kafka.common.security."
+_PASSWORD_MODULES = (f"{_SECURITY}plain.PlainLoginModule", f"{_SECURITY}scram.ScramLoginModule")
+_REPLACEMENTS = {
+    "Krb5LoginModule": "sasl.kerberos.principal, sasl.kerberos.keytab and sasl.kerberos.service.name",
+    "OAuthBearerLoginModule": "sasl.oauthbearer.method=oidc, sasl.oauthbearer.client.id, sasl.oauthbearer.client.secret "
+    "and sasl.oauthbearer.token.endpoint.url",
+}
+_FLAGS = ("required", "requisite", "sufficient", "optional")
+_FORM = '<login module> required username="..." password="...";'
+
+_TOKEN = r"""(?:\s|//[^\n]*|/\*.*?\*/)+
+    | (?P<quote>["'])(?P<quoted>(?:\\[^\n]|(?!(?P=quote))[^\\\n])*)(?P=quote)
+    | (?P<word>[A-Za-z_$\u00a0-\uffff-][\w$.\u00a0-\uffff-]*)
+    | (?P<sign>[=;])
+    | (?P<other>.)"""
+_ESCAPE = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
+_CONTROLS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+def jaas_credentials(text: str) -> dict[str, str]:
+    """Read ``sasl.username`` and ``sasl.password`` from Java's `sasl.jaas.config` of a PLAIN or SCRAM login.
+
+    Raises ValueError with what is expected, without any value, if the text is malformed, or names a login module that has
+    no equivalent in librdkafka.
+
+    >>> jaas_credentials('org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="a;b";')
+    {'sasl.username': 'me', 'sasl.password': 'a;b'}
+    """
+    module, options = parse_jaas(text)
+    # A shaded client's module, such as Databricks' kafkashaded.org.apache.kafka..., is the same module.
+    if not module.endswith(_PASSWORD_MODULES):
+        raise ValueError(_instead_of(module))
+    unknown = sorted(set(options) - {"username", "password"})
+    if unknown:
+        raise ValueError(f"only username and password: librdkafka has no {', '.join(unknown)}")
+    if not (options.get("username") and options.get("password")):
+        raise ValueError(f"both a username and a password: {_FORM}")
+    return {"sasl.username": options["username"], "sasl.password": options["password"]}
+
+
+def _instead_of(module: str) -> str:
+    replacement = _REPLACEMENTS.get(module.rpartition(".")[2])
+    if replacement is None:
+        return "PlainLoginModule or ScramLoginModule, since librdkafka does not run Java's login modules"
+    return f"{replacement} instead, since librdkafka does not run Java's login modules"
+
+
+def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
+    """The login module's class and its options. Raises ValueError with what is expected, without any value.
+
+    References
+    ----------
+    ``org.apache.kafka.common.security.JaasConfig`` and ``JaasContext`` of kafka-clients 3.9.1, whose grammar is Java's
+    ``java.io.StreamTokenizer``: ``LoginModule flag (name=value)* ;`` with ``"`` or ``'`` around values other than plain
+    words.
+    """
+    tokens = list(_tokens(text))
+    kinds = "".join(kind for kind, _ in tokens)
+    if not re.fullmatch(r"w[wq]([wq]=[wq])*;", kinds) or tokens[1][1].lower() not in _FLAGS:
+        raise ValueError(f"one login module, its flag and its options, closed by a semicolon: {_FORM}")
+    values = [value for _, value in tokens[2:-1]]
+    return tokens[0][1], dict(zip(values[0::3], values[2::3], strict=True))
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    """Each token's kind (w: word, q: quoted, = and ; themselves, ?: anything else) and its value."""
+    for found in re.finditer(_TOKEN, text, re.VERBOSE | re.DOTALL | re.ASCII):
+        if found["quoted"] is not None:
+            yield "q", _ESCAPE.sub(lambda m: _unescape(m[1]), found["quoted"])
+        elif found["word"] is not None:
+            yield "w", found["word"]
+        elif found["sign"] or found["other"]:
+            yield found["sign"] or "?", ""
+
+
+def _unescape(escape: str) -> str:
+    return chr(int(escape, 8)) if escape[0] in "01234567" else _CONTROLS.get(escape, escape)
+
+
+# The tables
+
+
 def _rows(clients: str, read: Reader, *names: str, alias: str = "") -> tuple[ClientProperty, ...]:
     """A row for each name; `alias` is another name of the first one."""
     aliases = [ClientProperty(alias, clients, read, names[0])] if alias else []
@@ -131,11 +224,6 @@ def _rows(clients: str, read: Reader, *names: str, alias: str = "") -> tuple[Cli
 
 
 _decimal = _matching(r"\d{1,9}(\.\d{1,9})?", "a number of milliseconds")
-_version = _matching(r"\d+(\.\d+){2,3}", "a version such as 0.9.0.1")
-_ciphers = _matching(
-    "(?i:(?!.*_WITH_)[^,]+)",  # not Java's names
-    "OpenSSL's names with colons between them, e.g. ECDHE-RSA-AES128-GCM-SHA256:ECDHE-RSA-AES256-SHA",
-)
 # Java's property of this name is the path of kinit alone.
 _kinit_command = _matching(
     r"\S+\s.+", "a whole command line, e.g. kinit -t %{sasl.kerberos.keytab} -k %{sasl.kerberos.principal}"
@@ -165,29 +253,27 @@ PROPERTIES: tuple[ClientProperty, ...] = (
     *_rows("CP", _whole, "socket.timeout.ms", "reconnect.backoff.ms", "reconnect.backoff.max.ms"),
     *_rows("CP", _whole, "message.max.bytes", "receive.message.max.bytes"),
     *_rows("CP", _whole, "max.in.flight.requests.per.connection", alias="max.in.flight"),
-    *_rows("CP", _version, "broker.version.fallback"),
     # Java's metadata.max.age.ms is how often to refresh; librdkafka's is how long an entry lives, and follows it.
     ClientProperty("metadata.max.age.ms", "CP", _between(1, 3_600_000), "topic.metadata.refresh.interval.ms"),
     # Reading
     *_rows("C", _whole, "max.partition.fetch.bytes", alias="fetch.message.max.bytes"),
     *_rows("C", _whole, "fetch.max.bytes", "queued.max.messages.kbytes", "queued.min.messages"),
-    *_rows("C", _unread, "fetch.wait.max.ms", alias="fetch.max.wait.ms"),
-    *_rows("C", _unread, "fetch.error.backoff.ms", "fetch.queue.backoff.ms", "check.crcs"),
-    *_rows("C", _between(1, 100_000_000), "fetch.min.bytes"),  # librdkafka refuses others when a client is created
-    *_rows("C", _between(1, 86_400_000), "max.poll.interval.ms"),
+    *_rows("C", _any, "fetch.wait.max.ms", alias="fetch.max.wait.ms"),
+    *_rows("C", _any, "fetch.error.backoff.ms", "fetch.queue.backoff.ms", "fetch.min.bytes", "check.crcs"),
+    *_rows("C", _whole, "max.poll.interval.ms"),
     *_rows("C", _choice("read_uncommitted", "read_committed"), "isolation.level"),
     # Writing
     *_rows("P", _choice("all", "0", "1", **{"-1": "all"}), "acks", alias="request.required.acks"),
-    *_rows("P", _flag, "enable.idempotence", "enable.gapless.guarantee"),
+    *_rows("P", _flag, "enable.idempotence"),
     *_rows("P", _whole, "retries", alias="message.send.max.retries"),
     # From 1 ms: librdkafka's 0 means no limit, and a task would never fail.
     *_rows("P", _between(1, 2**31 - 1), "delivery.timeout.ms", alias="message.timeout.ms"),
     *_rows("P", _decimal, "linger.ms", alias="queue.buffering.max.ms"),
     ClientProperty("buffer.memory", "P", _kibibytes, "queue.buffering.max.kbytes"),
     *_rows("P", _whole, "queue.buffering.max.kbytes", "queue.buffering.max.messages"),
-    *_rows("P", _whole, "queue.buffering.backpressure.threshold", "batch.size"),
-    *_rows("P", _unread, "sticky.partitioning.linger.ms", "batch.num.messages", "compression.level"),
-    *_rows("P", _unread, "compression.type", alias="compression.codec"),
+    *_rows("P", _any, "queue.buffering.backpressure.threshold", "enable.gapless.guarantee", "batch.size"),
+    *_rows("P", _any, "sticky.partitioning.linger.ms", "batch.num.messages", "compression.level"),
+    *_rows("P", _any, "compression.type", alias="compression.codec"),
     ClientProperty("max.request.size", "P", _whole, "message.max.bytes"),
     # librdkafka's range is that of all codecs: it would use level 9 for gzip's 12, and its default for zstd's -1.
     ClientProperty("compression.gzip.level", "P", _between(-1, 9), "compression.level", ("compression.type", "gzip")),
@@ -196,7 +282,6 @@ PROPERTIES: tuple[ClientProperty, ...] = (
     # TLS
     *_rows("CP", _choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), "security.protocol"),
     *_rows("CP", _choice("https", "none", **{"": "none"}), "ssl.endpoint.identification.algorithm"),
-    *_rows("CP", _ciphers, "ssl.cipher.suites"),
     ClientProperty("ssl.truststore.type", "CP", _choice("PEM"), "", (), _ADVISE_PEM_TRUST),
     ClientProperty("ssl.truststore.location", "CP", _text, "ssl.ca.location", _PEM_TRUST, _ADVISE_PEM_TRUST),
     ClientProperty("ssl.truststore.certificates", "CP", _secret, "ssl.ca.pem", _PEM_TRUST, _ADVISE_PEM_TRUST),
@@ -210,7 +295,9 @@ PROPERTIES: tuple[ClientProperty, ...] = (
     ClientProperty("ssl.keystore.certificate.chain", "CP", _secret, "ssl.certificate.pem", _PEM_STORE, _ADVISE_PEM_TEXT),
     # SASL
     *_rows("CP", _mechanism, "sasl.mechanism", alias="sasl.mechanisms"),
-    ClientProperty("sasl.jaas.config", "CP", credentials, "sasl.username sasl.password", _PASSWORD_LOGIN, _ADVISE_LOGIN),
+    ClientProperty(
+        "sasl.jaas.config", "CP", jaas_credentials, "sasl.username sasl.password", _PASSWORD_LOGIN, _ADVISE_LOGIN
+    ),
     *_rows("CP", _kinit_command, "sasl.kerberos.kinit.cmd"),
     *_rows("CP", _flag, "enable.sasl.oauthbearer.unsecure.jwt"),
     *_rows("CP", _choice("default", "oidc"), "sasl.oauthbearer.method"),
@@ -218,3 +305,112 @@ PROPERTIES: tuple[ClientProperty, ...] = (
     ClientProperty("sasl.oauthbearer.client.credentials.client.secret", "CP", _secret, "sasl.oauthbearer.client.secret"),
     ClientProperty("sasl.oauthbearer.token.endpoint.url", "CP", _text, "=", _OIDC, _ADVISE_OIDC),
 )
+
+_REMOVE = "remove it"
+_REFUSALS = (
+    # Spark's own, by other names
+    ("use startingOffsets, or the option auto.offset.reset without the prefix kafka.", "auto.offset.reset"),
+    (
+        f"offsets are committed when Spark commits a micro-batch, or by commitOffsets; {_REMOVE}",
+        "enable.auto.commit auto.commit.enable auto.commit.interval.ms",
+    ),
+    ("keys and values are read as bytes; cast them with DataFrame operations", "key.deserializer value.deserializer"),
+    ("keys and values are written as bytes; cast them with DataFrame operations", "key.serializer value.serializer"),
+    ("an interceptor could change or drop records unknown to Spark; use DataFrame operations", "interceptor.classes"),
+    (
+        "plugins load native code, and could change records unknown to Spark; use DataFrame operations",
+        "plugin.library.paths",
+    ),
+    # The group
+    *(
+        (f"use the option {name} without the prefix kafka.", name)
+        for name in ("group.id", "group.instance.id", "group.protocol", "partition.assignment.strategy")
+    ),
+    (
+        "use the option session.timeout.ms without the prefix kafka.; in ZooKeeper, zookeeper.session.timeout.ms",
+        "session.timeout.ms",
+    ),
+    (
+        f"set by the data source for members of a group that Kafka coordinates; {_REMOVE}",
+        "group.protocol.type group.remote.assignor heartbeat.interval.ms coordinator.query.interval.ms",
+    ),
+    (f"belongs to share groups, which are not used; {_REMOVE}", "share.acknowledgement.mode"),
+    # Reading
+    ("Java-only: the limit of blocking calls; use kafkaConsumer.pollTimeoutMs", "default.api.timeout.ms"),
+    (f"Java-only: rows are read in Arrow batches, not in polls; {_REMOVE}", "max.poll.records"),
+    ("Java-only: use a subscribePattern that matches only the intended topics", "exclude.internal.topics"),
+    (
+        "it would hide topics that Spark plans to read; use a subscribePattern that does not match them",
+        "topic.blacklist",
+    ),
+    (
+        f"set by the data source, which depends on its value; {_REMOVE}",
+        "enable.partition.eof enable.auto.offset.store delivery.report.only.error enabled_events log.queue",
+    ),
+    (
+        f"belongs to librdkafka's legacy consumer, which is not used; {_REMOVE}",
+        "offset.store.method offset.store.path offset.store.sync.interval.ms consume.callback.max.messages",
+    ),
+    # Writing
+    (
+        "each task of a write has its own; use deliveryGuarantee=exactly-once, and transactionalIdPrefix",
+        "transactional.id",
+    ),
+    ("use the option partitioner without the prefix kafka.", "partitioner"),
+    ("Java-only: a Java class; use the option partitioner", "partitioner.class"),
+    ("Java-only: use the option partitioner=roundrobin", "partitioner.ignore.keys"),
+    (
+        f"Java-only: rows without a key are distributed evenly to partitions with a leader; {_REMOVE}",
+        "partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms",
+    ),
+    ("Java-only: the limit of a blocking send(); use delivery.timeout.ms, which includes that wait", "max.block.ms"),
+    (f"lifo would write rows out of order, and is deprecated; {_REMOVE}", "queuing.strategy"),
+    # TLS, SASL and librdkafka's process
+    (f"PEM files of certificates have no password; {_REMOVE}, and see ssl.truststore.type", "ssl.truststore.password"),
+    (
+        "OpenSSL engines load native code into every worker, and are deprecated; use ssl.providers",
+        "ssl.engine.location ssl.engine.id",
+    ),
+    ("it names certificate stores of Windows; use ssl.ca.location", "ssl.ca.certificate.stores"),
+    (f"signals belong to Spark's workers; {_REMOVE}", "internal.termination.signal"),
+    (
+        f"without effect; {_REMOVE}",
+        """
+        builtin.features produce.offset.report topic.metadata.refresh.fast.cnt socket.blocking.max.ms
+        reconnect.backoff.jitter.ms
+        """,
+    ),
+    (
+        f"a callback or an object of librdkafka's C interface, which cannot be set as text; {_REMOVE}",
+        """
+        interceptors error_cb throttle_cb stats_cb log_cb background_event_cb socket_cb connect_cb closesocket_cb
+        open_cb resolve_cb opaque default_topic_conf consume_cb rebalance_cb offset_commit_cb dr_cb dr_msg_cb
+        partitioner_cb msg_order_cmp ssl.certificate.verify_cb oauthbearer_token_refresh_cb ssl_engine_callback_data
+        ssl_key ssl_certificate ssl_ca
+        """,
+    ),
+    (
+        f"Java-only: a Java class; {_REMOVE}, and see sasl.oauthbearer.* and sasl.kerberos.*",
+        "sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class",
+    ),
+    (
+        f"Java-only: configures the JVM's TLS, logins or metrics, which librdkafka does not use; {_REMOVE}",
+        """
+        auto.include.jmx.reporter metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+        metadata.max.idle.ms socket.connection.setup.timeout.max.ms
+        internal.leave.group.on.close internal.throw.on.fetch.stable.offset.unsupported
+        ssl.protocol ssl.enabled.protocols ssl.provider ssl.keymanager.algorithm ssl.trustmanager.algorithm
+        ssl.secure.random.implementation ssl.engine.factory.class security.providers
+        sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
+        sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
+        sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms sasl.kerberos.ticket.renew.jitter
+        sasl.kerberos.ticket.renew.window.factor sasl.oauthbearer.header.urlencode
+        sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
+        sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
+        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
+        sasl.oauthbearer.scope.claim.name
+        """,
+    ),
+)
+REFUSED: dict[str, str] = {name: reason for reason, names in _REFUSALS for name in names.split()}
+"""The reason to refuse each property that would have no effect, or would change what is read or written."""

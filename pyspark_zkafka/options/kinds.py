@@ -2,43 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeGuard
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.options.durations import parse_duration_ms
-from pyspark_zkafka.protocol.model import ClaimOwner
-from pyspark_zkafka.protocol.offset_options import parse_assignment, parse_offsets, parse_timestamps
-from pyspark_zkafka.protocol.offsets import AtTimestamp, OffsetSpec
-from pyspark_zkafka.protocol.planning import Assign, SubscribeExcept, SubscribePattern
+from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
+from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec, Position
+from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
 from pyspark_zkafka.protocol.topic_filters import FilterError, topic_filter
+from pyspark_zkafka.protocol.topic_names import describe_bad_names
 from pyspark_zkafka.protocol.znodes.paths import is_znode_path
-
-__all__ = [
-    "BOOLEAN",
-    "CLAIM_OWNER",
-    "DURATION",
-    "ENDING_OFFSETS",
-    "ENSEMBLE",
-    "EXCEPT_PATTERN",
-    "HOST_NAME_CHECK",
-    "ID_PART",
-    "OFFSETS_TO_COMMIT",
-    "PARTITIONS",
-    "PATTERN",
-    "PEM_FILE",
-    "RESET_POLICY",
-    "STARTING_OFFSETS",
-    "TIMESTAMP",
-    "TIMESTAMPS",
-    "ZOOKEEPER_AUTH",
-    "Kind",
-    "choice",
-    "integer",
-    "text",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +56,69 @@ def choice(*words: str, form: str = "", **values: Any) -> Kind:
 
 def text(form: str = "text") -> Kind:
     """Text that is not empty."""
+    return Kind(form, _read_text)
 
-    def read(option: str, value: str) -> str:
-        if not value:
-            raise OptionError("INVALID_OPTIONS", f"{option} must not be empty; set a value or leave it out")
-        return value
 
-    return Kind(form, read)
+def _read_text(option: str, value: str) -> str:
+    if not value:
+        raise OptionError("INVALID_OPTIONS", f"{option} must not be empty; set a value or leave it out")
+    return value
 
+
+def _read_id_part(_: str, value: str) -> str:
+    if not re.fullmatch(r"[a-zA-Z0-9._-]{1,100}", value):
+        raise ValueError("1 to 100 letters, digits, '.', '_' and '-'")
+    return value
+
+
+# Durations, as Spark's users write them
+
+_MICROSECONDS = {
+    **dict.fromkeys(("us", "microsecond", "microseconds"), 1),
+    **dict.fromkeys(("", "ms", "millisecond", "milliseconds"), 1_000),
+    **dict.fromkeys(("s", "second", "seconds"), 1_000_000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000_000),
+    **dict.fromkeys(("week", "weeks"), 604_800_000_000),
+}
+_DURATION_FORM = (
+    'a duration such as 15m, 10s, 500ms or "1 hour 30 minutes": whole numbers of us, ms, s, m (or min), h, d or the whole '
+    "words, up to weeks; a number alone is milliseconds"
+)
+
+
+def parse_duration_ms(text: str) -> int:
+    """A duration in milliseconds, rounded down; raises ValueError with what is expected.
+
+    Accepts the suffixes of Spark's configuration, the words of its interval strings, and several of them in a row, in any
+    case of letters.
+
+    >>> parse_duration_ms("15m"), parse_duration_ms("1 hour 30 minutes"), parse_duration_ms("250")
+    (900000, 5400000, 250)
+
+    References
+    ----------
+    org.apache.spark.network.util.JavaUtils.timeStringAs, Spark 4.2.
+    """
+    words = re.sub(r"^interval\s+", "", text.strip().lower())
+    parts = re.findall(r"([0-9]+)\s*([a-z]*)\s*", words)
+    well_formed = re.fullmatch(r"[0-9]{1,18}|([0-9]{1,18}\s*[a-z]+\s*)+", words)
+    if not well_formed or any(unit not in _MICROSECONDS for _, unit in parts):
+        raise ValueError(_DURATION_FORM)
+    return sum(int(number) * _MICROSECONDS[unit] for number, unit in parts) // 1_000
+
+
+# ZooKeeper
 
 _SERVER = re.compile(r"(?P<host>[^\s:,\[\]]+|\[[0-9a-fA-F:.]+\])(:(?P<port>[0-9]{1,5}))?")
+_NO_KERBEROS = (
+    "; Kerberos to ZooKeeper is not supported: use one of these, or certificates (zookeeper.ssl.keystore.location)"
+)
 
 
-def _split_connect(_: str, text: str) -> tuple[str, str]:
+def _read_ensemble(_: str, text: str) -> tuple[str, str]:
+    """The hosts with their ports, and the chroot."""
     hosts, slash, path = text.partition("/")
     chroot = (slash + path).rstrip("/")
     servers = [_SERVER.fullmatch(server.strip()) for server in hosts.split(",")]
@@ -103,12 +129,8 @@ def _split_connect(_: str, text: str) -> tuple[str, str]:
     return ",".join(f"{host}:{port}" for host, port in found), chroot
 
 
-_NO_KERBEROS = (
-    "; Kerberos to ZooKeeper is not supported: use one of these, or certificates (zookeeper.ssl.keystore.location)"
-)
-
-
-def _split_auth(_: str, text: str) -> tuple[str, str]:
+def _read_auth(_: str, text: str) -> tuple[str, str]:
+    """The scheme and the credential."""
     if not re.fullmatch(r"(?i:digest):[^:]+:.+|(?i:sasl:digest-md5):[^:]+:.+", text):
         kerberos = re.match(r"(?i:sasl:gssapi\b|kerberos\b)", text) is not None
         raise ValueError("digest:user:password or sasl:DIGEST-MD5:user:password" + _NO_KERBEROS * kerberos)
@@ -116,7 +138,32 @@ def _split_auth(_: str, text: str) -> tuple[str, str]:
     return scheme.lower(), credential
 
 
-def _regex(text: str) -> str:
+# Topics and partitions
+
+_ASSIGN_FORM = '{"topicA": [0, 1], "topicB": [2]}'
+_SHOWN_CHARACTERS = 200
+_INT32, _INT64 = range(2**31), range(-(2**63), 2**63)
+
+
+def _read_topic(option: str, text: str) -> str:
+    _require_topic_names(option, [_read_text(option, text)])
+    return text
+
+
+def _read_topics(option: str, text: str) -> Subscribe:
+    topics = tuple(topic.strip() for topic in text.split(",") if topic.strip())
+    if not topics:
+        raise OptionError("INVALID_OPTION", f"{option} names no topic; expected topic[,topic...]")
+    _require_topic_names(option, topics)
+    return Subscribe(topics)
+
+
+def _require_topic_names(option: str, names: Iterable[str]) -> None:
+    if (problem := describe_bad_names(option, names)) is not None:
+        raise OptionError("INVALID_OPTION", problem)
+
+
+def _read_regex(text: str) -> str:
     if not text:
         raise ValueError("a regular expression that is not empty")
     try:
@@ -126,33 +173,131 @@ def _regex(text: str) -> str:
     return text
 
 
-def _id_part(_: str, text: str) -> str:
-    if not re.fullmatch(r"[a-zA-Z0-9._-]{1,100}", text):
-        raise ValueError("1 to 100 letters, digits, '.', '_' and '-'")
-    return text
+def _read_assignment(option: str, text: str) -> Assign:
+    found: set[TopicPartition] = set()
+    for topic, numbers in _json_object(option, text, _ASSIGN_FORM).items():
+        if not isinstance(numbers, list) or not all(type(n) is int and n in _INT32 for n in numbers):
+            raise _malformed(option, text, _ASSIGN_FORM)
+        found.update(TopicPartition(topic, n) for n in numbers)
+    if not found:
+        raise _malformed(option, text, _ASSIGN_FORM)
+    return Assign(tuple(sorted(found)))
 
 
-def _at_timestamp(option: str, text: str) -> OffsetSpec:
+def _json_object(option: str, text: str, form: str) -> dict[str, object]:
+    """A JSON object that is not empty, with topics as its keys."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _malformed(option, text, form) from None
+    if not isinstance(found, dict) or not found:
+        raise _malformed(option, text, form)
+    _require_topic_names(option, found)
+    return found
+
+
+def _malformed(option: str, text: str, form: str) -> OptionError:
+    shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
+    return OptionError("INVALID_OPTION", f"{option} is {shown!r}; expected {form}")
+
+
+# Offsets and timestamps
+
+_STARTS = "earliest, latest (stream), committed, or JSON"
+_ENDS = "latest, or JSON"
+_OFFSETS_FORM = '{"topicA": {"0": 23, "1": -2}, "topicB": "earliest"}, with -2 for earliest and -1 for latest'
+_COMMIT_FORM = 'offsets of 0 or more by partition: {"topicA": {"0": 23}}'
+_TIMESTAMPS_FORM = '{"topicA": {"0": 1700000000000, "1": 1700000000000}}, in milliseconds since the epoch'
+_BY_TOPIC: dict[str, Position] = {"earliest": EARLIEST, "latest": LATEST}
+_WORDS: dict[str, Position | Literal["committed"]] = {**_BY_TOPIC, "committed": "committed"}
+
+
+def _offsets(form: str) -> Kind:
+    """Offsets by partition, or words for all partitions or those of a topic.
+
+    References
+    ----------
+    org.apache.spark.sql.kafka010.JsonUtils and KafkaSourceProvider, Spark 4.2; SPARK-58774 for the form by topic.
+    """
+
+    def read(option: str, text: str) -> OffsetSpec:
+        if text.lower() in _WORDS:
+            return OffsetSpec(option, everywhere=_WORDS[text.lower()])
+        by_topic: dict[str, Position] = {}
+        by_partition: dict[TopicPartition, Position] = {}
+        for topic, given in _json_object(option, text, f"{form}: {_OFFSETS_FORM}").items():
+            if isinstance(given, str) and given.lower() in _BY_TOPIC:
+                by_topic[topic] = _BY_TOPIC[given.lower()]
+            else:
+                by_partition |= _by_partition(option, topic, given, _OFFSETS_FORM)
+        for offset in by_partition.values():
+            if isinstance(offset, int) and offset < EARLIEST:
+                raise OptionError("INVALID_OPTION", f"{option} has the offset {offset}; use 0 or more, -1 or -2")
+        return OffsetSpec(option, by_topic=by_topic, by_partition=by_partition)
+
+    return Kind(form, read)
+
+
+def _read_offsets_to_commit(option: str, text: str) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    for topic, given in _json_object(option, text, _COMMIT_FORM).items():
+        found |= _by_partition(option, topic, given, _COMMIT_FORM)
+    if min(found.values()) < 0:
+        raise _malformed(option, text, _COMMIT_FORM)
+    return found
+
+
+def _read_timestamp(option: str, text: str) -> OffsetSpec:
     return OffsetSpec(option, everywhere=AtTimestamp(integer(0).read(option, text)))
+
+
+def _read_timestamps(option: str, text: str) -> OffsetSpec:
+    by_partition: dict[TopicPartition, Position] = {}
+    for topic, given in _json_object(option, text, _TIMESTAMPS_FORM).items():
+        for partition, timestamp_ms in _by_partition(option, topic, given, _TIMESTAMPS_FORM).items():
+            if timestamp_ms < 0:
+                raise _malformed(option, text, _TIMESTAMPS_FORM)
+            by_partition[partition] = AtTimestamp(timestamp_ms)
+    return OffsetSpec(option, by_partition=by_partition)
+
+
+def _by_partition(option: str, topic: str, given: object, form: str) -> dict[TopicPartition, int]:
+    """The numbers of a topic's partitions, from ``{"0": 23}``."""
+    entries = given.items() if isinstance(given, dict) else ()
+    if not entries or not all(_is_partition(partition) and _is_long(number) for partition, number in entries):
+        try:
+            shown = json.dumps({topic: given})
+        except RecursionError:
+            shown = f"{topic}: JSON that is nested too deeply"
+        raise _malformed(option, shown, form)
+    return {TopicPartition(topic, int(partition)): number for partition, number in entries}
+
+
+def _is_partition(text: str) -> bool:
+    return re.fullmatch("[0-9]{1,10}", text) is not None and int(text) in _INT32
+
+
+def _is_long(value: object) -> TypeGuard[int]:
+    return type(value) is int and value in _INT64
 
 
 BOOLEAN = choice(true=True, false=False)
 DURATION = Kind("duration, e.g. 15m", lambda _, text: parse_duration_ms(text))
-ENSEMBLE = Kind("host:port[,host:port...][/chroot]", _split_connect)
-ZOOKEEPER_AUTH = Kind("digest:user:password or sasl:DIGEST-MD5:user:password", _split_auth)
+ID_PART = Kind("letters, digits, '.', '_' and '-'", _read_id_part)
+ENSEMBLE = Kind("host:port[,host:port...][/chroot]", _read_ensemble)
+ZOOKEEPER_AUTH = Kind("digest:user:password or sasl:DIGEST-MD5:user:password", _read_auth)
 HOST_NAME_CHECK = choice(form="https, or none or empty to skip the check", https=True, none=False, **{"": False})
-ID_PART = Kind("letters, digits, '.', '_' and '-'", _id_part)
 PEM_FILE = text("PEM file")
-PATTERN = Kind("regular expression", lambda _, text: SubscribePattern(_regex(text)))
-EXCEPT_PATTERN = Kind("regular expression", lambda _, text: SubscribeExcept(_regex(text)))
-PARTITIONS = Kind('JSON {"topic": [0, 1]}', lambda option, text: Assign(parse_assignment(option, text)))
-STARTING_OFFSETS = Kind(
-    "earliest, latest (stream), committed, or JSON", lambda option, text: parse_offsets(option, text, None)
-)
-ENDING_OFFSETS = Kind("latest, or JSON", lambda option, text: parse_offsets(option, text, None))
-OFFSETS_TO_COMMIT = Kind('JSON {"topic": {"0": 23}}', lambda option, text: parse_offsets(option, text, "commit"))
-TIMESTAMP = Kind("integer, ms since the epoch", _at_timestamp)
-TIMESTAMPS = Kind('JSON {"topic": {"0": ms}}', parse_timestamps)
+TOPIC = Kind("text", _read_topic)
+TOPICS = Kind("topic[,topic...]", _read_topics)
+PATTERN = Kind("regular expression", lambda _, text: SubscribePattern(_read_regex(text)))
+EXCEPT_PATTERN = Kind("regular expression", lambda _, text: SubscribeExcept(_read_regex(text)))
+PARTITIONS = Kind('JSON {"topic": [0, 1]}', _read_assignment)
+STARTING_OFFSETS = _offsets(_STARTS)
+ENDING_OFFSETS = _offsets(_ENDS)
+OFFSETS_TO_COMMIT = Kind('JSON {"topic": {"0": 23}}', _read_offsets_to_commit)
+TIMESTAMP = Kind("integer, ms since the epoch", _read_timestamp)
+TIMESTAMPS = Kind('JSON {"topic": {"0": ms}}', _read_timestamps)
 CLAIM_OWNER = Kind("member@session", lambda _, text: ClaimOwner.parse(text))
 RESET_POLICY = choice(
     "earliest",

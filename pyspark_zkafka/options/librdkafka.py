@@ -1,22 +1,24 @@
-"""Checks of property names and values by the installed librdkafka.
+"""The installed librdkafka's judgement of client properties, through ctypes.
 
-The library is the one that confluent-kafka's own module is linked to. The first check loads it; no check creates a client,
-or imports anything of confluent-kafka.
+The library is the one that confluent-kafka's own module is linked to. The first check loads it. Nothing of confluent-kafka
+is imported, and nothing connects.
 """
 
 from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import PathFinder
-from typing import Any
+from typing import Any, Literal
 
-from pyspark_zkafka.options.client_properties import NO_OBJECTION, UNKNOWN, Verdict
+Role = Literal["consumer", "producer"]
 
-__all__ = ["judge", "load"]
-
+_KIND: dict[Role, int] = {"producer": 0, "consumer": 1}  # rd_kafka_type_t
 _UNKNOWN_NAME, _OK = -2, 0  # rd_kafka_conf_res_t
+_NO_CONSUMER_CLOSE = 0x8
 _TEXT_BYTES = 512
 _SIZE = ctypes.POINTER(ctypes.c_size_t)
 # Any other name could reach the library as one that is refused here: in C, a string ends at a zero byte.
@@ -26,6 +28,8 @@ _NO_KERBEROS = (
     "it was built without Kerberos, as it is in confluent-kafka's wheels; use SCRAM, PLAIN, OAUTHBEARER or client "
     "certificates, or build confluent-kafka with a librdkafka that has libsasl2 (docs/security.md, Kerberos)"
 )
+# What makes a client connect, read files, log in or log.
+_EFFECTS = ("bootstrap.servers", "debug", "https.", "log_level", "security.protocol", "test.")
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rd_kafka_conf_new": (ctypes.c_void_p, ()),
     "rd_kafka_conf_destroy": (None, (ctypes.c_void_p,)),
@@ -35,13 +39,32 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     ),
     "rd_kafka_conf_get": (ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, _SIZE)),
     "rd_kafka_conf_dump": (ctypes.POINTER(ctypes.c_char_p), (ctypes.c_void_p, _SIZE)),
-    "rd_kafka_yield": (None, (ctypes.c_void_p,)),
     "rd_kafka_conf_dump_free": (None, (ctypes.POINTER(ctypes.c_char_p), ctypes.c_size_t)),
+    "rd_kafka_new": (ctypes.c_void_p, (ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)),
+    "rd_kafka_destroy_flags": (None, (ctypes.c_void_p, ctypes.c_int)),
+    "rd_kafka_yield": (None, (ctypes.c_void_p,)),
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """librdkafka's verdict on a property.
+
+    `known` is true if librdkafka has the property. `problem` is its reason to refuse the value, `value` an accepted value
+    as it reads it. If it does not have the property, `names` are the properties that it has.
+    """
+
+    known: bool
+    problem: str = ""
+    value: str = ""
+    names: tuple[str, ...] = ()
+
+
+UNKNOWN, NO_OBJECTION = Verdict(known=False), Verdict(known=True)
+
+
 def judge(name: str, value: str) -> Verdict:
-    """The verdict on a property; `NO_OBJECTION` if the library cannot be loaded: the first client will refuse it."""
+    """The verdict on a property. It is `NO_OBJECTION` if the library cannot be loaded: the first client will refuse it."""
     if not _NAME.fullmatch(name) or "\0" in value:
         return UNKNOWN
     library = load()
@@ -59,6 +82,28 @@ def judge(name: str, value: str) -> Verdict:
         return Verdict(known=True, value=_value(library, conf, name))
     finally:
         library.rd_kafka_conf_destroy(conf)
+
+
+def judge_together(properties: Mapping[str, str], defaults: Mapping[str, str], role: Role) -> str:
+    """The reason to refuse accepted properties together; empty if there is none, or if the library cannot be loaded.
+
+    Makes a client that knows no brokers, with `defaults` for what is not given, and closes it: within a millisecond, some
+    more the first time.
+    """
+    judged = {name: value for name, value in properties.items() if not name.startswith(_EFFECTS)}
+    library = load() if judged else None
+    if library is None:
+        return ""
+    conf, text = library.rd_kafka_conf_new(), ctypes.create_string_buffer(_TEXT_BYTES)
+    for name, value in {**defaults, **judged, "log_level": "0"}.items():
+        library.rd_kafka_conf_set(conf, name.encode(), value.encode(), text, _TEXT_BYTES)
+    text.value = b""
+    client = library.rd_kafka_new(_KIND[role], conf, text, _TEXT_BYTES)
+    if client is not None:
+        library.rd_kafka_destroy_flags(client, _NO_CONSUMER_CLOSE)
+        return ""
+    library.rd_kafka_conf_destroy(conf)
+    return text.value.decode(errors="replace").strip()
 
 
 def _value(library: Any, conf: int, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Frozen values that options are parsed into; their defaults are in the table of options."""
+"""Frozen values that options are parsed into. The table of options has their defaults."""
 
 from __future__ import annotations
 
@@ -7,40 +7,48 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.protocol.limits import TriggerLimits
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.offsets import OffsetSpec, ResetPolicy
-from pyspark_zkafka.protocol.planning import Listener, Subscription
-
-__all__ = [
-    "CommitPlan",
-    "Connection",
-    "ExactlyOnce",
-    "GroupAcl",
-    "GroupOptions",
-    "KafkaGroupOptions",
-    "Membership",
-    "OffsetStore",
-    "ReadOptions",
-    "StreamOptions",
-    "Transport",
-    "WriteOptions",
-    "ZooKeeperConfig",
-    "ZooKeeperTls",
-]
+from pyspark_zkafka.protocol.planning import Listener, Subscription, TriggerLimits
 
 OffsetStore = Literal["zookeeper", "kafka"]
-"""A store of a group's offsets: ``/consumers/<group>/offsets``, or ``__consumer_offsets``."""
+"""A store of a group's offsets: ``/consumers/<group>/offsets`` or ``__consumer_offsets``."""
 
 Transport = Literal["auto", "compiled", "direct", "librdkafka", "python"]
-"""The code that records take: `compiled` is ``nativePath=on``, which is auto where the compiled library is required."""
+"""The code that moves records. `compiled` is ``nativePath=on``: auto, but the compiled library is required."""
 
 
 GroupAcl = Literal["open", "readable", "creator"]
-"""Who may use a group's znodes: everybody, everybody for reading, or those alone who log in as their creator does."""
+"""Who may use a group's znodes: everybody; others only for reading; or only clients with the creator's credentials."""
 
 Membership = Literal["auto", "zookeeper", "kafka", "none"]
-"""Who coordinates the group that a stream joins; auto is ZooKeeper until the cluster has left it, none is no membership."""
+"""Who coordinates the group that a stream joins: auto is ZooKeeper until the cluster has left it, none joins no group."""
+
+
+DELIVERY_TIMEOUT_MS = 120_000
+"""delivery.timeout.ms of a write that does not set it: Java's default; librdkafka's is 300,000."""
+
+TRANSACTION_TIMEOUT_MS = 300_000
+"""transaction.timeout.ms of an exactly-once write that does not set it. A task must finish within this time.
+
+The brokers then abort a transaction: an abandoned one blocks committed readers for at most this long. Brokers allow
+900,000 by default; librdkafka's own default is 60,000.
+"""
+
+_OF_CONNECTION = (
+    *("api.", "bootstrap.servers", "broker.", "client.dns", "client.id", "connections.", "debug", "enable.sasl"),
+    *("enable.ssl", "https.", "log", "metadata.", "receive.message.max.bytes", "reconnect.", "retry.", "sasl."),
+    *("security.", "socket.", "ssl.", "topic.metadata"),
+)
+
+
+def concerns_connection(name: str) -> bool:
+    """True if a property, by librdkafka's name in lower case, concerns the connection that all clients of a query share.
+
+    >>> concerns_connection("socket.keepalive.enable"), concerns_connection("fetch.min.bytes")
+    (True, False)
+    """
+    return name.startswith(_OF_CONNECTION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +65,9 @@ class ZooKeeperTls:
 class ZooKeeperConfig:
     """Connection settings of an ensemble.
 
-    `hosts` is ``host:port[,host:port...]``; `chroot` is ``""``, or starts with ``/`` and does not end with it. `auth` is
-    ``("digest", "user:password")`` or ``("sasl", "DIGEST-MD5:user:password")``. `tls` is None for plain text. `acl` is that
-    of the groups' znodes that are created.
+    `hosts` is ``host:port[,host:port...]``. `chroot` is ``""``, or starts with ``/`` and does not end with it. `auth` is
+    ``("digest", "user:password")`` or ``("sasl", "DIGEST-MD5:user:password")``. `tls` is None for plain text. `acl` applies
+    to new znodes of groups.
     """
 
     hosts: str
@@ -97,16 +105,16 @@ class Connection:
 
     @property
     def read_committed(self) -> bool:
-        """True if records of open and aborted transactions are left out (by Java's default they are not)."""
+        """True if records of open and aborted transactions are left out. By Java's default they are read."""
         return self.kafka.get("isolation.level", "read_uncommitted") == "read_committed"
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Options of a batch read, which a stream shares in part.
+    """Options of a batch read. A stream shares most of them.
 
-    `stores` has the stores of the group's offsets in the order of writing; the larger of two offsets counts. `ignored` has
-    the options of streams that a batch ignores.
+    `stores` has the stores of the group's offsets in the order of writing. The larger of two offsets counts. `ignored` has
+    the names of stream options that a batch ignores.
     """
 
     connection: Connection
@@ -133,7 +141,7 @@ class ReadOptions:
     ignored: tuple[str, ...] = ()
 
     def require_subscription(self) -> Subscription:
-        """The topics to read; raises OptionError if none are given, as a view may do."""
+        """The topics to read. Raises OptionError if none are given, which only a view allows."""
         if self.subscription is None:
             raise OptionError(
                 "INVALID_OPTION",
@@ -144,9 +152,9 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class KafkaGroupOptions:
-    """A member's options that only groups coordinated by Kafka have.
+    """Options that only members of groups in Kafka have.
 
-    `strategy` and `session_timeout_ms` are those of the classic protocol; `instance_id` is that of a static member.
+    `strategy` and `session_timeout_ms` are for the classic protocol, `instance_id` for static members.
     """
 
     protocol: Literal["classic", "consumer"] = "classic"
@@ -157,13 +165,13 @@ class KafkaGroupOptions:
 
     @property
     def is_incremental(self) -> bool:
-        """True if a rebalance revokes what moves alone; a member then learns of its share in steps."""
+        """True if a rebalance revokes only the partitions that move. A member then learns of its share in steps."""
         return self.protocol == "consumer" or self.strategy == "cooperative-sticky"
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOptions:
-    """A stream's place in a consumer group; `consumer_id` is None for a generated one."""
+    """A stream's place in a consumer group. A `consumer_id` of None stands for a generated one."""
 
     name: str
     membership: Membership = "auto"
@@ -183,7 +191,7 @@ class GroupOptions:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Options of a streaming read; `read` has those in common with a batch."""
+    """Options of a streaming read. `read` has the options that a batch has, too."""
 
     read: ReadOptions
     limits: TriggerLimits
@@ -192,7 +200,7 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True)
 class CommitPlan:
-    """Offsets to commit to a group when a write has succeeded; `owner` is the member that commits, if one does."""
+    """Offsets to commit for a group when a write has succeeded. `owner` is the committing member, if there is one."""
 
     group: str
     offsets: Mapping[TopicPartition, int]
@@ -202,7 +210,7 @@ class CommitPlan:
 
 @dataclass(frozen=True, slots=True)
 class ExactlyOnce:
-    """Options of an exactly-once write: the prefix of its transactional ids, its ledger's topic, its name and number."""
+    """Options of an exactly-once write: prefix of its transactional ids, topic of its ledger, its name and number."""
 
     prefix: str
     ledger_topic: str | None = None
@@ -212,7 +220,7 @@ class ExactlyOnce:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Options of a write; `once` is None if it is at-least-once."""
+    """Options of a write. `once` is None for an at-least-once write."""
 
     connection: Connection
     topic: str | None

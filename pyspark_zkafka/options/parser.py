@@ -1,25 +1,26 @@
-"""Parser of options: looks them up by name, reads them by their rows in the table, and collects the problems."""
+"""Looks options up by name, reads them by their rows in the table, and collects the problems."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pyspark_zkafka.errors import OptionError, nearest
 from pyspark_zkafka.options.client_properties import is_secret
-from pyspark_zkafka.options.secrets import resolve_references
 from pyspark_zkafka.options.table import BY_NAME, STREAM, Scope
 
-__all__ = ["OptionParser"]
-
 _OF_THE_ROW = object()
+_REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 
 
 class OptionParser:
     """Parser of the options of one read, stream or write; `finish` raises all problems at once.
 
-    Names are case-insensitive. A name that the table does not have for the scope is a problem; a batch read ignores those
-    of streams. Secret options may refer to environment variables and files, see `resolve_references`.
+    Names are case-insensitive. A name that the table does not have for the scope is a problem, but a batch read ignores
+    options of streams. Secret options may refer to environment variables and files, see `resolve_references`.
     """
 
     def __init__(self, raw: Mapping[str, str], scope: Scope) -> None:
@@ -53,18 +54,18 @@ class OptionParser:
         return name.lower() in self.raw
 
     def text(self, name: str) -> str:
-        """The value as it was given, without blanks around it; empty if it was not given."""
+        """The given text without blanks around it; empty if there is none."""
         return self.raw.get(name.lower(), (name, ""))[1].strip()
 
-    def value(self, name: str, default: Any = _OF_THE_ROW, read: Callable[[str, str], Any] | None = None) -> Any:
-        """The value as the option's kind reads it, or as `read` does; the default if it was not given, or is a problem.
+    def value(self, name: str, default: Any = _OF_THE_ROW) -> Any:
+        """The value as the option's row reads it, or the default if it was not given or is malformed.
 
-        `default` is the value of a row's derived default.
+        `default` is for rows whose default is derived.
         """
         option = BY_NAME[name.lower()]
         try:
             if self.has(name):
-                return (read or option.kind.read)(name, self.text(name))
+                return option.kind.read(name, self.text(name))
         except OptionError as error:
             self.problems.append(error.message)
         except ValueError as error:
@@ -78,7 +79,7 @@ class OptionParser:
             self.problems.append(problem)
 
     def finish(self) -> None:
-        """Raise INVALID_OPTIONS with every problem, if there is one."""
+        """Raise INVALID_OPTIONS with every problem, if there are any."""
         if self.problems:
             listed = "; ".join(f"({i}) {p}" for i, p in enumerate(self.problems, 1))
             text = f"{len(self.problems)} problem(s) with the options: {listed}"
@@ -88,3 +89,34 @@ class OptionParser:
 def _nearest(name: str) -> str:
     near = nearest(name, BY_NAME) or f"kafka.{name}"
     return f"; did you mean {BY_NAME[near].name}?" if near in BY_NAME else "; docs/options.md lists all options"
+
+
+def resolve_references(value: str, environment: Mapping[str, str] = os.environ) -> str:
+    """Replace each ``${env:NAME}`` and ``${file:PATH}`` in a value, as Kafka's config providers do.
+
+    A file is used whole, without the line break at its end. Spark shows options in its web interface and in its event log.
+    A reference keeps the secret out of both.
+
+    Raises
+    ------
+    ValueError
+        The environment variable is not set, or the file cannot be read; the text does not contain the value.
+
+    Examples
+    --------
+    >>> resolve_references("digest:alice:${env:ZK}", {"ZK": "s3cret"})
+    'digest:alice:s3cret'
+    """
+
+    def resolved(reference: re.Match[str]) -> str:
+        kind, name = reference.groups()
+        try:
+            return environment[name] if kind == "env" else Path(name).read_text(encoding="utf-8").rstrip("\r\n")
+        except KeyError:
+            raise ValueError(f"refers to the environment variable {name}, which is not set") from None
+        except OSError as error:
+            raise ValueError(f"refers to the file {name}, which cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError:  # which has the secret
+            raise ValueError(f"refers to the file {name}, which is not UTF-8") from None
+
+    return _REFERENCE.sub(resolved, value)

@@ -1,4 +1,4 @@
-"""Options of streaming reads, as frozen values."""
+"""Options of streaming reads, parsed into frozen values."""
 
 from __future__ import annotations
 
@@ -6,41 +6,54 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.options.batch import lacks_zookeeper, parse_read, read_options, starting
-from pyspark_zkafka.options.membership import joins_kafka, kafka_group_options, kafka_member_problems
-from pyspark_zkafka.options.model import GroupOptions, Membership, ReadOptions, StreamOptions
+from pyspark_zkafka.options.batch import joins_kafka, lacks_zookeeper, offset_spec, parse_read, read_options
+from pyspark_zkafka.options.model import GroupOptions, KafkaGroupOptions, Membership, ReadOptions, StreamOptions
 from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.table import BY_NAME, STREAM, TABLE
 from pyspark_zkafka.protocol.assignors import STRATEGIES
-from pyspark_zkafka.protocol.limits import TriggerLimits
 from pyspark_zkafka.protocol.offsets import LATEST
-from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
+from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern, TriggerLimits
 from pyspark_zkafka.protocol.topic_filters import FilterError, topic_filter
 from pyspark_zkafka.protocol.znodes.groups import MAX_THREADS, consumer_id, normalise_filter
 from pyspark_zkafka.protocol.znodes.paths import is_znode_name
 
-__all__ = ["parse_either", "parse_stream"]
+KAFKA_STRATEGIES = ("range", "roundrobin", "cooperative-sticky")
+"""The assignors that both librdkafka and Java have, for groups that Kafka coordinates."""
+
+_STRATEGY = "partition.assignment.strategy"
+_MEMBER_OPTIONS = ("group", "consumer.", "partition.assignment.", "rebalance.", "session.")
+_OF_ZOOKEEPER = ("consumer.id", "consumer.threads", "rebalance.max.retries", "rebalance.backoff.ms")
+_OF_KAFKA = ("group.protocol", "group.instance.id", "session.timeout.ms")
+_BY_BROKERS = {_STRATEGY: "group.consumer.assignors", "session.timeout.ms": "group.consumer.session.timeout.ms"}
+"""Brokers' properties that replace an option, with ``group.protocol=consumer``."""
+
+_MAX_POLL_INTERVAL_MS = 300_000  # librdkafka's default, and Java's
+_HOLD_SHARE = 10  # of max.poll.interval.ms, for which other members wait
 
 
 def parse_stream(raw: Mapping[str, str]) -> StreamOptions:
-    """The frozen options of a streaming read; raises INVALID_OPTIONS with every problem in one text."""
+    """Parse the options of a streaming read. Raises INVALID_OPTIONS with every problem in one text."""
     given = OptionParser(raw, "stream")
-    start = starting(given, "committed" if given.has("group.id") else LATEST, None)
-    read = read_options(given, start)
-    options = StreamOptions(read, _limits(given), _group(given, read))
+    read = read_options(given, offset_spec(given, "starting", "committed" if given.has("group.id") else LATEST))
+    limits, group = _limits(given), _group(given, read)
     given.finish()
-    is_member = options.group is not None and options.group.join
-    if (is_member or isinstance(read.subscription, (SubscribePattern, SubscribeExcept))) and not given.has("missingTopics"):
+    subscription = read.subscription
+    waits = group is not None and group.join
+    if isinstance(subscription, (SubscribePattern, SubscribeExcept)):
+        waits = True
+        if group is not None and group.membership in ("auto", "zookeeper"):
+            # All members of a group in ZooKeeper use the old consumer's form of the regex.
+            pattern = normalise_filter(subscription.pattern)
+            read = replace(read, subscription=replace(subscription, pattern=pattern))
+    if waits and not given.has("missingTopics"):
         read = replace(read, missing_topics="wait")
-        options = replace(options, read=read)
-    in_zookeeper = options.group is not None and options.group.membership in ("auto", "zookeeper")
-    return replace(options, read=_as_member(read)) if in_zookeeper else options
+    return StreamOptions(read, limits, group)
 
 
 def parse_either(raw: Mapping[str, str]) -> ReadOptions:
-    """The options of a batch read, or else a stream's in common with it: Spark's request for a schema does not say which.
+    """Parse the options of a batch read, or of a stream: Spark's request for a schema does not say which.
 
-    If they fit neither, the problems are those of the one that the names of the options imply, or else the fewer ones.
+    If neither parses, the problems are those of the one that the names of the options imply, else the shorter list.
     """
     try:
         return parse_read(raw)
@@ -74,24 +87,35 @@ def _group(given: OptionParser, read: ReadOptions) -> GroupOptions | None:
     retries, backoff_ms = given.value("rebalance.max.retries"), given.value("rebalance.backoff.ms")
     poll_ms = int(read.connection.kafka.get("max.poll.interval.ms", _MAX_POLL_INTERVAL_MS))
     membership: Membership = given.value("groupMembership")
-    in_kafka = joins_kafka(given)
-    hold_ms = poll_ms // _HOLD_SHARE if in_kafka else retries * backoff_ms // 2
+    in_kafka, strategy = joins_kafka(given), given.text(_STRATEGY).lower()
     options = GroupOptions(
         name=read.group or "",
         membership="kafka" if in_kafka else membership,
         consumer_id=given.value("consumer.id"),
         threads=given.value("consumer.threads"),
-        strategy=given.value("partition.assignment.strategy", "cooperative-sticky" if in_kafka else "range"),
+        strategy=given.value(_STRATEGY, "cooperative-sticky" if in_kafka else "range"),
         max_retries=retries,
         backoff_ms=backoff_ms,
-        hold_ms=given.value("rebalance.hold.ms", hold_ms),
-        kafka=kafka_group_options(given, poll_ms),
+        hold_ms=given.value("rebalance.hold.ms", poll_ms // _HOLD_SHARE if in_kafka else retries * backoff_ms // 2),
+        kafka=KafkaGroupOptions(
+            protocol=given.value("group.protocol"),
+            strategy=strategy if strategy in KAFKA_STRATEGIES else "cooperative-sticky",
+            instance_id=given.value("group.instance.id"),
+            session_timeout_ms=given.value("session.timeout.ms"),
+            max_poll_interval_ms=poll_ms,
+        ),
     )
     if read.group is None:
         names = [o.name for o in TABLE if o.scopes == STREAM and o.name.startswith(_MEMBER_OPTIONS)]
         given.problems.extend(f"{name} needs group.id" for name in names if given.has(name))
         return None
-    given.problems.extend(kafka_member_problems(given, options.membership, options.kafka))
+    if in_kafka:
+        _check_kafka_member(given, options.kafka)
+    else:
+        of_kafka = [name for name in _OF_KAFKA if given.has(name)]
+        given.problems.extend(
+            f"{name} concerns groups that Kafka coordinates; set groupMembership=kafka" for name in of_kafka
+        )
     if options.join:
         given.refuse_if(
             isinstance(read.subscription, Assign),
@@ -102,9 +126,29 @@ def _group(given: OptionParser, read: ReadOptions) -> GroupOptions | None:
     return options
 
 
-_MEMBER_OPTIONS = ("group", "consumer.", "partition.assignment.", "rebalance.", "session.")
-_MAX_POLL_INTERVAL_MS = 300_000  # librdkafka's default, and Java's
-_HOLD_SHARE = 10  # of max.poll.interval.ms, for which other members wait
+def _check_kafka_member(given: OptionParser, options: KafkaGroupOptions) -> None:
+    given.problems.extend(
+        f"{name} concerns groups in ZooKeeper, and has no effect with groupMembership=kafka"
+        for name in _OF_ZOOKEEPER
+        if given.has(name)
+    )
+    strategy = given.text(_STRATEGY).lower()
+    given.refuse_if(
+        bool(strategy) and strategy not in KAFKA_STRATEGIES,
+        f"{_STRATEGY} is {strategy}, which Kafka's groups do not have; use one of {', '.join(KAFKA_STRATEGIES)}",
+    )
+    if options.protocol == "consumer":
+        given.problems.extend(
+            f"{name} has no effect with group.protocol=consumer: the brokers' {decides} decides"
+            for name, decides in _BY_BROKERS.items()
+            if given.has(name)
+        )
+    else:
+        given.refuse_if(
+            options.session_timeout_ms > options.max_poll_interval_ms,
+            f"session.timeout.ms is {options.session_timeout_ms}, more than kafka.max.poll.interval.ms, which is "
+            f"{options.max_poll_interval_ms}; lower it",
+        )
 
 
 def _check_zookeeper_member(given: OptionParser, read: ReadOptions, group: GroupOptions) -> None:
@@ -114,7 +158,7 @@ def _check_zookeeper_member(given: OptionParser, read: ReadOptions, group: Group
     )
     given.refuse_if(
         group.strategy not in STRATEGIES,
-        f"partition.assignment.strategy is {group.strategy}, which groups in ZooKeeper do not have; use one of "
+        f"{_STRATEGY} is {group.strategy}, which groups in ZooKeeper do not have; use one of "
         f"{', '.join(STRATEGIES)}, or set groupMembership=kafka",
     )
     given.refuse_if(
@@ -140,11 +184,3 @@ def _check_filter(given: OptionParser, subscription: SubscribePattern | Subscrib
         reason = f"which is not a regular expression that members can evaluate ({error})"
     read_as = f"{name} is {subscription.pattern!r}, which a group's members read as {regex!r}"
     given.refuse_if(bool(reason), f"{read_as}, {reason}; commas stand for '|', and blanks are ignored")
-
-
-def _as_member(read: ReadOptions) -> ReadOptions:
-    """The options with a filter's regex in the form that all members of the group use."""
-    subscription = read.subscription
-    if isinstance(subscription, (SubscribePattern, SubscribeExcept)):
-        return replace(read, subscription=replace(subscription, pattern=normalise_filter(subscription.pattern)))
-    return read

@@ -1,4 +1,4 @@
-"""The table of options, from which docs/options.md is generated, and which the parser reads kinds and defaults from."""
+"""The table of options. The parser takes kinds and defaults from it, and docs/options.md is generated from it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from typing import Any, Literal
 
 from pyspark_zkafka.options import kinds
 from pyspark_zkafka.options.client_properties import is_of_connection
-from pyspark_zkafka.options.kinds import BOOLEAN, PEM_FILE, choice, integer, text
+from pyspark_zkafka.options.kinds import BOOLEAN, PEM_FILE, TOPIC, choice, integer, text
 from pyspark_zkafka.protocol.assignors import STRATEGIES
 from pyspark_zkafka.protocol.partitioners import PARTITIONERS
 from pyspark_zkafka.protocol.view_tables import VIEWS
-
-__all__ = ["BY_NAME", "STREAM", "TABLE", "Derived", "Option", "Scope", "is_connection_option"]
 
 Scope = Literal["read", "write", "stream"]
 
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A default that depends on other settings, in words; the code that needs it computes it."""
+    """A default that depends on other options, in words. The code that needs it computes it."""
 
     words: str
 
@@ -28,7 +26,7 @@ class Derived:
 class Option:
     """A row of the table: an option's name, kind of values, scopes, documentation and default.
 
-    `default` is written as a user would write it, and None where there is none. The value of a `secret` option is never
+    `default` is a text that a user could write, or None if there is no default. The value of a `secret` option is never
     shown.
     """
 
@@ -40,7 +38,7 @@ class Option:
     secret: bool = False
 
     def default_value(self) -> Any:
-        """The default as the option's kind reads it; None where there is none, or where it is derived."""
+        """The default as the option's kind reads it; None if there is none, or if it is derived."""
         return self.kind.read(self.name, self.default) if isinstance(self.default, str) else None
 
 
@@ -108,12 +106,12 @@ CONNECTION: tuple[Option, ...] = (
         "auto",
     ),
 )
-"""Options of the connection. Some of the client properties in ``kafka.*`` are, too: see `is_connection_option`."""
+"""Options of the connection. Some client properties in ``kafka.*`` concern it, too: see `is_connection_option`."""
 
 TABLE: tuple[Option, ...] = (
     *CONNECTION,
     # What to read
-    Option("subscribe", text("topic[,topic...]"), _READS, "Topics to read; exactly one of this and the next three."),
+    Option("subscribe", kinds.TOPICS, _READS, "Topics to read; exactly one of this and the next three."),
     Option(
         "subscribePattern",
         kinds.PATTERN,
@@ -273,7 +271,7 @@ TABLE: tuple[Option, ...] = (
         Derived("half of rebalance.max.retries x rebalance.backoff.ms; in Kafka a tenth of kafka.max.poll.interval.ms"),
     ),
     # What to write
-    Option("topic", text(), _WRITE, "The topic of all rows; takes precedence over the column topic."),
+    Option("topic", TOPIC, _WRITE, "The topic of all rows; takes precedence over the column topic."),
     Option(
         "partitioner", choice(*PARTITIONERS), _WRITE, "How keys map to partitions; murmur2 is Java's default.", "murmur2"
     ),
@@ -308,7 +306,7 @@ TABLE: tuple[Option, ...] = (
     ),
     Option(
         "ledgerTopic",
-        text(),
+        TOPIC,
         _WRITE,
         "Topic under whose partitions an exactly-once write records what it wrote; it holds no records of the ledger. "
         "Change it only while no micro-batch or job is interrupted.",
@@ -342,7 +340,7 @@ _CONNECTION_NAMES = frozenset(option.name.lower() for option in CONNECTION)
 
 
 def is_connection_option(name: str) -> bool:
-    """True if an option, in any case, concerns the connection: it then applies to all that a group reads and writes.
+    """True if an option, in any case, concerns the connection, and applies to everything that a group reads and writes.
 
     >>> is_connection_option("nativePath"), is_connection_option("kafka.ssl.ca.pem"), is_connection_option("kafka.acks")
     (True, True, False)

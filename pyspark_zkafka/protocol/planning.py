@@ -1,39 +1,22 @@
-"""Planning: the splits that Spark's tasks read, from a subscription, a cluster snapshot and offset ranges."""
+"""Planning: from a subscription, a cluster snapshot and offset ranges to the splits that Spark's tasks read."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cache
 from itertools import zip_longest
+from statistics import fmean
 from typing import NamedTuple
 
 from pyspark_zkafka.errors import NoLeader, UnknownTopic, listing, nearest
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, OffsetRange, TopicPartition
 from pyspark_zkafka.protocol.topic_filters import topic_filter
 
-__all__ = [
-    "Assign",
-    "Listener",
-    "Split",
-    "Subscribe",
-    "SubscribeExcept",
-    "SubscribePattern",
-    "Subscription",
-    "coalesce",
-    "describe_missing",
-    "describe_offline",
-    "in_fixed_order",
-    "make_splits",
-    "missing_topics",
-    "split_ranges",
-    "spread_over_leaders",
-    "subscribed_partitions",
-    "wanted_topics",
-]
-
 _COMPARED = 5  # names for which to suggest another: each is compared with all topics
+_UNKNOWN_RECORD_BYTES = 1024.0
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
@@ -65,6 +48,7 @@ class Assign:
     partitions: tuple[TopicPartition, ...]
 
 
+_Ranges = Mapping[TopicPartition, OffsetRange]
 Subscription = Subscribe | SubscribePattern | SubscribeExcept | Assign
 
 
@@ -166,6 +150,69 @@ def describe_offline(partitions: Collection[TopicPartition], snapshot: ClusterSn
 def _isr(partition: TopicPartition, snapshot: ClusterSnapshot) -> str:
     state = snapshot.states.get(partition)
     return "unknown: being created" if state is None else ", ".join(map(str, state.isr)) or "empty"
+
+
+def limit_records(ranges: _Ranges, max_records: int) -> dict[TopicPartition, OffsetRange]:
+    """Shorten the ranges to about `max_records` in all.
+
+    Each partition gets a share in proportion to its backlog, rounded down, but at least one record. The total may
+    therefore exceed `max_records`, by less than one record per partition.
+
+    References
+    ----------
+    org.apache.spark.sql.kafka010.KafkaMicroBatchStream.rateLimit, Spark 4.2 (which computes in doubles).
+    """
+    return _shorten(ranges, max_records, sum(r.size for r in ranges.values()))
+
+
+def limit_bytes(
+    ranges: _Ranges, max_bytes: int, record_bytes: Mapping[TopicPartition, float]
+) -> dict[TopicPartition, OffsetRange]:
+    """Shorten the ranges to about `max_bytes` in all, with at least one record of each backlog.
+
+    `record_bytes` is the mean size of a partition's records, at least one byte. A missing partition has the mean of the
+    others, or 1 KiB.
+    """
+    otherwise = fmean(record_bytes.values()) if record_bytes else _UNKNOWN_RECORD_BYTES
+    sizes = {tp: Fraction(max(record_bytes.get(tp, otherwise), 1)) for tp in ranges}
+    return _shorten(ranges, max_bytes, sum((r.size * sizes[tp] for tp, r in ranges.items()), Fraction()))
+
+
+def _shorten(ranges: _Ranges, limit: int, total: int | Fraction) -> dict[TopicPartition, OffsetRange]:
+    """Shorten all ranges in the proportion of the limit to the total. Both are in records, or both in bytes."""
+    # Exact, as offsets may be beyond the precision of a double.
+    shares = {tp: max(limit * r.size // total, 1) for tp, r in ranges.items() if r.size > 0}
+    return {tp: replace(r, until=min(r.start + shares[tp], r.until)) if tp in shares else r for tp, r in ranges.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerLimits:
+    """When a micro-batch is due, and how much it reads. None is no limit."""
+
+    max_records: int | None = None
+    max_bytes: int | None = None
+    min_records: int | None = None
+    max_delay_ms: int = 15 * 60 * 1000
+
+    def holds_back(self, available_records: int, since_last_ms: float) -> bool:
+        """True if the micro-batch must wait for more records.
+
+        `available_records` is the whole backlog, in offsets. `since_last_ms` is the time since a micro-batch was last due,
+        infinite before the first of a run, which never waits.
+
+        References
+        ----------
+        org.apache.spark.sql.kafka010.KafkaMicroBatchStream.delayBatch, Spark 4.2.
+        """
+        return available_records < (self.min_records or 0) and since_last_ms < self.max_delay_ms
+
+    def apply(self, ranges: _Ranges, record_bytes: Mapping[TopicPartition, float]) -> dict[TopicPartition, OffsetRange]:
+        """Shorten the ranges to both limits: for each partition, the stricter one."""
+        found = dict(ranges) if self.max_records is None else limit_records(ranges, self.max_records)
+        if self.max_bytes is None:
+            return found
+        by_bytes = limit_bytes(ranges, self.max_bytes, record_bytes)
+        return {tp: min(r, by_bytes[tp], key=lambda limited: limited.until) for tp, r in found.items()}
 
 
 def split_ranges(

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark_zkafka.errors import BrokersUnavailable, GroupContended, UnknownTopic, ZKafkaError, listing
 from pyspark_zkafka.options.model import ReadOptions, StreamOptions
 from pyspark_zkafka.protocol.checkpoint import TopicMark
-from pyspark_zkafka.protocol.limits import TriggerLimits
 from pyspark_zkafka.protocol.model import ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST
-from pyspark_zkafka.protocol.planning import describe_offline
+from pyspark_zkafka.protocol.planning import TriggerLimits, describe_offline
 from pyspark_zkafka.protocol.resumption import outdated
 from pyspark_zkafka.stream.planner import PartitionProgress, StreamState
 from pyspark_zkafka.stream.session import ANSWER_S, StreamSession

@@ -10,7 +10,6 @@ from types import MappingProxyType
 
 from pyspark_zkafka.data_loss import report_data_loss
 from pyspark_zkafka.errors import listing
-from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.protocol.checkpoint import StreamOffset, TopicMark
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
@@ -45,21 +44,6 @@ from pyspark_zkafka.stream.session import ANSWER_S, StreamSession
 __all__ = ["Beginning", "StreamStarts"]
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Bounds:
-    admin: KafkaAdmin
-    timeout_s: float
-
-    def list_offsets(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
-        return self.admin.list_offsets(wanted, self.timeout_s)
-
-    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return self.admin.high_watermarks(partitions, self.timeout_s)
-
-    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return {}  # committed offsets were looked up before
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,14 +296,21 @@ class StreamStarts:
 
     def _resolve(self, positions: Mapping[TopicPartition, Position], first: bool) -> Resolution:
         # After the first planning, a short time-out: other partitions wait meanwhile, and gained ones are retried.
-        read, bounds = self.options.read, _Bounds(self.session.cluster.brokers, math.inf if first else ANSWER_S)
+        read, brokers, timeout_s = self.options.read, self.session.cluster.brokers, math.inf if first else ANSWER_S
         end = OffsetSpec("endingOffsets", everywhere=LATEST)
+        spec, reset, subscribed = OffsetSpec(read.start.option, by_partition=dict(positions)), None, None
         if first and self.options.group is None:
-            everything = sorted(self.session.owned(self.session.cluster.snapshot()))
-            spec, reset = read.start, read.reset
-            return resolve(list(positions), spec, end, bounds, reset=reset, no_match=read.no_match, subscribed=everything)
-        spec = OffsetSpec(read.start.option, by_partition=dict(positions))
-        return resolve(list(positions), spec, end, bounds, no_match=read.no_match)
+            spec, reset, subscribed = read.start, read.reset, sorted(self.session.owned(self.session.cluster.snapshot()))
+        return resolve(
+            list(positions),
+            spec,
+            end,
+            brokers,
+            reset=reset,
+            no_match=read.no_match,
+            subscribed=subscribed,
+            timeout_s=timeout_s,
+        )
 
     def _report_outside(self, offsets: Iterable[Outside]) -> None:
         report_data_loss(

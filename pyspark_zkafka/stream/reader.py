@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from pyspark_zkafka.batch.reader import ZKafkaReader, split_partitions
-from pyspark_zkafka.protocol.limits import TriggerLimits
+from pyspark_zkafka.protocol.planning import TriggerLimits
 from pyspark_zkafka.worker import exit_on_sigterm, ignoring_sigterm, prepared_worker
 
 if TYPE_CHECKING:

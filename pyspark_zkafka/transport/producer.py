@@ -16,8 +16,7 @@ from confluent_kafka import KafkaException
 from pyspark_zkafka.errors import DeliveryFailed, NoLeader, UnknownTopic, ZKafkaError
 from pyspark_zkafka.kafka.clients import CLIENT_DEFAULTS, INTRODUCTION_S
 from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, ErrorReports, from_exception
-from pyspark_zkafka.options.client_property_rules import DELIVERY_TIMEOUT_MS
-from pyspark_zkafka.options.model import Connection
+from pyspark_zkafka.options.model import DELIVERY_TIMEOUT_MS, Connection
 from pyspark_zkafka.protocol.rows import OutgoingBatch
 from pyspark_zkafka.transport.sender import Failure, QueueLimits, Sender
 

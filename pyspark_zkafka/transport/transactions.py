@@ -15,8 +15,7 @@ from pyspark_zkafka.kafka.clients import INTRODUCTION_S
 from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, ErrorReports
 from pyspark_zkafka.kafka.pool import leave_open
 from pyspark_zkafka.kafka.transaction_errors import Transaction, transaction_failed
-from pyspark_zkafka.options.client_property_rules import TRANSACTION_TIMEOUT_MS
-from pyspark_zkafka.options.model import Connection
+from pyspark_zkafka.options.model import TRANSACTION_TIMEOUT_MS, Connection
 from pyspark_zkafka.protocol.ledger import Entry
 from pyspark_zkafka.transport.producer import CountingProducer, producer_properties
 from pyspark_zkafka.transport.sender import Failure, GroupOffset, QueueLimits, Sender, Transactions

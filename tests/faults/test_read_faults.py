@@ -14,7 +14,7 @@ from pyspark_zkafka.batch.planner import BatchPlan, plan_batch
 from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.errors import BrokersUnavailable, DataLoss, NoLeader
 from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.kafka.batches import LookupSizes
+from pyspark_zkafka.kafka.offset_lookups import LookupSizes
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.model import TopicPartition

@@ -9,10 +9,9 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from pyspark_zkafka.options.client_properties import Role, translate
-from pyspark_zkafka.options.client_property_table import PROPERTIES, ClientProperty
-from pyspark_zkafka.options.librdkafka import judge
-from pyspark_zkafka.options.refused_client_properties import REFUSED
+from pyspark_zkafka.options.client_properties import translate
+from pyspark_zkafka.options.client_property_table import PROPERTIES, REFUSED, ClientProperty
+from pyspark_zkafka.options.librdkafka import Role
 
 NUMBERS = "-1 0 1 5 6 7 9 10 12 100 1000 45000 60000 300000 900000 3600000 86400000 1000000 100000000 1000000000 2147483647"
 WORDS = """
@@ -54,7 +53,7 @@ def accepted(row: ClientProperty, role: Role) -> Iterator[dict[str, str]]:
     if row.target_names() == ["ssl.keystore.location"]:
         needed["ssl.keystore.password"] = "x"
     for value in SPECIAL.get(row.name, CANDIDATES):
-        found, problems = translate({**COMPANIONS.get(row.name, {}), **needed, row.name: value}, role, judge)
+        found, problems = translate({**COMPANIONS.get(row.name, {}), **needed, row.name: value}, role)
         if not problems:
             yield found
 
@@ -85,7 +84,7 @@ def test_the_recorded_names_are_the_installed_ones() -> None:
 def test_librdkafka_takes_what_is_passed_on() -> None:
     """What the driver's librdkafka says about a property's value is what a real client does."""
     for name in PASSED_ON:
-        taken = [value for value in CANDIDATES if not translate({name: value}, "consumer", judge)[1]]
+        taken = [value for value in CANDIDATES if not translate({name: value}, "consumer")[1]]
         assert taken, name
         if not name.startswith(FILES_AND_CRYPTOGRAPHY):
             for value in taken:

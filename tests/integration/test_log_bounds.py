@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 from pyspark_zkafka.errors import NoLeader
 from pyspark_zkafka.kafka import watermarks as log_bounds
 from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.kafka.batches import LookupSizes
 from pyspark_zkafka.kafka.clients import MessageClient
+from pyspark_zkafka.kafka.offset_lookups import LookupSizes
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.testing import LocalCluster

@@ -19,7 +19,7 @@ from pyspark_zkafka.batch.planner import plan_batch
 from pyspark_zkafka.batch.reader import ZKafkaReader, split_partitions
 from pyspark_zkafka.errors import DataLoss
 from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.kafka.batches import LookupSizes
+from pyspark_zkafka.kafka.offset_lookups import LookupSizes
 from pyspark_zkafka.kafka.pool import ClientPool
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.protocol.model import TopicPartition

@@ -15,12 +15,12 @@ from pyspark_zkafka.errors import CheckpointError, LedgerError, OptionError, ZKa
 from pyspark_zkafka.operations.assignment_plans import parse_members
 from pyspark_zkafka.operations.offset_files import parse_offsets_file
 from pyspark_zkafka.operations.reassignment import parse_reassignment
+from pyspark_zkafka.options import kinds
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.protocol import ledger
 from pyspark_zkafka.protocol.checkpoint import StreamOffset
 from pyspark_zkafka.protocol.group_jobs import parse_ends
 from pyspark_zkafka.protocol.model import ClaimOwner
-from pyspark_zkafka.protocol.offset_options import parse_assignment, parse_offsets, parse_timestamps
 from pyspark_zkafka.protocol.query_lag import parse_source_offsets
 from pyspark_zkafka.protocol.topic_filters import FilterError, topic_filter
 from pyspark_zkafka.transport.direct.errors import Unsupported
@@ -67,11 +67,11 @@ JSON = st.recursive(
 TEXTS = st.sampled_from([*DEEP, *ODD]) | st.text(max_size=80) | JSON.map(json.dumps)
 
 PARSERS: dict[str, Callable[[str], object]] = {
-    "startingOffsets": lambda text: parse_offsets("startingOffsets", text, "starting"),
-    "endingOffsets": lambda text: parse_offsets("endingOffsets", text, "ending"),
-    "commitOffsets": lambda text: parse_offsets("commitOffsets", text, "commit"),
-    "timestamps": lambda text: parse_timestamps("startingOffsetsByTimestamp", text),
-    "assign": lambda text: parse_assignment("assign", text),
+    "startingOffsets": lambda text: kinds.STARTING_OFFSETS.read("startingOffsets", text),
+    "endingOffsets": lambda text: kinds.ENDING_OFFSETS.read("endingOffsets", text),
+    "commitOffsets": lambda text: kinds.OFFSETS_TO_COMMIT.read("commitOffsets", text),
+    "timestamps": lambda text: kinds.TIMESTAMPS.read("startingOffsetsByTimestamp", text),
+    "assign": lambda text: kinds.PARTITIONS.read("assign", text),
     "a whole read": lambda text: parse_read({"zookeeper.connect": "zk1:2181", "assign": text, "startingOffsets": text}),
     "members": lambda text: parse_members("g", text, ["t"]),
     "reassignment": lambda text: parse_reassignment(text, "file.json"),

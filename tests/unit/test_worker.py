@@ -33,7 +33,7 @@ from pyspark_zkafka.worker import prepared_worker
 class Pair: pass
 before = len(gc.get_objects())
 with prepared_worker():
-    import pyspark_zkafka.protocol.limits
+    import pyspark_zkafka.protocol.pushdown
 frozen = gc.get_freeze_count()
 one, other = Pair(), Pair()
 one.other, other.one = other, one

@@ -1,7 +1,8 @@
-"""Parts of a batch read's plan that need no connection: the topics to look up, and the splits of ranges."""
+"""Parts of a batch read's plan that need no connection: topics to look up, partitions, ranges and their splits."""
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
@@ -9,8 +10,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pyspark_zkafka.batch.planner import BatchPlan, plan_batch, subscribed_snapshot, task_splits
-from pyspark_zkafka.errors import DataLoss, GroupError, UnknownTopic
+from pyspark_zkafka.batch.planner import (
+    BatchPlan,
+    plan_batch,
+    readable_partitions,
+    resolve_ranges,
+    subscribed_snapshot,
+    task_splits,
+)
+from pyspark_zkafka.errors import DataLoss, GroupError, NoLeader, UnknownTopic
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.model import ReadOptions
 from pyspark_zkafka.protocol.model import (
@@ -22,8 +30,9 @@ from pyspark_zkafka.protocol.model import (
     Topic,
     TopicPartition,
 )
-from pyspark_zkafka.protocol.offsets import EARLIEST, Position
+from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern, Subscription
+from pyspark_zkafka.protocol.pushdown import PushedFilters
 from pyspark_zkafka.protocol.resumption import StoredOffset
 
 T = [TopicPartition("t", n) for n in range(4)]
@@ -135,7 +144,7 @@ def test_pickle() -> None:
 class Group:
     """Brokers with a log [10, 100), and a group's offsets: 42, written by transaction 40."""
 
-    def list_offsets(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
+    def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0) -> dict[TopicPartition, int]:
         return {tp: 10 if position == EARLIEST else 100 for tp, position in wanted.items()}
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
@@ -180,7 +189,7 @@ class Cluster:
         states = {TopicPartition(name, 0): PartitionState(1, 0, (1,)) for name in names}
         return ClusterSnapshot({1: broker(1, "a")}, {name: Topic(name, {0: (1,)}) for name in names}, states)
 
-    def list_offsets(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
+    def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0) -> dict[TopicPartition, int]:
         return {tp: 0 if position == EARLIEST else 7 for tp, position in wanted.items()}
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
@@ -244,3 +253,70 @@ def test_group_without_offsets(plan: Callable[..., list[str]]) -> None:
         plan(**given)
     assert plan(**given, **{"auto.offset.reset": "earliest"}) == ["audit-0", "orders-0"]
     assert plan(**given, **{"auto.offset.reset": "latest"}) == []
+
+
+class Logs:
+    """Logs [10, 100); a record at offset n has the timestamp n."""
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0) -> dict[TopicPartition, int]:
+        """The offset of each position."""
+        return {tp: self._offset(position) for tp, position in wanted.items()}
+
+    def _offset(self, position: Position) -> int:
+        if isinstance(position, AtTimestamp):
+            return max(10, position.timestamp_ms) if position.timestamp_ms < 100 else -1
+        return {EARLIEST: 10, LATEST: 100}[position]
+
+    def high_watermarks(self, partitions: Collection[TopicPartition], timeout_s: float = 0) -> dict[TopicPartition, int]:
+        """None: nothing is in a transaction."""
+        return {}
+
+
+def cluster(leader_of_1: int) -> ClusterSnapshot:
+    """A cluster with broker 1 alone, and a leader of the second partition."""
+    states = {T[0]: PartitionState(1, 0, (1,)), T[1]: PartitionState(leader_of_1, 0, (leader_of_1,))}
+    return ClusterSnapshot({1: Broker(1, ())}, {"t": Topic("t", {0: (1,), 1: (leader_of_1,)})}, states)
+
+
+def test_all_led() -> None:
+    """All subscribed partitions are read if each has a leader."""
+    assert readable_partitions(Subscribe(("t",)), cluster(1), skip_offline=False) == [T[0], T[1]]
+
+
+def test_offline(caplog: pytest.LogCaptureFixture) -> None:
+    """A partition whose leader is not registered is an error, or left out with a warning."""
+    with pytest.raises(NoLeader, match="t-1"):
+        readable_partitions(Subscribe(("t",)), cluster(2), skip_offline=False)
+    with caplog.at_level(logging.WARNING):
+        assert readable_partitions(Subscribe(("t",)), cluster(2), skip_offline=True) == [T[0]]
+    assert "skipped, as offlinePartitions is skip: [NO_LEADER]" in caplog.text
+
+
+def test_ranges() -> None:
+    """By default a batch reads whole logs."""
+    assert resolve_ranges(options(), [T[0]], [T[0], T[1]], Logs(), {}) == [OffsetRange(T[0], 10, 100)]
+
+
+def test_offsets_outside(caplog: pytest.LogCaptureFixture) -> None:
+    """Offsets outside of a log are data loss, unless what is there is to be read."""
+    start = {"startingOffsets": '{"t": {"0": 5}}'}
+    with pytest.raises(DataLoss, match=r"t-0.*correct the offsets, or set failOnDataLoss to false"):
+        resolve_ranges(options(**start), [T[0]], [T[0]], Logs(), {})
+    with caplog.at_level(logging.WARNING):
+        found = resolve_ranges(options(**start, failOnDataLoss="false"), [T[0]], [T[0]], Logs(), {})
+    assert found == [OffsetRange(T[0], 10, 100)]
+    assert "reading what is there" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("pushed", "expected"),
+    [
+        (PushedFilters(from_offset=20, until_offset=30), (20, 30)),
+        (PushedFilters(since_ms=40), (40, 100)),
+        (PushedFilters(since_ms=500), (100, 100)),
+        (PushedFilters(from_offset=20, since_ms=5), (20, 100)),
+    ],
+)
+def test_pushed_filters(pushed: PushedFilters, expected: tuple[int, int]) -> None:
+    """Filters on offsets and timestamps narrow each range."""
+    assert resolve_ranges(options(), [T[0]], [T[0]], Logs(), {}, pushed) == [OffsetRange(T[0], *expected)]

@@ -6,7 +6,7 @@ import pytest
 
 from pyspark_zkafka.errors import BrokersUnavailable, NoLeader
 from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.kafka.batches import LookupSizes
+from pyspark_zkafka.kafka.offset_lookups import LookupSizes
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp

@@ -13,11 +13,10 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.kafka.clients import MessageClient
 from pyspark_zkafka.kafka.consumer_properties import consumer_properties
 from pyspark_zkafka.options.batch import parse_connection
-from pyspark_zkafka.options.client_properties import UNKNOWN, Verdict, translate
-from pyspark_zkafka.options.client_property_table import PROPERTIES
-from pyspark_zkafka.options.librdkafka import judge, load
+from pyspark_zkafka.options.client_properties import translate
+from pyspark_zkafka.options.client_property_table import PROPERTIES, REFUSED
+from pyspark_zkafka.options.librdkafka import UNKNOWN, Verdict, judge, judge_together, load
 from pyspark_zkafka.options.model import Connection
-from pyspark_zkafka.options.refused_client_properties import REFUSED
 from pyspark_zkafka.transport.native.consumer import ArrowClient
 from pyspark_zkafka.transport.producer import producer_properties
 from tests.support.cases import each
@@ -93,10 +92,11 @@ def test_an_executor_with_another_librdkafka(client: Any, name: str, value: str)
     assert name in str(caught.value)
 
 
-def test_secrets_that_librdkafka_refuses() -> None:
+def test_secrets_that_librdkafka_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a secret value nor librdkafka's reason to refuse it is shown."""
     verdict = Verdict(known=True, problem='Invalid value "open-sesame"')
-    _, (problem,) = translate({"new.password": "open-sesame"}, "consumer", lambda name, value: verdict)
+    monkeypatch.setattr("pyspark_zkafka.options.client_properties.judge", lambda name, value: verdict)
+    _, (problem,) = translate({"new.password": "open-sesame"}, "consumer")
     assert problem.startswith("kafka.new.password is malformed")
     assert "open-sesame" not in problem
 
@@ -130,6 +130,15 @@ def test_a_librdkafka_that_cannot_be_loaded() -> None:
         MessageClient(consumer_properties(parsed({"kafka.no.such": "x"}), "127.0.0.1:1", "g")),
     ):
         pass
+
+
+def test_properties_together(capfd: pytest.CaptureFixture[str]) -> None:
+    """Properties are judged together without connecting, logging in, or a line of librdkafka's log."""
+    given = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_SSL", "debug": "all", "client.id": "me"}
+    assert judge_together({**given, "ssl.ca.location": "/no/such/file"}, {}, "consumer") == ""
+    assert judge_together(given, {"fetch.max.bytes": "1000"}, "consumer").startswith("`fetch.max.bytes` must be >= ")
+    assert judge_together({"bootstrap.servers": "127.0.0.1:1"}, {"fetch.max.bytes": "1000"}, "consumer") == ""
+    assert capfd.readouterr().err == ""
 
 
 def test_refusals_come_first() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.options.batch import parse_connection, parse_read, parse_write
+from pyspark_zkafka.options.model import concerns_connection
 from pyspark_zkafka.options.stream import parse_stream
 from tests.support.cases import each
 from tests.support.option_problems import problems
@@ -87,3 +88,20 @@ def test_options_pickle(options: object) -> None:
     assert copy is not options
     with pytest.raises((AttributeError, TypeError)):
         copy.connection = None
+
+
+@each(
+    ("name", "expected"),
+    [
+        ("bootstrap.servers", True),
+        ("log_level", True),
+        ("ssl.ca.pem", True),
+        ("socket.keepalive.enable", True),
+        ("fetch.min.bytes", False),
+        ("message.max.bytes", False),
+        ("queue.buffering.max.ms", False),
+    ],
+)
+def test_concerns_connection(name: str, expected: bool) -> None:
+    """Sockets, security and logs concern the connection; fetches and queues do not."""
+    assert concerns_connection(name) is expected

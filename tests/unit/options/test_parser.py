@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.options.batch import parse_read, parse_write
+from pyspark_zkafka.options.batch import parse_connection, parse_read, parse_write
 from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.table import TABLE, Derived, Option
@@ -72,8 +73,8 @@ def test_all_problems_are_in_one_error() -> None:
         "minPartitions is '0'; expected a whole number, 1 or more",
         "maxRecordsPerPartition is 'many'; expected a whole number, 1 or more",
         "failOnDataLoss is 'yes'; expected true or false",
-        "startingOffsets is 'newest'; expected earliest, committed, or JSON: {",
-        "endingOffsets is 'oldest'; expected earliest, latest, committed, or JSON: {",
+        "startingOffsets is 'newest'; expected earliest, latest (stream), committed, or JSON: {",
+        "endingOffsets is 'oldest'; expected latest, or JSON: {",
         "endingTimestamp is '-1'; expected a whole number, 0 or more",
         "partitioner is an option of a write, not of a read",
         "kafka.key.deserializer",
@@ -105,3 +106,40 @@ def test_secret_values_are_not_quoted() -> None:
     [problem] = parser.problems
     assert problem.startswith("zookeeper.auth is malformed; expected digest:user:password")
     assert "open-sesame" not in problem
+
+
+def test_secrets_from_environment_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A secret comes from the environment or from a file, whose last line break does not count."""
+    monkeypatch.setenv("ZK_SECRET", "s3cret")
+    (tmp_path / "password").write_text("p4ss word\n")
+    found = parse_connection(
+        {**ZK, "zookeeper.auth": "digest:me:${env:ZK_SECRET}", "kafka.sasl.password": f"${{file:{tmp_path}/password}}"}
+    )
+    assert found.zookeeper is not None
+    assert (found.zookeeper.auth, found.kafka["sasl.password"]) == (("digest", "me:s3cret"), "p4ss word")
+
+
+def test_a_reference_within_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reference may stand within a value."""
+    monkeypatch.setenv("PASSWORD", "s3cret")
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="${env:PASSWORD}";'
+    found = parse_connection({**ZK, "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": jaas})
+    assert found.kafka["sasl.password"] == "s3cret"
+
+
+def test_references_that_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """References that lead nowhere are problems of their options, all in one error."""
+    monkeypatch.delenv("NOWHERE", raising=False)
+    given = {**ZK, "zookeeper.auth": "digest:me:${env:NOWHERE}", "kafka.sasl.password": "${file:/no/such/file}"}
+    with pytest.raises(OptionError) as caught:
+        parse_connection(given)
+    assert "zookeeper.auth refers to the environment variable NOWHERE, which is not set" in caught.value.message
+    assert (
+        "kafka.sasl.password refers to the file /no/such/file, which cannot be read: No such file" in caught.value.message
+    )
+
+
+def test_only_secrets_are_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only secrets are resolved."""
+    monkeypatch.setenv("NAME", "x")
+    assert parse_connection({**ZK, "kafka.client.id": "${env:NAME}"}).kafka["client.id"] == "${env:NAME}"

@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.options.membership import KAFKA_STRATEGIES
 from pyspark_zkafka.options.model import GroupOptions, KafkaGroupOptions
-from pyspark_zkafka.options.stream import parse_either, parse_stream
+from pyspark_zkafka.options.stream import KAFKA_STRATEGIES, parse_either, parse_stream
 from pyspark_zkafka.protocol.assignors import STRATEGIES
-from pyspark_zkafka.protocol.limits import TriggerLimits
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec
-from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
+from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern, TriggerLimits
 from tests.support.cases import each
 from tests.support.option_problems import problems as problems_of
 
@@ -204,7 +202,7 @@ def test_brokers_alone() -> None:
         ({"commitOffsets": '{"t": {"0": 1}}'}, "commitOffsets is an option of a write, not of a stream"),
         ({"maxOffsetPerTrigger": "5"}, "unknown option maxOffsetPerTrigger; did you mean maxOffsetsPerTrigger?"),
         ({"startingOffsets": "committed"}, "startingOffsets=committed needs group.id"),
-        ({"startingOffsets": "newest"}, "startingOffsets is 'newest'; expected earliest, latest, committed, or JSON: {"),
+        ({"startingOffsets": "newest"}, "is 'newest'; expected earliest, latest (stream), committed, or JSON: {"),
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is '0'; expected a whole number, 1 or more"),
         ({"maxBytesPerTrigger": "1 MiB"}, "maxBytesPerTrigger is '1 MiB'; expected a whole number, 1 or more"),
         ({"minOffsetsPerTrigger": "-1"}, "minOffsetsPerTrigger is '-1'; expected a whole number, 1 or more"),

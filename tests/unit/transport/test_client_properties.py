@@ -10,10 +10,10 @@ import pytest
 
 from pyspark_zkafka.errors import BrokersUnavailable, OptionError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.kafka.batches import DEFAULT_SIZES
 from pyspark_zkafka.kafka.clients import MessageClient, librdkafka_logger
 from pyspark_zkafka.kafka.consumer_properties import consumer_properties, shared_properties
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.kafka.offset_lookups import DEFAULT_SIZES
 from pyspark_zkafka.kafka.record_sizes import sample_record_bytes
 from pyspark_zkafka.options.batch import parse_connection, parse_read
 from pyspark_zkafka.options.client_property_table import PROPERTIES
@@ -104,7 +104,7 @@ def test_least_sizes_of_a_write(size: str) -> None:
 )
 def test_sizes_that_fit_no_client(sizes: dict[str, str]) -> None:
     """Sizes for which no client can be made are a problem of the options, found before one is."""
-    with pytest.raises(OptionError, match=r"receive\.message\.max\.bytes must be at least"):
+    with pytest.raises(OptionError, match=r"`receive\.message\.max\.bytes` must be >= `fetch\.max\.bytes`"):
         connection(**sizes)
 
 
@@ -154,7 +154,7 @@ def test_short_delivery_times(name: str) -> None:
 
 def test_linger_beyond_the_default_delivery_time() -> None:
     """A linger.ms that a write's own default delivery time-out does not cover is a problem of the options."""
-    with pytest.raises(OptionError, match=r"delivery\.timeout\.ms \(120000 if not given\) must be greater than linger\.ms"):
+    with pytest.raises(OptionError, match=r"`message\.timeout\.ms` must be greater than `linger\.ms`"):
         connection("write", **{"linger.ms": "120000"})
     longer = connection("write", **{"linger.ms": "119999"})
     with MessageSender(producer_properties(longer, UNREACHABLE), QueueLimits(), print):

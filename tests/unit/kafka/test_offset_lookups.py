@@ -1,16 +1,16 @@
-"""Answers to a lookup of the ends of many logs: all of them count, or none."""
+"""Requests for offsets, and a lookup of the ends of many logs: all answers count, or none."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.kafka.watermarks import find_watermarks, lookup_client
+from pyspark_zkafka.kafka.offset_lookups import batches, find_watermarks, lookup_client, offset_requests
 from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST
+from pyspark_zkafka.protocol.offsets import EARLIEST, HIGH_WATERMARK, LATEST, AtTimestamp
 
 POSITIONS = {TopicPartition("t", 0): LATEST, TopicPartition("t", 1): EARLIEST}
 
@@ -69,3 +69,34 @@ def test_not_open() -> None:
     """A client outside of its with block is refused."""
     with pytest.raises(RuntimeError, match="with block"):
         find_watermarks(lookup_client({"bootstrap.servers": "host:1"}, read_committed=False), POSITIONS, 2)
+
+
+PARTITIONS = [TopicPartition("t", number) for number in range(5)]
+
+
+def test_batches() -> None:
+    """A size that divides the number of items leaves no empty batch, and no items are no batch."""
+    assert list(batches([1, 2, 3, 4], 2)) == [[1, 2], [3, 4]]
+    assert list(batches([], 2)) == []
+
+
+def test_sizes() -> None:
+    """Each partition is in one request, none of which is too large."""
+    requests = list(offset_requests(dict.fromkeys(PARTITIONS, LATEST), 2, read_committed=False))
+    assert [list(specs) for _, specs in requests] == [PARTITIONS[:2], PARTITIONS[2:4], PARTITIONS[4:]]
+    assert {level for level, _ in requests} == {IsolationLevel.READ_UNCOMMITTED}
+
+
+def test_isolation_levels() -> None:
+    """Of a client that reads committed records, only a high watermark is requested uncommitted."""
+    positions = dict(zip(PARTITIONS, [LATEST, HIGH_WATERMARK, EARLIEST, AtTimestamp(7)], strict=False))
+    requests = dict(offset_requests(positions, 100, read_committed=True))
+    assert list(requests[IsolationLevel.READ_COMMITTED]) == [PARTITIONS[0], PARTITIONS[2], PARTITIONS[3]]
+    assert list(requests[IsolationLevel.READ_UNCOMMITTED]) == [PARTITIONS[1]]
+
+
+def test_positions() -> None:
+    """Each position is requested by its own timestamp, -2 for the earliest and -1 for the latest."""
+    positions = dict(zip(PARTITIONS, [EARLIEST, LATEST, HIGH_WATERMARK, AtTimestamp(7)], strict=False))
+    ((_, specs),) = offset_requests(positions, 100, read_committed=False)
+    assert [spec._value for spec in specs.values()] == [-2, -1, -1, 7]

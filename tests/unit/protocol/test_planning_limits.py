@@ -7,8 +7,8 @@ from math import inf
 
 import pytest
 
-from pyspark_zkafka.protocol.limits import TriggerLimits, limit_bytes, limit_records
 from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
+from pyspark_zkafka.protocol.planning import TriggerLimits, limit_bytes, limit_records
 
 A, B, C = (TopicPartition(name, 0) for name in "abc")
 ENDS = dict[TopicPartition, tuple[int, int]]

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_zkafka.options.batch import parse_read, parse_write
-from pyspark_zkafka.options.membership import (
-    KAFKA_STRATEGIES,
-    joins_kafka,
-    kafka_group_options,
-    kafka_member_problems,
-)
+from pyspark_zkafka.options.batch import joins_kafka, parse_read, parse_write
 from pyspark_zkafka.options.model import KafkaGroupOptions
 from pyspark_zkafka.options.parser import OptionParser
-from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.options.stream import KAFKA_STRATEGIES, parse_stream
 from pyspark_zkafka.options.table import Scope
 from pyspark_zkafka.protocol.planning import SubscribePattern
 from tests.support.cases import each
@@ -173,27 +167,32 @@ def test_who_joins_in_kafka(given: dict[str, str], scope: Scope, joins: bool) ->
     assert joins_kafka(OptionParser(given, scope)) is joins
 
 
-@pytest.mark.parametrize(
-    ("given", "strategy"),
-    [("", "cooperative-sticky"), ("sticky", "cooperative-sticky"), *((name.upper(), name) for name in KAFKA_STRATEGIES)],
-)
-def test_strategies(given: str, strategy: str) -> None:
-    """A strategy is one of Kafka's in any case, and the default for one that Kafka does not have."""
-    options = OptionParser({"partition.assignment.strategy": given} if given else {}, "stream")
-    assert kafka_group_options(options, 300_000).strategy == strategy
+@pytest.mark.parametrize("named", KAFKA_STRATEGIES)
+def test_strategies_in_kafka(named: str) -> None:
+    """A strategy is one of Kafka's, in any case of letters."""
+    group = parse_stream({**IN_KAFKA, "partition.assignment.strategy": named.upper()}).group
+    assert group is not None
+    assert group.kafka.strategy == named
+
+
+def test_a_strategy_that_only_zookeeper_has() -> None:
+    """A member in ZooKeeper with such a strategy has the default one, should its group turn out to be in Kafka."""
+    group = parse_stream({**GROUP, "partition.assignment.strategy": "sticky"}).group
+    assert group is not None
+    assert (group.strategy, group.kafka.strategy) == ("sticky", "cooperative-sticky")
 
 
 def test_session_as_long_as_the_poll_interval() -> None:
-    """A session may last as long as the poll interval, and a longer one is no problem where the brokers decide on it."""
-    given = OptionParser({}, "stream")
-    equal = KafkaGroupOptions(session_timeout_ms=60_000, max_poll_interval_ms=60_000)
-    longer = KafkaGroupOptions(protocol="consumer", session_timeout_ms=60_001, max_poll_interval_ms=60_000)
-    assert kafka_member_problems(given, "kafka", equal) == kafka_member_problems(given, "kafka", longer) == []
+    """A session may last as long as the poll interval."""
+    equal = {"session.timeout.ms": "60000", "kafka.max.poll.interval.ms": "60000"}
+    group = parse_stream({**IN_KAFKA, **equal}).group
+    assert group is not None
+    assert (group.kafka.session_timeout_ms, group.kafka.max_poll_interval_ms) == (60_000, 60_000)
 
 
 def test_each_contradiction_is_a_problem() -> None:
     """Options that contradict the membership are problems one by one, in the order of the table."""
-    given = OptionParser({"consumer.threads": "2", "consumer.id": "c", "group.instance.id": "one"}, "stream")
-    in_kafka = kafka_member_problems(given, "kafka", KafkaGroupOptions())
+    given = {"consumer.threads": "2", "consumer.id": "c", "group.instance.id": "one"}
+    in_kafka = problems(parse_stream, {**IN_KAFKA, **given})
     assert [problem.split()[0] for problem in in_kafka] == ["consumer.id", "consumer.threads"]
-    assert len(kafka_member_problems(given, "zookeeper", KafkaGroupOptions())) == 1
+    assert len(problems(parse_stream, {**GROUP, **given})) == 1
