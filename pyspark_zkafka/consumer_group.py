@@ -12,7 +12,6 @@ from pyspark_zkafka.errors import GroupError, OptionError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pyspark_zkafka.protocol.checkpoint import Waiting
     from pyspark_zkafka.protocol.model import ClaimOwner, OffsetRange, TopicPartition
     from pyspark_zkafka.stream.session import StreamSession
 
@@ -109,7 +108,6 @@ class ConsumerGroup:
             raise OptionError("INVALID_OPTIONS", "A ConsumerGroup joins its group; leave groupMembership=none out")
         self._reports = StreamWarnings(self._options.read.fail_on_data_loss, time.monotonic)
         self._session: StreamSession | None = None
-        self._waiting: Mapping[TopicPartition, Waiting] = {}
 
     def __enter__(self) -> ConsumerGroup:
         """Join, and wait until the member owns what it is assigned, for some seconds at the most.
@@ -152,6 +150,7 @@ class ConsumerGroup:
         ZKafkaError
             ZooKeeper or the brokers cannot be reached; retriable (NO_SESSION) while the ZooKeeper session is lost.
         """
+        from pyspark_zkafka.group.ownership import OwnedBy
         from pyspark_zkafka.protocol.model import OffsetRange
         from pyspark_zkafka.protocol.offsets import LATEST
         from pyspark_zkafka.stream.limits import StreamLimits
@@ -162,12 +161,11 @@ class ConsumerGroup:
         snapshot = session.settled_snapshot()
         self._reports.check_topics(self._options.read, snapshot, session.topic_names, may_fail=True)
         starts = StreamStarts(self._options, session)
-        begun = session.retry(lambda: starts.begin(owned, snapshot, self._waiting))
-        self._waiting = begun.waiting
+        begun = session.retry(lambda: starts.begin(owned, snapshot))
         gains = session.retry(lambda: starts.decide(begun)).gains
         ready = sorted(gains)
         resets = {tp: gains[tp].position for tp in ready if gains[tp].resets}
-        session.offsets.commit(resets, owner, resets.keys())  # what is stored belongs to a log that is no more
+        session.offsets.commit(resets, OwnedBy(owner), resets.keys())  # what is stored belongs to a log that is no more
         ends = session.retry(lambda: session.brokers.list_offsets(dict.fromkeys(ready, LATEST))) if ready else {}
         ranges = {tp: OffsetRange(tp, gains[tp].position, max(gains[tp].position, ends[tp])) for tp in ready}
         limited = StreamLimits(self._options, session, time.monotonic).apply(ranges, may_wait=False)
@@ -188,10 +186,11 @@ class ConsumerGroup:
         return self._session
 
     def _commit(self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner) -> None:
-        from pyspark_zkafka.group.offset_store import require_none_lost
+        from pyspark_zkafka.group.offsets import require_none_lost
+        from pyspark_zkafka.group.ownership import OwnedBy
 
         session = self._open()
-        result = session.offsets.commit(offsets, owner)
+        result = session.offsets.commit(offsets, OwnedBy(owner))
         if session.member is not None:
             session.member.read(())
         require_none_lost(result, self._raw["group.id"])

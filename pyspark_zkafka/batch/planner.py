@@ -106,7 +106,7 @@ class _Bounds:
         return self.admin.high_watermarks(partitions)
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        from pyspark_zkafka.group.offset_store import GroupOffsets, report_outdated
+        from pyspark_zkafka.group.offsets import GroupOffsets, report_outdated
 
         if self.options.group is None:
             raise OptionError("INVALID_OPTION", "startingOffsets is committed, and no group is named; set group.id")

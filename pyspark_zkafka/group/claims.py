@@ -12,8 +12,6 @@ from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.zookeeper.connection import Results, Znode, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import Check, Create, Delete, Operation, SetData, pieces
 
-__all__ = ["Blocker", "Claims"]
-
 _ATTEMPTS = 10
 _KEPT_BYTES = 64
 

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
-import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 
 from pyspark_zkafka.errors import ConsumerIdTaken, ZKafkaError, ZooKeeperError, listing
+from pyspark_zkafka.group.assignment import Attempts, GroupView, GroupWatch, Step, step
 from pyspark_zkafka.group.claims import Blocker, Claims
-from pyspark_zkafka.group.rebalance import Attempts, Step, step
-from pyspark_zkafka.group.registration import Registration, consumer_id_of, registration_of
-from pyspark_zkafka.group.subscription import leave_trace
-from pyspark_zkafka.group.view import GroupView, GroupWatch
+from pyspark_zkafka.group.membership import Timing
+from pyspark_zkafka.group.registration import Registration, consumer_id_of, leave_trace, registration_of
 from pyspark_zkafka.options.model import GroupOptions, ZooKeeperConfig
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition, session_text
 from pyspark_zkafka.protocol.planning import Subscription
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 from pyspark_zkafka.zookeeper.connection import SessionState
-
-__all__ = ["GroupMember", "Timing"]
 
 _log = logging.getLogger(__name__)
 
@@ -32,16 +26,6 @@ _SWEEP_SHARE = 20
 _ERROR_PAUSE_S = 0.5
 _SUSPENDED_PAUSE_S = 0.1
 _CLOSE_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Clocks, jitter and sleep: monotonic seconds, seconds since the epoch, a number in [0, 1), a wait of seconds."""
-
-    clock: Callable[[], float] = time.monotonic
-    now: Callable[[], float] = time.time
-    jitter: Callable[[], float] = random.random
-    sleep: Callable[[float], None] = time.sleep
 
 
 class GroupMember:

@@ -15,8 +15,13 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, ZKafkaError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.kafka.errors import from_kafka
-from pyspark_zkafka.kafka.group_client import commit_requests
-from pyspark_zkafka.kafka.group_offsets import ACTIVE_CODES, KafkaGroupOffsets, group_active, offset_metadata
+from pyspark_zkafka.kafka.group_offsets import (
+    ACTIVE_CODES,
+    KafkaGroupOffsets,
+    commit_requests,
+    group_active,
+    offset_metadata,
+)
 from pyspark_zkafka.protocol.model import TopicPartition
 
 __all__ = ["GroupAdmin", "GroupState"]

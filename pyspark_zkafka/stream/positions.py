@@ -108,9 +108,9 @@ class StreamStarts:
         The group then reads everything produced from now on, whichever of its members survives. The first member to commit
         decides. Partitions that a JVM consumer owns stay undecided.
         """
-        if not (begun.undecided or begun.waiting) or self.session.member is None:
+        if not begun.undecided or self.session.member is None:
             return begun
-        stored = self.session.offsets.begin(begun.undecided, begun.waiting)
+        stored = self.session.offsets.begin(begun.undecided)
         gains = {tp: self._decided(tp, gain, stored.get(tp)) for tp, gain in begun.gains.items()}
         undecided = {tp: start for tp, start in begun.undecided.items() if tp not in stored}
         return Beginning(gains, undecided, begun.waiting)
@@ -170,14 +170,7 @@ class StreamStarts:
             found = [tp for tp in found if tp not in committed]
         at_ms, states = int(self.now() * 1000), snapshot.states
         epochs = {tp: states[tp].leader_epoch if states[tp].leader == NO_LEADER else -1 for tp in found}
-        noted = self._noted(found)
-        return {tp: noted.get(tp, Waiting(epochs[tp], at_ms)) for tp in found}
-
-    def _noted(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Waiting]:
-        """The times at which the group began with partitions that had no leader then."""
-        if self.session.member is None or not partitions:
-            return {}
-        return {tp: Waiting(-1, at_ms) for tp, at_ms in self.session.offsets.begun_at(partitions).items()}
+        return {tp: Waiting(epochs[tp], at_ms) for tp in found}
 
     def find(
         self,
@@ -251,7 +244,7 @@ class StreamStarts:
         self, partitions: Collection[TopicPartition], committed: Mapping[TopicPartition, StoredOffset]
     ) -> None:
         if partitions:
-            from pyspark_zkafka.group.offset_store import report_outdated
+            from pyspark_zkafka.group.offsets import report_outdated
 
             report_outdated(partitions, committed, self.options.read.fail_on_data_loss)
 
@@ -296,7 +289,6 @@ class StreamStarts:
         if self.session.member is None:
             new |= {tp for tp in marks if tp not in waiting and self._named(tp) in (None, LATEST)}
         old = [tp for tp in partitions if tp not in new]
-        waiting = {**self._noted([tp for tp in old if tp not in waiting]), **waiting}
         found: dict[TopicPartition, Position] = dict.fromkeys(new, EARLIEST)
         unknown = []
         for tp in old:

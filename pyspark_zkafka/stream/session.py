@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark_zkafka.errors import OptionError, ZKafkaError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.options.model import StreamOptions
-from pyspark_zkafka.protocol.model import Claim, ClaimOwner, ClusterSnapshot, TopicPartition
+from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import HIGH_WATERMARK, LATEST
 from pyspark_zkafka.protocol.planning import Assign, Subscribe
 from pyspark_zkafka.protocol.znodes.groups import owner_path
@@ -20,7 +20,8 @@ from pyspark_zkafka.stream.cluster_state import ClusterState
 
 if TYPE_CHECKING:
     from pyspark_zkafka.group.membership import Membership, OffsetStore
-    from pyspark_zkafka.group.offset_store import GroupOffsets
+    from pyspark_zkafka.group.offsets import GroupOffsets
+    from pyspark_zkafka.group.ownership import NoOwner, OwnedBy
     from pyspark_zkafka.options.model import GroupOptions, ZooKeeperConfig
 
 __all__ = ["ANSWER_S", "StreamSession"]
@@ -121,16 +122,16 @@ class StreamSession(ClusterState):
 
     @cached_property
     def _stored_offsets(self) -> GroupOffsets:
-        from pyspark_zkafka.group.offset_store import GroupOffsets
+        from pyspark_zkafka.group.offsets import GroupOffsets
 
         name, servers = self._required_group.name, self.servers(self.snapshot())
         offsets = GroupOffsets(self._read.connection, servers, name, self._read.stores, self._zookeeper, self._sleep)
         return self._opened.enter_context(offsets)
 
-    def level(self, partitions: Collection[TopicPartition], owner: ClaimOwner | None) -> None:
+    def level(self, partitions: Collection[TopicPartition], proof: OwnedBy | NoOwner) -> None:
         """Commit the offsets of a group with two stores to the one that lags; see `GroupOffsets.level`."""
         if self._member_offsets is None:
-            self._stored_offsets.level(partitions, owner)
+            self._stored_offsets.level(partitions, proof)
 
     @property
     def commits_as_member(self) -> bool:
@@ -176,7 +177,7 @@ class StreamSession(ClusterState):
             return set()
         if self._member_offsets is not None or self._zookeeper is None:
             return self._without_start(partitions)
-        from pyspark_zkafka.group.subscription import subscribed_since, younger
+        from pyspark_zkafka.group.registration import subscribed_since, younger
 
         by_pattern = not isinstance(self._subscription, Subscribe)
         topics = sorted({tp.topic for tp in partitions})

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyspark_zkafka.group.commits import CommitResult, commit_offsets
+from pyspark_zkafka.group.commits import commit_offsets
+from pyspark_zkafka.group.membership import CommitResult
+from pyspark_zkafka.group.ownership import proof_of
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.stream.commits import commit_positions
 from pyspark_zkafka.stream.planner import PartitionProgress, StreamState
@@ -31,7 +33,7 @@ class Offsets:
     def commit(
         self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner | None, resets: Collection[TopicPartition]
     ) -> CommitResult:
-        return commit_offsets(self.client, "g", offsets, owner=owner, resets=resets, sleep=lambda seconds: None)
+        return commit_offsets(self.client, "g", offsets, proof_of(owner), resets=resets, sleep=lambda seconds: None)
 
 
 @dataclass

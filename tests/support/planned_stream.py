@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from pyspark_zkafka.errors import NoLeader, ZKafkaError
-from pyspark_zkafka.group.commits import CommitResult
+from pyspark_zkafka.group.membership import CommitResult
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.protocol.model import (
     Broker,
@@ -125,18 +125,15 @@ class Session:
     def committed(self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False) -> Any:
         return {tp: self.stored[tp] for tp in partitions if tp in self.stored}
 
-    def commit(self, offsets: Mapping[TopicPartition, int], owner: object, resets: object) -> CommitResult:
+    def commit(self, offsets: Mapping[TopicPartition, int], proof: object, resets: object) -> CommitResult:
         self.stored |= {tp: StoredOffset(offset) for tp, offset in offsets.items()}
         return CommitResult(dict(offsets))
 
-    def begin(self, starts: Mapping[TopicPartition, int], waiting: object) -> Any:
+    def begin(self, starts: Mapping[TopicPartition, int]) -> Any:
         self.stored = {**{tp: StoredOffset(offset) for tp, offset in starts.items()}, **self.stored}
         return self.committed(starts)
 
-    def begun_at(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return {}
-
-    def level(self, partitions: Collection[TopicPartition], owner: object) -> None:
+    def level(self, partitions: Collection[TopicPartition], proof: object) -> None:
         self.leveled += partitions
 
 

@@ -8,10 +8,12 @@ from pyspark_zkafka.group.ownership import NoJvmOwner, OwnedBy, claim_paths, is_
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 from pyspark_zkafka.zookeeper.connection import Results, Znode, ZnodeStat
 from pyspark_zkafka.zookeeper.transactions import Check
+from tests.support.ensemble_client import EnsembleClient
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 PATH_A, PATH_B = claim_paths("g", [A, B])
 OWNER = ClaimOwner("g_c1", 7)
+CLIENT = EnsembleClient()
 
 
 def claim(thread: bytes = b"g_c1-0", version: int = 1, session: int = 7) -> Znode:
@@ -42,19 +44,19 @@ def test_undecodable_threads() -> None:
 
 def test_owned_by_a_session() -> None:
     """A partition is lost unless the session's claim exists; the transaction checks the versions that were read."""
-    proof = OwnedBy("g", OWNER)
+    proof = OwnedBy(OWNER)
     found = Results({PATH_A: claim()}, {}, {"/consumers/g/owners/t": ZnodeStat(1, 5, 0, 0, 1)})
-    assert proof.lost([A, B], found) == {B}
-    assert proof.operations([A], found) == [Check("/consumers/g/owners/t", 5), Check(PATH_A, 1)]
+    assert proof.lost(CLIENT, "g", [A, B], found) == {B}
+    assert proof.operations(CLIENT, "g", [A], found) == [Check("/consumers/g/owners/t", 5), Check(PATH_A, 1)]
 
 
 def test_a_missing_znode_is_never_checked_successfully() -> None:
     """A claim that did not exist must not come into being meanwhile."""
-    checks = OwnedBy("g", OWNER).operations([B], Results())
+    checks = OwnedBy(OWNER).operations(CLIENT, "g", [B], Results())
     assert checks == [Check("/consumers/g/owners/t", 2**31 - 1), Check(PATH_B, 2**31 - 1)]
 
 
 def test_owned_by_a_jvm_consumer() -> None:
     """A claim that was written once is a JVM consumer's, and its partition is left out."""
     found = Results({PATH_A: claim(version=0), PATH_B: claim()})
-    assert NoJvmOwner("g").lost([A, B], found) == {A}
+    assert NoJvmOwner().lost(CLIENT, "g", [A, B], found) == {A}

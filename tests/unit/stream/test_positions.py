@@ -32,7 +32,6 @@ class Session:
     stored: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
     members_since: int | None = None
     first_after: int | None = None
-    times: dict[TopicPartition, int] = field(default_factory=dict)
     error: Exception | None = None
 
     @property
@@ -69,11 +68,7 @@ class Session:
         """The stored offsets."""
         return {tp: self.stored[tp] for tp in partitions if tp in self.stored}
 
-    def begun_at(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The times at which the group began with partitions that had no leader."""
-        return {tp: self.times[tp] for tp in partitions if tp in self.times}
-
-    def begin(self, starts: Mapping[TopicPartition, int], waiting: object) -> dict[TopicPartition, StoredOffset]:
+    def begin(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, StoredOffset]:
         """Commit starts where there is no offset."""
         self.stored = {**{tp: StoredOffset(offset, 1) for tp, offset in starts.items()}, **self.stored}
         return self.committed(starts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.errors import GroupError
-from pyspark_zkafka.operations.group_activity import Activity, NoMembers, group_activity, require_inactive
+from pyspark_zkafka.zookeeper.groups import Activity, NoMembers, group_activity, require_inactive
 from pyspark_zkafka.zookeeper.transactions import Reason
 from tests.support.ensemble_client import EnsembleClient
 
