@@ -150,7 +150,7 @@ class ConsumerGroup:
         ZKafkaError
             ZooKeeper or the brokers cannot be reached; retriable (NO_SESSION) while the ZooKeeper session is lost.
         """
-        from pyspark_zkafka.group.ownership import OwnedBy
+        from pyspark_zkafka.group.claims import OwnedBy
         from pyspark_zkafka.protocol.model import OffsetRange
         from pyspark_zkafka.protocol.offsets import LATEST
         from pyspark_zkafka.stream.limits import StreamLimits
@@ -186,8 +186,8 @@ class ConsumerGroup:
         return self._session
 
     def _commit(self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner) -> None:
+        from pyspark_zkafka.group.claims import OwnedBy
         from pyspark_zkafka.group.offsets import require_none_lost
-        from pyspark_zkafka.group.ownership import OwnedBy
 
         session = self._open()
         result = session.offsets.commit(offsets, OwnedBy(owner))

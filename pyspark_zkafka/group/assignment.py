@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pyspark_zkafka.errors import CodecError, GroupError
-from pyspark_zkafka.group.ownership import claim_paths, thread_of
+from pyspark_zkafka.group.claims import claim_paths, thread_of
 from pyspark_zkafka.protocol.assignors import Subscribers, assign, threads_by_topic, topics_of
 from pyspark_zkafka.protocol.model import Claim, TopicPartition
 from pyspark_zkafka.protocol.topic_names import is_topic_name

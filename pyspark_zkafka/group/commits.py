@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark_zkafka.errors import GroupContended, OptionError, ZooKeeperError
+from pyspark_zkafka.group.claims import NOBODY, NoJvmOwner, NoOwner, OwnerProof, Partition, Proof, Unchanged
 from pyspark_zkafka.group.membership import CommitResult
-from pyspark_zkafka.group.ownership import NOBODY, NoJvmOwner, NoOwner, OwnerProof, Partition, Proof, Unchanged
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.protocol.znodes.groups import LegacyPartition

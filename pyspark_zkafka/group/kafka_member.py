@@ -83,15 +83,12 @@ class KafkaGroupMember:
         self._changed = threading.Event()
         self._thread: threading.Thread | None = None
         self._closing = False
-        self._state = MemberState()
-        self._commits = CommitQueue(self.group)
-        self._admission = Admission()
+        self._state = MemberState(commits=CommitQueue(self.group))
         self._reading: frozenset[TopicPartition] = frozenset()
         self._topics: tuple[str, ...] = ()
         self._lookup_at = 0.0
         self._final_at = -1
         self._has_joined = False
-        self._has_stray_commit = False
         self._error: ZKafkaError | None = None
         self._warned: set[str] = set()
 
@@ -134,7 +131,7 @@ class KafkaGroupMember:
             raise RuntimeError("KafkaGroupMember.join is called twice")
         self._client.open()
         now = self._timing.clock()
-        self._state, self._admission = MemberState(seen_at=now), self._admission.postpone(now)
+        self._state = replace(self._state, seen_at=now, admission=Admission().postpone(now))
         self._has_joined = True
         self._start()
 
@@ -163,22 +160,33 @@ class KafkaGroupMember:
         self._has_requests.set()
 
     def commit(
-        self, offsets: Mapping[TopicPartition, int], incarnation: int, claims: Owned | None = None
+        self,
+        offsets: Mapping[TopicPartition, int],
+        incarnation: int,
+        claims: Owned | None = None,
+        *,
+        of_group: bool = False,
     ) -> set[TopicPartition]:
         """Commit offsets, whatever is stored. Returns the partitions left out because the member does not own them now.
 
-        With `claims`, partitions that were lost and gained again are left out, too. Blocks for a request for every 1,000
-        partitions, each for at most half a minute. Raises BrokersUnavailable without an answer: it is then unknown whether
-        the offsets of this request were committed, and those of later requests were not.
+        With `claims`, partitions that were lost and gained again are left out, too. With `of_group`, none is: see `begin`.
+        Blocks for a request for every 1,000 partitions, each for at most half a minute. Raises BrokersUnavailable without
+        an answer: it is then unknown whether the offsets of this request were committed, and those of later requests were
+        not.
         """
-        return self._commit(offsets, incarnation, claims)
+        lost: set[TopicPartition] = set()
+        for some in commit_requests(offsets):
+            deadline = self._timing.clock() + COMMIT_S
+            commit = Commit(next(self._numbers), some, incarnation, deadline, claims, of_group)
+            lost |= self._request(commit, COMMIT_S + _MARGIN_S)
+        return lost
 
     def begin(self, starts: Mapping[TopicPartition, int], incarnation: int) -> bool:
         """Commit the group's starts, also in partitions of other members. False if the member has been expelled.
 
         Blocks and raises as `commit`. Raises GroupContended if the coordinator refuses it now, or may not have answered.
         """
-        return not self._commit(starts, incarnation, of_group=True)
+        return not self.commit(starts, incarnation, of_group=True)
 
     def wait(self, timeout_s: float) -> None:
         """Wait until the ownership may have changed, or the time is over."""
@@ -227,21 +235,6 @@ class KafkaGroupMember:
         if is_final:
             self._final_at = seen
         return self.settled
-
-    def _commit(
-        self,
-        offsets: Mapping[TopicPartition, int],
-        incarnation: int,
-        claims: Owned | None = None,
-        *,
-        of_group: bool = False,
-    ) -> set[TopicPartition]:
-        lost: set[TopicPartition] = set()
-        for some in commit_requests(offsets):
-            deadline = self._timing.clock() + COMMIT_S
-            commit = Commit(next(self._numbers), some, incarnation, deadline, claims, of_group)
-            lost |= self._request(commit, COMMIT_S + _MARGIN_S)
-        return lost
 
     def _request(self, commit: Commit | None, timeout_s: float) -> Any:
         """Ask the member's thread for a commit, or, without one, for a rebalance; returns its answer."""
@@ -334,23 +327,16 @@ class KafkaGroupMember:
                 self._reading = frozenset()
             else:
                 self._committing[commit.number] = answer
-                self._commits = self._commits.add(commit)
+                self._state = replace(self._state, commits=self._state.commits.add(commit))
 
     def _answer_rebalances(self, owned: Owned, error: ZKafkaError | None) -> None:
         answers, self._rebalancing = self._rebalancing, []
         for answer in answers:
-            if error is None:
-                answer.set_result(owned)
-            else:
-                answer.set_exception(error)
+            _answer(answer, owned, error)
 
     def _answer_commits(self, outcomes: Collection[Outcome]) -> None:
         for outcome in outcomes:
-            answer = self._committing.pop(outcome.number)
-            if outcome.error is None:
-                answer.set_result(set(outcome.lost))
-            else:
-                answer.set_exception(outcome.error)
+            _answer(self._committing.pop(outcome.number), set(outcome.lost), outcome.error)
 
     def _serve_requests(self) -> None:
         self._take_requests()
@@ -390,7 +376,7 @@ class KafkaGroupMember:
 
         librdkafka keeps a commit for a coordinator that it cannot reach, and would send it as the next generation's.
         """
-        if not self._has_stray_commit:
+        if not self._state.has_stray_commit:
             return
         client = self._connect(self.handle)
         try:
@@ -398,39 +384,40 @@ class KafkaGroupMember:
         except ZKafkaError as error:
             self._note_error(error)  # the next turn tries again
             return
-        self._has_stray_commit = False
+        self._state = replace(self._state, has_stray_commit=False)
         self._client.discard()
         self._client = client
         self._topics = ()
         self._lookup_at = 0.0
 
     def _send_commits(self) -> None:
-        step = self._commits.advance(self._state, self._timing.clock())
-        self._commits = step.queue
+        step = self._state.commits.advance(self._state, self._timing.clock())
+        self._state = replace(self._state, commits=step.queue)
         self._answer_commits(step.outcomes)
         if step.send is not None:
             self._client.commit(step.send)
 
     def _check_admission(self) -> None:
         """Check without an assignment whether the coordinator has admitted the member, and has any (KIP-848)."""
-        now = self._timing.clock()
-        if self._state.is_assigned or self._is_final is None or not self._is_consumer_protocol:
-            self._admission = self._admission.postpone(now)
+        now, before = self._timing.clock(), self._state.admission
+        is_needed = not self._state.is_assigned and self._is_consumer_protocol
+        if is_needed and now < before.check_at:
             return
-        if now < self._admission.check_at:
+        self._state = replace(self._state, admission=before.postpone(now))
+        if not is_needed or self._is_final is None:
             return
-        self._admission = self._admission.postpone(now)
         self.consumer = self._client.member_id
         try:
             if self._is_final(self.consumer, self._state.claims.keys(), self._topics):
                 self._state = replace(self._state, is_assigned=True, is_member=True)
                 self._final_at = self._state.rebalances
         except ZKafkaError as error:
-            self._admission, is_reported = self._admission.fail(error)
+            admission, is_reported = self._state.admission.fail(error)
+            self._state = replace(self._state, admission=admission)
             if is_reported:
                 self._note_error(error)
         else:
-            self._admission = replace(self._admission, failures=0)
+            self._state = replace(self._state, admission=replace(self._state.admission, failures=0))
             self._changed.set()
 
     # --- events of the client, within its `poll`
@@ -451,7 +438,7 @@ class KafkaGroupMember:
 
         librdkafka reports an assignment right after a revocation of the same rebalance.
         """
-        if self._has_stray_commit:
+        if self._state.has_stray_commit:
             return
         self.consumer = self._client.member_id or self.consumer
         if partitions:
@@ -474,14 +461,13 @@ class KafkaGroupMember:
     @property
     def is_holding(self) -> bool:
         """True while the revocation waits for what is read, or for the answer to a commit."""
-        busy = self._reading | self._commits.under_way
-        return self._state.is_holding(busy, self._timing.clock()) and not self._closing
+        return self._state.is_holding(self._reading, self._timing.clock()) and not self._closing
 
     def turn_within(self) -> None:
         """Serve and commit while a revocation waits."""
         self._serve_requests()
         self._send_commits()
-        if self._commits.waiting:
+        if self._state.commits.waiting:
             self._client.poll_within()
 
     def end_revocation(self) -> None:
@@ -497,7 +483,7 @@ class KafkaGroupMember:
             _log.info("%s released %s", self._name, listing(sorted(revoking), _SHOWN))
         # With KIP-848, no assignment follows where nothing is added.
         self._change(self._state.release(is_assigned=self._is_consumer_protocol and self._state.is_member))
-        if (self._commits.unanswered or revoking & self._commits.under_way) and not self._closing:
+        if self._state.has_released_too_early(revoking) and not self._closing:
             self._give_up("released partitions of which a commit is unanswered")
 
     def lost(self) -> None:
@@ -506,8 +492,8 @@ class KafkaGroupMember:
 
     def answered(self, answer: CommitAnswer) -> None:
         """Take the answer to a commit."""
-        step = self._commits.answer(answer, self._timing.clock())
-        self._commits = step.queue
+        step = self._state.commits.answer(answer, self._timing.clock())
+        self._state = replace(self._state, commits=step.queue)
         if step.is_fenced:
             self.lost()
         self._answer_commits(step.outcomes)
@@ -521,8 +507,6 @@ class KafkaGroupMember:
                 reason,
                 listing(sorted(self._state.claims), _SHOWN),
             )
-        self._has_stray_commit = self._has_stray_commit or self._commits.has_stray
-        self._commits = self._commits.expel()
         self._change(self._state.expel())
 
     def _change(self, state: MemberState) -> None:
@@ -545,3 +529,10 @@ class KafkaGroupMember:
 def not_running(group: str) -> GroupError:
     """The error for a request to a member that has left, or has not joined."""
     return GroupError("NOT_A_MEMBER", f"The member of group {group} has left it, or has not joined yet; join first")
+
+
+def _answer(request: Future[Any], result: object, error: ZKafkaError | None) -> None:
+    if error is None:
+        request.set_result(result)
+    else:
+        request.set_exception(error)

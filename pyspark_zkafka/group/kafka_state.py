@@ -25,137 +25,6 @@ _REFUSALS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class MemberState:
-    """A member between two turns of its thread.
-
-    Attributes
-    ----------
-    claims : mapping
-        The partitions that the member owns, unless the state is doubtful: see `owned`. `sequence` numbers the claims.
-    incarnation : int
-        How often the coordinator has expelled the member. Nothing that an earlier incarnation has planned may be committed,
-        even where the same partitions are assigned again.
-    is_assigned, is_member : bool
-        False while the coordinator is about to assign or to revoke partitions; False until it has admitted the member.
-    rebalances : int
-        How often the assignment has changed.
-    revoking, hold_until : frozenset or None, float
-        The partitions of a pending revocation, and the time until which the running micro-batch may keep them.
-    seen_at, doubted_until : float
-        The time of the last turn; `owned` is empty until `doubted_until`.
-    """
-
-    claims: Mapping[TopicPartition, Claim] = field(default_factory=dict)
-    sequence: int = 0
-    incarnation: int = 0
-    is_assigned: bool = False
-    is_member: bool = False
-    rebalances: int = 0
-    revoking: frozenset[TopicPartition] | None = None
-    hold_until: float = 0.0
-    seen_at: float = 0.0
-    doubted_until: float = 0.0
-
-    def see(self, now: float) -> tuple[MemberState, float]:
-        """Begin a turn. Also returns the seconds for which the process did not run, 0 if it kept running.
-
-        >>> stopped, for_s = MemberState(seen_at=10.0).see(17.5)
-        >>> for_s, stopped.doubted_until, stopped.see(17.6)[1]
-        (7.5, 19.5, 0.0)
-        """
-        stopped_s = self._unseen_s(now)
-        doubted_until = now + _DOUBT_S if stopped_s else self.doubted_until
-        return replace(self, seen_at=now, doubted_until=doubted_until), stopped_s
-
-    def is_doubtful(self, now: float) -> bool:
-        """True after the process was stopped, until librdkafka has noticed what happened meanwhile."""
-        return self._unseen_s(now) > 0 or now < self.doubted_until
-
-    def owned(self, now: float) -> Mapping[TopicPartition, Claim]:
-        """The partitions that the member owns; empty while it may have been expelled without knowing it yet."""
-        return {} if self.is_doubtful(now) else self.claims
-
-    def committable(self, offsets: Mapping[TopicPartition, int], incarnation: int) -> dict[TopicPartition, int]:
-        """Select the offsets that the member may commit. Brokers check the member, but not what it owns.
-
-        >>> t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
-        >>> assigned = MemberState().assign([t0], "c")
-        >>> assigned.committable({t0: 5, t1: 7}, incarnation=0) == {t0: 5}
-        True
-        >>> assigned.expel().assign([t0], "c").committable({t0: 5}, incarnation=0)
-        {}
-        """
-        if incarnation != self.incarnation:
-            return {}
-        return {tp: offset for tp, offset in offsets.items() if tp in self.claims}
-
-    def assign(self, partitions: Collection[TopicPartition], consumer: str) -> MemberState:
-        """Add partitions that the coordinator has assigned.
-
-        >>> t0 = TopicPartition("t", 0)
-        >>> once = MemberState().assign([t0], "c").revoke([t0], until=9.0).release(is_assigned=False)
-        >>> once.assign([t0], "c").claims[t0].sequence
-        2
-        """
-        claim = Claim(consumer, self.sequence + 1)
-        return replace(
-            self,
-            claims={**self.claims, **dict.fromkeys(partitions, claim)},
-            sequence=claim.sequence,
-            is_assigned=True,
-            is_member=True,
-            rebalances=self.rebalances + 1,
-            revoking=None,
-        )
-
-    def revoke(self, partitions: Collection[TopicPartition], until: float) -> MemberState:
-        """Begin a revocation, which waits for the running micro-batch until this time."""
-        return replace(self, is_assigned=False, revoking=frozenset(partitions), hold_until=until)
-
-    def is_holding(self, reading: Collection[TopicPartition], now: float) -> bool:
-        """True while a revocation waits for partitions that are being read.
-
-        >>> t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
-        >>> state = MemberState().assign([t0], "c").revoke([t0], until=5.0)
-        >>> state.is_holding([t0, t1], now=4.0), state.is_holding([t1], now=4.0), state.is_holding([t0], now=5.0)
-        (True, False, False)
-        """
-        return now < self.hold_until and bool(self.overdue(reading))
-
-    def overdue(self, reading: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """The partitions of the revocation that are being read."""
-        return frozenset() if self.revoking is None else self.revoking.intersection(reading)
-
-    def release(self, *, is_assigned: bool) -> MemberState:
-        """End the revocation; `is_assigned` if no assignment needs to follow."""
-        revoking = self.revoking or frozenset()
-        return replace(
-            self,
-            claims={tp: claim for tp, claim in self.claims.items() if tp not in revoking},
-            is_assigned=is_assigned,
-            rebalances=self.rebalances + 1,
-            revoking=None,
-        )
-
-    def expel(self) -> MemberState:
-        """Own nothing: the coordinator has expelled the member, and another incarnation of it joins."""
-        return replace(
-            self,
-            claims={},
-            incarnation=self.incarnation + 1,
-            is_assigned=False,
-            is_member=False,
-            rebalances=self.rebalances + 1,
-            revoking=None,
-            doubted_until=0.0,
-        )
-
-    def _unseen_s(self, now: float) -> float:
-        unseen_s = now - self.seen_at
-        return unseen_s if unseen_s > _STOPPED_S else 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Commit:
     """A commit that is to be sent, or was.
 
@@ -315,6 +184,150 @@ class Admission:
         """
         failures = self.failures + 1
         return replace(self, failures=failures), error.retriable or failures >= _REFUSALS
+
+
+@dataclass(frozen=True, slots=True)
+class MemberState:
+    """A member between two turns of its thread.
+
+    Attributes
+    ----------
+    claims : mapping
+        The partitions that the member owns, unless the state is doubtful: see `owned`. `sequence` numbers the claims.
+    incarnation : int
+        How often the coordinator has expelled the member. Nothing that an earlier incarnation has planned may be committed,
+        even where the same partitions are assigned again.
+    is_assigned, is_member : bool
+        False while the coordinator is about to assign or to revoke partitions; False until it has admitted the member.
+    rebalances : int
+        How often the assignment has changed.
+    revoking, hold_until : frozenset or None, float
+        The partitions of a pending revocation, and the time until which the running micro-batch may keep them.
+    seen_at, doubted_until : float
+        The time of the last turn; `owned` is empty until `doubted_until`.
+    commits, admission : CommitQueue, Admission
+        The commits that have not ended, and the checks of a member without an assignment.
+    has_stray_commit : bool
+        True if the client may still send a commit that another incarnation planned, so that it must be replaced.
+    """
+
+    claims: Mapping[TopicPartition, Claim] = field(default_factory=dict)
+    sequence: int = 0
+    incarnation: int = 0
+    is_assigned: bool = False
+    is_member: bool = False
+    rebalances: int = 0
+    revoking: frozenset[TopicPartition] | None = None
+    hold_until: float = 0.0
+    seen_at: float = 0.0
+    doubted_until: float = 0.0
+    commits: CommitQueue = CommitQueue("")
+    admission: Admission = Admission()
+    has_stray_commit: bool = False
+
+    def see(self, now: float) -> tuple[MemberState, float]:
+        """Begin a turn. Also returns the seconds for which the process did not run, 0 if it kept running.
+
+        >>> stopped, for_s = MemberState(seen_at=10.0).see(17.5)
+        >>> for_s, stopped.doubted_until, stopped.see(17.6)[1]
+        (7.5, 19.5, 0.0)
+        """
+        stopped_s = self._unseen_s(now)
+        doubted_until = now + _DOUBT_S if stopped_s else self.doubted_until
+        return replace(self, seen_at=now, doubted_until=doubted_until), stopped_s
+
+    def is_doubtful(self, now: float) -> bool:
+        """True after the process was stopped, until librdkafka has noticed what happened meanwhile."""
+        return self._unseen_s(now) > 0 or now < self.doubted_until
+
+    def owned(self, now: float) -> Mapping[TopicPartition, Claim]:
+        """The partitions that the member owns; empty while it may have been expelled without knowing it yet."""
+        return {} if self.is_doubtful(now) else self.claims
+
+    def committable(self, offsets: Mapping[TopicPartition, int], incarnation: int) -> dict[TopicPartition, int]:
+        """Select the offsets that the member may commit. Brokers check the member, but not what it owns.
+
+        >>> t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
+        >>> assigned = MemberState().assign([t0], "c")
+        >>> assigned.committable({t0: 5, t1: 7}, incarnation=0) == {t0: 5}
+        True
+        >>> assigned.expel().assign([t0], "c").committable({t0: 5}, incarnation=0)
+        {}
+        """
+        if incarnation != self.incarnation:
+            return {}
+        return {tp: offset for tp, offset in offsets.items() if tp in self.claims}
+
+    def assign(self, partitions: Collection[TopicPartition], consumer: str) -> MemberState:
+        """Add partitions that the coordinator has assigned.
+
+        >>> t0 = TopicPartition("t", 0)
+        >>> once = MemberState().assign([t0], "c").revoke([t0], until=9.0).release(is_assigned=False)
+        >>> once.assign([t0], "c").claims[t0].sequence
+        2
+        """
+        claim = Claim(consumer, self.sequence + 1)
+        return replace(
+            self,
+            claims={**self.claims, **dict.fromkeys(partitions, claim)},
+            sequence=claim.sequence,
+            is_assigned=True,
+            is_member=True,
+            rebalances=self.rebalances + 1,
+            revoking=None,
+        )
+
+    def revoke(self, partitions: Collection[TopicPartition], until: float) -> MemberState:
+        """Begin a revocation, which waits for the running micro-batch until this time."""
+        return replace(self, is_assigned=False, revoking=frozenset(partitions), hold_until=until)
+
+    def is_holding(self, reading: Collection[TopicPartition], now: float) -> bool:
+        """True while a revocation waits for partitions that are being read, or for the answer to a commit.
+
+        >>> t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
+        >>> state = MemberState().assign([t0], "c").revoke([t0], until=5.0)
+        >>> state.is_holding([t0, t1], now=4.0), state.is_holding([t1], now=4.0), state.is_holding([t0], now=5.0)
+        (True, False, False)
+        """
+        return now < self.hold_until and bool(self.overdue(self.commits.under_way.union(reading)))
+
+    def overdue(self, reading: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """The partitions of the revocation that are being read."""
+        return frozenset() if self.revoking is None else self.revoking.intersection(reading)
+
+    def release(self, *, is_assigned: bool) -> MemberState:
+        """End the revocation; `is_assigned` if no assignment needs to follow."""
+        revoking = self.revoking or frozenset()
+        return replace(
+            self,
+            claims={tp: claim for tp, claim in self.claims.items() if tp not in revoking},
+            is_assigned=is_assigned,
+            rebalances=self.rebalances + 1,
+            revoking=None,
+        )
+
+    def expel(self) -> MemberState:
+        """Own nothing: another incarnation of the member joins. A commit that was sent is a stray now."""
+        return replace(
+            self,
+            claims={},
+            incarnation=self.incarnation + 1,
+            is_assigned=False,
+            is_member=False,
+            rebalances=self.rebalances + 1,
+            revoking=None,
+            doubted_until=0.0,
+            commits=self.commits.expel(),
+            has_stray_commit=self.has_stray_commit or self.commits.has_stray,
+        )
+
+    def has_released_too_early(self, released: Collection[TopicPartition]) -> bool:
+        """True if a commit of released partitions, or one that was given up, may still be answered."""
+        return self.commits.unanswered > 0 or not self.commits.under_way.isdisjoint(released)
+
+    def _unseen_s(self, now: float) -> float:
+        unseen_s = now - self.seen_at
+        return unseen_s if unseen_s > _STOPPED_S else 0.0
 
 
 def is_final(

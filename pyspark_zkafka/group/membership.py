@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from pyspark_zkafka.group.ownership import NOBODY, NoOwner, OwnedBy
+from pyspark_zkafka.group.claims import NOBODY, NoOwner, OwnedBy
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.resumption import StoredOffset
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
-from pyspark_zkafka.group.ownership import Unchanged
 from pyspark_zkafka.kafka.group_admin import GroupAdmin
 from pyspark_zkafka.operations.group_offsets import Partition, StoredOffsets, stored_offsets
 from pyspark_zkafka.operations.offset_files import GroupOffset

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pyspark_zkafka.cluster import ClusterSource
 from pyspark_zkafka.errors import GroupError, NoLeader, ZKafkaError, listing
+from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
-from pyspark_zkafka.group.ownership import Unchanged
 from pyspark_zkafka.kafka.group_admin import GroupAdmin
 from pyspark_zkafka.operations.group_offsets import StoredOffsets, stored_offsets
 from pyspark_zkafka.operations.group_reads import OffsetsStorage

@@ -34,7 +34,7 @@ def commit_positions(state: StreamState, session: StreamSession, reports: Stream
     _note_lost(due.keys() - ours.keys(), member)
     if not ours:
         return state
-    from pyspark_zkafka.group.ownership import proof_of  # a stream without a group loads nothing of groups
+    from pyspark_zkafka.group.claims import proof_of  # a stream without a group loads nothing of groups
 
     try:
         done = session.offsets.commit(ours, proof_of(owner), [tp for tp in ours if state.assigned[tp].resets])
@@ -70,7 +70,7 @@ def level_stores(partitions: Collection[TopicPartition], session: StreamSession)
     owner = None if session.member is None else session.member.owner
     if session.member is not None and owner is None:
         return
-    from pyspark_zkafka.group.ownership import proof_of  # see above
+    from pyspark_zkafka.group.claims import proof_of  # see above
 
     try:
         session.level(partitions, proof_of(owner))

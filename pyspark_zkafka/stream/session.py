@@ -19,9 +19,9 @@ from pyspark_zkafka.protocol.znodes.groups import owner_path
 from pyspark_zkafka.stream.cluster_state import ClusterState
 
 if TYPE_CHECKING:
+    from pyspark_zkafka.group.claims import NoOwner, OwnedBy
     from pyspark_zkafka.group.membership import Membership, OffsetStore
     from pyspark_zkafka.group.offsets import GroupOffsets
-    from pyspark_zkafka.group.ownership import NoOwner, OwnedBy
     from pyspark_zkafka.options.model import GroupOptions, ZooKeeperConfig
 
 __all__ = ["ANSWER_S", "StreamSession"]

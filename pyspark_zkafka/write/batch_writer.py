@@ -33,8 +33,8 @@ class ZKafkaWriter(RowWriter, DataSourceArrowWriter):
             commit = self._options.commit
             if commit is None:
                 return
+            from pyspark_zkafka.group.claims import proof_of
             from pyspark_zkafka.group.offsets import open_group_offsets, require_none_lost
-            from pyspark_zkafka.group.ownership import proof_of
 
         with open_group_offsets(self._options.connection, self._planned().bootstrap_servers, commit) as offsets:
             result = offsets.commit(commit.offsets, proof_of(commit.owner))

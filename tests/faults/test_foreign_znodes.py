@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from kazoo.client import KazooClient
 
+from pyspark_zkafka.group.claims import proof_of
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.group.ownership import proof_of
 from pyspark_zkafka.options.model import ZooKeeperConfig
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient

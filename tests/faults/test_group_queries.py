@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyspark_zkafka.group.claims import proof_of
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.group.ownership import proof_of
 from pyspark_zkafka.options.model import GroupOptions
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import SubscribePattern

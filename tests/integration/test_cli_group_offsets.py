@@ -16,8 +16,8 @@ from typer.testing import CliRunner, Result
 
 from pyspark_zkafka.cli import app as zkafka
 from pyspark_zkafka.errors import GroupContended, GroupError
+from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
-from pyspark_zkafka.group.ownership import Unchanged
 from pyspark_zkafka.kafka.group_admin import GroupAdmin
 from pyspark_zkafka.operations.group_deletion import delete_group
 from pyspark_zkafka.operations.group_offsets import stored_offsets

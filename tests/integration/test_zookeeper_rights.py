@@ -12,9 +12,9 @@ import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 
 from pyspark_zkafka.errors import ChrootMissing, ZooKeeperError, ZooKeeperRefused
+from pyspark_zkafka.group.claims import proof_of
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.group.ownership import proof_of
 from pyspark_zkafka.options.model import GroupAcl, GroupOptions, ZooKeeperConfig
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Subscribe

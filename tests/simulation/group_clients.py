@@ -118,7 +118,7 @@ class Client(ABC):
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         if not self.is_calm() and self.chance.random() < 0.05:
             self.coordinator.move(self.chance.choice((1.0, SESSION_S + 2)))
-        is_start = self.member._commits.waiting[0].of_group
+        is_start = self.member._state.commits.waiting[0].of_group
         epoch = self.epoch if self.coordinator.is_available else None
         self.outgoing.append(Request(dict(offsets), epoch, is_start, self.member_id))
         if self.is_calm() or self.chance.random() < 0.7:

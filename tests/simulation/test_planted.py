@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.group import commits
-from pyspark_zkafka.group.claims import Claims
+from pyspark_zkafka.group.claims import Claims, NoJvmOwner, OwnedBy
 from pyspark_zkafka.group.offsets import GroupOffsets
-from pyspark_zkafka.group.ownership import NoJvmOwner, OwnedBy
 from pyspark_zkafka.protocol import checkpoint
 from pyspark_zkafka.protocol.checkpoint import StreamOffset, TopicMark
 from pyspark_zkafka.protocol.model import Topic

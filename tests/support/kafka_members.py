@@ -14,7 +14,7 @@ __all__ = ["KafkaMemberProcess"]
 _PROGRAM = """
 import json, sys
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
-from pyspark_zkafka.group.ownership import OwnedBy
+from pyspark_zkafka.group.claims import OwnedBy
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Subscribe

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.errors import BrokersUnavailable
-from pyspark_zkafka.group.ownership import proof_of
+from pyspark_zkafka.group.claims import proof_of
 from tests.support.commit_history import commit_history, went_back
 from tests.support.eventually import eventually
 from tests.support.members import settled

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from pyspark_zkafka.errors import GroupError
-from pyspark_zkafka.group.ownership import proof_of
+from pyspark_zkafka.group.claims import proof_of
 from pyspark_zkafka.kafka.group_admin import GroupAdmin
 from pyspark_zkafka.protocol.model import TopicPartition
 from tests.support.commit_history import commit_history, went_back

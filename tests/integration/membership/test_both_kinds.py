@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_zkafka.group.ownership import proof_of
+from pyspark_zkafka.group.claims import proof_of
 from pyspark_zkafka.protocol.planning import SubscribePattern
 from tests.support.eventually import eventually
 from tests.support.members import numbers, settled

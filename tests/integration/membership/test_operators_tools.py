@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner, Result
 
 from pyspark_zkafka.cli import app as zkafka
+from pyspark_zkafka.group.claims import proof_of
 from pyspark_zkafka.group.membership import Membership
-from pyspark_zkafka.group.ownership import proof_of
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.operations.cluster_reads import BrokerReader, EnsembleReader, Selection
 from pyspark_zkafka.operations.exporter import ClusterCollector

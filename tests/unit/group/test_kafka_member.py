@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import BrokersUnavailable, GroupError, OptionError, UnknownTopic, ZKafkaError
+from pyspark_zkafka.group.claims import OwnedBy
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
-from pyspark_zkafka.group.ownership import OwnedBy
 from pyspark_zkafka.kafka.group_consumer import Assigned, CommitAnswer, Expelled, Revoked
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.options.model import GroupOptions, KafkaGroupOptions
