@@ -77,7 +77,7 @@ class GroupWatch:
             raise GroupError(
                 "NOT_STICKY",
                 f"partition.assignment.strategy is sticky, which all members of {self.group} must have; found "
-                f"{', '.join(strangers)} without it; set one strategy for all: range or roundrobin beside JVM consumers",
+                f"{', '.join(strangers)} without it; set one strategy for all: range or roundrobin next to JVM consumers",
             )
         threads = assign(self.strategy, view.subscribers)
         return {tp: thread for tp, thread in threads.items() if group_znodes.consumer_of_thread(thread) == consumer}
@@ -120,9 +120,9 @@ class GroupWatch:
 class Step:
     """A member's next step: first release, then claim.
 
-    `release` are the claims to delete now, `overdue` those of them that are still being read and have been kept for
-    `hold_s`. `claim` has the member's threads by the partitions that they are to claim. `revoking` are partitions that must
-    be released and are still being read, with the time until which they are kept.
+    `release` are the claims to delete now; `overdue` are claims among them that are still being read, after `hold_s`.
+    `claim` has the member's threads by the partitions to claim. `revoking` are partitions that must be released but are
+    still being read, with the time until which they are kept.
     """
 
     release: frozenset[TopicPartition] = frozenset()
@@ -144,10 +144,10 @@ def step(
     now: float,
     hold_s: float,
 ) -> Step:
-    """The step from the claims that a member has to those that it is assigned.
+    """Decide the step from the claims that a member has to those that it is assigned.
 
-    Partitions that are being read are kept until they are not, for `hold_s` at the most; the time counts from the first
-    step at which they are to be released, and starts again after a step at which they need not be.
+    Partitions that are being read are kept until the work is done, for at most `hold_s`. The time counts from the first
+    step at which they must be released, and starts again after a step at which they may stay.
 
     `target` has the member's threads by the partitions that they are assigned, `reading` are the partitions that the
     running micro-batch reads, and `revoking` is the last step's, by the same clock as `now`.
@@ -179,5 +179,5 @@ class Attempts:
     next_at: float = 0.0
 
     def fail(self, now: float, pause_s: float) -> Attempts:
-        """The state after a failed attempt; one that an event triggered before `next_at` does not count."""
+        """Count a failed attempt, unless an event triggered it before `next_at`."""
         return Attempts(self.count + 1, now + pause_s) if now >= self.next_at else self

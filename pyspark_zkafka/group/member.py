@@ -1,4 +1,4 @@
-"""A member of a consumer group in ZooKeeper, which shares partitions with JVM consumers."""
+"""A member of a consumer group in ZooKeeper, next to JVM consumers and other queries."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ class GroupMember:
     def join(self) -> None:
         """Connect, register and try to claim; blocks for a few round trips.
 
-        If the member's id is still registered, by an earlier session that has not expired yet, waits for its expiry, twice
-        the session's timeout at the most, and then raises ConsumerIdTaken. Raises GroupError if the sticky assignor is set
-        and other members do not use it, and the errors of `ZooKeeperClient`.
+        If an earlier session that has not expired is registered by the member's id, waits for its expiry, for at most
+        twice the session's timeout, and then raises ConsumerIdTaken. Raises GroupError if the sticky assignor is set and
+        other members do not use it, and the errors of `ZooKeeperClient`.
         """
         self._closing = False
         self.client.__enter__()
@@ -121,7 +121,7 @@ class GroupMember:
         self._thread.start()
 
     def leave(self) -> None:
-        """End the session, which deletes registration and claims at once. Blocks for four seconds at the most."""
+        """End the session, which deletes registration and claims at once. Blocks for at most four seconds."""
         self._closing = True
         self._wake.set()
         self._changed.set()
@@ -349,7 +349,7 @@ class GroupMember:
         self._sweep_at = end + max(_SWEEP_S, _SWEEP_SHARE * (end - begin))
 
     def _verify(self, owner: ClaimOwner) -> bool:
-        """Drop and log claims that do not exist; True if there were any."""
+        """Forget claims whose znodes are gone, and log them; True if there were any."""
         lost = self._claims.verify(owner)
         self._require(owner)
         if lost:

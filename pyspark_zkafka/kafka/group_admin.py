@@ -60,7 +60,7 @@ class GroupAdmin(KafkaAdmin):
     (librdkafka issue 4605). A cluster without it has no group; before the first commit, a consumer waits for it. So it does
     where an ACL hides the topic, as from most users, and nobody can tell whether it exists.
 
-    librdkafka's admin client goes on asking the coordinator that it has looked up, also when that broker answers that it is
+    librdkafka's admin client keeps asking the coordinator that it has looked up, also when that broker answers that it is
     none, and for a broker that was down in the meantime its requests may wait until they time out: a new client replaces
     it after such an answer, and before a request that follows a lost connection. A shorter timeout would not help, because
     librdkafka aborts the process when the coordinator is looked up after the request has timed out.

@@ -251,7 +251,7 @@ def commit_standing(error: KafkaError, group: str, options: KafkaGroupOptions) -
 
 
 def membership_error(error: KafkaError, group: str, options: KafkaGroupOptions) -> ZKafkaError:
-    """Our error for one of a membership; of a fatal one, librdkafka's code may say no more than that."""
+    """Translate an error of a membership. The code of a fatal one may only say that it is fatal."""
     is_fatal = error.fatal() or error.code() == KafkaError._FATAL
     code, text = error.code(), f"joining group {group}: {error.name()} ({error.str()})"
     if code in _INCONSISTENT_CODES:

@@ -121,7 +121,7 @@ class KafkaGroupOffsets:
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The next offsets to read; partitions without one are absent.
 
-        Blocks for a request: `timeout_s` at the most, some seconds if the brokers refuse the connection.
+        Blocks for a request: for at most `timeout_s`, some seconds if the brokers refuse the connection.
         """
         return {tp: offset for tp, (offset, _) in self.committed_with_metadata(partitions).items()}
 
@@ -140,7 +140,7 @@ class KafkaGroupOffsets:
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Set the next offsets to read, whatever is stored.
 
-        Blocks for a request for every 1,000 partitions, the first time for one more: `timeout_s` at the most for each, some
+        Blocks for a request for every 1,000 partitions, the first time for one more: at most `timeout_s` for each, some
         seconds if the brokers refuse the connection. Waits meanwhile for a coordinator that is being replaced.
 
         Raises GroupError if consumers that Kafka coordinates are in the group, ClusterStateError if brokers refuse for
@@ -162,7 +162,7 @@ class KafkaGroupOffsets:
             time.sleep(_PAUSE_S)
 
     def _attempt(self, positions: _Places, timeout_s: float) -> None:
-        """Commit by an admin client; a failed one is replaced, since it would go on to ask the old coordinator.
+        """Commit by an admin client; a failed one is replaced, since it would keep asking the old coordinator.
 
         A consumer's own commit has no timeout: librdkafka repeats it for minutes while the coordinator does not answer, and
         closing the consumer waits for that, too.
