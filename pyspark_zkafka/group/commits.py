@@ -10,7 +10,6 @@ from typing import Any
 
 from pyspark_zkafka.errors import GroupContended, OptionError, ZooKeeperError
 from pyspark_zkafka.group.claims import NOBODY, NoJvmOwner, NoOwner, OwnerProof, Partition, Proof, Unchanged
-from pyspark_zkafka.group.membership import CommitResult
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
@@ -30,6 +29,26 @@ from pyspark_zkafka.zookeeper.transactions import (
 _ATTEMPTS = 10
 _MAX_UNANSWERED = 3
 _NOTHING = "nothing was written"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """The result of a commit. Each partition is in one of `written`, `kept` and `lost`.
+
+    Attributes
+    ----------
+    kept : mapping
+        The stored offsets that are as high, or higher.
+    lost : collection
+        The partitions that the member does not own.
+    marks : mapping
+        Marks that distinguish the written offsets from later ones of the same value: see `StoredOffset`.
+    """
+
+    written: Mapping[TopicPartition, int] = field(default_factory=dict)
+    kept: Mapping[TopicPartition, int] = field(default_factory=dict)
+    lost: Collection[TopicPartition] = frozenset()
+    marks: Mapping[TopicPartition, int] = field(default_factory=dict, compare=False)
 
 
 def commit_offsets(

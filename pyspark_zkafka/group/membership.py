@@ -5,12 +5,10 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
-from pyspark_zkafka.group.claims import NOBODY, NoOwner, OwnedBy
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
-from pyspark_zkafka.protocol.resumption import StoredOffset
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,47 +85,4 @@ class Membership(Protocol):
 
     def request_rebalance(self, event: object = None) -> None:
         """Request a check of the ownership soon."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class CommitResult:
-    """The result of a commit. Each partition is in one of `written`, `kept` and `lost`.
-
-    Attributes
-    ----------
-    kept : mapping
-        The stored offsets that are as high, or higher.
-    lost : collection
-        The partitions that the member does not own.
-    marks : mapping
-        Marks that distinguish the written offsets from later ones of the same value: see `StoredOffset`.
-    """
-
-    written: Mapping[TopicPartition, int] = field(default_factory=dict)
-    kept: Mapping[TopicPartition, int] = field(default_factory=dict)
-    lost: Collection[TopicPartition] = frozenset()
-    marks: Mapping[TopicPartition, int] = field(default_factory=dict, compare=False)
-
-
-class OffsetStore(Protocol):
-    """A group's offsets: `GroupOffsets`, or `KafkaMemberOffsets` where Kafka coordinates the group."""
-
-    def committed(
-        self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False
-    ) -> dict[TopicPartition, StoredOffset]:
-        """The next offsets to read; partitions without one are absent."""
-        ...
-
-    def commit(
-        self,
-        offsets: Mapping[TopicPartition, int],
-        proof: OwnedBy | NoOwner = NOBODY,
-        resets: Collection[TopicPartition] = frozenset(),
-    ) -> CommitResult:
-        """Move offsets forward, in `resets` also back. Partitions that the owner does not own are lost."""
-        ...
-
-    def begin(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, StoredOffset]:
-        """Commit the group's starts where it has no offset yet; returns the offsets then stored."""
         ...

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark_zkafka.data_loss import report_data_loss
 from pyspark_zkafka.errors import CodecError, GroupContended, OptionError, PartitionLost, ZKafkaError, listing
 from pyspark_zkafka.group.claims import NOBODY, NoJvmOwner, NoOwner, OwnedBy
-from pyspark_zkafka.group.commits import commit_offsets, find_lost
-from pyspark_zkafka.group.membership import CommitResult
+from pyspark_zkafka.group.commits import CommitResult, commit_offsets, find_lost
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.options.model import CommitPlan, Connection, OffsetStore
 from pyspark_zkafka.protocol.model import TopicPartition

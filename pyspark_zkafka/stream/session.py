@@ -20,8 +20,8 @@ from pyspark_zkafka.stream.cluster_state import ClusterState
 
 if TYPE_CHECKING:
     from pyspark_zkafka.group.claims import NoOwner, OwnedBy
-    from pyspark_zkafka.group.membership import Membership, OffsetStore
-    from pyspark_zkafka.group.offsets import GroupOffsets
+    from pyspark_zkafka.group.membership import Membership
+    from pyspark_zkafka.group.offsets import GroupOffsets, KafkaMemberOffsets
     from pyspark_zkafka.options.model import GroupOptions, ZooKeeperConfig
 
 __all__ = ["ANSWER_S", "StreamSession"]
@@ -49,7 +49,7 @@ class StreamSession(ClusterState):
         self._group = options.group
         self._subscribed: tuple[ClusterSnapshot, Mapping[TopicPartition, Claim]] | None = None
         self.member: Membership | None = None
-        self._member_offsets: OffsetStore | None = None
+        self._member_offsets: KafkaMemberOffsets | None = None
 
     def __enter__(self) -> StreamSession:
         """Connect, and join the group if the options require it; raises ZKafkaError if either is refused or impossible.
@@ -116,7 +116,7 @@ class StreamSession(ClusterState):
         self._opened.close()
 
     @cached_property
-    def offsets(self) -> OffsetStore:
+    def offsets(self) -> GroupOffsets | KafkaMemberOffsets:
         """The group's offsets, in their stores."""
         return self._member_offsets or self._stored_offsets
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyspark_zkafka.group.claims import proof_of
-from pyspark_zkafka.group.commits import commit_offsets
-from pyspark_zkafka.group.membership import CommitResult
+from pyspark_zkafka.group.commits import CommitResult, commit_offsets
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.stream.commits import commit_positions
 from pyspark_zkafka.stream.planner import PartitionProgress, StreamState

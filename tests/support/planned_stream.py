@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from pyspark_zkafka.errors import NoLeader, ZKafkaError
-from pyspark_zkafka.group.membership import CommitResult
+from pyspark_zkafka.group.commits import CommitResult
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.protocol.model import (
     Broker,

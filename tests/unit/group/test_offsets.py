@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_zkafka.errors import CodecError, DataLoss, GroupContended, OptionError, PartitionLost
 from pyspark_zkafka.group import offsets as group_offsets
-from pyspark_zkafka.group.membership import CommitResult
+from pyspark_zkafka.group.commits import CommitResult
 from pyspark_zkafka.group.offsets import GroupOffsets, KafkaMemberOffsets, report_outdated, require_none_lost
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition

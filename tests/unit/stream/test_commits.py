@@ -11,7 +11,7 @@ import pytest
 
 from pyspark_zkafka.errors import PartitionOwned, UnknownTopic, ZooKeeperError, ZooKeeperRefused
 from pyspark_zkafka.group.claims import NoOwner, OwnedBy
-from pyspark_zkafka.group.membership import CommitResult
+from pyspark_zkafka.group.commits import CommitResult
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.resumption import StoredOffset
 from pyspark_zkafka.stream.commits import commit_positions
