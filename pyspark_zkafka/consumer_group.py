@@ -58,7 +58,7 @@ class ConsumerGroup:
                 **batch.commit_options
             ).mode("append").save()
 
-    While a batch is being processed, other members wait for its partitions, `rebalance.hold.ms` at the most; raise that for
+    While a batch is being processed, other members wait for its partitions, for at most `rebalance.hold.ms`. Raise that for
     jobs in groups without JVM consumers. Not pickle-safe; for one thread at a time.
 
     Parameters
@@ -110,7 +110,7 @@ class ConsumerGroup:
         self._session: StreamSession | None = None
 
     def __enter__(self) -> ConsumerGroup:
-        """Join, and wait until the member owns what it is assigned, for some seconds at the most.
+        """Join, and wait until the member owns what it is assigned, for at most some seconds.
 
         Raises
         ------
@@ -153,6 +153,7 @@ class ConsumerGroup:
         ZKafkaError
             ZooKeeper or the brokers cannot be reached; retriable (NO_SESSION) while the ZooKeeper session is lost.
         """
+        from pyspark_zkafka.group.claims import OwnedBy
         from pyspark_zkafka.protocol.model import OffsetRange
         from pyspark_zkafka.protocol.offsets import LATEST
         from pyspark_zkafka.stream.ends import StreamLimits
@@ -167,7 +168,7 @@ class ConsumerGroup:
         gains = session.retry(lambda: starts.decide(begun)).gains
         ready = sorted(gains)
         resets = {tp: gains[tp].position for tp in ready if gains[tp].resets}
-        session.offsets.commit(resets, owner, resets.keys())  # what is stored belongs to a log that is no more
+        session.offsets.commit(resets, OwnedBy(owner), resets.keys())  # the stored offsets are of a deleted log
         ends = session.retry(lambda: session.cluster.brokers.list_offsets(dict.fromkeys(ready, LATEST))) if ready else {}
         ranges = {tp: OffsetRange(tp, gains[tp].position, max(gains[tp].position, ends[tp])) for tp in ready}
         limited = StreamLimits(self._options, session, time.monotonic).apply(ranges, may_wait=False)
@@ -188,10 +189,11 @@ class ConsumerGroup:
         return self._session
 
     def _commit(self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner) -> None:
-        from pyspark_zkafka.group.offset_store import require_none_lost
+        from pyspark_zkafka.group.claims import OwnedBy
+        from pyspark_zkafka.group.offsets import require_none_lost
 
         session = self._open()
-        result = session.offsets.commit(offsets, owner)
+        result = session.offsets.commit(offsets, OwnedBy(owner))
         if session.member is not None:
             session.member.read(())
         require_none_lost(result, self._raw["group.id"])

@@ -159,7 +159,7 @@ def _committed(
     Raises GroupError if the group has no offset in any subscribed topic and `auto.offset.reset` is not set, and DataLoss
     for a topic that was created again, if `failOnDataLoss` is set.
     """
-    from pyspark_zkafka.group.offset_store import GroupOffsets, report_outdated
+    from pyspark_zkafka.group.offsets import GroupOffsets, report_outdated
 
     group = options.group or ""
     zookeeper = cluster.zookeeper if isinstance(cluster, ZooKeeperSource) else None

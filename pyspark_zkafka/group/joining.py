@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, listing
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
-from pyspark_zkafka.group.kafka_offsets import KafkaMemberOffsets
-from pyspark_zkafka.group.kafka_rebalance import is_final
+from pyspark_zkafka.group.kafka_state import is_final
+from pyspark_zkafka.group.offsets import KafkaMemberOffsets
 from pyspark_zkafka.kafka.group_admin import GroupAdmin
 from pyspark_zkafka.kafka.group_consumer import GroupConsumer, unsupported_protocol
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
@@ -18,8 +18,6 @@ from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Subscription
 from pyspark_zkafka.protocol.znodes import brokers as broker_znodes
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
-
-__all__ = ["KafkaJoin", "old_brokers", "refuse_unmigrated"]
 
 _WITH_COORDINATORS = 2  # the version of a broker's registration from 0.9 on
 _SHOWN = 3
@@ -59,7 +57,7 @@ class KafkaJoin:
         return KafkaGroupMember(
             self.options,
             self.subscription,
-            lambda events: GroupConsumer(self.servers, self.connection, group, kafka, events),
+            lambda on_event: GroupConsumer(self.servers, self.connection, group, kafka, on_event),
             self.is_final if kafka.is_incremental or kafka.instance_id else None,
         )
 

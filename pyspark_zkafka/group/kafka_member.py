@@ -1,57 +1,96 @@
-"""A member of a consumer group that Kafka coordinates, beside Java consumers and other queries."""
+"""A member of a consumer group that Kafka coordinates, next to Java consumers and other queries."""
 
 from __future__ import annotations
 
+import itertools
+import logging
+import threading
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import replace
+from typing import Any
 
-from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.group.kafka_admission import FinalityCheck
-from pyspark_zkafka.group.kafka_commits import COMMIT_S, Commit
-from pyspark_zkafka.group.kafka_requests import not_running
-from pyspark_zkafka.group.kafka_thread import MemberThread, Runner
-from pyspark_zkafka.group.kafka_turns import MemberTurns
-from pyspark_zkafka.group.member import Timing
-from pyspark_zkafka.kafka.group_client import GroupClient, GroupEvents, commit_requests
+from pyspark_zkafka.errors import BrokersUnavailable, GroupError, UnknownTopic, ZKafkaError, listing
+from pyspark_zkafka.group.kafka_state import COMMIT_S, Admission, Commit, CommitQueue, MemberState, Outcome, hold_s
+from pyspark_zkafka.group.membership import Timing
+from pyspark_zkafka.kafka.group_consumer import Assigned, CommitAnswer, GroupConsumer, GroupEvent, Revoked
+from pyspark_zkafka.kafka.group_offsets import commit_requests
 from pyspark_zkafka.options.model import GroupOptions
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
-from pyspark_zkafka.protocol.planning import Subscription
+from pyspark_zkafka.protocol.planning import Subscribe, Subscription, wanted_topics
 
-__all__ = ["KafkaGroupMember"]
+_log = logging.getLogger(__name__)
 
+Owned = Mapping[TopicPartition, Claim]
+
+FinalityCheck = Callable[[str, Collection[TopicPartition], Collection[str]], bool]
+"""Asks whether the coordinator has nothing more to assign, given a member's id, what it owns, and its topics."""
+
+_TICK_S = 0.02
+_LOOKUP_S = 5.0
+_FINISH_S = 2.0
+_CLOSE_S = 4.0
+_LOOK_S = 0.5
 _MARGIN_S = 15.0
 _POLL_S = 0.2
+_SHOWN = 8
 
 
 class KafkaGroupMember:
-    """A member, from ``join`` to ``leave``; also as a context manager. The face of `GroupMember`, see `Membership`.
+    """A member, from ``join`` to ``leave``; also as a context manager. A `Membership`.
 
-    One thread owns the client, and takes the member's turns; all others ask it by a queue. While a revocation waits for the
-    running micro-batch, for `hold_ms` at the most, that thread goes on to answer: the micro-batch's commit goes with the
-    member's generation, or epoch, and only for partitions that are its own then.
+    One thread owns the client, and takes turns: it serves the requests of other threads, polls, commits and answers. A
+    revocation waits for the running micro-batch, for `hold_ms` at most. Meanwhile the thread keeps serving: the commit of
+    the micro-batch carries the member's generation, or epoch, and contains only partitions that the member owns then.
 
     An expelled member reads nothing more until it has joined again, and commits nothing of what it read before.
-    Thread-safe; not pickle-safe, and not to be used after a fork. `connect` makes the client of the member that is passed
-    to it. `is_final` gets the member's id, what it owns and its topics, and asks the coordinator whether it has more to
-    assign; it blocks, and raises for a member that the coordinator does not admit. None where each assignment is final.
-    `expiry_s` is the session timeout.
+    Thread-safe; not pickle-safe, and not to be used after a fork.
+
+    Parameters
+    ----------
+    connect : callable
+        Makes a client that calls back with events. A client with unanswered commits is replaced by another one.
+    is_final : callable, optional
+        Asks the coordinator whether it has more to assign. Blocks, and raises for a member that the coordinator does not
+        admit. None where each assignment is final.
     """
 
     def __init__(
         self,
         options: GroupOptions,
         subscription: Subscription,
-        connect: Callable[[GroupEvents], GroupClient],
+        connect: Callable[[Callable[[GroupEvent], None]], GroupConsumer],
         is_final: FinalityCheck | None = None,
         timing: Timing | None = None,
-        runner: Callable[[MemberTurns, str, Timing], Runner] = MemberThread,
     ) -> None:
         self.group = options.name
-        self._timing = timing or Timing()
+        self.consumer = options.kafka.instance_id or ""
         self.expiry_s = options.kafka.session_timeout_ms / 1000
+        self._hold_s = hold_s(options.hold_ms, options.kafka.max_poll_interval_ms)
+        self._is_consumer_protocol = options.kafka.protocol == "consumer"
+        self._subscription = subscription
+        self._connect = connect
+        self._client = connect(self.handle)
         self._is_final = is_final
+        self._timing = timing or Timing()
+        self._requests: deque[tuple[Commit | None, Future[Any]]] = deque()
+        self._has_requests = threading.Event()
+        self._numbers = itertools.count()
+        self._committing: dict[int, Future[set[TopicPartition]]] = {}
+        self._rebalancing: list[Future[Owned]] = []
+        self._changed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        self._state = MemberState(commits=CommitQueue(self.group))
+        self._reading: frozenset[TopicPartition] = frozenset()
+        self._topics: tuple[str, ...] = ()
+        self._lookup_at = 0.0
+        self._final_at = -1
         self._has_joined = False
-        self._turns = MemberTurns(options, subscription, connect, is_final, self._timing)
-        self._thread = runner(self._turns, self.group, self._timing)
+        self._error: ZKafkaError | None = None
+        self._warned: set[str] = set()
 
     def __enter__(self) -> KafkaGroupMember:
         self.join()
@@ -61,152 +100,439 @@ class KafkaGroupMember:
         self.leave()
 
     @property
-    def consumer(self) -> str:
-        """The member's id, as the coordinator has given it; empty until then, unless the member is static."""
-        return self._turns.consumer
-
-    @property
     def rebalances(self) -> int:
         """How often the assignment has changed."""
-        return self._turns.state.rebalances
+        return self._state.rebalances
 
     @property
     def owner(self) -> ClaimOwner:
         """The member in its present incarnation."""
-        return ClaimOwner(self.consumer or self.group, self._turns.state.assignment.incarnation)
+        return ClaimOwner(self.consumer or self.group, self._state.incarnation)
 
     def require_owner(self) -> ClaimOwner:
         """The member in its present incarnation; raises GroupError if it has left the group."""
-        if self._turns.closing or not self._has_joined:
+        if self._closing or not self._has_joined:
             raise not_running(self.group)
         return self.owner
 
     @property
     def settled(self) -> bool:
-        """True if the member has been assigned all of its partitions, and no revocation is pending.
+        """True if the present assignment is final, and no revocation is pending.
 
-        Of incremental rebalances only `wait_settled` finds out, as it asks the coordinator.
+        Only `wait_settled` detects the end of an incremental rebalance, as it asks the coordinator.
         """
-        return self._turns.is_settled
+        state = self._state
+        is_final = state.is_assigned and self._final_at == state.rebalances
+        return is_final and not state.is_doubtful(self._timing.clock())
 
     def join(self) -> None:
-        """Begin to join, and return; raises ZKafkaError if librdkafka refuses the properties."""
+        """Start to join, and return. Raises ZKafkaError if librdkafka refuses the properties."""
         if self._has_joined:
             raise RuntimeError("KafkaGroupMember.join is called twice")
-        self._turns.open()
+        self._client.open()
+        now = self._timing.clock()
+        self._state = replace(self._state, seen_at=now, admission=Admission().postpone(now))
         self._has_joined = True
-        self._thread.start()
+        self._start()
 
     def leave(self) -> None:
-        """Leave the group, unless the member is static; blocks for four seconds at the most."""
-        self._turns.closing = True
-        self._turns.changed.set()
-        self._thread.stop()
+        """Leave the group, unless the member is static. Blocks for at most four seconds; the thread continues to leave."""
+        self._closing = True
+        self._changed.set()
+        self._has_requests.set()
+        self._stop()
 
-    def owned(self) -> Mapping[TopicPartition, Claim]:
+    def owned(self) -> Owned:
         """The partitions that the member owns; empty while it may have been expelled without knowing it yet."""
-        return self._turns.owned()
+        return self._state.owned(self._timing.clock())
 
-    def rebalance(self) -> Mapping[TopicPartition, Claim]:
-        """Release what is revoked, between two pieces of work; returns what is owned then, all of it as being read.
+    def rebalance(self) -> Owned:
+        """Release revoked partitions between two pieces of work. All partitions then owned count as being read.
 
         Blocks for some milliseconds. Raises the error that keeps the member out of its group, if it is not retriable.
         """
-        return self._thread.result(self._turns.requests.rebalance(), self._turns.hold_s + _MARGIN_S)
+        owned: Owned = self._request(None, self._hold_s + _MARGIN_S)
+        return owned
 
     def read(self, partitions: Collection[TopicPartition]) -> None:
         """Set the partitions that are being read from now on; none when the work is done."""
-        self._turns.reading = frozenset(partitions)
-        self._turns.requests.wake()
+        self._reading = frozenset(partitions)
+        self._has_requests.set()
 
     def commit(
         self,
         offsets: Mapping[TopicPartition, int],
         incarnation: int,
-        claims: Mapping[TopicPartition, Claim] | None = None,
+        claims: Owned | None = None,
+        *,
+        of_group: bool = False,
     ) -> set[TopicPartition]:
-        """Commit offsets, whatever is stored; returns the partitions left out, as the member does not own them any more.
+        """Commit offsets, whatever is stored. Returns the partitions left out because the member does not own them now.
 
-        With `claims`, partitions that were lost and gained again are left out, too. Blocks for a request for every 1,000
-        partitions, half a minute at the most for each. Raises BrokersUnavailable without an answer: whether the offsets of
-        this request were committed is then unknown, and those of later ones were not.
+        With `claims`, partitions that were lost and gained again are left out, too. With `of_group`, none is: see `begin`.
+        Blocks for a request for every 1,000 partitions, each for at most half a minute. Raises BrokersUnavailable without
+        an answer: it is then unknown whether the offsets of this request were committed, and those of later requests were
+        not.
         """
-        return self._commit(offsets, incarnation, claims)
+        lost: set[TopicPartition] = set()
+        for some in commit_requests(offsets):
+            deadline = self._timing.clock() + COMMIT_S
+            commit = Commit(next(self._numbers), some, incarnation, deadline, claims, of_group)
+            lost |= self._request(commit, COMMIT_S + _MARGIN_S)
+        return lost
 
     def begin(self, starts: Mapping[TopicPartition, int], incarnation: int) -> bool:
-        """Commit the group's starts, also in partitions of other members; False if the member has been expelled.
+        """Commit the group's starts, also in partitions of other members. False if the member has been expelled.
 
-        Blocks and raises as `commit`; raises GroupContended if the coordinator refuses it now, or may not have answered.
+        Blocks and raises as `commit`. Raises GroupContended if the coordinator refuses it now, or may not have answered.
         """
-        return not self._commit(starts, incarnation, of_group=True)
+        return not self.commit(starts, incarnation, of_group=True)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until the member's ownership may have changed, or the time is over."""
-        self._thread.wait(timeout_s)
+        """Wait until the ownership may have changed, or the time is over."""
+        self._changed.wait(timeout_s)
+        self._changed.clear()
 
     def wait_settled(self, timeout_s: float | None = None) -> bool:
         """Wait until the member is assigned all of its partitions; by default until members that died have expired.
 
-        Returns False on time-out, and on an error that `rebalance` raises. Asks the coordinator once at least, if it must.
+        Returns False on time-out, and on an error that `rebalance` raises. Asks the coordinator at least once, if it must.
         """
-        patience_s = self.expiry_s + self._turns.hold_s + _MARGIN_S
+        patience_s = self.expiry_s + self._hold_s + _MARGIN_S
         deadline = self._timing.clock() + (patience_s if timeout_s is None else timeout_s)
         while not (self.settled or self._has_settled()):
-            left, error = deadline - self._timing.clock(), self._turns.error
-            if left <= 0 and timeout_s is None and self._turns.state.is_assigned and error is None:
-                self._turns.warn(
+            left, error = deadline - self._timing.clock(), self._error
+            if left <= 0 and timeout_s is None and self._state.is_assigned and error is None:
+                self._warn(
                     "its assignment is not final: the group rebalances, or leaves partitions without an owner, such as "
                     "those added while a static member restarts; they are assigned when any other member joins or leaves"
                 )
-            if left <= 0 or self._turns.closing or (error is not None and not error.retriable):
+            if left <= 0 or self._closing or (error is not None and not error.retriable):
                 return False
             self.wait(min(left, _POLL_S))
         return True
 
     def wait_certain(self) -> None:
-        """Wait while it is uncertain what the member owns: two seconds after its process stood still, 15 at the most."""
-        turns, deadline = self._turns, self._timing.clock() + _MARGIN_S
-        while (now := self._timing.clock()) < deadline and turns.state.is_doubtful(now) and not turns.closing:
+        """Wait while it is uncertain what the member owns: two seconds after its process stood still, at most 15."""
+        deadline = self._timing.clock() + _MARGIN_S
+        while (now := self._timing.clock()) < deadline and self._state.is_doubtful(now) and not self._closing:
             self.wait(_POLL_S)
 
     def request_rebalance(self, event: object = None) -> None:
-        """Have the member look at its group soon."""
-        self._turns.requests.wake()
+        """Have the member check its group soon."""
+        self._has_requests.set()
 
     def _has_settled(self) -> bool:
-        """Ask the coordinator whether the present assignment is final; on its refusal to say, that is assumed."""
-        seen, owned, topics = self.rebalances, self.owned(), self._turns.topics
-        if not self._turns.state.is_assigned or self._is_final is None:
+        """Ask the coordinator whether the present assignment is final; assume so if it refuses to answer."""
+        seen, owned, topics = self.rebalances, self.owned(), self._topics
+        if not self._state.is_assigned or self._is_final is None:
             return False
         try:
             is_final = self._is_final(self.consumer, owned.keys(), topics)
         except ZKafkaError as error:
-            self._turns.warn(f"its coordinator does not describe the group: {error}")
+            self._warn(f"its coordinator does not describe the group: {error}")
             is_final = not error.retriable
         if is_final:
-            self._turns.note_final(seen)
+            self._final_at = seen
         return self.settled
 
-    def _commit(
-        self,
-        offsets: Mapping[TopicPartition, int],
-        incarnation: int,
-        claims: Mapping[TopicPartition, Claim] | None = None,
-        *,
-        of_group: bool = False,
-    ) -> set[TopicPartition]:
-        lost: set[TopicPartition] = set()
-        for some in commit_requests(offsets):
-            lost |= self._commit_some(some, incarnation, claims, of_group)
-        return lost
+    def _request(self, commit: Commit | None, timeout_s: float) -> Any:
+        """Ask the member's thread for a commit, or, without one, for a rebalance; returns its answer."""
+        answer: Future[Any] = Future()
+        self._requests.append((commit, answer))
+        self._has_requests.set()
+        return self._result(answer, timeout_s)
 
-    def _commit_some(
-        self,
-        offsets: Mapping[TopicPartition, int],
-        incarnation: int,
-        claims: Mapping[TopicPartition, Claim] | None,
-        of_group: bool,
-    ) -> set[TopicPartition]:
-        requests, deadline = self._turns.requests, self._timing.clock() + COMMIT_S
-        commit = Commit(next(requests.numbers), offsets, incarnation, deadline, claims, of_group)
-        return self._thread.result(requests.commit(commit), COMMIT_S + _MARGIN_S)
+    def _result(self, answer: Future[Any], timeout_s: float) -> Any:
+        """Wait for an answer; raises GroupError if the thread has ended, and BrokersUnavailable on time-out."""
+        deadline = self._timing.clock() + timeout_s
+        while True:
+            try:
+                return answer.result(_LOOK_S)
+            except FutureTimeoutError:
+                if self._thread is None or not self._thread.is_alive():
+                    raise not_running(self.group) from None
+                if self._timing.clock() > deadline:
+                    raise BrokersUnavailable(
+                        "BROKERS_UNAVAILABLE",
+                        f"The member of group {self.group} did not answer within {timeout_s:g} s; check that the brokers "
+                        "with __consumer_offsets run and are reachable from here",
+                    ) from None
+
+    # --- the member's thread
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._serve, name=f"zkafka-member-{self.group}", daemon=True)
+        self._thread.start()
+
+    def _stop(self) -> None:
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_CLOSE_S)
+
+    def _serve(self) -> None:
+        try:
+            while not self._closing:
+                self._await_request()
+                self.begin_turn()
+                self.end_turn()
+            self._finish_joining()
+        finally:
+            self.end()
+
+    def begin_turn(self) -> None:
+        """Serve the requests, and poll. Blocks for as long as a revocation waits."""
+        self._serve_requests()
+        self._subscribe()
+        self._note_error(self._client.poll())
+
+    def end_turn(self) -> None:
+        """Act on what the poll has found, and answer."""
+        self._replace_client()
+        self._send_commits()
+        self._check_admission()
+        if self._rebalancing:
+            owned, error = self.owned(), self._error
+            self._reading = frozenset(owned)
+            self._answer_rebalances(owned, None if error is None or error.retriable else error)
+
+    def end(self) -> None:
+        """Leave the group, own nothing, and refuse all requests. Blocks for long without a coordinator."""
+        self._closing = True
+        self._client.close()
+        self._state = self._state.expel()
+        self._take_requests()
+        self._answer_rebalances({}, not_running(self.group))
+        self._answer_commits([Outcome(number, error=not_running(self.group)) for number in self._committing])
+
+    def _finish_joining(self) -> None:
+        """Continue for a moment if a rebalance is under way: a request to leave it waits behind the one to join.
+
+        Otherwise the group waits for a member that is gone until its session expires.
+        """
+        deadline = self._timing.clock() + _FINISH_S
+        while not self._state.is_assigned and self._error is None and self._topics and self._timing.clock() < deadline:
+            self._timing.sleep(_TICK_S)
+            self._client.poll()
+
+    def _await_request(self) -> None:
+        self._has_requests.wait(_TICK_S)
+        self._has_requests.clear()
+
+    def _take_requests(self) -> None:
+        """Queue commits. A caller that rebalances reads nothing, which ends a revocation that waits."""
+        while self._requests:
+            commit, answer = self._requests.popleft()
+            if commit is None:
+                self._rebalancing.append(answer)
+                self._reading = frozenset()
+            else:
+                self._committing[commit.number] = answer
+                self._state = replace(self._state, commits=self._state.commits.add(commit))
+
+    def _answer_rebalances(self, owned: Owned, error: ZKafkaError | None) -> None:
+        answers, self._rebalancing = self._rebalancing, []
+        for answer in answers:
+            _answer(answer, owned, error)
+
+    def _answer_commits(self, outcomes: Collection[Outcome]) -> None:
+        for outcome in outcomes:
+            _answer(self._committing.pop(outcome.number), set(outcome.lost), outcome.error)
+
+    def _serve_requests(self) -> None:
+        self._take_requests()
+        self._state, stopped_s = self._state.see(self._timing.clock())
+        if stopped_s:
+            _log.warning("%s did not run for %.1f s; it checks whether it is still a member", self._name, stopped_s)
+
+    def _subscribe(self) -> None:
+        """Subscribe to the topics, if they are others now. Brokers get names: patterns are looked up every few seconds."""
+        now = self._timing.clock()
+        if now < self._lookup_at:
+            return
+        is_named = isinstance(self._subscription, Subscribe)
+        self._lookup_at = float("inf") if is_named else now + _LOOKUP_S
+        try:
+            topics = tuple(wanted_topics(self._subscription, () if is_named else self._client.topic_names()))
+            if topics != self._topics:
+                self._topics = topics
+                self._state = replace(self._state, is_assigned=False)
+                self._client.subscribe(topics)
+            if not topics:
+                self._state = replace(self._state, is_assigned=True)
+                self._final_at = self._state.rebalances
+        except ZKafkaError as error:
+            self._note_error(error)
+
+    def _note_error(self, error: ZKafkaError | None) -> None:
+        if error is None or isinstance(error, UnknownTopic):  # the stream warns of topics that do not exist
+            return
+        self._error = error
+        if error.retriable:
+            self._warn(str(error))
+        self._changed.set()
+
+    def _replace_client(self) -> None:
+        """Continue with another client after an expulsion, or a release, with a commit under way.
+
+        librdkafka keeps a commit for a coordinator that it cannot reach, and would send it as the next generation's.
+        """
+        if not self._state.has_stray_commit:
+            return
+        client = self._connect(self.handle)
+        try:
+            client.open()
+        except ZKafkaError as error:
+            self._note_error(error)  # the next turn tries again
+            return
+        self._state = replace(self._state, has_stray_commit=False)
+        self._client.discard()
+        self._client = client
+        self._topics = ()
+        self._lookup_at = 0.0
+
+    def _send_commits(self) -> None:
+        step = self._state.commits.advance(self._state, self._timing.clock())
+        self._state = replace(self._state, commits=step.queue)
+        self._answer_commits(step.outcomes)
+        if step.send is not None:
+            self._client.commit(step.send)
+
+    def _check_admission(self) -> None:
+        """Check without an assignment whether the coordinator has admitted the member, and has any (KIP-848)."""
+        now, before = self._timing.clock(), self._state.admission
+        is_needed = not self._state.is_assigned and self._is_consumer_protocol
+        if is_needed and now < before.check_at:
+            return
+        self._state = replace(self._state, admission=before.postpone(now))
+        if not is_needed or self._is_final is None:
+            return
+        self.consumer = self._client.member_id
+        try:
+            if self._is_final(self.consumer, self._state.claims.keys(), self._topics):
+                self._state = replace(self._state, is_assigned=True, is_member=True)
+                self._final_at = self._state.rebalances
+        except ZKafkaError as error:
+            admission, is_reported = self._state.admission.fail(error)
+            self._state = replace(self._state, admission=admission)
+            if is_reported:
+                self._note_error(error)
+        else:
+            self._state = replace(self._state, admission=replace(self._state.admission, failures=0))
+            self._changed.set()
+
+    # --- events of the client, within its `poll`
+
+    def handle(self, event: GroupEvent) -> None:
+        """Act on what the coordinator has done. Blocks for as long as a revocation waits."""
+        if isinstance(event, Assigned):
+            self.assigned(event.partitions)
+        elif isinstance(event, Revoked):
+            self.revoked(event.partitions)
+        elif isinstance(event, CommitAnswer):
+            self.answered(event)
+        else:
+            self.lost()
+
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """Add what the coordinator has assigned, unless the client is about to be replaced.
+
+        librdkafka reports an assignment right after a revocation of the same rebalance.
+        """
+        if self._state.has_stray_commit:
+            return
+        self.consumer = self._client.member_id or self.consumer
+        if partitions:
+            _log.info("%s is assigned %s", self._name, listing(sorted(partitions), _SHOWN))
+        self._error = None
+        self._change(self._state.assign(partitions, self.consumer))
+
+    def revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """Release partitions when the running micro-batch is done, or after the hold."""
+        self.begin_revocation(partitions)
+        while self.is_holding:
+            self._await_request()
+            self.turn_within()
+        self.end_revocation()
+
+    def begin_revocation(self, partitions: Collection[TopicPartition]) -> None:
+        """Note which partitions are to be released, and until when they may be kept."""
+        self._state = self._state.revoke(partitions, self._timing.clock() + self._hold_s)
+
+    @property
+    def is_holding(self) -> bool:
+        """True while the revocation waits for what is read, or for the answer to a commit."""
+        return self._state.is_holding(self._reading, self._timing.clock()) and not self._closing
+
+    def turn_within(self) -> None:
+        """Serve and commit while a revocation waits."""
+        self._serve_requests()
+        self._send_commits()
+        if self._state.commits.waiting:
+            self._client.poll_within()
+
+    def end_revocation(self) -> None:
+        """Release the partitions."""
+        overdue, revoking = self._state.overdue(self._reading), self._state.revoking or frozenset()
+        if overdue and not self._closing:
+            _log.warning(
+                "%s released %s after rebalance.hold.ms, while a micro-batch is reading: records may be read twice",
+                self._name,
+                listing(sorted(overdue), _SHOWN),
+            )
+        if revoking:
+            _log.info("%s released %s", self._name, listing(sorted(revoking), _SHOWN))
+        # With KIP-848, no assignment follows where nothing is added.
+        self._change(self._state.release(is_assigned=self._is_consumer_protocol and self._state.is_member))
+        if self._state.has_released_too_early(revoking) and not self._closing:
+            self._give_up("released partitions of which a commit is unanswered")
+
+    def lost(self) -> None:
+        """Give up everything: other members may own the partitions already."""
+        self._give_up(f"was expelled from group {self.group}")
+
+    def answered(self, answer: CommitAnswer) -> None:
+        """Take the answer to a commit."""
+        step = self._state.commits.answer(answer, self._timing.clock())
+        self._state = replace(self._state, commits=step.queue)
+        if step.is_fenced:
+            self.lost()
+        self._answer_commits(step.outcomes)
+
+    def _give_up(self, reason: str) -> None:
+        """Own nothing any more. A client that may still send a commit is replaced at the end of this turn."""
+        if self._state.claims:
+            _log.warning(
+                "%s %s, and joins again; others may own %s already: records may be read twice",
+                self._name,
+                reason,
+                listing(sorted(self._state.claims), _SHOWN),
+            )
+        self._change(self._state.expel())
+
+    def _change(self, state: MemberState) -> None:
+        self._state = state
+        if self._is_final is None:
+            self._final_at = state.rebalances
+        self._changed.set()
+
+    def _warn(self, text: str) -> None:
+        """Log a warning, each text once."""
+        if text not in self._warned:
+            self._warned.add(text)
+            _log.warning("%s: %s", self._name, text)
+
+    @property
+    def _name(self) -> str:
+        return self.consumer or f"a member of group {self.group}"
+
+
+def not_running(group: str) -> GroupError:
+    """The error for a request to a member that has left, or has not joined."""
+    return GroupError("NOT_A_MEMBER", f"The member of group {group} has left it, or has not joined yet; join first")
+
+
+def _answer(request: Future[Any], result: object, error: ZKafkaError | None) -> None:
+    if error is None:
+        request.set_result(result)
+    else:
+        request.set_exception(error)

@@ -1,41 +1,232 @@
-"""State of a member of a group that Kafka coordinates: its assignment, a revocation that waits, doubts about both.
+"""State of a member of a group that Kafka coordinates: what it owns, what it releases, what it commits.
 
-Pure: values in, values out. `pyspark_zkafka.group.kafka_turns` acts on it.
+Pure: values in, values out. `pyspark_zkafka.group.kafka_member` asks the coordinator, and tells the state what happens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark_zkafka.group.kafka_rebalance import Assignment, Hold
+from pyspark_zkafka.errors import BrokersUnavailable, GroupContended, ZKafkaError
 from pyspark_zkafka.protocol.model import Claim, TopicPartition
 
-__all__ = ["MemberState"]
+if TYPE_CHECKING:  # the state machine needs no librdkafka
+    from pyspark_zkafka.kafka.group_consumer import CommitAnswer
 
+COMMIT_S = 30.0
+_RETRY_S = 0.1
+_SHARE_OF_POLL_INTERVAL = 0.8
 _STOPPED_S = 5.0  # a process that did not run for so long may have been expelled
-_DOUBT_S = 2.0  # in which librdkafka notices that
+_DOUBT_S = 2.0  # librdkafka notices an expulsion within this time
+_CHECK_S = 1.5
+_REFUSALS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit that is to be sent, or was.
+
+    Attributes
+    ----------
+    incarnation : int
+        The incarnation of the member that planned the commit.
+    claims : mapping, optional
+        The claims with which it was planned, if only these count.
+    of_group : bool
+        True for the group's starts, which are not limited to the member's own partitions.
+    sent : mapping, optional
+        The offsets whose answer is awaited.
+    error : ZKafkaError, optional
+        The reason why the commit is sent again, not before `next_at`.
+    """
+
+    number: int
+    offsets: Mapping[TopicPartition, int]
+    incarnation: int
+    deadline: float
+    claims: Mapping[TopicPartition, Claim] | None = None
+    of_group: bool = False
+    next_at: float = 0.0
+    sent: Mapping[TopicPartition, int] | None = None
+    error: ZKafkaError | None = None
+
+    def sendable(self, state: MemberState) -> Mapping[TopicPartition, int]:
+        """Select the offsets that the member may commit now."""
+        if self.of_group and self.incarnation == state.incarnation and state.is_member:
+            return self.offsets
+        ours = state.committable(self.offsets, self.incarnation)
+        if self.claims is None:
+            return ours
+        return {tp: offset for tp, offset in ours.items() if state.claims[tp] == self.claims.get(tp)}
+
+
+class Outcome(NamedTuple):
+    """The end of a commit: the partitions that were left out, or an error."""
+
+    number: int
+    lost: frozenset[TopicPartition] = frozenset()
+    error: ZKafkaError | None = None
+
+
+class Step(NamedTuple):
+    """A step of a queue: the queue after it, the commits that have ended, and offsets to send.
+
+    `is_fenced` is True if the coordinator does not know the member any more.
+    """
+
+    queue: CommitQueue
+    outcomes: tuple[Outcome, ...] = ()
+    send: Mapping[TopicPartition, int] | None = None
+    is_fenced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CommitQueue:
+    """The commits of a member. The first is under way; `unanswered` counts those given up after they were sent."""
+
+    group: str
+    waiting: tuple[Commit, ...] = ()
+    unanswered: int = 0
+
+    def add(self, commit: Commit) -> CommitQueue:
+        """Append a commit."""
+        return replace(self, waiting=(*self.waiting, commit))
+
+    @property
+    def has_stray(self) -> bool:
+        """True if the client may still send a commit, or repeat it."""
+        return self.unanswered > 0 or bool(self.under_way)
+
+    @property
+    def under_way(self) -> frozenset[TopicPartition]:
+        """The partitions of commits that were sent, and may still be answered in time."""
+        return frozenset(tp for commit in self.waiting for tp in commit.sent or ())
+
+    def advance(self, state: MemberState, now: float) -> Step:
+        """End commits that are overdue, or contain nothing that the member owns; send the next one, if it is due.
+
+        >>> t0 = TopicPartition("t", 0)
+        >>> state = MemberState().assign([t0], "c")
+        >>> queue = CommitQueue("g").add(Commit(1, {t0: 5}, incarnation=0, deadline=30.0))
+        >>> queue.advance(state, now=1.0).send == {t0: 5}
+        True
+        >>> queue.advance(state.expel(), now=1.0).outcomes
+        (Outcome(number=1, lost=frozenset({TopicPartition(topic='t', partition=0)}), error=None),)
+        """
+        outcomes: list[Outcome] = []
+        queue = self
+        while queue.waiting:
+            first = queue.waiting[0]
+            if now >= first.deadline:
+                outcomes.append(Outcome(first.number, error=first.error or _unanswered(self.group)))
+                queue = replace(queue._rest(), unanswered=queue.unanswered + (first.sent is not None))
+            elif first.sent is not None or now < first.next_at:
+                break
+            elif ours := first.sendable(state):
+                return Step(queue._with(replace(first, sent=dict(ours))), tuple(outcomes), dict(ours))
+            else:
+                outcomes.append(Outcome(first.number, frozenset(first.offsets)))
+                queue = queue._rest()
+        return Step(queue, tuple(outcomes))
+
+    def answer(self, answer: CommitAnswer, now: float) -> Step:
+        """End the commit that was sent, or have it sent again a little later; ignores answers to commits given up.
+
+        The group's starts are not sent again: another member may have committed meanwhile.
+        """
+        first = self.waiting[0] if self.waiting else None
+        if first is None or first.sent is None or first.sent != answer.offsets:
+            return Step(replace(self, unanswered=max(0, self.unanswered - 1)))
+        if answer.standing == "again" and first.of_group:
+            return Step(self._rest(), (Outcome(first.number, error=_contended(self.group, answer.error)),))
+        if answer.standing == "again":
+            return Step(self._with(replace(first, sent=None, error=answer.error, next_at=now + _RETRY_S)))
+        if answer.standing == "fenced":
+            return Step(self._rest(), (Outcome(first.number, frozenset(first.offsets)),), is_fenced=True)
+        left_out = frozenset(first.offsets.keys() - first.sent.keys())
+        return Step(self._rest(), (Outcome(first.number, left_out, answer.error),))
+
+    def expel(self) -> CommitQueue:
+        """Await no answer: the next incarnation sends nothing again that the last one has read."""
+        return replace(self, waiting=tuple(replace(commit, sent=None) for commit in self.waiting), unanswered=0)
+
+    def _rest(self) -> CommitQueue:
+        return replace(self, waiting=self.waiting[1:])
+
+    def _with(self, first: Commit) -> CommitQueue:
+        return replace(self, waiting=(first, *self.waiting[1:]))
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Checks of a member without an assignment: with KIP-848, no callback reports its admission.
+
+    `check_at` is the time of the next check, `failures` counts those that have failed since the last answer.
+
+    >>> checked = Admission().postpone(now=10.0)
+    >>> checked.check_at, checked.failures
+    (11.5, 0)
+    """
+
+    check_at: float = 0.0
+    failures: int = 0
+
+    def postpone(self, now: float) -> Admission:
+        """Schedule the next check, after one or while none is needed."""
+        return replace(self, check_at=now + _CHECK_S)
+
+    def fail(self, error: ZKafkaError) -> tuple[Admission, bool]:
+        """Count a failed check; True if its error is to be reported.
+
+        A coordinator may not know a member at first that it admits a moment later.
+        """
+        failures = self.failures + 1
+        return replace(self, failures=failures), error.retriable or failures >= _REFUSALS
 
 
 @dataclass(frozen=True, slots=True)
 class MemberState:
     """A member between two turns of its thread.
 
-    `is_assigned` is False while the coordinator is to assign partitions or revokes some, `is_member` until the coordinator
-    has admitted the member. `rebalances` counts the changes of the assignment, and `hold` is the revocation that waits for
-    the running micro-batch. `seen_at` is the time of the last turn; `owned` is empty until `doubted_until`.
+    Attributes
+    ----------
+    claims : mapping
+        The partitions that the member owns, unless the state is doubtful: see `owned`. `sequence` numbers the claims.
+    incarnation : int
+        How often the coordinator has expelled the member. Nothing that an earlier incarnation has planned may be committed,
+        even where the same partitions are assigned again.
+    is_assigned, is_member : bool
+        False while the coordinator is about to assign or to revoke partitions; False until it has admitted the member.
+    rebalances : int
+        How often the assignment has changed.
+    revoking, hold_until : frozenset or None, float
+        The partitions of a pending revocation, and the time until which the running micro-batch may keep them.
+    seen_at, doubted_until : float
+        The time of the last turn; `owned` is empty until `doubted_until`.
+    commits, admission : CommitQueue, Admission
+        The commits that have not ended, and the checks of a member without an assignment.
+    has_stray_commit : bool
+        True if the client may still send a commit that another incarnation planned, so that it must be replaced.
     """
 
-    assignment: Assignment = field(default_factory=Assignment)
+    claims: Mapping[TopicPartition, Claim] = field(default_factory=dict)
+    sequence: int = 0
+    incarnation: int = 0
     is_assigned: bool = False
     is_member: bool = False
     rebalances: int = 0
-    hold: Hold | None = None
+    revoking: frozenset[TopicPartition] | None = None
+    hold_until: float = 0.0
     seen_at: float = 0.0
     doubted_until: float = 0.0
+    commits: CommitQueue = CommitQueue("")
+    admission: Admission = Admission()
+    has_stray_commit: bool = False
 
     def see(self, now: float) -> tuple[MemberState, float]:
-        """The state after a turn begins, and the seconds for which the process did not run; 0 if it went on running.
+        """Begin a turn. Also returns the seconds for which the process did not run, 0 if it kept running.
 
         >>> stopped, for_s = MemberState(seen_at=10.0).see(17.5)
         >>> for_s, stopped.doubted_until, stopped.see(17.6)[1]
@@ -51,57 +242,133 @@ class MemberState:
 
     def owned(self, now: float) -> Mapping[TopicPartition, Claim]:
         """The partitions that the member owns; empty while it may have been expelled without knowing it yet."""
-        return {} if self.is_doubtful(now) else self.assignment.owned
+        return {} if self.is_doubtful(now) else self.claims
 
-    def await_assignment(self) -> MemberState:
-        """The state of a member that subscribes to other topics."""
-        return replace(self, is_assigned=False)
+    def committable(self, offsets: Mapping[TopicPartition, int], incarnation: int) -> dict[TopicPartition, int]:
+        """Select the offsets that the member may commit. Brokers check the member, but not what it owns.
 
-    def admit(self) -> MemberState:
-        """The state of a member that is admitted, and has nothing to wait for."""
-        return replace(self, is_assigned=True, is_member=True)
-
-    def idle(self) -> MemberState:
-        """The state of a member without topics, which waits for no assignment."""
-        return replace(self, is_assigned=True)
+        >>> t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
+        >>> assigned = MemberState().assign([t0], "c")
+        >>> assigned.committable({t0: 5, t1: 7}, incarnation=0) == {t0: 5}
+        True
+        >>> assigned.expel().assign([t0], "c").committable({t0: 5}, incarnation=0)
+        {}
+        """
+        if incarnation != self.incarnation:
+            return {}
+        return {tp: offset for tp, offset in offsets.items() if tp in self.claims}
 
     def assign(self, partitions: Collection[TopicPartition], consumer: str) -> MemberState:
-        """The state with partitions that the coordinator has added."""
-        assignment = self.assignment.assign(partitions, consumer)
+        """Add partitions that the coordinator has assigned.
+
+        >>> t0 = TopicPartition("t", 0)
+        >>> once = MemberState().assign([t0], "c").revoke([t0], until=9.0).release(is_assigned=False)
+        >>> once.assign([t0], "c").claims[t0].sequence
+        2
+        """
+        claim = Claim(consumer, self.sequence + 1)
         return replace(
-            self, assignment=assignment, is_assigned=True, is_member=True, rebalances=self.rebalances + 1, hold=None
+            self,
+            claims={**self.claims, **dict.fromkeys(partitions, claim)},
+            sequence=claim.sequence,
+            is_assigned=True,
+            is_member=True,
+            rebalances=self.rebalances + 1,
+            revoking=None,
         )
 
     def revoke(self, partitions: Collection[TopicPartition], until: float) -> MemberState:
-        """The state with a revocation that waits, for what is read, until a time at the most."""
-        return replace(self, is_assigned=False, hold=Hold(frozenset(partitions), until))
+        """Begin a revocation, which waits for the running micro-batch until this time."""
+        return replace(self, is_assigned=False, revoking=frozenset(partitions), hold_until=until)
 
     def is_holding(self, reading: Collection[TopicPartition], now: float) -> bool:
-        """True while a revocation waits for partitions that are being read."""
-        return self.hold is not None and bool(self.hold.kept(reading, now))
+        """True while a revocation waits for partitions that are being read, or for the answer to a commit.
+
+        >>> t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
+        >>> state = MemberState().assign([t0], "c").revoke([t0], until=5.0)
+        >>> state.is_holding([t0, t1], now=4.0), state.is_holding([t1], now=4.0), state.is_holding([t0], now=5.0)
+        (True, False, False)
+        """
+        return now < self.hold_until and bool(self.overdue(self.commits.under_way.union(reading)))
 
     def overdue(self, reading: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """The partitions of the revocation that are being read, though it waits no longer."""
-        return frozenset() if self.hold is None else self.hold.revoking.intersection(reading)
+        """The partitions of the revocation that are being read."""
+        return frozenset() if self.revoking is None else self.revoking.intersection(reading)
 
     def release(self, *, is_assigned: bool) -> MemberState:
-        """The state after the revocation; `is_assigned` if no assignment needs to follow."""
-        revoking = frozenset[TopicPartition]() if self.hold is None else self.hold.revoking
-        assignment = self.assignment.revoke(revoking)
-        return replace(self, assignment=assignment, is_assigned=is_assigned, rebalances=self.rebalances + 1, hold=None)
-
-    def expel(self) -> MemberState:
-        """The state of a member that the coordinator has expelled; another incarnation of it joins."""
+        """End the revocation; `is_assigned` if no assignment needs to follow."""
+        revoking = self.revoking or frozenset()
         return replace(
             self,
-            assignment=self.assignment.expel(),
+            claims={tp: claim for tp, claim in self.claims.items() if tp not in revoking},
+            is_assigned=is_assigned,
+            rebalances=self.rebalances + 1,
+            revoking=None,
+        )
+
+    def expel(self) -> MemberState:
+        """Own nothing: another incarnation of the member joins. A commit that was sent is a stray now."""
+        return replace(
+            self,
+            claims={},
+            incarnation=self.incarnation + 1,
             is_assigned=False,
             is_member=False,
             rebalances=self.rebalances + 1,
-            hold=None,
+            revoking=None,
             doubted_until=0.0,
+            commits=self.commits.expel(),
+            has_stray_commit=self.has_stray_commit or self.commits.has_stray,
         )
+
+    def has_released_too_early(self, released: Collection[TopicPartition]) -> bool:
+        """True if a commit of released partitions, or one that was given up, may still be answered."""
+        return self.commits.unanswered > 0 or not self.commits.under_way.isdisjoint(released)
 
     def _unseen_s(self, now: float) -> float:
         unseen_s = now - self.seen_at
         return unseen_s if unseen_s > _STOPPED_S else 0.0
+
+
+def is_final(
+    assigned: Mapping[str, Collection[TopicPartition]],
+    member: str,
+    owned: Collection[TopicPartition],
+    partitions: Collection[TopicPartition],
+) -> bool:
+    """True if a stable group, as its coordinator describes it, has nothing more to assign to the member.
+
+    While a cooperative rebalance waits for a member to release partitions, the group is stable, too, but nobody is assigned
+    them. `partitions` are all those of the member's topics.
+
+    >>> t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
+    >>> is_final({"a": [t0], "b": []}, "b", [], [t0, t1])
+    False
+    >>> is_final({"a": [t0], "b": [t1]}, "b", [], [t0, t1]), is_final({"a": [t0], "b": [t1]}, "b", [t1], [t0, t1])
+    (False, True)
+    """
+    everyones = {tp for places in assigned.values() for tp in places}
+    return set(assigned.get(member, ())) == set(owned) and everyones.issuperset(partitions)
+
+
+def hold_s(hold_ms: int, max_poll_interval_ms: int) -> float:
+    """The time for which a revocation may wait: a member that waits for the whole poll interval is expelled.
+
+    >>> hold_s(30_000, 300_000), hold_s(60_000, 50_000)
+    (30.0, 40.0)
+    """
+    return min(hold_ms, max_poll_interval_ms * _SHARE_OF_POLL_INTERVAL) / 1000
+
+
+def _contended(group: str, found: ZKafkaError | None) -> GroupContended:
+    return GroupContended(
+        "GROUP_REBALANCES", f"committing the start of group {group}: {found}; it rebalances, or its coordinator moves"
+    )
+
+
+def _unanswered(group: str) -> BrokersUnavailable:
+    return BrokersUnavailable(
+        "BROKERS_UNAVAILABLE",
+        f"committing the offsets of group {group}: no answer within {COMMIT_S:g} s; the group has no coordinator now, or "
+        "it does not answer; check that the brokers with __consumer_offsets run and are reachable from here",
+    )

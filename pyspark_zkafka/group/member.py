@@ -1,28 +1,22 @@
-"""A member of a consumer group in ZooKeeper, which shares partitions with JVM consumers."""
+"""A member of a consumer group in ZooKeeper, next to JVM consumers and other queries."""
 
 from __future__ import annotations
 
 import logging
-import random
 import threading
-import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 
 from pyspark_zkafka.errors import ConsumerIdTaken, ZKafkaError, ZooKeeperError, listing
+from pyspark_zkafka.group.assignment import Attempts, GroupView, GroupWatch, Step, step
 from pyspark_zkafka.group.claims import Blocker, Claims
-from pyspark_zkafka.group.rebalance import Attempts, Step, step
-from pyspark_zkafka.group.registration import Registration, consumer_id_of, registration_of
-from pyspark_zkafka.group.subscription import leave_trace
-from pyspark_zkafka.group.view import GroupView, GroupWatch
+from pyspark_zkafka.group.membership import Timing
+from pyspark_zkafka.group.registration import Registration, consumer_id_of, leave_trace, registration_of
 from pyspark_zkafka.options.model import GroupOptions, ZooKeeperConfig
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition, session_text
 from pyspark_zkafka.protocol.planning import Subscription
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 from pyspark_zkafka.zookeeper.connection import SessionState
-
-__all__ = ["GroupMember", "Timing"]
 
 _log = logging.getLogger(__name__)
 
@@ -32,16 +26,6 @@ _SWEEP_SHARE = 20
 _ERROR_PAUSE_S = 0.5
 _SUSPENDED_PAUSE_S = 0.1
 _CLOSE_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Clocks, jitter and sleep: monotonic seconds, seconds since the epoch, a number in [0, 1), a wait of seconds."""
-
-    clock: Callable[[], float] = time.monotonic
-    now: Callable[[], float] = time.time
-    jitter: Callable[[], float] = random.random
-    sleep: Callable[[float], None] = time.sleep
 
 
 class GroupMember:
@@ -118,9 +102,9 @@ class GroupMember:
     def join(self) -> None:
         """Connect, register and try to claim; blocks for a few round trips.
 
-        If the member's id is still registered, by an earlier session that has not expired yet, waits for its expiry, twice
-        the session's timeout at the most, and then raises ConsumerIdTaken. Raises GroupError if the sticky assignor is set
-        and other members do not use it, and the errors of `ZooKeeperClient`.
+        If an earlier session that has not expired is registered by the member's id, waits for its expiry, for at most
+        twice the session's timeout, and then raises ConsumerIdTaken. Raises GroupError if the sticky assignor is set and
+        other members do not use it, and the errors of `ZooKeeperClient`.
         """
         self._closing = False
         self.client.__enter__()
@@ -137,7 +121,7 @@ class GroupMember:
         self._thread.start()
 
     def leave(self) -> None:
-        """End the session, which deletes registration and claims at once. Blocks for four seconds at the most."""
+        """End the session, which deletes registration and claims at once. Blocks for at most four seconds."""
         self._closing = True
         self._wake.set()
         self._changed.set()
@@ -365,7 +349,7 @@ class GroupMember:
         self._sweep_at = end + max(_SWEEP_S, _SWEEP_SHARE * (end - begin))
 
     def _verify(self, owner: ClaimOwner) -> bool:
-        """Drop and log claims that do not exist; True if there were any."""
+        """Forget claims whose znodes are gone, and log them; True if there were any."""
         lost = self._claims.verify(owner)
         self._require(owner)
         if lost:

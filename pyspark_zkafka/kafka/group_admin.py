@@ -15,8 +15,13 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, ZKafkaError
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.kafka.errors import from_kafka
-from pyspark_zkafka.kafka.group_client import commit_requests
-from pyspark_zkafka.kafka.group_offsets import ACTIVE_CODES, KafkaGroupOffsets, group_active, offset_metadata
+from pyspark_zkafka.kafka.group_offsets import (
+    ACTIVE_CODES,
+    KafkaGroupOffsets,
+    commit_requests,
+    group_active,
+    offset_metadata,
+)
 from pyspark_zkafka.protocol.model import TopicPartition
 
 __all__ = ["GroupAdmin", "GroupState"]
@@ -55,7 +60,7 @@ class GroupAdmin(KafkaAdmin):
     (librdkafka issue 4605). A cluster without it has no group; before the first commit, a consumer waits for it. So it does
     where an ACL hides the topic, as from most users, and nobody can tell whether it exists.
 
-    librdkafka's admin client goes on asking the coordinator that it has looked up, also when that broker answers that it is
+    librdkafka's admin client keeps asking the coordinator that it has looked up, also when that broker answers that it is
     none, and for a broker that was down in the meantime its requests may wait until they time out: a new client replaces
     it after such an answer, and before a request that follows a lost connection. A shorter timeout would not help, because
     librdkafka aborts the process when the coordinator is looked up after the request has timed out.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -14,12 +15,11 @@ from pyspark_zkafka.errors import GroupError, ZKafkaError
 from pyspark_zkafka.kafka.clients import CLIENT_DEFAULTS, make_consumer
 from pyspark_zkafka.kafka.consumer_properties import lookup_properties
 from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, ErrorReports, from_exception, from_kafka
-from pyspark_zkafka.kafka.group_client import CommitAnswer, GroupEvents, Standing
 from pyspark_zkafka.options.librdkafka import load
 from pyspark_zkafka.options.model import Connection, KafkaGroupOptions
 from pyspark_zkafka.protocol.model import TopicPartition
 
-__all__ = ["GroupConsumer", "commit_standing", "group_properties", "membership_error"]
+Standing = Literal["done", "again", "fenced"]
 
 _REBALANCING_CODES = frozenset(
     {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.STALE_MEMBER_EPOCH}
@@ -44,20 +44,60 @@ _METADATA_S = 1.0
 _HEARTBEAT_MS = 3000
 
 
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """The coordinator has assigned partitions, in addition to those before."""
+
+    partitions: Collection[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """The coordinator revokes partitions, and waits until the callback returns."""
+
+    partitions: Collection[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Expelled:
+    """The coordinator has expelled the member: other members may own its partitions already."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAnswer:
+    """The coordinator has answered a commit of `offsets`.
+
+    `standing` is "again" for a member that must first rejoin, or find its coordinator, and "fenced" for one that is no
+    member any more. `error` is the reason of either, or the error of a partition whose offset was refused.
+    """
+
+    offsets: Mapping[TopicPartition, int]
+    standing: Standing = "done"
+    error: ZKafkaError | None = None
+
+
+GroupEvent = Assigned | Revoked | Expelled | CommitAnswer
+
+
 class GroupConsumer:
     """A member of a group: open between `open` and `close`, for the one thread that calls all its methods.
 
-    librdkafka blocks calls of other threads for as long as `poll` runs a callback. What is assigned is paused, so that no
-    record is fetched.
+    `on_event` is called with what has happened, on the same thread, from within `poll` or `commit`. librdkafka blocks calls
+    of other threads for as long as `poll` runs a callback. Assigned partitions are paused, so that no record is fetched.
     """
 
     def __init__(
-        self, servers: str, connection: Connection, group: str, options: KafkaGroupOptions, events: GroupEvents
+        self,
+        servers: str,
+        connection: Connection,
+        group: str,
+        options: KafkaGroupOptions,
+        on_event: Callable[[GroupEvent], None],
     ) -> None:
         self._properties = group_properties(servers, connection, group, options)
         self._group = group
         self._options = options
-        self._events = events
+        self._on_event = on_event
         self._reports = ErrorReports()
         self._consumer: Consumer | None = None
         self._has_polled_within = False
@@ -135,15 +175,15 @@ class GroupConsumer:
         self._has_polled_within = False
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Send a commit with the member's generation or epoch; the answer comes by `GroupEvents.answered`."""
+        """Send a commit with the member's generation or epoch; a `CommitAnswer` follows."""
         places = [KafkaTopicPartition(*tp, offset) for tp, offset in offsets.items()]
         try:
             self._client.commit(offsets=places, asynchronous=True)
         except KafkaException as error:
-            self._events.answered(CommitAnswer(offsets, *self._standing(error.args[0])))
+            self._on_event(CommitAnswer(offsets, *self._standing(error.args[0])))
 
     def topic_names(self) -> list[str]:
-        """The names of all topics; blocks for a request, a second at the most. Raises ZKafkaError without an answer."""
+        """The names of all topics; blocks for a request, at most a second. Raises ZKafkaError without an answer."""
         try:
             return list(self._client.list_topics(timeout=_METADATA_S).topics)
         except KafkaException as error:
@@ -167,18 +207,18 @@ class GroupConsumer:
         consumer.pause(places)
         if self._consumer is not None:
             self._is_member = True
-            self._events.assigned(_places(partitions))
+            self._on_event(Assigned(_places(partitions)))
 
     def _on_revoke(self, consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
         if self._consumer is not None:
-            self._events.revoked(_places(partitions))
+            self._on_event(Revoked(_places(partitions)))
         self._unassign(consumer, partitions)
         self._yield()
 
     def _on_lost(self, consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
         if self._consumer is not None:
             self._is_member = False
-            self._events.lost(_places(partitions))
+            self._on_event(Expelled())
         self._unassign(consumer, partitions)
 
     def _unassign(self, consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
@@ -192,7 +232,7 @@ class GroupConsumer:
             return
         offsets = {TopicPartition(p.topic, p.partition): p.offset for p in partitions}
         failed = error or next((p.error for p in partitions if p.error is not None), None)
-        self._events.answered(CommitAnswer(offsets, *(("done", None) if failed is None else self._standing(failed))))
+        self._on_event(CommitAnswer(offsets, *(("done", None) if failed is None else self._standing(failed))))
 
     def _standing(self, error: KafkaError) -> tuple[Standing, ZKafkaError]:
         return commit_standing(error, self._group, self._options)
@@ -211,7 +251,7 @@ def commit_standing(error: KafkaError, group: str, options: KafkaGroupOptions) -
 
 
 def membership_error(error: KafkaError, group: str, options: KafkaGroupOptions) -> ZKafkaError:
-    """Our error for one of a membership; of a fatal one, librdkafka's code may say no more than that."""
+    """Translate an error of a membership. The code of a fatal one may only say that it is fatal."""
     is_fatal = error.fatal() or error.code() == KafkaError._FATAL
     code, text = error.code(), f"joining group {group}: {error.name()} ({error.str()})"
     if code in _INCONSISTENT_CODES:

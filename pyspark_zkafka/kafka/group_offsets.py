@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import ExitStack
+from itertools import islice
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException
@@ -17,10 +18,7 @@ from pyspark_zkafka.errors import BrokersUnavailable, GroupError
 from pyspark_zkafka.kafka.clients import librdkafka_logger, make_consumer
 from pyspark_zkafka.kafka.consumer_properties import lookup_properties, shared_properties
 from pyspark_zkafka.kafka.errors import REFUSED_FOR_S, ErrorReports, from_kafka
-from pyspark_zkafka.kafka.group_client import commit_requests
 from pyspark_zkafka.protocol.model import TopicPartition
-
-__all__ = ["ACTIVE_CODES", "KafkaGroupOffsets", "group_active", "offset_metadata"]
 
 T = TypeVar("T")
 
@@ -34,6 +32,7 @@ ACTIVE_CODES = frozenset(
 )
 """Errors of requests that only the members of an active group may make."""
 
+_MOST_PER_COMMIT = 1_000  # the coordinator writes a commit as one batch, which max.message.bytes limits
 _TIMEOUT_S = 30.0
 # Errors are only reported between requests: a refusal is recorded after the first, and old enough after the second. There
 # are no more requests than these, as the answer to one that has timed out is lost.
@@ -45,6 +44,17 @@ _ATTEMPT_S = 5.0
 _PAUSE_S = 0.2
 
 _Places = list[KafkaTopicPartition]
+
+
+def commit_requests(offsets: Mapping[TopicPartition, int]) -> Iterator[dict[TopicPartition, int]]:
+    """Divide a commit into requests, in order.
+
+    >>> [len(some) for some in commit_requests({TopicPartition("t", n): 0 for n in range(2_001)})]
+    [1000, 1000, 1]
+    """
+    rest = iter(offsets.items())
+    while some := dict(islice(rest, _MOST_PER_COMMIT)):
+        yield some
 
 
 def group_active(group: str, doing: str) -> GroupError:
@@ -111,7 +121,7 @@ class KafkaGroupOffsets:
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The next offsets to read; partitions without one are absent.
 
-        Blocks for a request: `timeout_s` at the most, some seconds if the brokers refuse the connection.
+        Blocks for a request: for at most `timeout_s`, some seconds if the brokers refuse the connection.
         """
         return {tp: offset for tp, (offset, _) in self.committed_with_metadata(partitions).items()}
 
@@ -130,7 +140,7 @@ class KafkaGroupOffsets:
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Set the next offsets to read, whatever is stored.
 
-        Blocks for a request for every 1,000 partitions, the first time for one more: `timeout_s` at the most for each, some
+        Blocks for a request for every 1,000 partitions, the first time for one more: at most `timeout_s` for each, some
         seconds if the brokers refuse the connection. Waits meanwhile for a coordinator that is being replaced.
 
         Raises GroupError if consumers that Kafka coordinates are in the group, ClusterStateError if brokers refuse for
@@ -152,7 +162,7 @@ class KafkaGroupOffsets:
             time.sleep(_PAUSE_S)
 
     def _attempt(self, positions: _Places, timeout_s: float) -> None:
-        """Commit by an admin client; a failed one is replaced, since it would go on to ask the old coordinator.
+        """Commit by an admin client; a failed one is replaced, since it would keep asking the old coordinator.
 
         A consumer's own commit has no timeout: librdkafka repeats it for minutes while the coordinator does not answer, and
         closing the consumer waits for that, too.

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pyspark_zkafka.errors import GroupContended, GroupError, ZKafkaError, listing
+from pyspark_zkafka.group.claims import Unchanged
+from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.kafka.group_admin import GroupAdmin, GroupState
-from pyspark_zkafka.operations.group_activity import Activity, group_activity, require_inactive
 from pyspark_zkafka.operations.group_offsets import StoredOffsets, stored_offsets
 from pyspark_zkafka.operations.migration import Difference, Facts, LiveRounds, Outcome, compare, outcomes, to_copy
-from pyspark_zkafka.operations.offset_writes import OffsetWriter
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.protocol.resumption import outdated
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.groups import Activity, group_activity, require_inactive
 
 __all__ = ["Look", "Migration", "Store", "failures", "require_offsets"]
 
@@ -179,7 +180,7 @@ class Migration:
         if self.to == "kafka":
             return {tp: error.message for tp, error in self.brokers.alter_offsets(group, copies).items()}
         try:
-            OffsetWriter(self.zookeeper, inactive_only=not live).write(group, copies, look.in_zookeeper)
+            commit_offsets(self.zookeeper, group, copies, Unchanged(look.in_zookeeper.versions, inactive_only=not live))
         except GroupContended as error:
             if not live:
                 raise

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from pyspark_zkafka.group.claims import Unchanged
+from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.kafka.group_admin import GroupAdmin
-from pyspark_zkafka.operations.group_activity import group_activity, require_inactive
 from pyspark_zkafka.operations.group_offsets import Partition, StoredOffsets, stored_offsets
 from pyspark_zkafka.operations.offset_files import GroupOffset
 from pyspark_zkafka.operations.offset_reset import clamp
-from pyspark_zkafka.operations.offset_writes import OffsetWriter
 from pyspark_zkafka.operations.reset import LeaderLogs
 from pyspark_zkafka.operations.topics import require_partitions
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.groups import group_activity, require_inactive
 
 __all__ = ["OffsetImports", "PlannedImport"]
 
@@ -68,8 +69,8 @@ class OffsetImports:
         return PlannedImport(wanted, stored_offsets(self.zookeeper, wanted), warnings)
 
     def apply(self, planned: PlannedImport, group: str) -> None:
-        """Write a group's offsets; raises as `OffsetWriter.write`."""
-        OffsetWriter(self.zookeeper).write(group, planned.offsets[group], planned.stored[group])
+        """Write a group's offsets; raises as `commit_offsets`."""
+        commit_offsets(self.zookeeper, group, planned.offsets[group], Unchanged(planned.stored[group].versions))
 
     def _check(self, wanted: Mapping[str, dict[Partition, int]]) -> tuple[str, ...]:
         """Move offsets into their logs; returns the warnings."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from pyspark_zkafka.cluster import ClusterSource
 from pyspark_zkafka.errors import GroupError, NoLeader, ZKafkaError, listing
+from pyspark_zkafka.group.claims import Unchanged
+from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.kafka.group_admin import GroupAdmin
-from pyspark_zkafka.operations.group_activity import group_activity, require_inactive
 from pyspark_zkafka.operations.group_offsets import StoredOffsets, stored_offsets
 from pyspark_zkafka.operations.group_reads import OffsetsStorage
 from pyspark_zkafka.operations.offset_reset import (
@@ -19,11 +20,11 @@ from pyspark_zkafka.operations.offset_reset import (
     ToCurrent,
     plan_reset,
 )
-from pyspark_zkafka.operations.offset_writes import OffsetWriter
 from pyspark_zkafka.operations.topics import Scope, require_partitions, scope_partitions
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, Position
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.groups import group_activity, require_inactive
 
 __all__ = ["KnownLogs", "LeaderLogs", "OffsetResets", "PlannedReset"]
 
@@ -143,7 +144,7 @@ class OffsetResets:
         """
         offsets = planned.plan.offsets
         if self.zookeeper is not None and self.storage != "kafka":
-            OffsetWriter(self.zookeeper).write(planned.group, offsets, planned.read)
+            commit_offsets(self.zookeeper, planned.group, offsets, Unchanged(planned.read.versions))
         if self.storage != "zookeeper":
             self._apply_to_kafka(planned.group, offsets)
 

@@ -15,16 +15,14 @@ from pyspark_zkafka.stream.warnings import StreamWarnings
 if TYPE_CHECKING:
     from pyspark_zkafka.group.membership import Membership
 
-__all__ = ["commit_positions", "level_stores"]
-
 _log = logging.getLogger(__name__)
 
 
 def commit_positions(state: StreamState, session: StreamSession, reports: StreamWarnings) -> StreamState:
-    """Commit due positions of partitions that are owned; retriable errors are logged, and the commit is retried later.
+    """Commit due positions of owned partitions. Retriable errors are logged, and the commit is retried later.
 
-    Partitions that were revoked and assigned again are left out: the group's offset, which decides where to go on, may have
-    been changed meanwhile.
+    Partitions that were revoked and assigned again are left out: the group's offset, where the query then continues, may
+    have been changed meanwhile.
     """
     due = state.due()
     member = session.member
@@ -36,8 +34,10 @@ def commit_positions(state: StreamState, session: StreamSession, reports: Stream
     _note_lost(due.keys() - ours.keys(), member)
     if not ours:
         return state
+    from pyspark_zkafka.group.claims import proof_of  # a stream without a group loads nothing of groups
+
     try:
-        done = session.offsets.commit(ours, owner, [tp for tp in ours if state.assigned[tp].resets])
+        done = session.offsets.commit(ours, proof_of(owner), [tp for tp in ours if state.assigned[tp].resets])
     except PartitionOwned as error:
         reports.warn(f"offsets not committed: {error}")
         return state
@@ -59,7 +59,7 @@ def commit_positions(state: StreamState, session: StreamSession, reports: Stream
 
 
 def _note_lost(partitions: Collection[TopicPartition], member: Membership | None) -> None:
-    """Log that partitions are owned no more, and have the member look for what it owns now."""
+    """Log that partitions are not owned any more, and have the member check what it owns."""
     if partitions and member is not None:
         _log.warning("%s lost ownership; offsets not committed: %s", member.consumer, listing(sorted(partitions)))
         member.request_rebalance()
@@ -70,8 +70,10 @@ def level_stores(partitions: Collection[TopicPartition], session: StreamSession)
     owner = None if session.member is None else session.member.owner
     if session.member is not None and owner is None:
         return
+    from pyspark_zkafka.group.claims import proof_of  # see above
+
     try:
-        session.level(partitions, owner)
+        session.level(partitions, proof_of(owner))
     except PartitionOwned:
         return  # reported by the next commit
     except ZKafkaError as error:

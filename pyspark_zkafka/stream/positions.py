@@ -270,7 +270,7 @@ class StreamStarts:
             if starts[tp][0] is deleted_topic or (starts[tp][0] is topic_created_again and tp.topic not in read)
         ]
         if unused:
-            from pyspark_zkafka.group.offset_store import report_outdated
+            from pyspark_zkafka.group.offsets import report_outdated
 
             report_outdated(unused, stale, self.options.read.fail_on_data_loss)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.errors import OptionError, ZKafkaError
 from pyspark_zkafka.options.model import StreamOptions
-from pyspark_zkafka.protocol.model import Claim, ClaimOwner, ClusterSnapshot, TopicPartition
+from pyspark_zkafka.protocol.model import Claim, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import HIGH_WATERMARK, LATEST
 from pyspark_zkafka.protocol.planning import Assign, Subscribe
 from pyspark_zkafka.protocol.znodes.groups import owner_path
@@ -19,8 +19,9 @@ from pyspark_zkafka.retries import Retry
 from pyspark_zkafka.stream.cluster_state import ClusterState
 
 if TYPE_CHECKING:
-    from pyspark_zkafka.group.membership import Membership, OffsetStore
-    from pyspark_zkafka.group.offset_store import GroupOffsets
+    from pyspark_zkafka.group.claims import NoOwner, OwnedBy
+    from pyspark_zkafka.group.membership import Membership
+    from pyspark_zkafka.group.offsets import GroupOffsets, KafkaMemberOffsets
     from pyspark_zkafka.options.model import GroupOptions, ZooKeeperConfig
     from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
@@ -61,7 +62,7 @@ class StreamSession:
         self._zookeeper: ZooKeeperClient | None = None
         self._subscribed: tuple[ClusterSnapshot, Mapping[TopicPartition, Claim]] | None = None
         self.member: Membership | None = None
-        self._member_offsets: OffsetStore | None = None
+        self._member_offsets: KafkaMemberOffsets | None = None
 
     def __enter__(self) -> StreamSession:
         """Connect, and join the group if the options require it; raises ZKafkaError if either is refused or impossible.
@@ -130,22 +131,22 @@ class StreamSession:
         self._opened.close()
 
     @cached_property
-    def offsets(self) -> OffsetStore:
+    def offsets(self) -> GroupOffsets | KafkaMemberOffsets:
         """The group's offsets, in their stores."""
         return self._member_offsets or self._stored_offsets
 
     @cached_property
     def _stored_offsets(self) -> GroupOffsets:
-        from pyspark_zkafka.group.offset_store import GroupOffsets
+        from pyspark_zkafka.group.offsets import GroupOffsets
 
         name, servers = self._required_group.name, self.cluster.servers()
         offsets = GroupOffsets(self._read.connection, servers, name, self._read.stores, self._zookeeper, self._sleep)
         return self._opened.enter_context(offsets)
 
-    def level(self, partitions: Collection[TopicPartition], owner: ClaimOwner | None) -> None:
+    def level(self, partitions: Collection[TopicPartition], proof: OwnedBy | NoOwner) -> None:
         """Commit the offsets of a group with two stores to the one that lags; see `GroupOffsets.level`."""
         if self._member_offsets is None:
-            self._stored_offsets.level(partitions, owner)
+            self._stored_offsets.level(partitions, proof)
 
     @property
     def commits_as_member(self) -> bool:
@@ -185,7 +186,7 @@ class StreamSession:
             return set()
         if self._member_offsets is not None or self._zookeeper is None:
             return self._without_start(partitions)
-        from pyspark_zkafka.group.subscription import subscribed_since, younger
+        from pyspark_zkafka.group.registration import subscribed_since, younger
 
         by_pattern = not isinstance(self._subscription, Subscribe)
         topics = sorted({tp.topic for tp in partitions})

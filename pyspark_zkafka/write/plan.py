@@ -153,7 +153,7 @@ def _committed(
     options: WriteOptions, commit: CommitPlan, plan: WritePlan, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """The group's offsets, the larger where two stores differ: a job commits to the first one when all rows are written."""
-    from pyspark_zkafka.group.offset_store import open_group_offsets
+    from pyspark_zkafka.group.offsets import open_group_offsets
 
     if not partitions:
         return {}

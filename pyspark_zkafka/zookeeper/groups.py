@@ -1,13 +1,16 @@
-"""The znodes of many consumer groups, read together: as many rounds of requests for a thousand groups as for one."""
+"""What the znodes of consumer groups hold: many groups read together, and a proof that one has no members."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
+from pyspark_zkafka.errors import GroupError, listing
 from pyspark_zkafka.protocol.znodes.groups import group_path, ids_path, offsets_path, owners_path
 from pyspark_zkafka.zookeeper.connection import Znode, ZooKeeperConnection
+from pyspark_zkafka.zookeeper.transactions import Create, Delete, Operation
 
-__all__ = ["group_children", "member_znodes", "partition_znodes"]
+_SHOWN = 3
 
 
 def group_children(zookeeper: ZooKeeperConnection, groups: Iterable[str]) -> dict[str, list[str]]:
@@ -34,3 +37,85 @@ def partition_znodes(
 
 def _below(children: Mapping[str, Iterable[str]]) -> list[str]:
     return [f"{path}/{name}" for path, names in children.items() for name in names]
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """A group's registered members, and the claims ``T/P`` under its owners, both sorted."""
+
+    members: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.members or self.claims)
+
+
+def group_activity(client: ZooKeeperConnection, groups: Iterable[str]) -> dict[str, Activity]:
+    """The activity of each group; blocks for two rounds of requests, however many the groups."""
+    names = list(dict.fromkeys(groups))
+    parents = [path(group) for group in names for path in (ids_path, owners_path)]
+    children = client.children_many(parents)
+    owners = [owners_path(group) for group in names]
+    claims = client.children_many(f"{path}/{topic}" for path in owners for topic in children.get(path, []))
+    return {group: _activity(group, children, claims) for group in names}
+
+
+def _activity(group: str, children: Mapping[str, list[str]], claims: Mapping[str, list[str]]) -> Activity:
+    owners = owners_path(group)
+    claimed = [f"{topic}/{key}" for topic in children.get(owners, []) for key in claims.get(f"{owners}/{topic}", [])]
+    return Activity(tuple(children.get(ids_path(group), ())), tuple(claimed))
+
+
+def require_inactive(group: str, activity: Activity, not_done: str) -> None:
+    """Raise GroupError if a group has members or claims; `not_done` is the first clause of the message."""
+    if not activity:
+        return
+    members, claims = listing(activity.members, _SHOWN), listing(activity.claims, _SHOWN)
+    found = f"it has the members {members}" if members else f"its partitions {claims} have owners"
+    raise GroupError(
+        "GROUP_ACTIVE",
+        f"{not_done}: group {group} must be inactive, but {found}; stop its consumers (one that died is gone when its "
+        "session expires), and run this again",
+        group=group,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NoMembers:
+    """Proof for a transaction that no member of a group is registered.
+
+    A transaction cannot check the number of a znode's children. But ZooKeeper refuses to delete a znode that has any: so
+    the transaction deletes ``/consumers/G/ids`` and creates it again, as it was; or creates it and deletes it, where it is
+    missing. Whoever joins has registered before, and then the transaction fails, or registers after it, and reads what it
+    has written. Nobody but a registered member watches this znode.
+
+    Parameters
+    ----------
+    group : str
+    ids : Znode or None
+        The znode as it is now.
+    acl : tuple
+        Its ACL.
+    """
+
+    group: str
+    ids: Znode | None
+    acl: tuple[object, ...] | None
+
+    @classmethod
+    def read(cls, client: ZooKeeperConnection, group: str) -> NoMembers:
+        """The proof for the group as it is now; blocks for two round trips."""
+        path = ids_path(group)
+        ids = client.get_many([path]).get(path)
+        return cls(group, ids, None if ids is None else client.acl(path))
+
+    @property
+    def path(self) -> str:
+        """``/consumers/G/ids``."""
+        return ids_path(self.group)
+
+    def operations(self) -> Sequence[Operation]:
+        """The operations, which follow those that create ``/consumers/G``."""
+        if self.ids is None:
+            return Create(self.path, b""), Delete(self.path)
+        return Delete(self.path, self.ids.stat.version), Create(self.path, self.ids.data, acl=self.acl)

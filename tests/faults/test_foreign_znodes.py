@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from kazoo.client import KazooClient
 
+from pyspark_zkafka.group.claims import proof_of
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.options.model import ZooKeeperConfig
@@ -91,7 +92,7 @@ def test_foreign_formats(chroot: Chroot, new_member: NewMember, caplog: pytest.L
         chroot.other.create(f"{pykafka}/0-{n}", b"host:7c9e6679-7425-40de-944b-e07fc1f90ae7", ephemeral=True)
     with new_member("c1", "t") as first, new_member("c2", "t") as second:
         eventually(lambda: settled([first, second], 4))
-        assert commit_offsets(first.client, "g", dict.fromkeys(first.owned(), 5), owner=first.owner).lost == frozenset()
+        assert commit_offsets(first.client, "g", dict.fromkeys(first.owned(), 5), proof_of(first.owner)).lost == frozenset()
         assert sorted(chroot.other.get_children(pykafka)) == ["0-0", "0-1", "0-2", "0-3"]
     assert "host:7c9e6679-7425-40de-944b-e07fc1f90ae7 cannot be read: found b't'" in caplog.text
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyspark_zkafka.group.claims import proof_of
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.options.model import GroupOptions
@@ -111,7 +112,7 @@ def test_commit_by_a_member_that_lost_ownership(
         member = group.member("c1")
         eventually(lambda: settled([member], 1), timeout_s=SESSION_S + 4)
         partition = TopicPartition(group.topic, 0)
-        assert commit_offsets(member.client, group.name, {partition: 7}, owner=member.owner).written == {partition: 7}
+        assert commit_offsets(member.client, group.name, {partition: 7}, proof_of(member.owner)).written == {partition: 7}
         gate.open()
     eventually(lambda: group.registered("c2") is not None)
     assert group.owners() == {0: "c1"}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from kazoo.client import KazooClient
 
-from pyspark_zkafka.group.member import GroupMember, Timing
+from pyspark_zkafka.group.member import GroupMember
+from pyspark_zkafka.group.membership import Timing
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import SubscribePattern
 from tests.support.chroot import IDLE_JVM, JVM

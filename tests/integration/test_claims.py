@@ -10,7 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from pyspark_zkafka.errors import GroupContended, ZooKeeperError
-from pyspark_zkafka.group.claims import Claims
+from pyspark_zkafka.group.claims import Claims, proof_of
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
 from pyspark_zkafka.options.model import ZooKeeperConfig
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
@@ -293,10 +293,10 @@ class TestIdentity:
     def commit_while(self, mine: Session, happens: Callable[[], object]) -> CommitResult:
         """Commit 9 for both partitions, at 5 so far, while something happens between the look and the transaction."""
         mine.take(P[:2])
-        assert commit_offsets(mine.client, "g", dict.fromkeys(P[:2], 5), owner=mine.owner).lost == frozenset()
+        assert commit_offsets(mine.client, "g", dict.fromkeys(P[:2], 5), proof_of(mine.owner)).lost == frozenset()
         first = len(mine.client.sent) + 1
         mine.client.before = lambda transaction: happens() if transaction == first else None
-        return commit_offsets(mine.client, "g", dict.fromkeys(P[:2], 9), owner=mine.owner, sleep=lambda seconds: None)
+        return commit_offsets(mine.client, "g", dict.fromkeys(P[:2], 9), proof_of(mine.owner), sleep=lambda seconds: None)
 
     def offsets(self, chroot: Chroot) -> list[bytes]:
         return [chroot.other.get(f"/consumers/g/offsets/t/{n}")[0] for n in (0, 1)]

@@ -16,10 +16,11 @@ from typer.testing import CliRunner, Result
 
 from pyspark_zkafka.cli import app as zkafka
 from pyspark_zkafka.errors import GroupContended, GroupError
+from pyspark_zkafka.group.claims import Unchanged
+from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.kafka.group_admin import GroupAdmin
 from pyspark_zkafka.operations.group_deletion import delete_group
 from pyspark_zkafka.operations.group_offsets import stored_offsets
-from pyspark_zkafka.operations.offset_writes import OffsetWriter
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
@@ -269,7 +270,7 @@ def test_a_member_that_joins_between_check_and_write(chroot: Chroot, ids: bool) 
         read = stored_offsets(client, ["g"])["g"]
         client.before = lambda: chroot.register("g", "c1", b"{}")
         with pytest.raises(GroupError, match="GROUP_ACTIVE"):
-            OffsetWriter(client).write("g", {P0: 1, P1: 1}, read)
+            commit_offsets(client, "g", {P0: 1, P1: 1}, Unchanged(read.versions))
         assert chroot.other.get("/consumers/g/offsets/t/0")[0] == b"5"
         assert chroot.ids("g") == {"c1": b"{}"}
 
@@ -292,7 +293,7 @@ def test_a_commit_between_read_and_write(chroot: Chroot) -> None:
         read = stored_offsets(client, ["g"])["g"]
         client.before = lambda: chroot.other.set("/consumers/g/offsets/t/1", b"9")
         with pytest.raises(GroupContended, match=r"OFFSETS_CHANGED.*/t/1.*nothing was written"):
-            OffsetWriter(client).write("g", {P0: 1, P1: 1}, read)
+            commit_offsets(client, "g", {P0: 1, P1: 1}, Unchanged(read.versions))
         assert stored_offsets(client, ["g"])["g"].values == {P0: 5, P1: 9}
 
 
@@ -301,7 +302,7 @@ def reset_until_refused(client: ZooKeeperClient, group: str, tp: TopicPartition)
     last = -1
     for number in count():
         try:
-            OffsetWriter(client).write(group, {tp: number % 19}, stored_offsets(client, [group])[group])
+            commit_offsets(client, group, {tp: number % 19}, Unchanged(stored_offsets(client, [group])[group].versions))
         except GroupError as error:
             if error.condition != "GROUP_ACTIVE":
                 raise
@@ -336,7 +337,7 @@ def test_the_ids_znode_stays_as_it_was(chroot: Chroot) -> None:
     owners = chroot.other.create("/consumers/g/owners/t", None, makepath=True, include_data=True)[1]
     with Racing(chroot.config) as client:
         for group in ("g", "h"):
-            OffsetWriter(client).write(group, {P0: 1}, stored_offsets(client, [group])[group])
+            commit_offsets(client, group, {P0: 1}, Unchanged(stored_offsets(client, [group])[group].versions))
     assert chroot.other.get("/consumers/g/ids")[0] == b"x"
     assert chroot.other.get_acls("/consumers/g/ids")[0] == acl
     assert chroot.other.exists("/consumers/g/owners/t").czxid == owners.czxid
@@ -347,7 +348,7 @@ def test_more_partitions_than_fit_into_a_transaction(chroot: Chroot) -> None:
     """Five thousand offsets take two transactions; if a member joins between these, the error says how far it got."""
     offsets = {TopicPartition(f"a-topic-of-some-length-{n % 10}", n // 10): n for n in range(5_000)}
     with Racing(chroot.config) as client:
-        OffsetWriter(client).write("g", offsets, stored_offsets(client, ["g"])["g"])
+        commit_offsets(client, "g", offsets, Unchanged(stored_offsets(client, ["g"])["g"].versions))
         read = stored_offsets(client, ["g"])["g"]
         assert read.values == offsets
 
@@ -356,7 +357,7 @@ def test_more_partitions_than_fit_into_a_transaction(chroot: Chroot) -> None:
 
         client.before = join_later
         with pytest.raises(GroupError, match=r"GROUP_ACTIVE\] Refused, the first \d{4} of 5000 partitions, up to a-topic"):
-            OffsetWriter(client).write("g", dict.fromkeys(offsets, 7), read)
+            commit_offsets(client, "g", dict.fromkeys(offsets, 7), Unchanged(read.versions))
         assert 0 < sum(offset == 7 for offset in stored_offsets(client, ["g"])["g"].values.values()) < 5_000
         chroot.other.delete("/consumers/g/ids/c1")
         delete_group(client, "g")

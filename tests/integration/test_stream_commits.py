@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyspark_zkafka.group.claims import proof_of
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.stream.commits import commit_positions
@@ -31,7 +32,7 @@ class Offsets:
     def commit(
         self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner | None, resets: Collection[TopicPartition]
     ) -> CommitResult:
-        return commit_offsets(self.client, "g", offsets, owner=owner, resets=resets, sleep=lambda seconds: None)
+        return commit_offsets(self.client, "g", offsets, proof_of(owner), resets=resets, sleep=lambda seconds: None)
 
 
 @dataclass

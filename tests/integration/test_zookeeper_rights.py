@@ -12,6 +12,7 @@ import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 
 from pyspark_zkafka.errors import ChrootMissing, ZooKeeperError, ZooKeeperRefused
+from pyspark_zkafka.group.claims import proof_of
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.options.model import GroupAcl, GroupOptions, ZooKeeperConfig
@@ -102,7 +103,7 @@ def test_documented_rights(chroot: Chroot, restrict: Callable[..., None], group:
         assert member.wait_settled(20)
         written = dict.fromkeys(member.owned(), 5)
         assert written.keys() == {TopicPartition("t", 0), TopicPartition("t", 1)}
-        assert commit_offsets(member.client, group, written, owner=member.owner).written == written
+        assert commit_offsets(member.client, group, written, proof_of(member.owner)).written == written
     assert (chroot.owners(group), chroot.ids(group)) == ({}, {})
 
 
@@ -134,7 +135,7 @@ def test_groups_that_are_closed(chroot: Chroot, acl: GroupAcl) -> None:
         assert set.union(*owned) == set(partitions)
         for member, mine in zip(members, owned, strict=True):
             written = dict.fromkeys(mine, 5)
-            assert commit_offsets(member.client, "g", written, owner=member.owner).written == written
+            assert commit_offsets(member.client, "g", written, proof_of(member.owner)).written == written
         stranger = opened.enter_context(ZooKeeperClient(chroot.config))
         if acl == "readable":
             assert stranger.group_offsets("g") == dict.fromkeys(partitions, 5)

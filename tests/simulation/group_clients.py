@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from pyspark_zkafka.errors import BrokersUnavailable, GroupError, ZKafkaError
-from pyspark_zkafka.group.kafka_turns import MemberTurns
-from pyspark_zkafka.kafka.group_client import CommitAnswer
+from pyspark_zkafka.group.kafka_member import KafkaGroupMember
+from pyspark_zkafka.kafka.group_consumer import CommitAnswer
 from pyspark_zkafka.protocol.model import TopicPartition
 from tests.simulation.coordinator import (
     NONE,
@@ -50,7 +50,7 @@ class Client(ABC):
     """
 
     coordinator: Coordinator
-    turns: MemberTurns
+    member: KafkaGroupMember
     new_id: Callable[[], str]
     chance: random.Random
     is_calm: Callable[[], bool]
@@ -102,23 +102,23 @@ class Client(ABC):
             if kind == "assign":
                 self.owned |= partitions
                 self.on_assign(self, partitions)
-                self.turns.assigned(partitions)
+                self.member.assigned(partitions)
             elif kind == "lost":
                 self.owned = NONE
-                self.turns.lost(partitions)
+                self.member.lost()
             else:
                 self.revoking = partitions
-                self.turns.begin_revocation(partitions)
+                self.member.begin_revocation(partitions)
         return None
 
     def poll_within(self) -> None:
         while self.answers:
-            self.turns.answered(self.answers.popleft())
+            self.member.answered(self.answers.popleft())
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         if not self.is_calm() and self.chance.random() < 0.05:
             self.coordinator.move(self.chance.choice((1.0, SESSION_S + 2)))
-        is_start = self.turns._commits.waiting[0].of_group
+        is_start = self.member._state.commits.waiting[0].of_group
         epoch = self.epoch if self.coordinator.is_available else None
         self.outgoing.append(Request(dict(offsets), epoch, is_start, self.member_id))
         if self.is_calm() or self.chance.random() < 0.7:

@@ -146,7 +146,7 @@ class KafkaGroup(ScheduledGroup):
 
     def _act_one(self, query: Query) -> None:
         query.member.client.beat()
-        query.member.thread.act()
+        query.member.act()
 
     def _kill(self) -> None:
         self._end(self.chance.choice(self.queries), leaves=False)
@@ -158,7 +158,7 @@ class KafkaGroup(ScheduledGroup):
         if query.member is not None:
             if leaves:
                 query.member.leave()
-            query.member.thread.is_running = False
+            query.member.is_running = False
         query.die()
 
     def _deploy(self) -> None:
@@ -222,7 +222,7 @@ class KafkaGroup(ScheduledGroup):
 
         options = self._options[query]
         member = KafkaMember(options, self.coordinator, self._new_id, self.chance, lambda: self._is_calm, note, pass_time)
-        member.thread.on_release = lambda *how: self._check_release(query, *how)
+        member.on_release = lambda *how: self._check_release(query, *how)
         stored = StoredOfValues(self.coordinator, lambda: self._turn(query))
         session = KafkaSession(options, self.cluster, member, lambda: self.chance.random() < 0.3, stored, pass_time)
         query.start(options, session)
@@ -309,7 +309,7 @@ class KafkaGroup(ScheduledGroup):
         """No partition is owned by two members of the group, and none by one that has been told that it lost it."""
         owners: dict[TopicPartition, str] = {}
         for query in self.queries:
-            if query.is_running and query.member.thread.is_running:
+            if query.is_running and query.member.is_running:
                 client = query.member.client
                 extra = query.member.owned().keys() - client.owned
                 assert not extra, f"{client.member_id} takes {extra} for its own"

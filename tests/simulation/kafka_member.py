@@ -1,19 +1,17 @@
-"""A member that a coordinator of values coordinates: the real one, whose thread and whose planner act in turns."""
+"""A member that a coordinator of values coordinates: the real one, whose turns and whose planner's are taken one by one."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any
 
 from pyspark_zkafka.errors import BrokersUnavailable, ZKafkaError
-from pyspark_zkafka.group.kafka_member import KafkaGroupMember
-from pyspark_zkafka.group.kafka_offsets import KafkaMemberOffsets
-from pyspark_zkafka.group.kafka_rebalance import is_final
-from pyspark_zkafka.group.kafka_requests import not_running
-from pyspark_zkafka.group.kafka_turns import MemberTurns
-from pyspark_zkafka.group.member import Timing
+from pyspark_zkafka.group.kafka_member import KafkaGroupMember, not_running
+from pyspark_zkafka.group.kafka_state import is_final
+from pyspark_zkafka.group.membership import Timing
+from pyspark_zkafka.group.offsets import KafkaMemberOffsets
 from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.protocol.model import Claim, TopicPartition
 from tests.simulation.cluster import Cluster
@@ -23,74 +21,15 @@ from tests.simulation.query import SessionOfValues
 
 __all__ = ["KafkaMember", "KafkaSession"]
 
-T = TypeVar("T")
 Pass = Callable[[float], None]
 """Lets seconds pass, in which others act."""
 
 _WAIT_S = 0.25
 
 
-class Turns:
-    """What `MemberThread` is to a member: its turns, one by one, of which a caller that waits has some taken."""
-
-    def __init__(self, turns: MemberTurns, pass_time: Pass) -> None:
-        self.on_release: Callable[[Collection[TopicPartition], float, float], None] = lambda *how: None
-        self.turns = turns
-        self._began_at = self._acted_at = self._held_s = 0.0
-        self.is_running = False
-        self._pass = pass_time
-
-    @property
-    def client(self) -> Client:
-        client: Any = self.turns._client
-        return client  # type: ignore[no-any-return]
-
-    def start(self) -> None:
-        self.is_running = True
-
-    def stop(self) -> None:
-        self.is_running = False
-        self.turns.end()
-
-    def act(self) -> None:
-        """A turn, or, while a revocation waits, a part of it."""
-        if not self.is_running:
-            return
-        now = self.turns._timing.clock()
-        if self.client.revoking is None:
-            self.turns.begin_turn()
-            self._began_at, self._held_s = now, 0.0
-        else:
-            self.turns.turn_within()
-            self._held_s += min(now - self._acted_at, 1.0)
-        self._acted_at = now
-        if self.client.revoking is not None and not self.turns.is_holding:
-            self.on_release(self.client.revoking, now - self._began_at, self._held_s)
-            self.turns.end_revocation()
-            self.client.released()
-            self.client.poll()  # the call that the revocation was in goes on to the assignment that follows it
-        if self.client.revoking is None:
-            self.turns.end_turn()
-
-    def wait(self, timeout_s: float) -> None:
-        self._pass(timeout_s)
-
-    def result(self, answer: Future[T], timeout_s: float) -> T:
-        until = self.turns._timing.clock() + timeout_s
-        self.act()
-        while not answer.done():
-            if not self.is_running:
-                raise not_running("g")
-            if self.turns._timing.clock() > until:
-                raise BrokersUnavailable("BROKERS_UNAVAILABLE", "the member did not answer")
-            self._pass(_WAIT_S)
-        return answer.result()
-
-
 class KafkaMember(KafkaGroupMember):
-    """A member, and its runner, `thread`."""
+    """A member without a thread: it takes its turns one by one, and a caller that waits has some taken."""
 
-    thread: Turns
     planned: Collection[TopicPartition] = ()
     """What was owned when the planner last asked."""
 
@@ -104,9 +43,9 @@ class KafkaMember(KafkaGroupMember):
         on_assign: Callable[[Client, Partitions], None],
         pass_time: Pass,
     ) -> None:
-        def connect(events: Any) -> Client:
+        def connect(on_event: Any) -> Client:
             kind = ClassicClient if isinstance(coordinator, ClassicCoordinator) else ConsumerClient
-            return kind(coordinator, events, new_id, chance, is_calm, on_assign, group.kafka.instance_id or "")
+            return kind(coordinator, self, new_id, chance, is_calm, on_assign, group.kafka.instance_id or "")
 
         def look(member_id: str, owned: Collection[TopicPartition], topics: Collection[str]) -> bool:
             if not coordinator.is_available:
@@ -114,20 +53,62 @@ class KafkaMember(KafkaGroupMember):
             partitions = [tp for tp in coordinator.cluster.partitions() if tp.topic in topics]
             return coordinator.is_stable and is_final(coordinator.described(), member_id, owned, partitions)
 
-        def run(turns: MemberTurns, group: str, timing: Timing) -> Turns:
-            self.thread = Turns(turns, pass_time)
-            return self.thread
-
         group, subscription = options.group, options.read.subscription
         assert group is not None
         assert subscription is not None
         timing = Timing(coordinator.clock, coordinator.clock, lambda: 0.0, pass_time)
         looks = look if group.kafka.is_incremental or group.kafka.instance_id else None
-        super().__init__(group, subscription, connect, looks, timing, run)
+        self.on_release: Callable[[Collection[TopicPartition], float, float], None] = lambda *how: None
+        self._began_at = self._acted_at = self._held_s = 0.0
+        self.is_running = False
+        self._pass = pass_time
+        super().__init__(group, subscription, connect, looks, timing)
 
     @property
     def client(self) -> Client:
-        return self.thread.client
+        client: Any = self._client
+        return client  # type: ignore[no-any-return]
+
+    def _start(self) -> None:
+        self.is_running = True
+
+    def _stop(self) -> None:
+        self.is_running = False
+        self.end()
+
+    def act(self) -> None:
+        """A turn, or, while a revocation waits, a part of it."""
+        if not self.is_running:
+            return
+        now = self._timing.clock()
+        if self.client.revoking is None:
+            self.begin_turn()
+            self._began_at, self._held_s = now, 0.0
+        else:
+            self.turn_within()
+            self._held_s += min(now - self._acted_at, 1.0)
+        self._acted_at = now
+        if self.client.revoking is not None and not self.is_holding:
+            self.on_release(self.client.revoking, now - self._began_at, self._held_s)
+            self.end_revocation()
+            self.client.released()
+            self.client.poll()  # the call that the revocation was in goes on to the assignment that follows it
+        if self.client.revoking is None:
+            self.end_turn()
+
+    def wait(self, timeout_s: float) -> None:
+        self._pass(timeout_s)
+
+    def _result(self, answer: Future[Any], timeout_s: float) -> Any:
+        until = self._timing.clock() + timeout_s
+        self.act()
+        while not answer.done():
+            if not self.is_running:
+                raise not_running("g")
+            if self._timing.clock() > until:
+                raise BrokersUnavailable("BROKERS_UNAVAILABLE", "the member did not answer")
+            self._pass(_WAIT_S)
+        return answer.result()
 
     def rebalance(self) -> Mapping[TopicPartition, Claim]:
         owned = super().rebalance()

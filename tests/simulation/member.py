@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from pyspark_zkafka.errors import ZooKeeperError
+from pyspark_zkafka.group.assignment import Step, step
 from pyspark_zkafka.group.claims import Claims
-from pyspark_zkafka.group.rebalance import Step, step
-from pyspark_zkafka.group.subscription import leave_trace
+from pyspark_zkafka.group.registration import leave_trace
 from pyspark_zkafka.protocol.assignors import Subscribers, assign
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.znodes.groups import consumer_of_thread

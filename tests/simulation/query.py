@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from pyspark_zkafka.errors import DataLoss, NoLeader, UnknownTopic, ZKafkaError
-from pyspark_zkafka.group.offset_store import GroupOffsets
+from pyspark_zkafka.group.offsets import GroupOffsets
 from pyspark_zkafka.options.model import StreamOptions
 from pyspark_zkafka.protocol.checkpoint import StreamOffset
-from pyspark_zkafka.protocol.model import ClaimOwner, ClusterSnapshot, TopicPartition
+from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
 from pyspark_zkafka.protocol.planning import Subscribe
 from pyspark_zkafka.stream.cluster_state import has_same_topics
@@ -124,8 +124,8 @@ class SessionOfValues:
         found._kafka = self._kafka
         return found
 
-    def level(self, partitions: Collection[TopicPartition], owner: ClaimOwner | None) -> None:
-        self.offsets.level(partitions, owner)
+    def level(self, partitions: Collection[TopicPartition], proof: Any) -> None:
+        self.offsets.level(partitions, proof)
 
     def retry(self, call: Callable[[], Any]) -> Any:
         """Try a few times, as `Retry` does."""

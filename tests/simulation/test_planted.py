@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.group import commits
-from pyspark_zkafka.group.claims import Claims
-from pyspark_zkafka.group.offset_store import GroupOffsets
-from pyspark_zkafka.group.ownership import OwnedBy
+from pyspark_zkafka.group.claims import Claims, NoJvmOwner, OwnedBy
+from pyspark_zkafka.group.offsets import GroupOffsets
 from pyspark_zkafka.protocol import checkpoint, resumption
 from pyspark_zkafka.protocol.checkpoint import StreamOffset, TopicMark
 from pyspark_zkafka.protocol.model import Topic
@@ -52,7 +51,7 @@ def start_again_later(patch: pytest.MonkeyPatch) -> None:
 
     def is_kept(self: Any, partition: Any, found: Any) -> bool:
         stored = self._stored(partition, found)
-        return stored == self.offsets[partition] if self.only_missing else kept(self, partition, found)
+        return stored == self.offsets[partition] if isinstance(self.proof, NoJvmOwner) else kept(self, partition, found)
 
     patch.setattr(commits._Commit, "_is_kept", is_kept)
 
@@ -88,8 +87,8 @@ def commit_what_is_planned(patch: pytest.MonkeyPatch) -> None:
 
 def commit_after_losing_ownership(patch: pytest.MonkeyPatch) -> None:
     """A member whose session has ended commits all the same (the JVM consumer does)."""
-    patch.setattr(OwnedBy, "lost", lambda self, partitions, found: set())
-    patch.setattr(OwnedBy, "operations", lambda self, partitions, found: [])
+    patch.setattr(OwnedBy, "lost", lambda self, client, group, partitions, found: set())
+    patch.setattr(OwnedBy, "operations", lambda self, client, group, partitions, found: [])
     patch.setattr(StreamState, "revoke", lambda self, owned: self)
 
 

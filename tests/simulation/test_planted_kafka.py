@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from pyspark_zkafka.group.kafka_commits import Commit
-from pyspark_zkafka.group.kafka_offsets import KafkaMemberOffsets
-from pyspark_zkafka.group.kafka_rebalance import Assignment
-from pyspark_zkafka.group.kafka_state import MemberState
-from pyspark_zkafka.group.kafka_turns import MemberTurns
+from pyspark_zkafka.group.kafka_member import KafkaGroupMember
+from pyspark_zkafka.group.kafka_state import Commit, MemberState
+from pyspark_zkafka.group.offsets import KafkaMemberOffsets
 from pyspark_zkafka.protocol.checkpoint import StreamOffset
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.resumption import StoredOffset
@@ -40,8 +39,8 @@ def _commit_all(state: StreamState, session: Any, reports: Any) -> StreamState:
     return state
 
 
-def _everything(turns: Any) -> list[TopicPartition]:
-    return list(turns._client.coordinator.cluster.partitions())
+def _everything(member: Any) -> list[TopicPartition]:
+    return list(member._client.coordinator.cluster.partitions())
 
 
 def ignore_the_hold(patch: pytest.MonkeyPatch) -> None:
@@ -61,18 +60,19 @@ def plan_what_is_revoked(patch: pytest.MonkeyPatch) -> None:
 
 def commit_after_coming_back(patch: pytest.MonkeyPatch) -> None:
     """A member that was expelled commits what it has read before, when it has joined again."""
-    patch.setattr(Assignment, "expel", lambda self: self.revoke(self.owned))
+    expel = MemberState.expel
+    patch.setattr(MemberState, "expel", lambda self: replace(expel(self), incarnation=self.incarnation))
     patch.setattr(driver, "commit_positions", _commit_all)
 
 
 def take_a_loss_for_a_revocation(patch: pytest.MonkeyPatch) -> None:
     """A member that was expelled keeps what a micro-batch reads, until that is done."""
-    patch.setattr(MemberTurns, "lost", MemberTurns.begin_revocation)
+    patch.setattr(KafkaGroupMember, "lost", lambda self: self.begin_revocation(self._state.claims))
 
 
 def keep_the_client_of_an_expelled_member(patch: pytest.MonkeyPatch) -> None:
     """A commit that was under way at an expulsion is sent with the next generation."""
-    patch.setattr(MemberTurns, "_replace_client", lambda self: None)
+    patch.setattr(KafkaGroupMember, "_replace_client", lambda self: None)
 
 
 def start_where_the_log_ends(patch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def start_where_the_log_ends(patch: pytest.MonkeyPatch) -> None:
     committed = KafkaMemberOffsets.committed
 
     def before(self: Any, partitions: Any, **given: Any) -> dict[TopicPartition, StoredOffset]:
-        known = self._member.__dict__.setdefault("known", committed(self, _everything(self._member._turns)))
+        known = self._member.__dict__.setdefault("known", committed(self, _everything(self._member)))
         return {tp: known[tp] for tp in partitions if tp in known}
 
     patch.setattr(KafkaMemberOffsets, "committed", before)

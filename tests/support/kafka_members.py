@@ -13,7 +13,8 @@ __all__ = ["KafkaMemberProcess"]
 
 _PROGRAM = """
 import json, sys
-from pyspark_zkafka.group.kafka_offsets import KafkaMemberOffsets
+from pyspark_zkafka.group.offsets import KafkaMemberOffsets
+from pyspark_zkafka.group.claims import OwnedBy
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Subscribe
@@ -33,7 +34,7 @@ with member, KafkaGroupOffsets(servers, {}, group) as stored:
             answer = sorted(tp.partition for tp in member.owned())
         elif command == "commit":
             places = {TopicPartition(topic, int(number)): int(numbers[0]) for number in numbers[1:]}
-            answer = sorted(tp.partition for tp in offsets.commit(places, owner).lost)
+            answer = sorted(tp.partition for tp in offsets.commit(places, OwnedBy(owner)).lost)
         print(json.dumps(answer), flush=True)
 """
 

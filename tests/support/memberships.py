@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.group.joining import KafkaJoin
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
-from pyspark_zkafka.group.kafka_offsets import KafkaMemberOffsets
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.group.membership import Membership, OffsetStore
-from pyspark_zkafka.group.offset_store import GroupOffsets
+from pyspark_zkafka.group.membership import Membership
+from pyspark_zkafka.group.offsets import GroupOffsets, KafkaMemberOffsets
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.options.model import Connection, GroupOptions, KafkaGroupOptions, ZooKeeperConfig
 from pyspark_zkafka.protocol.model import TopicPartition
@@ -76,7 +75,7 @@ class MemberGroup:
         self.opened.callback(member.leave)
         return member
 
-    def offsets(self, member: Membership) -> OffsetStore:
+    def offsets(self, member: Membership) -> GroupOffsets | KafkaMemberOffsets:
         """The group's offsets, as a member of it commits them."""
         if isinstance(member, GroupMember):
             connection = Connection(member.client.config, None, Listener(None, "PLAINTEXT"))

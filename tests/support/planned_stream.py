@@ -134,7 +134,7 @@ class Session:
     def committed(self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False) -> Any:
         return {tp: self.stored[tp] for tp in partitions if tp in self.stored}
 
-    def commit(self, offsets: Mapping[TopicPartition, int], owner: object, resets: object) -> CommitResult:
+    def commit(self, offsets: Mapping[TopicPartition, int], proof: object, resets: object) -> CommitResult:
         self.stored |= {tp: StoredOffset(offset) for tp, offset in offsets.items()}
         return CommitResult(dict(offsets))
 
@@ -142,7 +142,7 @@ class Session:
         self.stored = {**{tp: StoredOffset(offset) for tp, offset in starts.items()}, **self.stored}
         return self.committed(starts)
 
-    def level(self, partitions: Collection[TopicPartition], owner: object) -> None:
+    def level(self, partitions: Collection[TopicPartition], proof: object) -> None:
         self.leveled += partitions
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_zkafka.group.member import GroupMember, Timing
+from pyspark_zkafka.group.member import GroupMember
+from pyspark_zkafka.group.membership import Timing
 from pyspark_zkafka.protocol.model import TopicPartition
 from tests.support.eventually import eventually
 from tests.support.members import StoppingClock, numbers, settled

@@ -171,7 +171,7 @@ def test_offsets_of_a_deleted_topic(monkeypatch: pytest.MonkeyPatch) -> None:
         return split.start
 
     monkeypatch.setattr("pyspark_zkafka.batch.planner.open_admin", lambda *connection: nullcontext(Group()))
-    monkeypatch.setattr("pyspark_zkafka.group.offset_store.GroupOffsets", lambda *connection: nullcontext(Group()))
+    monkeypatch.setattr("pyspark_zkafka.group.offsets.GroupOffsets", lambda *connection: nullcontext(Group()))
     assert start(czxid=30) == 42
     with pytest.raises(DataLoss, match=r"TOPIC_REPLACED.* t-0 at 42 are older than the topic"):
         start(czxid=50)
@@ -204,7 +204,7 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Plans a read of that cluster: the partitions of its splits."""
     monkeypatch.setattr("pyspark_zkafka.batch.planner.open_cluster", lambda connection: nullcontext(Cluster()))
     monkeypatch.setattr("pyspark_zkafka.batch.planner.open_admin", lambda *connection: nullcontext(Cluster()))
-    monkeypatch.setattr("pyspark_zkafka.group.offset_store.GroupOffsets", lambda *connection: nullcontext(Cluster()))
+    monkeypatch.setattr("pyspark_zkafka.group.offsets.GroupOffsets", lambda *connection: nullcontext(Cluster()))
 
     def partitions(**given: str) -> list[str]:
         found = plan_batch(parse_read({"zookeeper.connect": "zk1:2181", **given}))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from pyspark_zkafka.errors import GroupContended, OptionError, PartitionOwned, ZooKeeperError
-from pyspark_zkafka.group.claims import Claims
-from pyspark_zkafka.group.commits import CommitResult, commit_offsets, commit_starts
+from pyspark_zkafka.errors import GroupContended, GroupError, OptionError, PartitionOwned, ZooKeeperError
+from pyspark_zkafka.group.claims import Claims, NoJvmOwner, OwnedBy, Unchanged
+from pyspark_zkafka.group.commits import CommitResult, commit_offsets
+from pyspark_zkafka.operations.group_offsets import StoredOffsets, stored_offsets
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
+from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
 from pyspark_zkafka.zookeeper.transactions import Create
 from tests.support.ensemble_client import EnsembleClient
 
@@ -58,7 +62,9 @@ def test_nothing_to_write(client: EnsembleClient) -> None:
 def test_owned_by_another(client: EnsembleClient) -> None:
     """A member commits what it owns, and the rest is lost; without a member, an owner prevents the commit."""
     owner = member(client, T0)
-    assert commit_offsets(client, "g", {T0: 5, T1: 6}, owner=owner) == CommitResult(written={T0: 5}, lost=frozenset({T1}))
+    assert commit_offsets(client, "g", {T0: 5, T1: 6}, OwnedBy(owner)) == CommitResult(
+        written={T0: 5}, lost=frozenset({T1})
+    )
     with pytest.raises(PartitionOwned, match="t-0"):
         commit_offsets(client, "g", {T0: 7, T1: 7})
     assert client.data(PATH_0) == b"5"
@@ -124,14 +130,90 @@ def test_starts(client: EnsembleClient) -> None:
     member(client, T0)
     client.put("/consumers/g/offsets/t/1", b"3")
     client.put("/consumers/g/offsets/t/2", b"-1")
-    commit_starts(client, "g", {T0: 7, T1: 8, TopicPartition("t", 2): 9})
+    commit_offsets(client, "g", {T0: 7, T1: 8, TopicPartition("t", 2): 9}, NoJvmOwner())
     stored = [client.data(f"/consumers/g/offsets/t/{number}") for number in range(3)]
     assert stored == [b"7", b"3", b"9"]
 
 
 def test_starts_of_a_jvm_consumer(client: EnsembleClient) -> None:
-    """The start of a partition that a JVM consumer owns is left to it; -1 stands for a start that is not known yet."""
+    """The start of a partition that a JVM consumer owns is left to it."""
     claim_by_jvm(client)
-    commit_starts(client, "g", {T0: 7, T1: -1})
+    assert commit_offsets(client, "g", {T0: 7, T1: 8}, NoJvmOwner()) == CommitResult({T1: 8}, lost=frozenset({T0}))
     assert PATH_0 not in client.ensemble.nodes
-    assert client.data("/consumers/g/offsets/t/1") == b"-1"
+
+
+@pytest.fixture
+def stored(client: EnsembleClient) -> EnsembleClient:
+    """An ensemble with a group that has one offset."""
+    client.put(PATH_0, b"5")
+    return client
+
+
+def read(client: EnsembleClient) -> StoredOffsets:
+    """What is stored now."""
+    return stored_offsets(client, ["g"])["g"]
+
+
+def put(client: EnsembleClient, offsets: Any, before: StoredOffsets, inactive_only: bool = True, **settings: Any) -> None:
+    """Set offsets over those that were read before, without pauses."""
+    proof = Unchanged(before.versions, inactive_only)
+    commit_offsets(client, "g", offsets, proof, sleep=lambda s: None, **settings)
+
+
+class TestUnchanged:
+    """Offsets set by an operator, over those that were read."""
+
+    def test_write(self, stored: EnsembleClient) -> None:
+        """Offsets are set, back and forth, and those of Kafka 0.7 keep their place."""
+        put(stored, {T0: 3, T1: 7, LegacyPartition("t", 1, 0): 99}, read(stored))
+        assert [stored.data(f"/consumers/g/offsets/t/{key}") for key in ("0", "1", "1-0")] == [b"3", b"7", b"99"]
+
+    def test_changed_since(self, stored: EnsembleClient) -> None:
+        """An offset that somebody has committed since it was read is not overwritten."""
+        before = read(stored)
+        stored.put(PATH_0, b"6")
+        with pytest.raises(GroupContended, match=rf"changed by somebody else .*{PATH_0}: .*; nothing was written"):
+            put(stored, {T0: 3}, before)
+        assert stored.data(PATH_0) == b"6"
+
+    def test_created_since(self, stored: EnsembleClient) -> None:
+        """So is one that did not exist when it was read."""
+        before = read(stored)
+        stored.put("/consumers/g/offsets/t/1", b"6")
+        with pytest.raises(GroupContended):
+            put(stored, {T1: 3}, before)
+
+    @pytest.mark.parametrize("inactive_only", [True, False])
+    def test_members(self, stored: EnsembleClient, inactive_only: bool) -> None:
+        """A group with members is refused, unless the writer follows these."""
+        stored.put("/consumers/g/ids/g_a")
+        if inactive_only:
+            with pytest.raises(GroupError, match="Refused, nothing was written"):
+                put(stored, {T0: 3}, read(stored), inactive_only)
+        else:
+            put(stored, {T0: 3}, read(stored), inactive_only)
+        assert stored.data(PATH_0) == (b"5" if inactive_only else b"3")
+
+    def test_member_that_joins(self, stored: EnsembleClient) -> None:
+        """A member that registers after the group was looked at makes the write fail."""
+        stored.meanwhile = lambda: stored.put("/consumers/g/ids/g_a")
+        with pytest.raises(GroupError, match="GROUP_ACTIVE"):
+            put(stored, {T0: 3}, read(stored))
+        assert stored.data(PATH_0) == b"5"
+
+    def test_several_transactions(self, stored: EnsembleClient) -> None:
+        """If a later transaction fails, the error says which partitions are written."""
+        offsets = {TopicPartition("t", number): 1 for number in range(20)}
+        before = read(stored)
+        stored.put("/consumers/g/offsets/t/19", b"6")
+        with pytest.raises(
+            GroupContended, match=r"first \d+ of 20 partitions, up to t-1\d, are written, the others are not"
+        ):
+            put(stored, offsets, before, max_transaction_bytes=2_000)
+        assert stored.data(PATH_0) == b"1"
+
+    def test_lost_answer(self, stored: EnsembleClient) -> None:
+        """A transaction that was applied without an answer is not repeated."""
+        stored.lost_answers = 1
+        put(stored, {T0: 3}, read(stored))
+        assert (stored.data(PATH_0), stored.transactions) == (b"3", 1)

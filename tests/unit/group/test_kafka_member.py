@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from pyspark_zkafka.errors import BrokersUnavailable, GroupError, OptionError, UnknownTopic, ZKafkaError
+from pyspark_zkafka.group.claims import OwnedBy
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
-from pyspark_zkafka.group.kafka_offsets import KafkaMemberOffsets
-from pyspark_zkafka.kafka.group_client import CommitAnswer, GroupEvents
+from pyspark_zkafka.group.offsets import KafkaMemberOffsets
+from pyspark_zkafka.kafka.group_consumer import Assigned, CommitAnswer, Expelled, Revoked
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.options.model import GroupOptions, KafkaGroupOptions
 from pyspark_zkafka.protocol.model import TopicPartition
@@ -30,7 +32,7 @@ class Coordinator:
     member_id = "c-1"
 
     def __init__(self) -> None:
-        self.happens: list[Callable[[GroupEvents], object]] = []
+        self.happens: list[Callable[[KafkaGroupMember], object]] = []
         self.errors: list[ZKafkaError] = []
         self.answers: list[Callable[[Mapping[TopicPartition, int]], CommitAnswer]] = []
         self.commits: list[dict[TopicPartition, int]] = []
@@ -40,8 +42,8 @@ class Coordinator:
         self.discarded = 0
         self.events: Any = None
 
-    def connect(self, events: GroupEvents) -> Coordinator:
-        self.events = events
+    def connect(self, on_event: Any) -> Coordinator:
+        self.events = on_event.__self__
         return self
 
     def open(self) -> None: ...
@@ -70,7 +72,7 @@ class Coordinator:
         self._note()
         self.commits.append(dict(offsets))
         answer = self.answers.pop(0) if self.answers else CommitAnswer
-        self.happens.append(lambda events: events.answered(answer(offsets)))
+        self.happens.append(lambda events: events.handle(answer(offsets)))
 
     def topic_names(self) -> list[str]:
         return self.topics
@@ -106,20 +108,20 @@ def new_member(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> Ite
         return made[-1]
 
     yield make
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_turns._FINISH_S", 0.0)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._FINISH_S", 0.0)
     for member in made:
         member.leave()
 
 
 def assign(coordinator: Coordinator, member: KafkaGroupMember, *partitions: TopicPartition) -> None:
     """Assign partitions; returns when the member knows."""
-    coordinator.happens.append(lambda events: events.assigned(partitions))
+    coordinator.happens.append(lambda events: events.handle(Assigned(partitions)))
     eventually(lambda: member.settled and member.owned().keys() >= set(partitions), timeout_s=5)
 
 
 def revoke(coordinator: Coordinator, *partitions: TopicPartition) -> None:
     """Revoke partitions."""
-    coordinator.happens.append(lambda events: events.revoked(partitions))
+    coordinator.happens.append(lambda events: events.handle(Revoked(partitions)))
 
 
 def test_one_thread_asks_the_coordinator(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
@@ -276,12 +278,27 @@ def test_leaving_does_not_wait(coordinator: Coordinator, new_member: Callable[..
         member.rebalance()
 
 
+def test_requests_of_a_member_that_leaves(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
+    """When the member leaves, each request that waits for an answer is refused, whether it was taken or not."""
+    member, waiting = new_member(), ThreadPoolExecutor(3)
+    assign(coordinator, member, T0)
+    coordinator.commit = coordinator.commits.append  # type: ignore[assignment, method-assign]
+    commits = [waiting.submit(member.commit, {T0: offset}, 0) for offset in (5, 6)]
+    eventually(lambda: coordinator.commits, timeout_s=5)
+    member.read([T0])
+    member.leave()
+    for answer in (*commits, waiting.submit(member.rebalance)):
+        with pytest.raises(GroupError, match="NOT_A_MEMBER"):
+            answer.result(10)
+    waiting.shutdown()
+
+
 def test_lost(coordinator: Coordinator, new_member: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
     """An expelled member says so, owns nothing, and is another owner afterwards."""
     member = new_member()
     assign(coordinator, member, T0)
     before = member.require_owner()
-    coordinator.happens.append(lambda events: events.lost([T0]))
+    coordinator.happens.append(lambda events: events.handle(Expelled()))
     eventually(lambda: not member.owned(), timeout_s=5)
     assert "c-1 was expelled from group g, and joins again" in caplog.text
     assert member.require_owner() != before
@@ -308,7 +325,7 @@ def test_passing_errors(coordinator: Coordinator, new_member: Callable[..., Any]
 
 def test_admission(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A member that the coordinator does not admit, as it finds when it looks several times, raises that."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_admission._CHECK_S", 0.05)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_state._CHECK_S", 0.05)
     looks: list[str] = []
 
     def is_final(member_id: str, owned: object, topics: object) -> bool:
@@ -324,7 +341,7 @@ def test_admission(coordinator: Coordinator, new_member: Callable[..., Any], mon
 
 def test_idle(new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A member to whom the coordinator has nothing to assign is settled."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_admission._CHECK_S", 0.05)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_state._CHECK_S", 0.05)
     assert new_member(is_final=lambda *asked: True, protocol="consumer").wait_settled(20)
 
 
@@ -335,11 +352,11 @@ def test_final(coordinator: Coordinator, new_member: Callable[..., Any]) -> None
     def is_final(member_id: str, owned: Collection[TopicPartition], topics: tuple[str, ...]) -> bool:
         asked.append((member_id, set(owned), topics))
         if len(asked) == 2:
-            coordinator.happens.append(lambda events: events.assigned([T0]))
+            coordinator.happens.append(lambda events: events.handle(Assigned([T0])))
         return T0 in owned
 
     member = new_member(is_final=is_final)
-    coordinator.happens.append(lambda events: events.assigned([]))
+    coordinator.happens.append(lambda events: events.handle(Assigned([])))
     assert member.wait_settled(20)
     assert asked[0] == ("c-1", set(), ("t",))
     assert asked[-1] == ("c-1", {T0}, ("t",))
@@ -356,7 +373,7 @@ def test_undescribed(coordinator: Coordinator, new_member: Callable[..., Any], e
         raise error
 
     member = new_member(is_final=is_final)
-    coordinator.happens.append(lambda events: events.assigned([T0]))
+    coordinator.happens.append(lambda events: events.handle(Assigned([T0])))
     assert member.wait_settled(1) is not error.retriable
 
 
@@ -364,7 +381,7 @@ def test_client_of_an_expelled_member(coordinator: Coordinator, new_member: Call
     """A client that may still send a commit of the member that was expelled is replaced, and the member joins again."""
     member = new_member()
     assign(coordinator, member, T0)
-    coordinator.commit = lambda offsets: coordinator.happens.append(lambda events: events.lost([T0]))  # type: ignore[method-assign]
+    coordinator.commit = lambda offsets: coordinator.happens.append(lambda events: events.handle(Expelled()))  # type: ignore[method-assign]
     assert member.commit({T0: 5}, member.owner.session) == {T0}
     eventually(lambda: coordinator.subscribed == [["t"], ["t"]], timeout_s=5)
     assert coordinator.discarded == 1
@@ -382,7 +399,7 @@ def test_client_that_cannot_be_replaced(coordinator: Coordinator, new_member: Ca
     assign(coordinator, member, T0)
     coordinator.open = open_client  # type: ignore[method-assign]
     refusals.append(OptionError("UNUSABLE_KAFKA_PROPERTY", "there is no such file"))
-    coordinator.commit = lambda offsets: coordinator.happens.append(lambda events: events.lost([T0]))  # type: ignore[method-assign]
+    coordinator.commit = lambda offsets: coordinator.happens.append(lambda events: events.handle(Expelled()))  # type: ignore[method-assign]
     assert member.commit({T0: 5}, member.owner.session) == {T0}
     with pytest.raises(OptionError, match="no such file"):
         member.rebalance()
@@ -416,7 +433,7 @@ def test_assignment_to_a_client_that_is_replaced(
     coordinator.commit = lambda offsets: None  # type: ignore[method-assign]
     with pytest.raises(BrokersUnavailable, match="no answer"):
         member.commit({T0: 5}, member.owner.session)
-    coordinator.happens.append(lambda events: (events.revoked([T0]), events.assigned([T1])))
+    coordinator.happens.append(lambda events: (events.handle(Revoked([T0])), events.handle(Assigned([T1]))))
     eventually(lambda: coordinator.subscribed == [["t"], ["t"]], timeout_s=5)
     assert coordinator.discarded == 1
     assert member.owned() == {}
@@ -433,7 +450,7 @@ def test_answer_during_a_revocation(coordinator: Coordinator, new_member: Callab
     def commit(offsets: Mapping[TopicPartition, int]) -> None:
         revoke(coordinator, T1)
         answer = CommitAnswer(offsets)
-        threading.Timer(0.3, lambda: coordinator.happens.append(lambda events: events.answered(answer))).start()
+        threading.Timer(0.3, lambda: coordinator.happens.append(lambda events: events.handle(answer))).start()
 
     coordinator.commit = commit  # type: ignore[method-assign]
     assert member.commit({T1: 5}, member.owner.session) == set()
@@ -443,7 +460,7 @@ def test_answer_during_a_revocation(coordinator: Coordinator, new_member: Callab
 
 def test_topic_is_found_later(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: Any) -> None:
     """A member is not settled any more when its pattern finds a topic, until that is assigned."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_topics._EVERY_S", 0.05)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._LOOKUP_S", 0.05)
     member = new_member(SubscribePattern("t.*"))
     assert member.wait_settled(20)
     coordinator.topics = ["t"]
@@ -453,7 +470,7 @@ def test_topic_is_found_later(coordinator: Coordinator, new_member: Callable[...
 
 def test_pattern(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A pattern is resolved again and again; without a topic, there is nothing to wait for."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_topics._EVERY_S", 0.05)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._LOOKUP_S", 0.05)
     member = new_member(SubscribePattern("t.*"))
     assert member.wait_settled(20)
     coordinator.topics = ["t1", "u", "__consumer_offsets"]
@@ -465,11 +482,11 @@ def test_pattern(coordinator: Coordinator, new_member: Callable[..., Any], monke
 
 def test_topic_of_others(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: Any) -> None:
     """A member by KIP-848 settles when its pattern finds a topic of which it is assigned nothing: no callback says so."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_admission._CHECK_S", 0.05)
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_topics._EVERY_S", 0.05)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_state._CHECK_S", 0.05)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._LOOKUP_S", 0.05)
     coordinator.topics = ["t"]
     member = new_member(SubscribePattern("t.*"), lambda name, owned, topics: set(owned) == {T0}, protocol="consumer")
-    coordinator.happens.append(lambda events: events.assigned([T0]))
+    coordinator.happens.append(lambda events: events.handle(Assigned([T0])))
     assert member.wait_settled(20)
     coordinator.topics = ["t", "tu"]
     eventually(lambda: len(coordinator.subscribed) > 1, timeout_s=20)
@@ -497,6 +514,6 @@ def test_doubt(stopped: KafkaGroupMember) -> None:
 
 def test_commit_in_doubt(coordinator: Coordinator, stopped: KafkaGroupMember) -> None:
     """A commit after the process stood still waits until it is certain what the member owns, and loses nothing of that."""
-    done = KafkaMemberOffsets(stopped, NothingStored()).commit({T0: 5, T1: 6}, stopped.owner)
+    done = KafkaMemberOffsets(stopped, NothingStored()).commit({T0: 5, T1: 6}, OwnedBy(stopped.owner))
     assert (done.written, done.lost) == ({T0: 5}, {T1})
     assert coordinator.commits == [{T0: 5}]

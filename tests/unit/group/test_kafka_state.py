@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from pyspark_zkafka.group.kafka_state import MemberState
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import BrokersUnavailable, GroupContended, GroupError, ZKafkaError
+from pyspark_zkafka.group.kafka_state import Admission, Commit, CommitQueue, MemberState, Outcome, hold_s
+from pyspark_zkafka.kafka.group_consumer import CommitAnswer
 from pyspark_zkafka.protocol.model import TopicPartition
 
-T0, T1 = (TopicPartition("t", n) for n in range(2))
+T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 NEVER = float("inf")
 
 
@@ -32,7 +39,7 @@ def test_release() -> None:
     assert state.overdue([T0, T1]) == {T0}
     released = state.release(is_assigned=True)
     assert released.owned(0.0).keys() == {T1}
-    assert (released.is_assigned, released.rebalances, released.hold) == (True, 2, None)
+    assert (released.is_assigned, released.rebalances, released.revoking) == (True, 2, None)
     assert released.overdue([T0]) == frozenset()
 
 
@@ -41,7 +48,7 @@ def test_expulsion() -> None:
     expelled = MemberState().assign([T0], "c").revoke([T0], NEVER).expel()
     assert expelled.owned(0.0) == {}
     assert not expelled.is_holding([T0], now=0.0)
-    assert (expelled.is_member, expelled.is_assigned, expelled.assignment.incarnation) == (False, False, 1)
+    assert (expelled.is_member, expelled.is_assigned, expelled.incarnation) == (False, False, 1)
 
 
 def test_process_that_stood_still() -> None:
@@ -61,8 +68,183 @@ def test_expulsion_ends_the_doubt() -> None:
     assert state.expel().assign([T0], "c").owned(110.1).keys() == {T0}
 
 
-def test_admission() -> None:
-    """A member that is admitted without an assignment is one; a member without topics waits for nothing."""
-    assert MemberState().admit() == MemberState(is_assigned=True, is_member=True)
-    assert MemberState().idle() == MemberState(is_assigned=True)
-    assert not MemberState().idle().await_assignment().is_assigned
+def test_assignments_add_up() -> None:
+    """Each assignment adds to those before, and what stays keeps its claim."""
+    first = MemberState().assign([T0], "c")
+    both = first.assign([T1], "c")
+    assert both.claims[T0] == first.claims[T0]
+    assert both.claims[T1].sequence > first.claims[T0].sequence
+    assert both.assign([], "c").claims == both.claims
+
+
+def test_revocation() -> None:
+    """What is revoked is owned no more; the rest stays as it was."""
+    assigned = MemberState().assign([T0, T1], "c")
+    left = assigned.revoke([T1, T2], NEVER).release(is_assigned=False)
+    assert left.claims == {T0: assigned.claims[T0]}
+    assert left.incarnation == assigned.incarnation
+
+
+def test_incarnation() -> None:
+    """What a member planned before its expulsion stays forbidden when it owns the same again."""
+    again = MemberState().assign([T0, T1], "c").expel().assign([T0, T1], "c")
+    assert again.committable({T0: 5}, incarnation=0) == {}
+    assert again.committable({T0: 5}, incarnation=1) == {T0: 5}
+
+
+def test_committable() -> None:
+    """Only offsets of owned partitions can be committed."""
+    assert MemberState().assign([T0, T1], "c").committable({T1: 1, T2: 2}, 0) == {T1: 1}
+
+
+def test_hold() -> None:
+    """A revocation waits for what is read of the revoked partitions, until its time is over."""
+    state = MemberState().revoke([T0, T1], until=10.0)
+    assert state.overdue([T1, T2]) == {T1}
+    assert state.is_holding([T1, T2], now=9.9)
+    assert not state.is_holding([T2], now=0.0)
+    assert not state.is_holding([T0], now=10.0)
+
+
+def test_hold_within_the_poll_interval() -> None:
+    """A hold is shorter than the time after which the coordinator expels the member."""
+    assert hold_s(4_000, 300_000) == 4.0
+    assert hold_s(300_000, 10_000) == 8.0
+
+
+MEMBER = MemberState().assign([T0], "c")
+AGAIN = BrokersUnavailable("BROKERS_UNAVAILABLE", "the coordinator moved; try again")
+
+
+def queue(**given: Any) -> CommitQueue:
+    """A queue with one commit, of what is owned and what is not."""
+    commit = Commit(**{"number": 1, "offsets": {T0: 5, T1: 6}, "incarnation": 0, "deadline": 30.0, **given})
+    return CommitQueue("g").add(commit)
+
+
+def sent(**given: Any) -> CommitQueue:
+    """The queue after its commit was sent, at 0."""
+    return queue(**given).advance(MEMBER, 0.0).queue
+
+
+def test_nothing_to_commit() -> None:
+    """An empty queue has nothing to send."""
+    assert CommitQueue("g").advance(MEMBER, 0.0).send is None
+
+
+def test_owned_partitions() -> None:
+    """Only what the member owns is sent; the rest is left out."""
+    step = queue().advance(MEMBER, 0.0)
+    assert step.send == {T0: 5}
+    ended = step.queue.answer(CommitAnswer({T0: 5}), 0.1)
+    assert ended.outcomes == (Outcome(1, frozenset({T1})),)
+    assert ended.queue == CommitQueue("g")
+
+
+def test_starts_of_the_group() -> None:
+    """A group's starts are sent for all partitions, by a member, in the incarnation that planned them."""
+    assert queue(of_group=True).advance(MEMBER, 0.0).send == {T0: 5, T1: 6}
+    assert queue(of_group=True).advance(MemberState(), 0.0).outcomes == (Outcome(1, frozenset({T0, T1})),)
+    assert queue(of_group=True).advance(MEMBER.expel().assign([T0], "c"), 0.0).send is None
+
+
+def test_one_at_a_time() -> None:
+    """The next commit is sent when the one before has ended, and passes over those with nothing to send."""
+    both = queue().add(Commit(2, {T1: 7}, 0, 30.0)).add(Commit(3, {T0: 8}, 0, 30.0))
+    first = both.advance(MEMBER, 0.0).queue
+    assert first.advance(MEMBER, 0.0).send is None
+    rest = first.answer(CommitAnswer({T0: 5}), 0.1).queue.advance(MEMBER, 0.1)
+    assert rest.outcomes == (Outcome(2, frozenset({T1})),)
+    assert rest.send == {T0: 8}
+
+
+def test_again() -> None:
+    """A commit that comes during a rebalance is sent again a little later, with what is owned then."""
+    again = sent().answer(CommitAnswer({T0: 5}, "again", AGAIN), 1.0).queue
+    assert again.advance(MEMBER, 1.05).send is None
+    assert again.advance(MEMBER.assign([T1], "c"), 1.2).send == {T0: 5, T1: 6}
+    released = MEMBER.revoke([T0], 0.0).release(is_assigned=False)
+    assert again.advance(released, 1.2).outcomes == (Outcome(1, frozenset({T0, T1})),)
+
+
+def test_claims() -> None:
+    """A partition that was lost and gained again since the offsets were read is left out."""
+    claimed = queue(claims=MEMBER.claims)
+    assert claimed.advance(MEMBER, 0.0).send == {T0: 5}
+    again = MEMBER.revoke([T0], 0.0).release(is_assigned=False).assign([T0, T1], "c")
+    assert claimed.advance(again, 0.0).outcomes == (Outcome(1, frozenset({T0, T1})),)
+
+
+def test_starts_are_not_sent_again() -> None:
+    """The group's starts that come during a rebalance are not sent again, as others may have committed meanwhile."""
+    step = sent(of_group=True).answer(CommitAnswer({T0: 5, T1: 6}, "again", AGAIN), 1.0)
+    assert isinstance(step.outcomes[0].error, GroupContended)
+    assert step.queue.waiting == ()
+
+
+@pytest.mark.parametrize("error", [None, AGAIN])
+def test_time_is_over(error: ZKafkaError | None) -> None:
+    """A commit whose time is over ends with the reason for its last retry, or with one of its own."""
+    waiting = queue(error=error)
+    (outcome,) = waiting.advance(MEMBER, 30.0).outcomes
+    assert isinstance(outcome.error, BrokersUnavailable)
+    assert (outcome.error is error) == (error is not None)
+    assert waiting.advance(MEMBER, 30.0).queue.unanswered == 0
+
+
+def test_awaited_answer() -> None:
+    """An answer is awaited for what was sent, until the commit is given up."""
+    assert queue().under_way == frozenset()
+    assert sent().under_way == {T0}
+    assert sent().advance(MEMBER, 30.0).queue.under_way == frozenset()
+
+
+def test_answer_that_comes_too_late() -> None:
+    """An answer to a commit that was given up is passed over, and is not awaited any more."""
+    given_up = sent().advance(MEMBER, 30.0).queue
+    assert given_up.has_stray
+    late = given_up.answer(CommitAnswer({T0: 5}), 31.0)
+    assert late.outcomes == ()
+    assert not late.queue.has_stray
+
+
+def test_refused() -> None:
+    """A refusal that is not of the member ends the commit with its error."""
+    assert sent().answer(CommitAnswer({T0: 5}, "done", AGAIN), 1.0).outcomes[0].error is AGAIN
+
+
+def test_fenced() -> None:
+    """A commit of a member that the coordinator does not know ends without a partition."""
+    step = sent().answer(CommitAnswer({T0: 5}, "fenced", AGAIN), 1.0)
+    assert step.is_fenced
+    assert step.outcomes == (Outcome(1, frozenset({T0, T1})),)
+    assert step.queue.waiting == ()
+
+
+def test_commit_under_way_at_an_expulsion() -> None:
+    """After an expulsion, a commit under way is a stray, and ends without a partition."""
+    under_way = sent()
+    assert under_way.has_stray
+    expelled = under_way.expel()
+    assert not expelled.has_stray
+    again = MEMBER.expel().assign([T0, T1], "c")
+    assert expelled.advance(again, 1.0).outcomes == (Outcome(1, frozenset({T0, T1})),)
+
+
+REFUSED = GroupError("GROUP_PROTOCOL_UNSUPPORTED", "no")
+
+
+def test_pause() -> None:
+    """A check is due a while after the last one."""
+    assert Admission().postpone(10.0).check_at == 11.5
+
+
+def test_refusals() -> None:
+    """A refusal is reported when it was repeated, without an answer in between; an error that passes is at once."""
+    once, is_reported = Admission().fail(REFUSED)
+    assert not is_reported
+    twice, is_reported = once.fail(REFUSED)
+    assert not is_reported
+    assert twice.fail(REFUSED)[1]
+    assert not replace(twice, failures=0).fail(REFUSED)[1]
+    assert Admission().fail(BrokersUnavailable("BROKERS_UNAVAILABLE", "no answer"))[1]

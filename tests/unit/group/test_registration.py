@@ -1,4 +1,4 @@
-"""A member's id, and the content of its registration."""
+"""What a member leaves in ZooKeeper: its registration, and traces of its subscription."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import re
 
 import pytest
 
-from pyspark_zkafka.errors import GroupError
-from pyspark_zkafka.group.registration import consumer_id_of, registration_of
+from pyspark_zkafka.errors import GroupContended, GroupError
+from pyspark_zkafka.group.registration import consumer_id_of, leave_trace, registration_of, subscribed_since, younger
 from pyspark_zkafka.options.model import GroupOptions
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.model import ClusterSnapshot, PartitionState, TopicPartition
 from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
 from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
+from tests.support.ensemble_client import EnsembleClient
 
 
 def test_topics() -> None:
@@ -37,3 +38,61 @@ def test_ids() -> None:
     assert consumer_id_of(GroupOptions("g", consumer_id="c1")) == "g_c1"
     generated = consumer_id_of(GroupOptions("g"), lambda: 1.5)
     assert re.fullmatch(r"g_.+-1500-[0-9a-f]{1,8}", generated)
+
+
+@pytest.fixture
+def client() -> EnsembleClient:
+    """A client of an ensemble that has the group."""
+    client = EnsembleClient()
+    client.put("/consumers/g")
+    return client
+
+
+def czxid(client: EnsembleClient, path: str) -> int:
+    """The transaction that created a znode."""
+    return client.ensemble.nodes[path].stat.czxid
+
+
+def test_trace(client: EnsembleClient) -> None:
+    """The trace of a topic is left once, so that the first member's time stays."""
+    leave_trace(client, "g", ["t"])
+    since = subscribed_since(client, "g", ["t", "u"], by_pattern=False)
+    leave_trace(client, "g", ["t", "u"])
+    assert since == {"t": czxid(client, "/consumers/g/owners/t")}
+    assert subscribed_since(client, "g", ["t"], by_pattern=False) == since
+
+
+def test_committed_before(client: EnsembleClient) -> None:
+    """A committed offset is a trace, too; the older one counts."""
+    client.put("/consumers/g/offsets/t/0", b"5")
+    leave_trace(client, "g", ["t"])
+    assert subscribed_since(client, "g", ["t"], by_pattern=False) == {"t": czxid(client, "/consumers/g/offsets/t")}
+
+
+def test_pattern(client: EnsembleClient) -> None:
+    """A pattern covers all topics since the group exists."""
+    assert subscribed_since(client, "g", ["t", "new"], by_pattern=True) == dict.fromkeys(
+        ["t", "new"], czxid(client, "/consumers/g")
+    )
+
+
+def test_younger() -> None:
+    """A partition without a known creation, or in a topic without a trace, is not younger than the subscription."""
+    partitions = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0), TopicPartition("gone", 0)]
+    created = {partitions[0]: 70, partitions[1]: None, partitions[2]: 70}
+    states = {tp: PartitionState(1, 0, (1,), czxid=czxid) for tp, czxid in created.items()}
+    assert younger(partitions, ClusterSnapshot({}, states=states), {"t": 60}) == {partitions[0]}
+
+
+def test_created_by_others(client: EnsembleClient) -> None:
+    """A trace that another member leaves at the same time is as good."""
+    client.meanwhile = lambda: client.put("/consumers/g/owners/t")
+    leave_trace(client, "g", ["t"])
+    assert client.transactions == 2
+
+
+def test_group_that_is_gone(client: EnsembleClient) -> None:
+    """Without the group's znode there is nothing to leave a trace below."""
+    client.ensemble.nodes.clear()
+    with pytest.raises(GroupContended, match="/consumers/g/owners was not created"):
+        leave_trace(client, "g", ["t"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,8 +10,11 @@ from confluent_kafka import KafkaError
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, ZKafkaError
 from pyspark_zkafka.kafka.group_consumer import (
+    Assigned,
     CommitAnswer,
     GroupConsumer,
+    GroupEvent,
+    Revoked,
     commit_standing,
     group_properties,
     membership_error,
@@ -168,18 +171,16 @@ class Events:
         self.revocations: list[list[TopicPartition]] = []
         self.answers: list[CommitAnswer] = []
 
-    def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        self.owned |= set(partitions)
-
-    def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        self.revocations.append(sorted(partitions))
-        self.owned -= set(partitions)
-
-    def lost(self, partitions: Collection[TopicPartition]) -> None:
-        self.owned -= set(partitions)
-
-    def answered(self, answer: CommitAnswer) -> None:
-        self.answers.append(answer)
+    def __call__(self, event: GroupEvent) -> None:
+        if isinstance(event, Assigned):
+            self.owned |= set(event.partitions)
+        elif isinstance(event, Revoked):
+            self.revocations.append(sorted(event.partitions))
+            self.owned -= set(event.partitions)
+        elif isinstance(event, CommitAnswer):
+            self.answers.append(event)
+        else:
+            self.owned.clear()
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import PartitionOwned, UnknownTopic, ZooKeeperError, ZooKeeperRefused
+from pyspark_zkafka.group.claims import NoOwner, OwnedBy
 from pyspark_zkafka.group.commits import CommitResult
 from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.resumption import StoredOffset
@@ -55,10 +56,10 @@ class Session:
         return self
 
     def commit(
-        self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner | None, resets: Collection[TopicPartition]
+        self, offsets: Mapping[TopicPartition, int], proof: OwnedBy | NoOwner, resets: Collection[TopicPartition]
     ) -> CommitResult:
         """Return the answer, or raise it."""
-        self.asked.append((dict(offsets), owner, list(resets)))
+        self.asked.append((dict(offsets), proof, list(resets)))
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -73,7 +74,7 @@ def test_commit() -> None:
     """Due positions are committed by the owner, those of a log that no longer exists as resets; then none is due."""
     session = Session(CommitResult({T0: 5, T1: 7}, marks={T0: 70}), Member())
     done = commit(STATE, session)
-    assert session.asked == [({T0: 5, T1: 7}, OWNER, [T1])]
+    assert session.asked == [({T0: 5, T1: 7}, OwnedBy(OWNER), [T1])]
     assert done.due() == {}
     assert done.committed == {T0: StoredOffset(5, 70), T1: StoredOffset(7)}
 
@@ -128,7 +129,7 @@ def test_partitions_of_another_claim(claims: Mapping[TopicPartition, Claim]) -> 
     member = Member(claims=claims)
     session = Session(CommitResult({T0: 5}), member)
     done = commit(STATE, session)
-    assert session.asked == [({T0: 5}, OWNER, [])]
+    assert session.asked == [({T0: 5}, OwnedBy(OWNER), [])]
     assert member.rebalances == 1
     assert done.due() == {T1: 7}
 

@@ -1,4 +1,4 @@
-"""Reads of many groups, from an ensemble of values."""
+"""Znodes of groups: many groups read together, and the proof that one has no members."""
 
 from __future__ import annotations
 
@@ -6,9 +6,19 @@ from collections.abc import Iterable
 
 import pytest
 
+from pyspark_zkafka.errors import GroupError
 from pyspark_zkafka.protocol.znodes.groups import offsets_path
 from pyspark_zkafka.zookeeper.connection import Results, Watch
-from pyspark_zkafka.zookeeper.groups import group_children, member_znodes, partition_znodes
+from pyspark_zkafka.zookeeper.groups import (
+    Activity,
+    NoMembers,
+    group_activity,
+    group_children,
+    member_znodes,
+    partition_znodes,
+    require_inactive,
+)
+from pyspark_zkafka.zookeeper.transactions import Reason
 from tests.support.ensemble_client import EnsembleClient
 
 
@@ -29,7 +39,7 @@ class CountingClient(EnsembleClient):
 
 
 @pytest.fixture
-def client() -> CountingClient:
+def two_groups() -> CountingClient:
     """An ensemble with two groups."""
     client = CountingClient()
     for group in ("g", "h"):
@@ -39,26 +49,73 @@ def client() -> CountingClient:
     return client
 
 
-def test_children(client: CountingClient) -> None:
+def test_children(two_groups: CountingClient) -> None:
     """The children of all groups are read at once; paths that do not exist are absent."""
-    found = group_children(client, ["g", "h", "unknown"])
+    found = group_children(two_groups, ["g", "h", "unknown"])
     assert found["/consumers/g"] == ["ids", "offsets"]
     assert found["/consumers/h/offsets"] == ["t", "u"]
     assert {"/consumers/g/owners", "/consumers/unknown"}.isdisjoint(found)
-    assert client.rounds == 1
+    assert two_groups.rounds == 1
 
 
-def test_members(client: CountingClient) -> None:
+def test_members(two_groups: CountingClient) -> None:
     """The registrations of all groups are read in two rounds."""
-    assert sorted(member_znodes(client, ["g", "h"])) == ["/consumers/g/ids/g_a", "/consumers/h/ids/h_a"]
-    assert client.rounds == 2
+    assert sorted(member_znodes(two_groups, ["g", "h"])) == ["/consumers/g/ids/g_a", "/consumers/h/ids/h_a"]
+    assert two_groups.rounds == 2
 
 
-def test_partitions(client: CountingClient) -> None:
+def test_partitions(two_groups: CountingClient) -> None:
     """The partitions of the chosen topics of all groups are read in three rounds."""
-    found = partition_znodes(client, map(offsets_path, ["g", "h"]), lambda names: [n for n in names if n == "u"])
+    found = partition_znodes(two_groups, map(offsets_path, ["g", "h"]), lambda names: [n for n in names if n == "u"])
     assert {path: node.data for path, node in found.items()} == {
         "/consumers/g/offsets/u/0": b"6",
         "/consumers/h/offsets/u/0": b"6",
     }
-    assert client.rounds == 3
+    assert two_groups.rounds == 3
+
+
+@pytest.fixture
+def client() -> EnsembleClient:
+    """A client of an ensemble without any znode."""
+    return EnsembleClient()
+
+
+def test_activity(client: EnsembleClient) -> None:
+    """Members and claims are found; a group without a znode is inactive, as is a topic without claims."""
+    client.put("/consumers/g/ids/g_a")
+    client.put("/consumers/g/owners/t/0")
+    client.put("/consumers/g/owners/u")
+    found = group_activity(client, ["g", "g", "unknown"])
+    assert found == {"g": Activity(("g_a",), ("t/0",)), "unknown": Activity()}
+    assert [bool(activity) for activity in found.values()] == [True, False]
+
+
+def test_require_inactive() -> None:
+    """The error names members, or, without any, the claims, and begins as the caller says."""
+    require_inactive("g", Activity(), "Nothing was done")
+    with pytest.raises(GroupError, match="group g must be inactive, but it has the members a, b, c and 1 more"):
+        require_inactive("g", Activity(("a", "b", "c", "d"), ("t/0",)), "Nothing was done")
+    with pytest.raises(GroupError, match=r"Nothing was done: .*but its partitions t/0 have owners; stop its consumers"):
+        require_inactive("g", Activity(claims=("t/0",)), "Nothing was done")
+
+
+@pytest.mark.parametrize("ids", [None, "/consumers/g/ids"])
+def test_proof(client: EnsembleClient, ids: str | None) -> None:
+    """The proof leaves the znodes as they were, whether ``ids`` exists or not."""
+    client.put(ids or "/consumers/g")
+    before = {path: node.data for path, node in client.ensemble.nodes.items()}
+    assert client.transact(NoMembers.read(client, "g").operations()).conflict is None
+    assert {path: node.data for path, node in client.ensemble.nodes.items()} == before
+
+
+def test_no_proof(client: EnsembleClient) -> None:
+    """The transaction fails if a member is registered, and if one has joined and left since the proof was read."""
+    client.put("/consumers/g")
+    proof = NoMembers.read(client, "g")
+    client.put("/consumers/g/ids/g_a")
+    conflict = client.transact(proof.operations()).conflict
+    assert conflict is not None
+    assert conflict.reason is Reason.NODE_EXISTS
+    conflict = client.transact(NoMembers.read(client, "g").operations()).conflict
+    assert conflict is not None
+    assert conflict.reason is Reason.NOT_EMPTY

@@ -1,22 +1,20 @@
-"""A member's view of its group: the input of the assignment."""
+"""Assignment of partitions to a member in ZooKeeper: its view of the group, and its next step towards the assignment."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pyspark_zkafka.errors import CodecError, GroupError
-from pyspark_zkafka.group.ownership import claim_paths, thread_of
+from pyspark_zkafka.group.claims import claim_paths, thread_of
 from pyspark_zkafka.protocol.assignors import Subscribers, assign, threads_by_topic, topics_of
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.model import Claim, TopicPartition
 from pyspark_zkafka.protocol.topic_names import is_topic_name
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.protocol.znodes import topics as znodes
 from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 from pyspark_zkafka.zookeeper.connection import Watch
-
-__all__ = ["GroupView", "GroupWatch"]
 
 _OVER_ALL_TOPICS = frozenset({"roundrobin", "roundrobin-0.8"})
 
@@ -79,7 +77,7 @@ class GroupWatch:
             raise GroupError(
                 "NOT_STICKY",
                 f"partition.assignment.strategy is sticky, which all members of {self.group} must have; found "
-                f"{', '.join(strangers)} without it; set one strategy for all: range or roundrobin beside JVM consumers",
+                f"{', '.join(strangers)} without it; set one strategy for all: range or roundrobin next to JVM consumers",
             )
         threads = assign(self.strategy, view.subscribers)
         return {tp: thread for tp, thread in threads.items() if group_znodes.consumer_of_thread(thread) == consumer}
@@ -116,3 +114,70 @@ class GroupWatch:
         paths = claim_paths(self.group, partitions)
         owners = {paths[path]: thread_of(node) for path, node in self.client.get_many(paths).items()}
         return Subscribers(subscribers.threads, subscribers.partitions, owners)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A member's next step: first release, then claim.
+
+    `release` are the claims to delete now; `overdue` are claims among them that are still being read, after `hold_s`.
+    `claim` has the member's threads by the partitions to claim. `revoking` are partitions that must be released but are
+    still being read, with the time until which they are kept.
+    """
+
+    release: frozenset[TopicPartition] = frozenset()
+    overdue: frozenset[TopicPartition] = frozenset()
+    claim: Mapping[TopicPartition, str] = field(default_factory=dict)
+    revoking: Mapping[TopicPartition, float] = field(default_factory=dict)
+
+    @property
+    def wait_until(self) -> float:
+        """The earliest time at which a kept partition must be released; infinite if there is none."""
+        return min(self.revoking.values(), default=float("inf"))
+
+
+def step(
+    target: Mapping[TopicPartition, str],
+    claims: Mapping[TopicPartition, Claim],
+    reading: Collection[TopicPartition],
+    revoking: Mapping[TopicPartition, float],
+    now: float,
+    hold_s: float,
+) -> Step:
+    """Decide the step from the claims that a member has to those that it is assigned.
+
+    Partitions that are being read are kept until the work is done, for at most `hold_s`. The time counts from the first
+    step at which they must be released, and starts again after a step at which they may stay.
+
+    `target` has the member's threads by the partitions that they are assigned, `reading` are the partitions that the
+    running micro-batch reads, and `revoking` is the last step's, by the same clock as `now`.
+
+    >>> t0, t1, t2 = (TopicPartition("t", n) for n in range(3))
+    >>> found = step({t0: "c-0"}, {t1: Claim("c-0", 1), t2: Claim("c-0", 1)}, [t2], {}, now=100.0, hold_s=4.0)
+    >>> found.release == {t1}, found.claim == {t0: "c-0"}, found.revoking == {t2: 104.0}
+    (True, True, True)
+    """
+    leaving = claims.keys() - target.keys()
+    kept = {tp: revoking.get(tp, now + hold_s) for tp in leaving.intersection(reading)}
+    overdue = frozenset(tp for tp, until in kept.items() if until <= now)
+    revoking = {tp: until for tp, until in kept.items() if tp not in overdue}
+    claim = {tp: thread for tp, thread in target.items() if tp not in claims or claims[tp].thread != thread}
+    return Step(frozenset(leaving - revoking.keys()), overdue, claim, revoking)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """Attempts to claim partitions that others own: how many, and when the next one is due.
+
+    >>> Attempts().fail(now=10.0, pause_s=2.0)
+    Attempts(count=1, next_at=12.0)
+    >>> Attempts(count=1, next_at=12.0).fail(now=11.0, pause_s=2.0)
+    Attempts(count=1, next_at=12.0)
+    """
+
+    count: int = 0
+    next_at: float = 0.0
+
+    def fail(self, now: float, pause_s: float) -> Attempts:
+        """Count a failed attempt, unless an event triggered it before `next_at`."""
+        return Attempts(self.count + 1, now + pause_s) if now >= self.next_at else self

@@ -1,18 +1,19 @@
-"""The store of a group's offsets in ZooKeeper, on an ensemble of values."""
+"""Offsets of a group in its stores, and of a group that Kafka coordinates."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import pytest
 
-from pyspark_zkafka.errors import CodecError, DataLoss, OptionError, PartitionLost
-from pyspark_zkafka.group import offset_store
+from pyspark_zkafka.errors import CodecError, DataLoss, GroupContended, OptionError, PartitionLost
+from pyspark_zkafka.group import offsets as group_offsets
 from pyspark_zkafka.group.commits import CommitResult
-from pyspark_zkafka.group.offset_store import GroupOffsets, report_outdated, require_none_lost
+from pyspark_zkafka.group.offsets import GroupOffsets, KafkaMemberOffsets, report_outdated, require_none_lost
 from pyspark_zkafka.options.batch import parse_connection
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.resumption import StoredOffset
 from tests.support.ensemble_client import EnsembleClient
 
@@ -65,13 +66,10 @@ def test_marks_of_a_commit(client: EnsembleClient, offsets: GroupOffsets) -> Non
 
 
 def test_begin(client: EnsembleClient, offsets: GroupOffsets) -> None:
-    """The first member to begin decides; the time of a start that is not known yet is recorded."""
+    """The first member to begin decides."""
     client.put(PATH_0, b"5")
-    waiting = TopicPartition("t", 2)
-    begun = offsets.begin({T0: 9, T1: 7}, [waiting])
+    begun = offsets.begin({T0: 9, T1: 7})
     assert {tp: stored.offset for tp, stored in begun.items()} == {T0: 5, T1: 7}
-    begun_ms = client.ensemble.nodes["/consumers/g/offsets/t/2"].stat.modified_ms
-    assert offsets.begun_at([T0, T1, waiting]) == {waiting: begun_ms}
 
 
 class KafkaStore:
@@ -97,7 +95,7 @@ def test_two_stores(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> 
     for number in (1, 2, 4):
         client.put(f"/brokers/topics/t/partitions/{number}/state", b"{}")
     kafka = KafkaStore(p0=9, p1=20, p3=7, p4=8)
-    monkeypatch.setattr(offset_store, "KafkaGroupOffsets", lambda *arguments: kafka)
+    monkeypatch.setattr(group_offsets, "KafkaGroupOffsets", lambda *arguments: kafka)
     offsets = GroupOffsets(CONNECTION, "broker1:9092", "g", ("kafka", "zookeeper"), client)
     parts = [TopicPartition("t", number) for number in range(5)]
     found = offsets.committed(parts)
@@ -110,7 +108,7 @@ def test_two_stores(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_higher_offset_in_one_store(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """An offset that another client has set ahead in one store is reported, though the other store was written."""
-    monkeypatch.setattr(offset_store, "KafkaGroupOffsets", lambda *arguments: KafkaStore(p0=50, p1=5))
+    monkeypatch.setattr(group_offsets, "KafkaGroupOffsets", lambda *arguments: KafkaStore(p0=50, p1=5))
     for stores in ("kafka", "zookeeper"), ("zookeeper", "kafka"):
         client.put(PATH_0, b"3")
         done = GroupOffsets(CONNECTION, "broker1:9092", "g", stores, client).commit({T0: 7, T1: 7})  # type: ignore[arg-type]
@@ -119,7 +117,7 @@ def test_higher_offset_in_one_store(client: EnsembleClient, monkeypatch: pytest.
 
 def test_commit_over_an_offset_of_a_deleted_topic(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """With two stores, ZooKeeper's offset of a deleted topic, which is not read, does not stand against a commit."""
-    monkeypatch.setattr(offset_store, "KafkaGroupOffsets", lambda *arguments: KafkaStore(p0=50))
+    monkeypatch.setattr(group_offsets, "KafkaGroupOffsets", lambda *arguments: KafkaStore(p0=50))
     offsets = GroupOffsets(CONNECTION, "broker1:9092", "g", ("kafka", "zookeeper"), client)  # type: ignore[arg-type]
     client.put(PATH_0, b"1000")
     client.put("/brokers/topics/t/partitions/0/state", b"{}")
@@ -144,3 +142,65 @@ def test_lost_partitions() -> None:
     require_none_lost(CommitResult(written={T0: 1}), "g")
     with pytest.raises(PartitionLost, match=r"offsets of t-1 were not committed: this member of group g .* 1 partition"):
         require_none_lost(CommitResult(written={T0: 1}, lost=frozenset({T1})), "g")
+
+
+T0, T1 = (TopicPartition("t", n) for n in range(2))
+
+
+class Group:
+    """A member and its group's stored offsets; `refusals` are the offsets that others commit before each refusal."""
+
+    owner = ClaimOwner("c", 0)
+
+    def __init__(self, *refusals: Mapping[TopicPartition, int]) -> None:
+        self.refusals = list(refusals)
+        self.offsets: dict[TopicPartition, int] = {}
+        self.begun: list[dict[TopicPartition, int]] = []
+        self.is_member = True
+
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The stored offsets."""
+        return {tp: self.offsets[tp] for tp in partitions if tp in self.offsets}
+
+    def begin(self, starts: Mapping[TopicPartition, int], incarnation: int) -> bool:
+        """Note the starts, and commit them."""
+        self.begun.append(dict(starts))
+        if self.refusals:
+            self.offsets |= self.refusals.pop(0)
+            raise GroupContended("GROUP_REBALANCES", "the group rebalances")
+        return self.is_member
+
+    def wait(self, timeout_s: float) -> None:
+        """Do not wait."""
+
+
+def offsets_of(group: Any) -> KafkaMemberOffsets:
+    """The group's offsets."""
+    return KafkaMemberOffsets(group, group)
+
+
+def test_start_during_a_rebalance() -> None:
+    """A start is tried again after a rebalance, without the partitions that another member has committed meanwhile."""
+    group = Group({}, {T1: 9})
+    assert offsets_of(group).begin({T0: 5, T1: 6}) == {T0: StoredOffset(5), T1: StoredOffset(9)}
+    assert group.begun == [{T0: 5, T1: 6}, {T0: 5, T1: 6}, {T0: 5}]
+
+
+def test_start_that_others_commit() -> None:
+    """Nothing is committed where the group has all offsets."""
+    group = Group({T0: 3})
+    assert offsets_of(group).begin({T0: 5}) == {T0: StoredOffset(3)}
+    assert group.begun == [{T0: 5}]
+
+
+def test_start_of_an_expelled_member() -> None:
+    """The start of a member that was expelled is none."""
+    group = Group()
+    group.is_member = False
+    assert offsets_of(group).begin({T0: 5}) == {}
+
+
+def test_start_in_an_endless_rebalance() -> None:
+    """A start that no pause helps is refused in the end."""
+    with pytest.raises(GroupContended, match="GROUP_REBALANCES"):
+        offsets_of(Group(*[{}] * 1_000)).begin({T0: 5})

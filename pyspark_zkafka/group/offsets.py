@@ -1,0 +1,331 @@
+"""A group's offsets, in ZooKeeper, in Kafka or in both: read and committed by one rule."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark_zkafka.data_loss import report_data_loss
+from pyspark_zkafka.errors import CodecError, GroupContended, OptionError, PartitionLost, ZKafkaError, listing
+from pyspark_zkafka.group.claims import NOBODY, NoJvmOwner, NoOwner, OwnedBy
+from pyspark_zkafka.group.commits import CommitResult, commit_offsets, find_lost
+from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.options.model import CommitPlan, Connection, OffsetStore
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.resumption import StoredOffset
+from pyspark_zkafka.protocol.znodes import groups as group_znodes
+from pyspark_zkafka.protocol.znodes.topics import partition_state_path
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+
+if TYPE_CHECKING:  # a group in ZooKeeper needs no member in Kafka
+    from pyspark_zkafka.group.kafka_member import KafkaGroupMember
+
+_log = logging.getLogger(__name__)
+
+Stored = dict[TopicPartition, StoredOffset]
+
+_SHOWN = 5
+_MOST_TRIES = 150
+_PAUSE_S = 0.2
+
+
+class GroupOffsets:
+    """A group's offsets in its stores; open inside its ``with`` block. Neither thread-safe nor pickle-safe.
+
+    `servers` are bootstrap servers, and `stores` are in the order in which they are written. The open client `zookeeper` is
+    needed for the store in ZooKeeper, and to verify ownership.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        servers: str,
+        group: str,
+        stores: tuple[OffsetStore, ...],
+        zookeeper: ZooKeeperClient | None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._connection = connection
+        self._servers = servers
+        self._group = group
+        self._sleep = sleep
+        self._stores = stores
+        self._zookeeper = zookeeper
+        if "zookeeper" in stores:
+            self._client()  # raises if there is none
+        self._kafka = KafkaGroupOffsets(servers, connection.kafka, group)
+        self._opened = ExitStack()
+
+    def __enter__(self) -> GroupOffsets:
+        if "kafka" in self._stores:
+            self._opened.enter_context(self._kafka)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._opened.close()
+
+    def committed(self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False) -> Stored:
+        """The next offsets to read; partitions without one are absent.
+
+        Of two stores, the larger offset counts. ZooKeeper keeps the offsets of deleted topics: such an offset counts only
+        where Kafka has none, or the same. Two equal offsets were committed together, and the brokers may forget theirs
+        later.
+
+        Raises CodecError for a malformed offset in ZooKeeper. With `skip_malformed`, logs it, and treats it as 0: the
+        partition's owner has to report it.
+        """
+        return self._chosen({store: self._read(store, partitions, skip_malformed) for store in sorted(self._stores)})
+
+    def group_names(self) -> list[str]:
+        """The groups that the stores know, to suggest one in an error. Leaves out those of a store that refuses."""
+        names: set[str] = set()
+        for store in self._stores:
+            try:
+                names.update(self._client().groups() if store == "zookeeper" else self._group_names_in_kafka())
+            except ZKafkaError as error:
+                _log.info("the names of other groups are unknown: %s", error)
+        return sorted(names)
+
+    def _group_names_in_kafka(self) -> list[str]:
+        from pyspark_zkafka.kafka.group_admin import GroupAdmin  # for errors alone
+
+        with GroupAdmin.of(self._connection, self._servers) as admin:
+            return admin.group_names()
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        proof: OwnedBy | NoOwner = NOBODY,
+        resets: Collection[TopicPartition] = frozenset(),
+    ) -> CommitResult:
+        """Move offsets forward in each store, in `resets` also back; see `commit_offsets`.
+
+        An offset is `kept` where one of two stores has a higher one, whatever was written to the other. Kafka is not part
+        of ZooKeeper's transaction: ownership is checked right before a commit to Kafka.
+        """
+        results: list[CommitResult] = []
+        for store in self._stores:
+            results.append(self._commit_to(store, offsets, proof, resets))
+            offsets = {tp: offset for tp, offset in offsets.items() if tp not in results[-1].lost}
+        written = {tp: offset for result in results for tp, offset in result.written.items()}
+        kept: dict[TopicPartition, int] = {}
+        for result in results:
+            kept |= {
+                tp: offset for tp, offset in result.kept.items() if offset > max(written.get(tp, -1), kept.get(tp, -1))
+            }
+        return CommitResult(
+            {tp: offset for tp, offset in written.items() if tp not in kept},
+            kept,
+            {tp for result in results for tp in result.lost},
+            {tp: mark for result in results for tp, mark in result.marks.items()},
+        )
+
+    def level(self, partitions: Collection[TopicPartition], proof: OwnedBy | NoOwner = NOBODY) -> None:
+        """Commit the offset that counts to the store that lags, or has none, for partitions that the owner owns.
+
+        Offsets of deleted topics are left alone. Otherwise a partition without new records would never have an offset in a
+        store that was added.
+        """
+        if len(self._stores) < 2 or not partitions:
+            return
+        by_store = {store: self._read(store, partitions, skip_malformed=True) for store in sorted(self._stores)}
+        found = self._chosen(by_store)
+        outdated = self._outdated({tp: stored for tp, stored in found.items() if stored.mark is not None})
+        for store in self._stores:
+            there = by_store[store]
+            lagging = {
+                tp: stored.offset
+                for tp, stored in found.items()
+                if tp not in outdated and (tp not in there or there[tp].offset < stored.offset)
+            }
+            if lagging:
+                self._commit_to(store, lagging, proof)
+
+    def begin(self, starts: Mapping[TopicPartition, int]) -> Stored:
+        """Commit the group's starts where it has no offset yet; returns the offsets then stored.
+
+        Members that begin at the same time find different ends of a log: the first to commit decides for all of them. A
+        partition that has an offset keeps it, whoever owns the partition; those of JVM consumers are left out. Commits to
+        Kafka cannot be conditional: of two members that begin within the same milliseconds, the later one decides.
+        """
+        if "zookeeper" in self._stores:
+            commit_offsets(self._client(), self._group, starts, NoJvmOwner(), sleep=self._sleep)
+        elif starts:
+            there = self._kafka.committed(starts)
+            self._kafka.commit({tp: offset for tp, offset in starts.items() if tp not in there})
+        return self.committed(starts)
+
+    def _chosen(self, by_store: Mapping[OffsetStore, Stored]) -> Stored:
+        """The offset that counts in each partition: see `committed`."""
+        in_kafka, in_zookeeper = by_store.get("kafka", {}), by_store.get("zookeeper", {})
+        differing = {tp for tp in in_kafka.keys() & in_zookeeper.keys() if in_kafka[tp].offset != in_zookeeper[tp].offset}
+        larger = {tp for tp in differing if in_kafka[tp].offset > in_zookeeper[tp].offset}
+        outdated = self._outdated({tp: in_zookeeper[tp] for tp in differing - larger})
+        return {**in_zookeeper, **{tp: in_kafka[tp] for tp in (in_kafka.keys() - in_zookeeper.keys()) | larger | outdated}}
+
+    def _read(self, store: OffsetStore, partitions: Collection[TopicPartition], skip_malformed: bool = False) -> Stored:
+        if store == "kafka":
+            return {tp: StoredOffset(offset) for tp, offset in self._kafka.committed(partitions).items()}
+        paths = {group_znodes.offset_path(self._group, tp): tp for tp in partitions}
+        nodes = self._client().get_many(paths).items()
+        found = {
+            paths[path]: StoredOffset(_decode(path, node.data, skip_malformed), node.stat.mzxid) for path, node in nodes
+        }
+        return {tp: stored for tp, stored in found.items() if stored.offset >= 0}
+
+    def _outdated(self, stored: Mapping[TopicPartition, StoredOffset]) -> set[TopicPartition]:
+        """The partitions that were created after their offset was written to ZooKeeper."""
+        paths = {partition_state_path(tp): tp for tp in stored}
+        created = self._client().exists_many(paths).items() if paths else ()
+        return {paths[path] for path, stat in created if stored[paths[path]].is_older_than(stat.czxid)}
+
+    def _commit_to(
+        self,
+        store: OffsetStore,
+        offsets: Mapping[TopicPartition, int],
+        proof: OwnedBy | NoOwner,
+        resets: Collection[TopicPartition] = frozenset(),
+    ) -> CommitResult:
+        if store == "kafka":
+            return self._commit_to_kafka(offsets, proof, resets)
+        done = commit_offsets(self._client(), self._group, offsets, proof, resets=resets, sleep=self._sleep)
+        higher = {tp for tp, offset in done.kept.items() if offset > offsets[tp]} if len(self._stores) > 1 else set()
+        outdated = self._outdated(self._read(store, higher)) if higher else set()
+        if outdated:  # offsets of a deleted topic, which do not count where Kafka has others: see `committed`
+            again = {*resets, *outdated}
+            done = commit_offsets(self._client(), self._group, offsets, proof, resets=again, sleep=self._sleep)
+        # A transaction that wrote a first offset may have returned no mark.
+        unmarked = self._read(store, done.written.keys() - done.marks.keys())
+        late = {tp: s.mark for tp, s in unmarked.items() if s.offset == done.written[tp] and s.mark is not None}
+        return replace(done, marks={**done.marks, **late})
+
+    def _commit_to_kafka(
+        self, offsets: Mapping[TopicPartition, int], proof: OwnedBy | NoOwner, resets: Collection[TopicPartition]
+    ) -> CommitResult:
+        lost: set[TopicPartition] = set()
+        if self._zookeeper is not None:
+            lost = find_lost(self._zookeeper, self._group, proof, sorted(offsets))
+        there = self._kafka.committed(offsets)
+        kept = {tp: there[tp] for tp, offset in offsets.items() if tp not in resets and there.get(tp, -1) >= offset}
+        written = {tp: offset for tp, offset in offsets.items() if tp not in lost and tp not in kept}
+        self._kafka.commit(written)
+        return CommitResult(written, {tp: offset for tp, offset in kept.items() if tp not in lost}, lost)
+
+    def _client(self) -> ZooKeeperClient:
+        if self._zookeeper is None:
+            raise OptionError("INVALID_OPTION", "Offsets in /consumers/<group>/offsets need zookeeper.connect; set it")
+        return self._zookeeper
+
+
+class KafkaMemberOffsets:
+    """The offsets of a group that Kafka coordinates: read by a client of their own, committed by the group's member.
+
+    Neither thread-safe nor pickle-safe. `stored` is open.
+    """
+
+    def __init__(self, member: KafkaGroupMember, stored: KafkaGroupOffsets) -> None:
+        self._member = member
+        self._stored = stored
+
+    def committed(self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False) -> Stored:
+        """The next offsets to read; partitions without one are absent. Blocks for a request."""
+        return {tp: StoredOffset(offset) for tp, offset in self._stored.committed(partitions).items()}
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        proof: OwnedBy | NoOwner = NOBODY,
+        resets: Collection[TopicPartition] = frozenset(),
+    ) -> CommitResult:
+        """Move offsets forward, in `resets` also back, for those partitions that the member owns. Blocks for two requests.
+
+        Partitions that the member does not own any more, or that a former incarnation of it planned, are lost. After a
+        long pause of the process, first waits until ownership is certain. Without an owner as `proof`, the member in its
+        present incarnation counts: only a member can commit.
+        """
+        self._member.wait_certain()
+        owner = proof.owner if isinstance(proof, OwnedBy) else self._member.owner
+        owned = {} if owner.session != self._member.owner.session else self._member.owned()
+        ours = {tp: offset for tp, offset in offsets.items() if tp in owned}
+        there = self._stored.committed(ours)
+        kept = {tp: there[tp] for tp, offset in ours.items() if tp not in resets and there.get(tp, -1) > offset}
+        done = {tp: offset for tp, offset in ours.items() if there.get(tp) == offset}
+        due = {tp: offset for tp, offset in ours.items() if tp not in kept and tp not in done}
+        lost = self._member.commit(due, owner.session, owned) if due else set()
+        written = {tp: offset for tp, offset in {**due, **done}.items() if tp not in lost}
+        return CommitResult(written, kept, {*lost, *(offsets.keys() - ours.keys())})
+
+    def begin(self, starts: Mapping[TopicPartition, int]) -> Stored:
+        """Commit the group's starts where it has no offset yet, whoever owns the partition; returns the stored offsets.
+
+        Commits to Kafka cannot be conditional: of two members that begin within the same milliseconds, the later one
+        decides. While the group rebalances, reads the offsets again before each try. Blocks for at most half a minute.
+        """
+        tries = 0
+        while True:
+            there = self.committed(starts)
+            missing = {tp: start for tp, start in starts.items() if tp not in there}
+            try:
+                if missing and not self._member.begin(missing, self._member.owner.session):
+                    return there
+                return there | {tp: StoredOffset(start) for tp, start in missing.items()}
+            except GroupContended:
+                tries += 1
+                if tries == _MOST_TRIES:
+                    raise
+            self._member.wait(_PAUSE_S)
+
+
+@contextmanager
+def open_group_offsets(connection: Connection, servers: str, plan: CommitPlan) -> Iterator[GroupOffsets]:
+    """Open the offsets of the group that a write commits to, with a ZooKeeper client if there is an ensemble."""
+    with ExitStack() as opened:
+        client = None
+        if connection.zookeeper is not None:
+            client = opened.enter_context(ZooKeeperClient(connection.zookeeper))
+        yield opened.enter_context(GroupOffsets(connection, servers, plan.group, plan.stores, client))
+
+
+def report_outdated(
+    partitions: Collection[TopicPartition], stored: Mapping[TopicPartition, StoredOffset], fail_on_data_loss: bool
+) -> None:
+    """Raise DataLoss for offsets of topics that were deleted and created again, or, without `failOnDataLoss`, log them."""
+    names = sorted(tp for tp in partitions if stored[tp].offset > 0)
+    if not names:
+        return
+    shown = listing((f"{tp} at {stored[tp].offset}" for tp in names), _SHOWN)
+    report_data_loss(
+        "TOPIC_REPLACED",
+        f"the group's offsets of {shown} are older than the topic: they belong to a deleted one of the same name",
+        fail=fail_on_data_loss,
+        remedy="delete or reset these offsets (write them again if they are right), or set failOnDataLoss to false to read "
+        "the topic from its beginning",
+        otherwise="reading the topic from its beginning",
+    )
+
+
+def require_none_lost(result: CommitResult, group: str) -> None:
+    """Raise PartitionLost for partitions that were not committed, as the member does not own them any more."""
+    if result.lost:
+        names = ", ".join(map(str, sorted(result.lost)))
+        raise PartitionLost(
+            "PARTITION_LOST",
+            f"The offsets of {names} were not committed: this member of group {group} no longer owns them, and their new "
+            "owner starts at the stored offsets, so that records may be processed twice; the other "
+            f"{len(result.written) + len(result.kept)} partition(s) are committed; plan again, or raise rebalance.hold.ms",
+            partitions=sorted(result.lost),
+        )
+
+
+def _decode(path: str, data: bytes | None, skip_malformed: bool) -> int:
+    try:
+        return group_znodes.decode_offset(path, data)
+    except CodecError as error:
+        if not skip_malformed:
+            raise
+        _log.warning("malformed offset treated as 0; the partition's owner cannot continue: %s", error)
+        return 0
