@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import Producer
 
 from pyspark_zkafka.errors import NoLeader
-from pyspark_zkafka.kafka import watermarks as log_bounds
+from pyspark_zkafka.kafka import admin as admin_module
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.kafka.clients import MessageClient
-from pyspark_zkafka.kafka.offset_lookups import LookupSizes
+from pyspark_zkafka.kafka.offset_lookups import LookupSizes, find_watermarks
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.testing import LocalCluster
@@ -34,7 +34,6 @@ def topic(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> str:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each time that the ends of many logs were asked for at once, whether all were told."""
     told: list[bool] = []
-    find = log_bounds.find_watermarks
 
     def noting(
         client: MessageClient,
@@ -43,11 +42,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         epochs: dict[TopicPartition, int] | None,
         request_size: int,
     ) -> dict[TopicPartition, int] | None:
-        found = find(client, wanted, timeout_s, epochs, request_size)
+        found = find_watermarks(client, wanted, timeout_s, epochs, request_size)
         told.append(found is not None)
         return found
 
-    monkeypatch.setattr(log_bounds, "find_watermarks", noting)
+    monkeypatch.setattr(admin_module, "find_watermarks", noting)
     return told
 
 
