@@ -21,8 +21,7 @@ from pyspark_zkafka.errors import OptionError
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
 
-    from pyspark_zkafka.operations.cluster_reads import Selection
-    from pyspark_zkafka.operations.exporter import ClusterCollector
+    from pyspark_zkafka.cli.collector import ClusterCollector, Selection
 
 __all__ = ["add_to", "parse_address", "parse_selection"]
 
@@ -50,7 +49,7 @@ def exporter(
     """Serve metrics for Prometheus: lag, offsets, owners and members of groups, partitions, brokers and the controller.
 
     The metrics have the names and labels of kafka_exporter where it has them. The cluster is read at each scrape.
-    If that fails, zkafka_up is 0, the log says why, and the exporter goes on.
+    If that fails, zkafka_up is 0, the log says why, and the exporter continues.
 
     Example: zkafka exporter --zookeeper zk1:2181/kafka --listen-address :9308
     """
@@ -86,7 +85,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 def parse_selection(topics: str, groups: str) -> Selection:
     """The topics and groups that regexes select; raises OptionError for a malformed one."""
-    from pyspark_zkafka.operations.cluster_reads import Selection
+    from pyspark_zkafka.cli.collector import Selection
 
     return Selection(_regex("--topic-filter", topics), _regex("--group-filter", groups))
 
@@ -100,9 +99,9 @@ def _regex(option: str, text: str) -> re.Pattern[str]:
 
 @contextmanager
 def _collector(target: Target, selection: Selection, timeout_s: float, storage: Storage) -> Iterator[ClusterCollector]:
-    _require_prometheus()
-    from pyspark_zkafka.operations.cluster_reads import BrokerReader, EnsembleReader
-    from pyspark_zkafka.operations.exporter import ClusterCollector
+    if importlib.util.find_spec("prometheus_client") is None:
+        raise OptionError("INVALID_OPTION", "zkafka exporter needs prometheus-client: pip install pyspark-zkafka[metrics]")
+    from pyspark_zkafka.cli.collector import BrokerReader, ClusterCollector, EnsembleReader
 
     handler = logging.StreamHandler()
     handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
@@ -114,11 +113,6 @@ def _collector(target: Target, selection: Selection, timeout_s: float, storage: 
     collector = ClusterCollector(ensemble.read, brokers.read, timeout_s, storage.value)
     with closing(ensemble), closing(brokers), closing(collector):
         yield collector
-
-
-def _require_prometheus() -> None:
-    if importlib.util.find_spec("prometheus_client") is None:
-        raise OptionError("INVALID_OPTION", "zkafka exporter needs prometheus-client: pip install pyspark-zkafka[metrics]")
 
 
 def _serve(collector: ClusterCollector, host: str, port: int) -> WSGIServer:

@@ -33,7 +33,7 @@ def delete(
 
     Example: zkafka groups delete billing --dry-run
     """
-    from pyspark_zkafka.operations.group_activity import group_activity, require_inactive
+    from pyspark_zkafka.inspect.offsets import group_activity, require_inactive
     from pyspark_zkafka.operations.group_deletion import delete_group, group_znodes_of, require_groups
     from pyspark_zkafka.protocol.znodes.paths import is_znode_name
 

@@ -1,4 +1,4 @@
-"""``zkafka topics``: the topics and their partitions, as kafka-topics shows them."""
+"""``zkafka topics``: the views ``topics`` and ``partitions``, with the searches of kafka-topics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="List and describe topics.")
 
-_TOPICS = columns("topic topic_id partition_count replication_factor configs", right="partition_count replication_factor")
+_TOPICS = columns("topic topic_id partitions replication config", right="partitions replication")
 _NARROW = tuple(column for column in _TOPICS if column.name != "topic_id")
 _PARTITIONS = columns("topic partition leader replicas isr", right="partition leader")
 
@@ -75,12 +75,7 @@ def _topic_rows(target: Target, topics: list[str] | None, exclude_internal: bool
     rows = target.view("topics", **_restriction(topics))
     require_topics(topics or (), [row["topic"] for row in rows])
     return [
-        {
-            **row,
-            "partition_count": row["partitions"],
-            "replication_factor": row["replication"],
-            "configs": None if row.get("config") is None else dict(row["config"]),
-        }
+        {**row, "config": None if row.get("config") is None else dict(row["config"])}
         for row in rows
         if not (exclude_internal and row["topic"].startswith("__"))
     ]

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pyspark_zkafka.errors import GroupContended
-from pyspark_zkafka.operations.group_activity import NoMembers, group_activity, require_inactive
-from pyspark_zkafka.operations.group_state import unknown_groups
+from pyspark_zkafka.inspect.group_reads import unknown_groups
+from pyspark_zkafka.inspect.offsets import group_activity, require_inactive
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.protocol.znodes.paths import child_path
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
+from pyspark_zkafka.zookeeper.groups import NoMembers
 from pyspark_zkafka.zookeeper.transactions import MAX_TRANSACTION_BYTES, Conflict, Delete, Reason, pieces
 
 __all__ = ["delete_group", "group_znodes_of", "require_groups"]

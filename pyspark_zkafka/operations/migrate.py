@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pyspark_zkafka.errors import GroupContended, GroupError, ZKafkaError, listing
+from pyspark_zkafka.inspect.offsets import Activity, StoredOffsets, group_activity, require_inactive, stored_offsets
 from pyspark_zkafka.kafka.group_admin import GroupAdmin, GroupState
-from pyspark_zkafka.operations.group_activity import Activity, group_activity, require_inactive
-from pyspark_zkafka.operations.group_offsets import StoredOffsets, stored_offsets
 from pyspark_zkafka.operations.migration import Difference, Facts, LiveRounds, Outcome, compare, outcomes, to_copy
 from pyspark_zkafka.operations.offset_writes import OffsetWriter
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition

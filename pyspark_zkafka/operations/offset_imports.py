@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from pyspark_zkafka.inspect.groups import Partition
+from pyspark_zkafka.inspect.offsets import StoredOffsets, group_activity, require_inactive, stored_offsets
 from pyspark_zkafka.kafka.group_admin import GroupAdmin
-from pyspark_zkafka.operations.group_activity import group_activity, require_inactive
-from pyspark_zkafka.operations.group_offsets import Partition, StoredOffsets, stored_offsets
 from pyspark_zkafka.operations.offset_files import GroupOffset
 from pyspark_zkafka.operations.offset_reset import clamp
 from pyspark_zkafka.operations.offset_writes import OffsetWriter

@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark_zkafka.errors import GroupContended, ZooKeeperError
-from pyspark_zkafka.operations.group_activity import NoMembers, group_activity, require_inactive
-from pyspark_zkafka.operations.group_offsets import Partition, StoredOffsets, offset_znode
+from pyspark_zkafka.inspect.groups import Partition
+from pyspark_zkafka.inspect.offsets import StoredOffsets, group_activity, offset_znode, require_inactive
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
 from pyspark_zkafka.retries import backoff_s
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
+from pyspark_zkafka.zookeeper.groups import NoMembers
 from pyspark_zkafka.zookeeper.transactions import MAX_TRANSACTION_BYTES, Conflict, Create, Operation, SetData, pieces
 
 __all__ = ["OffsetWriter"]

@@ -16,7 +16,7 @@ from pyspark_zkafka.protocol.znodes import topics as znodes
 from pyspark_zkafka.protocol.znodes.admin import AdminState
 from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.zookeeper.connection import Watch, Znode, ZooKeeperConnection
-from pyspark_zkafka.zookeeper.groups import partition_znodes
+from pyspark_zkafka.zookeeper.groups import group_znodes as read_group_znodes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -151,7 +151,7 @@ class ZooKeeperClient(ZooKeeperConnection):
         return self._by_partition(group_znodes.offsets_path(group), group_znodes.decode_offset)
 
     def _by_partition(self, parent: str, decode: Callable[[str, bytes | None], T]) -> dict[TopicPartition, T]:
-        nodes = partition_znodes(self, [parent], list)
+        nodes = read_group_znodes(self, self.children_many([parent]))
         keys = {path: group_znodes.parse_key(path, _name(path.rpartition("/")[0]), _name(path)) for path in nodes}
         return {tp: decode(path, nodes[path].data) for path, tp in keys.items() if isinstance(tp, TopicPartition)}
 

@@ -26,15 +26,15 @@ def test_brokers(views: Any, run: Callable[..., list[Row]]) -> None:
     """A broker is shown with its registration, the time of which is ISO 8601 in UTC."""
     views.rows["brokers"] = [BROKER]
     (row,) = run(brokers)
-    assert list(row) == ["id", "host", "port", "rack", "version", "registered", "endpoints"]
-    assert (row["id"], row["registered"], row["endpoints"]) == (1, "2026-11-21T02:41:05.441Z", BROKER["endpoints"])
+    assert list(row) == ["id", "host", "port", "rack", "version", "timestamp", "endpoints"]
+    assert (row["id"], row["timestamp"], row["endpoints"]) == (1, "2026-11-21T02:41:05.441Z", BROKER["endpoints"])
 
 
 def test_broker_without_registration(views: Any, run: Callable[..., list[Row]]) -> None:
     """What brokers do not tell of themselves is null."""
     views.rows["brokers"] = [{key: BROKER[key] for key in ("id", "host", "port", "rack", "endpoints")}]
     (row,) = run(brokers)
-    assert (row["version"], row["registered"]) == (None, None)
+    assert (row["version"], row["timestamp"]) == (None, None)
 
 
 def test_no_broker(views: Any, show: Callable[..., tuple[str, str]]) -> None:
@@ -46,7 +46,7 @@ def test_no_broker(views: Any, show: Callable[..., tuple[str, str]]) -> None:
 def test_controller(views: Any, run: Callable[..., list[Row]]) -> None:
     """The controller is shown with its epoch, the time of its election and the cluster's id."""
     views.rows["controller"] = [CONTROLLER]
-    expected = {"controller": 1, "epoch": 3, "elected": "2026-11-21T02:41:05.441Z", "cluster_id": "c"}
+    expected = {"broker": 1, "epoch": 3, "timestamp": "2026-11-21T02:41:05.441Z", "cluster_id": "c"}
     assert run(controller) == [expected]
 
 

@@ -17,6 +17,20 @@ RECORDED = {version: json.loads((FOLDER / f"{version}.json").read_text()) for ve
 DESCRIBED = ["describe", "describe --under-replicated-partitions", "describe --unavailable-partitions"]
 
 Row = dict[str, Any]
+NAMES = {
+    "partition_count": "partitions",
+    "replication_factor": "replication",
+    "configs": "config",
+    "registered": "timestamp",
+    "elected": "timestamp",
+    "controller": "broker",
+}
+"""The present names of columns by those under which they were recorded."""
+
+
+def shown_rows(recorded: dict[str, Any], command: str) -> list[Row]:
+    """The recorded rows of a command of zkafka."""
+    return [{NAMES.get(name, name): value for name, value in row.items()} for row in recorded[command]["zkafka"]]
 
 
 def fields(line: str) -> dict[str, str]:
@@ -50,16 +64,16 @@ def summaries(output: str) -> Iterator[Row]:
         yield {
             "topic": found["Topic"],
             "topic_id": found.get("TopicId"),
-            "partition_count": int(found["PartitionCount"]),
-            "replication_factor": int(found["ReplicationFactor"]),
-            "configs": settings,
+            "partitions": int(found["PartitionCount"]),
+            "replication": int(found["ReplicationFactor"]),
+            "config": settings,
         }
 
 
 @pytest.mark.parametrize("recorded", RECORDED.values(), ids=RECORDED)
 def test_topics(recorded: dict[str, Any]) -> None:
-    """The topics are those of kafka-topics --list, and their values those of --describe, under its names."""
-    shown = recorded["list"]["zkafka"]
+    """The topics are those of kafka-topics --list, and their values those of --describe."""
+    shown = shown_rows(recorded, "list")
     assert [row["topic"] for row in shown] == recorded["list"]["kafka"].split()
     assert shown == list(summaries(recorded["describe"]["kafka"]))
     assert list(shown[0]) == [column.name for column in topics._TOPICS]
@@ -69,7 +83,7 @@ def test_topics(recorded: dict[str, Any]) -> None:
 @pytest.mark.parametrize("recorded", RECORDED.values(), ids=RECORDED)
 def test_partitions(recorded: dict[str, Any], command: str) -> None:
     """The partitions are those of kafka-topics --describe, also of a cluster that lacks a broker."""
-    shown = recorded[command]["zkafka"]
+    shown = shown_rows(recorded, command)
     assert shown == list(partitions(recorded[command]["kafka"]))
     assert list(shown[0]) == [column.name for column in topics._PARTITIONS]
 
@@ -80,7 +94,7 @@ def test_brokers(recorded: dict[str, Any]) -> None:
     lines = recorded["brokers"]["kafka"].splitlines()
     told = [re.match(r"(.*):(\d+) \(id: (\d+) rack: (.*)\) -> \(", line) for line in lines]
     expected = sorted((int(m[3]), m[1], int(m[2]), None if m[4] == "null" else m[4]) for m in told if m)
-    shown = recorded["brokers"]["zkafka"]
+    shown = shown_rows(recorded, "brokers")
     assert [(row["id"], row["host"], row["port"], row["rack"]) for row in shown] == expected
     assert list(shown[0]) == [column.name for column in brokers._BROKERS]
 
@@ -89,6 +103,6 @@ def test_brokers(recorded: dict[str, Any]) -> None:
 def test_controller(recorded: dict[str, Any]) -> None:
     """The controller is the one in the znode /controller, which zookeeper-shell shows."""
     told = json.loads(recorded["controller"]["kafka"].strip().splitlines()[-1])
-    (row,) = recorded["controller"]["zkafka"]
-    assert row["controller"] == told["brokerid"]
+    (row,) = shown_rows(recorded, "controller")
+    assert row["broker"] == told["brokerid"]
     assert list(row) == [column.name for column in brokers._CONTROLLER]

@@ -42,14 +42,14 @@ def test_list(run: Callable[..., list[Row]]) -> None:
     """A topic is shown with its counts, and with its own settings as an object."""
     found = run(list_)
     assert [row["topic"] for row in found] == ["__internal", "t"]
-    assert (found[1]["partition_count"], found[1]["replication_factor"]) == (2, 3)
-    assert found[1]["configs"] == {"retention.ms": "1", "cleanup.policy": "compact"}
+    assert (found[1]["partitions"], found[1]["replication"]) == (2, 3)
+    assert found[1]["config"] == {"retention.ms": "1", "cleanup.policy": "compact"}
 
 
 def test_unknown_settings(views: Any, run: Callable[..., list[Row]]) -> None:
     """Settings that the brokers do not tell are null, as against a topic without any."""
     views.rows["topics"] = [topic("a", None), topic("b")]
-    assert [row["configs"] for row in run(list_)] == [None, {}]
+    assert [row["config"] for row in run(list_)] == [None, {}]
 
 
 @pytest.mark.parametrize("command", [list_, describe])
@@ -90,7 +90,7 @@ def test_tables(show: Callable[..., tuple[str, str]]) -> None:
     """For people, the topics come before their partitions, but for a search of partitions."""
     text, _ = show(describe, ["t"])
     assert text.index("retention.ms=1,cleanup.policy=compact") < text.index("LEADER")
-    assert "PARTITION-COUNT" not in show(describe, ["t"], unavailable=True)[0]
+    assert "REPLICATION" not in show(describe, ["t"], unavailable=True)[0]
 
 
 def test_nothing_found(views: Any, show: Callable[..., tuple[str, str]]) -> None:

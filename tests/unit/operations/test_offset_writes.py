@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.errors import GroupContended, GroupError
-from pyspark_zkafka.operations.group_offsets import StoredOffsets, stored_offsets
+from pyspark_zkafka.inspect.offsets import StoredOffsets, stored_offsets
 from pyspark_zkafka.operations.offset_writes import OffsetWriter
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.znodes.groups import LegacyPartition

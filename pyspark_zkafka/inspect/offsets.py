@@ -1,0 +1,173 @@
+"""What a tool must know before it changes a group's offsets: all that ZooKeeper has stored, and who is active."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pyspark_zkafka.errors import CodecError, GroupError, listing
+from pyspark_zkafka.inspect.groups import GroupReport, Partition, decode_groups
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.resumption import StoredOffset
+from pyspark_zkafka.protocol.topic_names import is_topic_name
+from pyspark_zkafka.protocol.znodes import groups as group_paths
+from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
+from pyspark_zkafka.protocol.znodes.paths import child_path
+from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
+from pyspark_zkafka.zookeeper.groups import group_znodes
+
+__all__ = [
+    "Activity",
+    "StoredOffsets",
+    "group_activity",
+    "key_of",
+    "offset_znode",
+    "require_inactive",
+    "stored_in",
+    "stored_offsets",
+]
+
+_SHOWN = 3
+
+
+def key_of(partition: Partition) -> int | str:
+    """The number of a partition, or the name of its znode if it is one of Kafka 0.7.
+
+    >>> key_of(TopicPartition("t", 3)), key_of(LegacyPartition("t", 1, 3))
+    (3, '1-3')
+    """
+    return partition.partition if isinstance(partition, TopicPartition) else f"{partition.broker}-{partition.partition}"
+
+
+def offset_znode(group: str, partition: Partition) -> str:
+    """``/consumers/G/offsets/T/P``."""
+    return f"{child_path(group_paths.offsets_path(group), partition.topic)}/{key_of(partition)}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOffsets:
+    """The znodes under a group's offsets.
+
+    Parameters
+    ----------
+    offsets : dict
+        The offsets, 0 or more, each with the transaction that wrote it.
+    unset : set
+        Partitions whose znode holds a number below 0, which all consumers treat as no offset.
+    unreadable : dict
+        The error of each partition whose znode does not hold a number.
+    legacy : dict
+        Positions of Kafka 0.7, in bytes, with the broker in the znode's name.
+    misnamed : dict
+        The error of each znode that is not named after a partition, or its parent not after a topic, by path.
+    versions : dict
+        The version of each partition's znode.
+    """
+
+    offsets: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
+    unset: set[TopicPartition] = field(default_factory=set)
+    unreadable: dict[TopicPartition, CodecError] = field(default_factory=dict)
+    legacy: dict[LegacyPartition, int] = field(default_factory=dict)
+    misnamed: dict[str, CodecError] = field(default_factory=dict)
+    versions: dict[Partition, int] = field(default_factory=dict)
+
+    @property
+    def values(self) -> dict[TopicPartition, int]:
+        """The offsets, 0 or more."""
+        return {tp: stored.offset for tp, stored in self.offsets.items()}
+
+    @property
+    def partitions(self) -> set[TopicPartition]:
+        """The partitions that have a znode, whatever is in it."""
+        return {*self.offsets, *self.unset, *self.unreadable}
+
+    @property
+    def problems(self) -> list[str]:
+        """The errors of znodes that cannot be used."""
+        return [error.message for error in (*self.unreadable.values(), *self.misnamed.values())]
+
+
+def stored_offsets(client: ZooKeeperConnection, groups: Iterable[str]) -> dict[str, StoredOffsets]:
+    """The stored offsets of each group; blocks for three rounds of requests, however many the groups."""
+    names = list(dict.fromkeys(groups))
+    children = client.children_many(map(group_paths.offsets_path, names))
+    reports = decode_groups(names, children, group_znodes(client, children))
+    return {name: stored_in(report) for name, report in reports.items()}
+
+
+def stored_in(group: GroupReport) -> StoredOffsets:
+    """The stored offsets in a group's report."""
+    found = StoredOffsets()
+    for tp, committed in group.offsets.items():
+        if not is_topic_name(tp.topic):
+            path = offset_znode(group.name, tp)
+            found.misnamed[path] = _no_topic(path, tp.topic)
+            continue
+        found.versions[tp] = committed.version
+        if committed.offset < 0:
+            found.unset.add(tp)
+        else:
+            found.offsets[tp] = StoredOffset(committed.offset, committed.mzxid)
+    for znode in group.odd_offsets:
+        topic = znode.path.split("/")[-2]
+        if not is_topic_name(topic):
+            found.misnamed[znode.path] = _no_topic(znode.path, topic)
+            continue
+        if znode.partition is not None:
+            found.versions[znode.partition] = znode.version
+        if isinstance(znode.partition, LegacyPartition) and isinstance(znode.value, int):
+            found.legacy[znode.partition] = znode.value
+        elif isinstance(znode.partition, TopicPartition):
+            found.unreadable[znode.partition] = znode.error
+        else:
+            found.misnamed[znode.path] = znode.error
+    return found
+
+
+def _no_topic(path: str, topic: str) -> CodecError:
+    return CodecError(path, topic.encode(), "a topic as the name of the parent znode")
+
+
+# --- activity ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """A group's registered members, and the claims ``T/P`` under its owners, both sorted."""
+
+    members: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.members or self.claims)
+
+
+def group_activity(client: ZooKeeperConnection, groups: Iterable[str]) -> dict[str, Activity]:
+    """The activity of each group; blocks for two rounds of requests, however many the groups."""
+    names = list(dict.fromkeys(groups))
+    parents = [path(group) for group in names for path in (group_paths.ids_path, group_paths.owners_path)]
+    children = client.children_many(parents)
+    claimed = client.children_many(
+        f"{owners}/{topic}" for owners in map(group_paths.owners_path, names) for topic in children.get(owners, ())
+    )
+    found = {}
+    for group in names:
+        owners = group_paths.owners_path(group)
+        topics = children.get(owners, ())
+        claims = tuple(f"{topic}/{key}" for topic in topics for key in claimed.get(f"{owners}/{topic}", ()))
+        found[group] = Activity(tuple(children.get(group_paths.ids_path(group), ())), claims)
+    return found
+
+
+def require_inactive(group: str, activity: Activity, not_done: str) -> None:
+    """Raise GroupError if a group has members or claims; `not_done` is the first clause of the message."""
+    if not activity:
+        return
+    members, claims = listing(activity.members, _SHOWN), listing(activity.claims, _SHOWN)
+    found = f"it has the members {members}" if members else f"its partitions {claims} have owners"
+    raise GroupError(
+        "GROUP_ACTIVE",
+        f"{not_done}: group {group} must be inactive, but {found}; stop its consumers (one that died is gone when its "
+        "session expires), and run this again",
+        group=group,
+    )
