@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from pyspark_zkafka.cli.collector import ClusterCollector, Ensemble
 from pyspark_zkafka.inspect.cluster import ClusterReport
 from pyspark_zkafka.inspect.groups import GroupReports
-from pyspark_zkafka.lag_metrics import LagMetrics
+from pyspark_zkafka.lag_listener import LagMetrics
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = ROOT / "deploy/grafana/zkafka.json"
