@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.cli import brokers, topics
+from pyspark_zkafka.cli import views
 
 FOLDER = Path(__file__).parents[2] / "vectors" / "cli" / "topics"
 RECORDED = {version: json.loads((FOLDER / f"{version}.json").read_text()) for version in ("1.1.1", "3.9.1")}
@@ -76,7 +76,7 @@ def test_topics(recorded: dict[str, Any]) -> None:
     shown = shown_rows(recorded, "list")
     assert [row["topic"] for row in shown] == recorded["list"]["kafka"].split()
     assert shown == list(summaries(recorded["describe"]["kafka"]))
-    assert list(shown[0]) == [column.name for column in topics._TOPICS]
+    assert list(shown[0]) == [column.name for column in views._TOPICS]
 
 
 @pytest.mark.parametrize("command", DESCRIBED)
@@ -85,7 +85,7 @@ def test_partitions(recorded: dict[str, Any], command: str) -> None:
     """The partitions are those of kafka-topics --describe, also of a cluster that lacks a broker."""
     shown = shown_rows(recorded, command)
     assert shown == list(partitions(recorded[command]["kafka"]))
-    assert list(shown[0]) == [column.name for column in topics._PARTITIONS]
+    assert list(shown[0]) == [column.name for column in views._PARTITIONS]
 
 
 @pytest.mark.parametrize("recorded", RECORDED.values(), ids=RECORDED)
@@ -96,7 +96,7 @@ def test_brokers(recorded: dict[str, Any]) -> None:
     expected = sorted((int(m[3]), m[1], int(m[2]), None if m[4] == "null" else m[4]) for m in told if m)
     shown = shown_rows(recorded, "brokers")
     assert [(row["id"], row["host"], row["port"], row["rack"]) for row in shown] == expected
-    assert list(shown[0]) == [column.name for column in brokers._BROKERS]
+    assert list(shown[0]) == [column.name for column in views._BROKERS]
 
 
 @pytest.mark.parametrize("recorded", RECORDED.values(), ids=RECORDED)
@@ -105,4 +105,4 @@ def test_controller(recorded: dict[str, Any]) -> None:
     told = json.loads(recorded["controller"]["kafka"].strip().splitlines()[-1])
     (row,) = shown_rows(recorded, "controller")
     assert row["broker"] == told["brokerid"]
-    assert list(row) == [column.name for column in brokers._CONTROLLER]
+    assert list(row) == [column.name for column in views._CONTROLLER]
