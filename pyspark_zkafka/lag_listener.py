@@ -42,7 +42,7 @@ class LagListener(StreamingQueryListener):
     ----------
     callback : callable, optional
         Called with a `QueryLag` for each source. It delays the events of other queries while it runs. Spark logs what it
-        raises, and goes on.
+        raises, and continues.
     registry : prometheus_client.CollectorRegistry, optional
         Where metrics are registered; needs the extra ``metrics``. A listener needs a registry of its own, or the only
         listener in it.

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from pyspark_zkafka.cli.collector import ClusterCollector, Selection
 
-__all__ = ["add_to", "parse_address", "parse_selection"]
 
 _LAST_PORT = 65_535
 

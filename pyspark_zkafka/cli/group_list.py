@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pyspark_zkafka.inspect.groups import GroupReport
     from pyspark_zkafka.kafka.group_admin import GroupAdmin
 
-__all__ = ["add_to"]
 
 _COLUMNS = columns("group members topics state store", right="members")
 _JSON_ONLY = columns("unreadable_offsets")
@@ -34,8 +33,8 @@ def add_to(app: typer.Typer) -> None:
 def list_(target: Target, storage: StorageOption = Storage.zookeeper) -> None:
     """List the groups, with the number of their members, their topics, and where their offsets are.
 
-    With --offsets-storage kafka or both, groups that only the brokers have are listed, too; those with the store `ledger`
-    are no consumers', but what exactly-once queries have recorded (zkafka ledger).
+    With --offsets-storage kafka or both, groups that only the brokers have are listed, too. A group with the store
+    `ledger` has no consumers: it holds what an exactly-once query has recorded (zkafka ledger).
 
     Example: zkafka groups list --zookeeper zk1:2181/kafka
     """
@@ -60,7 +59,7 @@ def list_(target: Target, storage: StorageOption = Storage.zookeeper) -> None:
 
 
 def _row(group: GroupReport, is_in_kafka: bool) -> Row:
-    is_in_zookeeper = bool(group.offsets or group.odd_offsets)
+    is_in_zookeeper = bool(group.offsets or group.unusable_offsets)
     stores = {(True, True): "both", (True, False): "zookeeper", (False, True): "kafka"}
     return {
         "group": group.name,
@@ -68,7 +67,7 @@ def _row(group: GroupReport, is_in_kafka: bool) -> Row:
         "topics": sorted(group.topics),
         "state": group.state,
         "store": stores.get((is_in_zookeeper, is_in_kafka)),
-        "unreadable_offsets": len(group.odd_offsets),
+        "unreadable_offsets": len(group.unusable_offsets),
     }
 
 

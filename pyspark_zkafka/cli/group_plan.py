@@ -75,7 +75,7 @@ def plan(
         raise OptionError("INVALID_OPTION", "--members and --threads contradict each other; use one of them")
     with target.zookeeper() as client:
         state = _state(client, group)
-        for znode in state.odd_ids.values():
+        for znode in state.unusable_members.values():
             target.output.note(f"Left out, and an obstacle to JVM members: {znode.error.message}")
         planned, partitions = _inputs(client, state, members, threads, None if topics is None else topics.split(","))
     owners = {tp: owner.thread for tp, owner in state.owners.items()}

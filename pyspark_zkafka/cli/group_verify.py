@@ -28,8 +28,6 @@ from pyspark_zkafka.protocol.model import TopicPartition, session_text
 from pyspark_zkafka.protocol.planning import INTERNAL_TOPICS
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 
-__all__ = ["Problem", "add_to", "verify_group", "verify_groups"]
-
 _UNNAMED_STRATEGIES = ("range", "roundrobin", "roundrobin-0.8", "legacy-range")
 _SHOWN, _SHOWN_BYTES = 3, 40
 
@@ -138,7 +136,7 @@ def verify_group(group: GroupReport, logs: Mapping[TopicPartition, LogBounds]) -
     owned = {tp.topic for tp, owner in group.owners.items() if owner.consumer in group.members}
     threads = threads_by_topic(group.registrations, {tp.topic for tp in logs}, INTERNAL_TOPICS - owned)
     owners = list(_owner_problems(group, threads, logs))
-    is_settled = not owners and not group.odd_ids and not group.odd_owners
+    is_settled = not owners and not group.unusable_members and not group.unusable_owners
     return [
         *_znode_problems(group),
         *owners,
@@ -149,7 +147,7 @@ def verify_group(group: GroupReport, logs: Mapping[TopicPartition, LogBounds]) -
 
 def _znode_problems(group: GroupReport) -> Iterator[Problem]:
     ids = group_znodes.ids_path(group.name) + "/"
-    for znode in sorted(group.odd, key=lambda znode: znode.path):
+    for znode in sorted(group.unusable, key=lambda znode: znode.path):
         data, expected = znode.error.parameters["data"], znode.error.parameters["expected"]
         found = f"{'no data' if data is None else repr(data[:_SHOWN_BYTES])}, expected {expected}"
         effect = ""
@@ -164,7 +162,7 @@ def _znode_problems(group: GroupReport) -> Iterator[Problem]:
 def _owner_problems(
     group: GroupReport, threads: Mapping[str, tuple[str, ...]], logs: Mapping[TopicPartition, LogBounds]
 ) -> Iterator[Problem]:
-    unreadable = {znode.path for znode in group.odd_owners}
+    unreadable = {znode.path for znode in group.unusable_owners}
     for tp in sorted({*group.owners, *(tp for tp in logs if tp.topic in threads)}):
         owner = group.owners.get(tp)
         if owner is not None:
@@ -183,7 +181,7 @@ def _claim_problem(
     """The problem of a claim, what was found and the remedy; None for a claim by a live thread of the topic."""
     member, path = group.members.get(owner.consumer), group_znodes.owner_path(group.name, tp)
     if member is None:
-        if owner.consumer in group.odd_ids:
+        if owner.consumer in group.unusable_members:
             return None
         if owner.session:
             return "zombie claim", f"{owner.thread} of session {session_text(owner.session)} is not registered", _EXPIRY

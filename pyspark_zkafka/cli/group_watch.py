@@ -19,8 +19,6 @@ from pyspark_zkafka.cli.output import Column, Output, Row, columns, duration_tex
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.inspect.groups import GroupReports, PartitionReport
 
-__all__ = ["Observation", "Progress", "progress", "total", "watch_groups"]
-
 Draw = Callable[[Sequence[Row], Sequence[str]], None]
 
 _WINDOW_S = 60.0  # consumers of the old kind commit once a minute by default

@@ -20,18 +20,6 @@ from pyspark_zkafka.protocol.model import TopicPartition
 if TYPE_CHECKING:
     from pyspark_zkafka.kafka.group_admin import GroupAdmin
 
-__all__ = [
-    "RECENT_MS",
-    "Ledger",
-    "Record",
-    "app",
-    "delete_ledger",
-    "group_by_query",
-    "groups_of",
-    "read_ledgers",
-    "require_idle",
-    "written_before",
-]
 
 RECENT_MS = 60_000
 """The age up to which a ledger's newest entry suggests that its query is running."""

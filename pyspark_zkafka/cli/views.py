@@ -9,8 +9,6 @@ import typer
 from pyspark_zkafka.cli.command import Target, reads_cluster
 from pyspark_zkafka.cli.output import Row, columns, iso_time
 
-__all__ = ["add_to"]
-
 _topics = typer.Typer(no_args_is_help=True, help="List and describe topics.")
 
 _BROKERS = columns("id host port rack version timestamp endpoints", right="id port version")

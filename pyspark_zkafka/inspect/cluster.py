@@ -16,8 +16,6 @@ from pyspark_zkafka.protocol.znodes.topics import ControllerInfo
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 from pyspark_zkafka.zookeeper.connection import Znode
 
-__all__ = ["Choice", "ClusterReport", "Part", "read_cluster"]
-
 Part = Literal["brokers", "topics", "configs", "controller", "admin"]
 """A part of a report; only ZooKeeper has ``configs`` and ``admin``."""
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark_zkafka.kafka.group_admin import GroupAdmin
     from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 
-__all__ = ["read_groups", "read_logs", "unknown_groups"]
 
 _SHOWN = 5
 _TIMEOUT_S = 10.0

@@ -21,24 +21,6 @@ from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration, LegacyPa
 if TYPE_CHECKING:
     from pyspark_zkafka.zookeeper.connection import Znode
 
-__all__ = [
-    "Committed",
-    "GroupReport",
-    "GroupReports",
-    "LogBounds",
-    "Logs",
-    "Member",
-    "OddZnode",
-    "OffsetsStorage",
-    "Owner",
-    "Partition",
-    "PartitionReport",
-    "consumer_host",
-    "decode_groups",
-    "member_notes",
-    "partition_reports",
-    "partitions_by_topic",
-]
 
 OffsetsStorage = Literal["zookeeper", "kafka", "both"]
 """The stores in which a group's offsets are looked up."""
@@ -82,7 +64,7 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class OddZnode:
+class UnusableZnode:
     """A registration, claim or offset that consumers since 0.8 cannot use: it is unreadable, or of Kafka 0.7.
 
     Parameters
@@ -116,7 +98,7 @@ class GroupReport:
     ----------
     topics : frozenset of str
         The names under ``owners`` and ``offsets``, also those without any partition.
-    odd : tuple of OddZnode
+    unusable : tuple of UnusableZnode
         Registrations, claims and offsets that are in none of the mappings, in this order.
     kafka_offsets : mapping
         The offsets in Kafka; empty unless the brokers were asked for them.
@@ -129,7 +111,7 @@ class GroupReport:
     owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)
     offsets: Mapping[TopicPartition, Committed] = field(default_factory=dict)
     topics: frozenset[str] = frozenset()
-    odd: tuple[OddZnode, ...] = ()
+    unusable: tuple[UnusableZnode, ...] = ()
     kafka_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     kafka_members: int | None = None
 
@@ -143,7 +125,7 @@ class GroupReport:
     @property
     def member_count(self) -> int:
         """The number of members registered in ZooKeeper, including those with unreadable registrations."""
-        return len(self.members) + len(self.odd_ids)
+        return len(self.members) + len(self.unusable_members)
 
     @property
     def registrations(self) -> dict[str, ConsumerRegistration]:
@@ -156,19 +138,19 @@ class GroupReport:
         return any(member.registration.pattern != "static" for member in self.members.values())
 
     @property
-    def odd_ids(self) -> dict[str, OddZnode]:
+    def unusable_members(self) -> dict[str, UnusableZnode]:
         """The unreadable registrations by consumer."""
-        return {znode.path.rpartition("/")[2]: znode for znode in self._odd_below(group_znodes.ids_path(self.name))}
+        return {znode.path.rpartition("/")[2]: znode for znode in self._unusable_below(group_znodes.ids_path(self.name))}
 
     @property
-    def odd_owners(self) -> list[OddZnode]:
+    def unusable_owners(self) -> list[UnusableZnode]:
         """The claims that are not in `owners`."""
-        return self._odd_below(group_znodes.owners_path(self.name))
+        return self._unusable_below(group_znodes.owners_path(self.name))
 
     @property
-    def odd_offsets(self) -> list[OddZnode]:
+    def unusable_offsets(self) -> list[UnusableZnode]:
         """The offsets that are not in `offsets`."""
-        return self._odd_below(group_znodes.offsets_path(self.name))
+        return self._unusable_below(group_znodes.offsets_path(self.name))
 
     def all_topics(self, names: Iterable[str]) -> set[str]:
         """The topics that are subscribed to, owned or committed; `names` are the existing ones, needed for filters only."""
@@ -176,8 +158,8 @@ class GroupReport:
         subscribed = {topic for found in self.registrations.values() for topic in topics_of(found, known)}
         return {*self.topics, *subscribed, *(tp.topic for tp in self.kafka_offsets)}
 
-    def _odd_below(self, parent: str) -> list[OddZnode]:
-        return [znode for znode in self.odd if znode.path.startswith(f"{parent}/")]
+    def _unusable_below(self, parent: str) -> list[UnusableZnode]:
+        return [znode for znode in self.unusable if znode.path.startswith(f"{parent}/")]
 
 
 def decode_groups(
@@ -205,7 +187,7 @@ def _decode_group(group: str, children: Mapping[str, list[str]], nodes: Mapping[
     members: dict[str, Member] = {}
     claims: dict[TopicPartition, Owner] = {}
     commits: dict[TopicPartition, Committed] = {}
-    odd: dict[str, list[OddZnode]] = {ids: [], owners: [], offsets: []}
+    unusable: dict[str, list[UnusableZnode]] = {ids: [], owners: [], offsets: []}
     for path, node in nodes.items():
         stat = node.stat
         parent = "/".join(path.split("/")[:4])
@@ -224,14 +206,16 @@ def _decode_group(group: str, children: Mapping[str, list[str]], nodes: Mapping[
                 expected = "a partition's number as the znode's name (broker-partition is of Kafka 0.7)"
                 raise CodecError(path, key.encode(), expected)
         except CodecError as error:
-            odd[parent].append(OddZnode(path, error, partition, value, stat.modified_ms, stat.version))
+            unusable[parent].append(UnusableZnode(path, error, partition, value, stat.modified_ms, stat.version))
             continue
         if isinstance(value, str):
             claims[partition] = Owner(value, stat.ephemeral_owner)
         else:
             commits[partition] = Committed(value, stat.modified_ms, stat.mzxid, stat.version)
     topics = frozenset([*children.get(owners, ()), *children.get(offsets, ())])
-    return GroupReport(group, members, claims, commits, topics, tuple(znode for found in odd.values() for znode in found))
+    return GroupReport(
+        group, members, claims, commits, topics, tuple(znode for found in unusable.values() for znode in found)
+    )
 
 
 # --- partitions --------------------------------------------------------------------------------------------------------
@@ -392,7 +376,7 @@ class GroupReports:
     @property
     def problems(self) -> list[str]:
         """The problems with logs and znodes, as messages, and the notes on members."""
-        unusable = [znode.error.message for group in self.groups.values() for znode in group.odd]
+        unusable = [znode.error.message for group in self.groups.values() for znode in group.unusable]
         return [*self.logs.problems, *unusable, *self.member_notes]
 
 

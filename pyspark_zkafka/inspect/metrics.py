@@ -13,15 +13,6 @@ from pyspark_zkafka.inspect.cluster import ClusterReport
 from pyspark_zkafka.inspect.groups import GroupReport, LogBounds, PartitionReport, consumer_host
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 
-__all__ = [
-    "Gauge",
-    "cluster_metrics",
-    "group_metrics",
-    "kafka_member_metrics",
-    "log_metrics",
-    "partition_metrics",
-]
-
 _PARTITION = ("topic", "partition")
 _GROUP_PARTITION = ("consumergroup", "topic", "partition")
 _US_PER_S = 1_000_000
@@ -127,7 +118,7 @@ def group_metrics(groups: Iterable[GroupReport]) -> Iterator[Gauge]:
     """Metrics of groups and their members, from ZooKeeper alone."""
     reports = list(groups)
     members: _Values = {(group.name,): float(group.member_count) for group in reports}
-    unreadable: _Values = {(group.name,): float(len(group.odd)) for group in reports}
+    unreadable: _Values = {(group.name,): float(len(group.unusable)) for group in reports}
     owned: _Values = {}
     for group in reports:
         counts = Counter(owner.consumer for owner in group.owners.values())

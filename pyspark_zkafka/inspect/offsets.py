@@ -16,17 +16,6 @@ from pyspark_zkafka.protocol.znodes.paths import child_path
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 from pyspark_zkafka.zookeeper.groups import group_znodes
 
-__all__ = [
-    "Activity",
-    "StoredOffsets",
-    "group_activity",
-    "key_of",
-    "offset_znode",
-    "require_inactive",
-    "stored_in",
-    "stored_offsets",
-]
-
 _SHOWN = 3
 
 
@@ -108,7 +97,7 @@ def stored_in(group: GroupReport) -> StoredOffsets:
             found.unset.add(tp)
         else:
             found.offsets[tp] = StoredOffset(committed.offset, committed.mzxid)
-    for znode in group.odd_offsets:
+    for znode in group.unusable_offsets:
         topic = znode.path.split("/")[-2]
         if not is_topic_name(topic):
             found.misnamed[znode.path] = _no_topic(znode.path, topic)

@@ -25,8 +25,6 @@ from pyspark_zkafka.views import rows
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 from pyspark_zkafka.zookeeper.groups import group_children, group_znodes
 
-__all__ = ["plan_view"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -9,8 +9,6 @@ from pyspark_zkafka.protocol.znodes.groups import group_path, ids_path, offsets_
 from pyspark_zkafka.zookeeper.connection import Znode, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import Create, Delete, Operation
 
-__all__ = ["NoMembers", "group_children", "group_znodes"]
-
 
 def group_children(zookeeper: ZooKeeperConnection, groups: Iterable[str]) -> dict[str, list[str]]:
     """The names below each group, and below its ids, owners and offsets, by path; blocks for one round of requests."""

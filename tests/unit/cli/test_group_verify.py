@@ -20,8 +20,8 @@ from pyspark_zkafka.inspect.groups import (
     LogBounds,
     Logs,
     Member,
-    OddZnode,
     Owner,
+    UnusableZnode,
 )
 from pyspark_zkafka.protocol.assignors import Subscribers, assign, threads_by_topic
 from pyspark_zkafka.protocol.model import TopicPartition
@@ -138,10 +138,10 @@ def test_unreadable_znodes() -> None:
     """An unreadable znode is one problem: an unreadable claim is not missing, and one by an unreadable member no zombie."""
     claim, member = "/consumers/g/owners/t/1", "/consumers/g/ids/g_c1"
     assert problems(
-        replace(GROUP, owners={T0: GROUP.owners[T0]}, odd=(OddZnode(claim, CodecError(claim, None, "an owner")),))
+        replace(GROUP, owners={T0: GROUP.owners[T0]}, unusable=(UnusableZnode(claim, CodecError(claim, None, "an owner")),))
     ) == [(None, None, "unreadable znode")]
     (problem, *others) = verify_group(
-        replace(GROUP, members={}, odd=(OddZnode(member, CodecError(member, b"t", "a registration")),)), LOGS
+        replace(GROUP, members={}, unusable=(UnusableZnode(member, CodecError(member, b"t", "a registration")),)), LOGS
     )
     assert (problem.found, problem.remedy) == (
         "b't', expected a registration",
@@ -155,7 +155,7 @@ def test_regex_that_only_java_accepts() -> None:
     path, data = "/consumers/g/ids/g_c1", b'{"pattern":"white_list","subscription":{"a(?!b)c":1}}'
     with pytest.raises(CodecError) as raised:
         decode_registration(path, data)
-    (problem,) = verify_group(replace(GROUP, members={}, odd=(OddZnode(path, raised.value),)), LOGS)
+    (problem,) = verify_group(replace(GROUP, members={}, unusable=(UnusableZnode(path, raised.value),)), LOGS)
     assert problem.remedy.startswith("JVM members cannot rebalance, unless Java accepts this regex; if they work, leave it")
 
 
