@@ -20,6 +20,7 @@ from pyspark_zkafka.zookeeper.groups import group_children, group_znodes
 if TYPE_CHECKING:
     from pyspark_zkafka.kafka.group_admin import GroupAdmin
     from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+    from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 
 
 _SHOWN = 5
@@ -85,6 +86,28 @@ def _read_topics(zookeeper: ZooKeeperClient, groups: Iterable[GroupReport]) -> C
     found = list(groups)
     names = zookeeper.topic_names() if any(group.has_filters for group in found) else []
     return zookeeper.snapshot({topic for group in found for topic in group.all_topics(names)})
+
+
+def read_part(
+    zookeeper: ZooKeeperConnection,
+    names: Iterable[str],
+    part: Callable[[str], str],
+    choose: Callable[[Iterable[str]], Iterable[str]] = list,
+) -> dict[str, GroupReport]:
+    """Reports with one part of the groups' znodes; blocks for two rounds of requests, three for owners and offsets.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The groups; one that does not exist has an empty report.
+    part : callable
+        `ids_path`, `owners_path` or `offsets_path`.
+    choose : callable
+        Selects from the topics below one ``owners`` or ``offsets``.
+    """
+    found = list(dict.fromkeys(names))
+    children = zookeeper.children_many(map(part, found))
+    return decode_groups(found, children, group_znodes(zookeeper, children, choose))
 
 
 def unknown_groups(names: Iterable[str], chroot: str) -> GroupError:

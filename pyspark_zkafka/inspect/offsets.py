@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pyspark_zkafka.errors import CodecError, GroupError, listing
-from pyspark_zkafka.inspect.groups import GroupReport, Partition, decode_groups
+from pyspark_zkafka.inspect.group_reads import read_part
+from pyspark_zkafka.inspect.groups import GroupReport, Partition
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.resumption import StoredOffset
 from pyspark_zkafka.protocol.topic_names import is_topic_name
@@ -14,7 +15,6 @@ from pyspark_zkafka.protocol.znodes import groups as group_paths
 from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
 from pyspark_zkafka.protocol.znodes.paths import child_path
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
-from pyspark_zkafka.zookeeper.groups import group_znodes
 
 _SHOWN = 3
 
@@ -78,10 +78,7 @@ class StoredOffsets:
 
 def stored_offsets(client: ZooKeeperConnection, groups: Iterable[str]) -> dict[str, StoredOffsets]:
     """The stored offsets of each group; blocks for three rounds of requests, however many the groups."""
-    names = list(dict.fromkeys(groups))
-    children = client.children_many(map(group_paths.offsets_path, names))
-    reports = decode_groups(names, children, group_znodes(client, children))
-    return {name: stored_in(report) for name, report in reports.items()}
+    return {name: stored_in(report) for name, report in read_part(client, groups, group_paths.offsets_path).items()}
 
 
 def stored_in(group: GroupReport) -> StoredOffsets:

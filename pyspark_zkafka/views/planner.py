@@ -11,6 +11,7 @@ from pyspark_zkafka.batch.planner import plan_batch
 from pyspark_zkafka.cluster import ClusterSource, bootstrap_servers
 from pyspark_zkafka.errors import OptionError, ZKafkaError
 from pyspark_zkafka.inspect.cluster import ClusterReport, Part, read_cluster
+from pyspark_zkafka.inspect.group_reads import read_part
 from pyspark_zkafka.inspect.groups import GroupReport, decode_groups
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.kafka.config_admin import ConfigAdmin
@@ -23,7 +24,7 @@ from pyspark_zkafka.protocol.znodes.groups import group_path, ids_path, offsets_
 from pyspark_zkafka.protocol.znodes.topics import ControllerInfo
 from pyspark_zkafka.views import rows
 from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
-from pyspark_zkafka.zookeeper.groups import group_children, group_znodes
+from pyspark_zkafka.zookeeper.groups import group_children
 
 _log = logging.getLogger(__name__)
 
@@ -127,11 +128,8 @@ def _offsets(options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:
 
 
 def _read_part(options: ReadOptions, zookeeper: ZooKeeperClient, part: Callable[[str], str]) -> list[GroupReport]:
-    """Reports of the groups with one part of their znodes, by name."""
     names = sorted(_group_names(options, zookeeper))
-    children = zookeeper.children_many(map(part, names))
-    nodes = group_znodes(zookeeper, children, partial(restrict, options.subscription))
-    return list(decode_groups(names, children, nodes).values())
+    return list(read_part(zookeeper, names, part, partial(restrict, options.subscription)).values())
 
 
 def _group_names(options: ReadOptions, zookeeper: ZooKeeperClient) -> list[str]:
