@@ -12,7 +12,7 @@ from pyspark_zkafka.cluster import ClusterSource, bootstrap_servers
 from pyspark_zkafka.errors import OptionError, ZKafkaError
 from pyspark_zkafka.inspect.cluster import ClusterReport, Part, read_cluster
 from pyspark_zkafka.inspect.group_reads import read_part
-from pyspark_zkafka.inspect.groups import GroupReport, decode_groups
+from pyspark_zkafka.inspect.groups import decode_groups
 from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.kafka.config_admin import ConfigAdmin
 from pyspark_zkafka.options.model import ReadOptions
@@ -41,7 +41,8 @@ def plan_view(view: str, options: ReadOptions) -> list[Row]:
     connection = options.connection
     if connection.zookeeper is not None:
         with ZooKeeperClient(connection.zookeeper) as zookeeper:
-            return _OF_GROUPS[view](options, zookeeper) if view in _OF_GROUPS else _of_cluster(view, options, zookeeper)
+            read = _of_groups if VIEWS[view].has_groups else _of_cluster
+            return read(view, options, zookeeper)
     if VIEWS[view].needs_zookeeper:
         raise OptionError("INVALID_OPTION", f"view={view} reads ZooKeeper and needs zookeeper.connect")
     with KafkaAdmin.of(connection) as admin:
@@ -101,39 +102,35 @@ def _is_of_zookeeper(controller: ControllerInfo | None, options: ReadOptions) ->
 # --- groups ------------------------------------------------------------------------------------------------------------
 
 
-def _groups(options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:
-    names = _group_names(options, zookeeper)
+_OF_GROUPS: dict[str, tuple[Callable[[str], str], Callable[..., list[Row]]]] = {
+    "members": (ids_path, rows.member_rows),
+    "owners": (owners_path, rows.owner_rows),
+    "offsets": (offsets_path, rows.offset_rows),
+}
+"""The part of the groups' znodes that a view needs, and its rows."""
+
+
+def _of_groups(view: str, options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:
+    names = sorted(zookeeper.groups()) if options.group is None else [options.group]
+    if view == "groups":
+        return _groups(options, zookeeper, names)
+    part, make_rows = _OF_GROUPS[view]
+    groups = read_part(zookeeper, names, part, partial(restrict, options.subscription)).values()
+    if view == "offsets":
+        latest = _latest(options, zookeeper, sorted({tp for group in groups for tp in group.offsets}))
+        make_rows = partial(make_rows, latest=latest)
+    return [row for group in groups for row in make_rows(group)]
+
+
+def _groups(options: ReadOptions, zookeeper: ZooKeeperClient, names: Collection[str]) -> list[Row]:
     children = group_children(zookeeper, names)
-    existing = sorted(name for name in names if group_path(name) in children)
+    existing = [name for name in names if group_path(name) in children]
     found = []
     for name, group in decode_groups(existing, children, {}).items():
         shown = replace(group, topics=frozenset(restrict(options.subscription, group.topics)))
         if options.subscription is None or shown.topics:
             found.append(rows.group_row(shown, children.get(ids_path(name), [])))
     return found
-
-
-def _members(options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:
-    return [row for group in _read_part(options, zookeeper, ids_path) for row in rows.member_rows(group)]
-
-
-def _owners(options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:
-    return [row for group in _read_part(options, zookeeper, owners_path) for row in rows.owner_rows(group)]
-
-
-def _offsets(options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:
-    groups = _read_part(options, zookeeper, offsets_path)
-    latest = _latest(options, zookeeper, sorted({tp for group in groups for tp in group.offsets}))
-    return [row for group in groups for row in rows.offset_rows(group, latest)]
-
-
-def _read_part(options: ReadOptions, zookeeper: ZooKeeperClient, part: Callable[[str], str]) -> list[GroupReport]:
-    names = sorted(_group_names(options, zookeeper))
-    return list(read_part(zookeeper, names, part, partial(restrict, options.subscription)).values())
-
-
-def _group_names(options: ReadOptions, zookeeper: ZooKeeperClient) -> list[str]:
-    return zookeeper.groups() if options.group is None else [options.group]
 
 
 def _latest(
@@ -154,11 +151,3 @@ def _latest(
     except ZKafkaError as error:
         _log.warning("view=offsets has neither latest offsets nor lag: %s", error)
         return {}
-
-
-_OF_GROUPS: dict[str, Callable[[ReadOptions, ZooKeeperClient], list[Row]]] = {
-    "groups": _groups,
-    "members": _members,
-    "owners": _owners,
-    "offsets": _offsets,
-}
