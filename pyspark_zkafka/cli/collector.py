@@ -48,14 +48,6 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """The topics and groups to show: those in whose name the regex is found."""
-
-    topics: re.Pattern[str] = _EVERYTHING
-    groups: re.Pattern[str] = _EVERYTHING
-
-
-@dataclass(frozen=True, slots=True)
 class Ensemble:
     """Reports of the cluster and its groups from ZooKeeper alone."""
 
@@ -64,9 +56,17 @@ class Ensemble:
 
 
 class EnsembleReader:
-    """Reader of the cluster's state in ZooKeeper. It reconnects after an error. Use it from one thread."""
+    """Reader of the cluster's state in ZooKeeper. It reconnects after an error. Use it from one thread.
 
-    def __init__(self, connection: Connection, selection: Selection) -> None:
+    Parameters
+    ----------
+    topics, groups : Pattern
+        Only topics and groups with a match in their name are read.
+    """
+
+    def __init__(
+        self, connection: Connection, topics: re.Pattern[str] = _EVERYTHING, groups: re.Pattern[str] = _EVERYTHING
+    ) -> None:
         if connection.zookeeper is None:
             raise OptionError(
                 "INVALID_OPTION",
@@ -74,7 +74,8 @@ class EnsembleReader:
                 "without it",
             )
         self._config = connection.zookeeper
-        self._selection = selection
+        self._topics = topics
+        self._groups = groups
         self._opened = ExitStack()
         self._client: ZooKeeperClient | None = None
 
@@ -85,11 +86,9 @@ class EnsembleReader:
         """
         try:
             client = self._client = self._client or self._opened.enter_context(ZooKeeperClient(self._config))
-            groups = read_groups(client, matching=self._selection.groups).groups
-            shown = self._selection.topics.search
-            return Ensemble(
-                read_cluster(client, ("topics", "controller"), lambda names: list(filter(shown, names))), groups
-            )
+            groups = read_groups(client, matching=self._groups).groups
+            cluster = read_cluster(client, ("topics", "controller"), lambda names: list(filter(self._topics.search, names)))
+            return Ensemble(cluster, groups)
         except ZKafkaError:
             self.close()
             raise

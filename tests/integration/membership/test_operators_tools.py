@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner, Result
 
 from pyspark_zkafka.cli import app as zkafka
-from pyspark_zkafka.cli.collector import BrokerReader, ClusterCollector, EnsembleReader, Selection
+from pyspark_zkafka.cli.collector import BrokerReader, ClusterCollector, EnsembleReader
 from pyspark_zkafka.group.membership import Membership
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.options.batch import parse_connection
@@ -59,7 +59,7 @@ class HalfMigrated:
     def scrape(self) -> Callable[..., float | None]:
         """The values of one scrape: ``value("kafka_consumergroup_members")`` for one about the group."""
         connection = parse_connection({"zookeeper.connect": self.cluster.zookeeper_connect})
-        ensemble, brokers = EnsembleReader(connection, Selection()), BrokerReader(connection, "both", 30)
+        ensemble, brokers = EnsembleReader(connection), BrokerReader(connection, "both", 30)
         collector = ClusterCollector(ensemble.read, brokers.read, 30, "both")
         registry = CollectorRegistry()
         with closing(ensemble), closing(brokers), closing(collector):

@@ -19,7 +19,6 @@ from pyspark_zkafka.cli.collector import (
     ClusterCollector,
     Ensemble,
     EnsembleReader,
-    Selection,
     SharedCall,
 )
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, OptionError
@@ -281,7 +280,7 @@ UNREACHABLE = Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1)
 def test_no_zookeeper() -> None:
     """The exporter needs ZooKeeper's address."""
     with pytest.raises(OptionError, match="use --zookeeper"):
-        EnsembleReader(parse_connection({"kafka.bootstrap.servers": "broker1:9092"}), Selection())
+        EnsembleReader(parse_connection({"kafka.bootstrap.servers": "broker1:9092"}))
 
 
 def test_timeout() -> None:
@@ -317,6 +316,6 @@ def test_only_groups_that_are_shown_are_read(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(client, "ask", ask)
     monkeypatch.setattr(collector, "ZooKeeperClient", lambda config: nullcontext(client))
     connection = parse_connection({"zookeeper.connect": "zk1:2181"})
-    found = EnsembleReader(connection, Selection(groups=re.compile("^shown"))).read()
+    found = EnsembleReader(connection, groups=re.compile("^shown")).read()
     assert list(found.groups) == ["shown"]
     assert [path for path in asked if path.startswith("/consumers/other")] == []
