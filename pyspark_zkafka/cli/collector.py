@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from pyspark_zkafka.options.model import Connection
 
-
 _log = logging.getLogger(__name__)
 _EVERYTHING = re.compile("")
 T = TypeVar("T")

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from pyspark_zkafka.cli.collector import ClusterCollector
 
-
 _LAST_PORT = 65_535
 
 

@@ -18,7 +18,6 @@ from pyspark_zkafka.errors import listing
 if TYPE_CHECKING:
     from pyspark_zkafka.inspect.groups import PartitionReport
 
-
 StorageOption = Annotated[
     Storage, typer.Option("--offsets-storage", help="Read offsets in ZooKeeper, in Kafka, or in both (dual commits).")
 ]

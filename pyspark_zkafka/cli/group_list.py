@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pyspark_zkafka.inspect.groups import GroupReport
     from pyspark_zkafka.kafka.group_admin import GroupAdmin
 
-
 _COLUMNS = columns("group members topics state store", right="members")
 _JSON_ONLY = columns("unreadable_offsets")
 _STATES = {"PREPARING_REBALANCING": "PreparingRebalance", "COMPLETING_REBALANCING": "CompletingRebalance"}

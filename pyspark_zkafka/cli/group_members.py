@@ -13,7 +13,6 @@ from pyspark_zkafka.cli.output import Column, Row, columns, iso_time
 if TYPE_CHECKING:
     from pyspark_zkafka.inspect.groups import GroupReport
 
-
 _PARTITIONS = Column("partitions", "#PARTITIONS", right=True)
 _COLUMNS = (*columns("group consumer host pattern subscription"), _PARTITIONS, *columns("assignment timestamp"))
 _NARROW = (*columns("consumer pattern subscription"), _PARTITIONS, *columns("assignment"))

@@ -20,7 +20,6 @@ from pyspark_zkafka.protocol.model import TopicPartition
 if TYPE_CHECKING:
     from pyspark_zkafka.kafka.group_admin import GroupAdmin
 
-
 RECENT_MS = 60_000
 """The age up to which a ledger's newest entry suggests that its query is running."""
 

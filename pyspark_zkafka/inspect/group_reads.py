@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
     from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 
-
 _SHOWN = 5
 _TIMEOUT_S = 10.0
 _LEAST_S = 5.0

@@ -21,7 +21,6 @@ from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration, LegacyPa
 if TYPE_CHECKING:
     from pyspark_zkafka.zookeeper.connection import Znode
 
-
 OffsetsStorage = Literal["zookeeper", "kafka", "both"]
 """The stores in which a group's offsets are looked up."""
 
