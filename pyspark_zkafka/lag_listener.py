@@ -1,8 +1,9 @@
-"""Listener for streaming queries that reports their lag, as Spark's own Kafka source does in its metrics."""
+"""Listener for streaming queries that reports their lag as log lines, callbacks, and metrics for Prometheus."""
 
 from __future__ import annotations
 
 import logging
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from prometheus_client import CollectorRegistry
+    from prometheus_client.metrics_core import Metric
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.listener import (
         QueryIdleEvent,
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
         StreamingQueryProgress,
     )
-
-    from pyspark_zkafka.lag_metrics import LagMetrics
 
 __all__ = ["LagListener"]
 
@@ -42,7 +42,7 @@ class LagListener(StreamingQueryListener):
     ----------
     callback : callable, optional
         Called with a `QueryLag` for each source. It delays the events of other queries while it runs. Spark logs what it
-        raises, and goes on.
+        raises, and continues.
     registry : prometheus_client.CollectorRegistry, optional
         Where metrics are registered; needs the extra ``metrics``. A listener needs a registry of its own, or the only
         listener in it.
@@ -64,7 +64,7 @@ class LagListener(StreamingQueryListener):
     ) -> None:
         self._callback = callback
         self._logs = log
-        self._metrics = None if registry is None else _metrics(registry)
+        self._metrics = None if registry is None else LagMetrics(registry)
         self._histories: dict[tuple[str, int], LagHistory] = {}
 
     @staticmethod
@@ -123,16 +123,6 @@ class LagListener(StreamingQueryListener):
             yield query_lag(read, offsets, history)
 
 
-def _metrics(registry: CollectorRegistry) -> LagMetrics:
-    try:
-        from pyspark_zkafka.lag_metrics import LagMetrics
-    except ImportError as error:
-        raise ImportError(
-            "LagListener(registry=...) needs prometheus-client: pip install pyspark-zkafka[metrics]"
-        ) from error
-    return LagMetrics(registry)
-
-
 def log_line(lag: QueryLag) -> str:
     """The line of the log for a lag: names as Spark's metrics have them, without unknown values.
 
@@ -150,3 +140,87 @@ def log_line(lag: QueryLag) -> str:
     }
     shown = " ".join(f"{name}={value}" for name, value in values.items() if value is not None)
     return f"query {lag.query}, batch {lag.batch_id}, source {lag.source}: {shown}"
+
+
+# --- metrics for Prometheus --------------------------------------------------------------------------------------------
+
+
+_LABELS = ("query", "source")
+_GAUGES: dict[str, tuple[str, Callable[[QueryLag], float | None]]] = {
+    "zkafka_query_min_offsets_behind_latest": (
+        "Fewest offsets behind latest of a partition that the query owns.",
+        lambda lag: lag.min_offsets_behind_latest,
+    ),
+    "zkafka_query_max_offsets_behind_latest": (
+        "Most offsets behind latest of a partition that the query owns.",
+        lambda lag: lag.max_offsets_behind_latest,
+    ),
+    "zkafka_query_avg_offsets_behind_latest": (
+        "Mean offsets behind latest of the partitions that the query owns.",
+        lambda lag: lag.avg_offsets_behind_latest,
+    ),
+    "zkafka_query_total_offsets_behind_latest": (
+        "Offsets behind latest of all partitions that the query owns.",
+        lambda lag: lag.total_offsets_behind_latest,
+    ),
+    "zkafka_query_estimated_total_bytes_behind_latest": (
+        "Offsets behind latest times the mean size of the last micro-batch's records.",
+        lambda lag: lag.estimated_total_bytes_behind_latest,
+    ),
+    "zkafka_query_owned_partitions": (
+        "Partitions with a leader that the query owned when it planned the last micro-batch.",
+        lambda lag: lag.owned_partitions,
+    ),
+    "zkafka_query_uncommitted_offsets": (
+        "Offsets between the group's committed offsets and the start of the last micro-batch.",
+        lambda lag: lag.uncommitted_offsets,
+    ),
+    "zkafka_query_batch_records": ("Records of the last micro-batch.", lambda lag: lag.records),
+    "zkafka_query_batch_bytes": ("Bytes of keys and values of the last micro-batch.", lambda lag: lag.bytes),
+    "zkafka_query_batch_id": ("Number of the last micro-batch.", lambda lag: lag.batch_id),
+    "zkafka_query_last_batch_timestamp_seconds": (
+        "Start of the last micro-batch, in seconds since the epoch.",
+        lambda lag: lag.started_s,
+    ),
+}
+_COUNTERS: dict[str, tuple[str, Callable[[QueryLag], float | None]]] = {
+    "zkafka_query_records": ("Records since the query started.", lambda lag: lag.total_records),
+    "zkafka_query_rebalances": (
+        "Changes of the set of owned partitions since the query started.",
+        lambda lag: lag.rebalances,
+    ),
+    "zkafka_query_commits": ("Offsets committed to ZooKeeper since the query started.", lambda lag: lag.commits),
+}
+
+
+class LagMetrics:
+    """Collector of the last lag of each running query; unknown values have no sample. Thread-safe."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._lock = Lock()
+        self._lags: dict[tuple[str, int], QueryLag] = {}
+        registry.register(self)
+
+    def update(self, lag: QueryLag) -> None:
+        """Replace the metrics of a query's source."""
+        with self._lock:
+            self._lags[lag.run_id, lag.source] = lag
+
+    def remove(self, run_id: str) -> None:
+        """Remove the metrics of a query that has ended."""
+        with self._lock:
+            self._lags = {key: lag for key, lag in self._lags.items() if key[0] != run_id}
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics, for the registry."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # the extra `metrics`
+
+        with self._lock:
+            lags = list(self._lags.values())
+        for make, metrics in ((GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)):
+            for name, (text, value) in metrics.items():
+                family = make(name, text, labels=_LABELS)
+                for lag in lags:
+                    if (found := value(lag)) is not None:
+                        family.add_metric([lag.query, str(lag.source)], found)
+                yield family

@@ -9,23 +9,21 @@ from typing import Annotated
 import typer
 
 from pyspark_zkafka._version import __version__
-from pyspark_zkafka.cli import brokers, exporter, plan
+from pyspark_zkafka.cli import exporter, plan, views
 from pyspark_zkafka.cli.admin import app as admin_app
 from pyspark_zkafka.cli.cluster import app as cluster_app
 from pyspark_zkafka.cli.command import exit_status
 from pyspark_zkafka.cli.groups import app as groups_app
 from pyspark_zkafka.cli.ledger import app as ledger_app
 from pyspark_zkafka.cli.output import LogFormatter
-from pyspark_zkafka.cli.topics import app as topics_app
 from pyspark_zkafka.errors import ZKafkaError
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(name="zkafka", no_args_is_help=True, pretty_exceptions_enable=False)
-brokers.add_to(app)
+views.add_to(app)
 plan.add_to(app)
 exporter.add_to(app)
-app.add_typer(topics_app, name="topics")
 app.add_typer(groups_app, name="groups")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(admin_app, name="admin")

@@ -180,9 +180,10 @@ def _check_enabled(target: Target, snapshot: ClusterSnapshot) -> None:
 
 
 def _show_topics(target: Target, snapshot: ClusterSnapshot) -> None:
-    from pyspark_zkafka.views.cluster_rows import topic_rows
+    from pyspark_zkafka.inspect.cluster import ClusterReport
+    from pyspark_zkafka.views.rows import topic_rows
 
-    rows = topic_rows(snapshot, None)
+    rows = topic_rows(ClusterReport(snapshot))
     named = [{**row, "partition_count": row["partitions"], "replication_factor": row["replication"]} for row in rows]
     target.rows(named, _DELETION)
 

@@ -21,10 +21,7 @@ from pyspark_zkafka.errors import OptionError
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
 
-    from pyspark_zkafka.operations.cluster_reads import Selection
-    from pyspark_zkafka.operations.exporter import ClusterCollector
-
-__all__ = ["add_to", "parse_address", "parse_selection"]
+    from pyspark_zkafka.cli.collector import ClusterCollector
 
 _LAST_PORT = 65_535
 
@@ -50,13 +47,13 @@ def exporter(
     """Serve metrics for Prometheus: lag, offsets, owners and members of groups, partitions, brokers and the controller.
 
     The metrics have the names and labels of kafka_exporter where it has them. The cluster is read at each scrape.
-    If that fails, zkafka_up is 0, the log says why, and the exporter goes on.
+    If that fails, zkafka_up is 0, the log says why, and the exporter continues.
 
     Example: zkafka exporter --zookeeper zk1:2181/kafka --listen-address :9308
     """
     host, port = parse_address(listen_address)
-    selection = parse_selection(topic_filter, group_filter)
-    with _collector(target, selection, timeout, storage) as collector:
+    topics, groups = parse_filter("--topic-filter", topic_filter), parse_filter("--group-filter", group_filter)
+    with _collector(target, topics, groups, timeout, storage) as collector:
         try:
             server = _serve(collector, host, port)
         except OSError as error:
@@ -84,14 +81,8 @@ def parse_address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def parse_selection(topics: str, groups: str) -> Selection:
-    """The topics and groups that regexes select; raises OptionError for a malformed one."""
-    from pyspark_zkafka.operations.cluster_reads import Selection
-
-    return Selection(_regex("--topic-filter", topics), _regex("--group-filter", groups))
-
-
-def _regex(option: str, text: str) -> re.Pattern[str]:
+def parse_filter(option: str, text: str) -> re.Pattern[str]:
+    """The regex of an option; raises OptionError for a malformed one."""
     try:
         return re.compile(text)
     except re.error as error:
@@ -99,26 +90,23 @@ def _regex(option: str, text: str) -> re.Pattern[str]:
 
 
 @contextmanager
-def _collector(target: Target, selection: Selection, timeout_s: float, storage: Storage) -> Iterator[ClusterCollector]:
-    _require_prometheus()
-    from pyspark_zkafka.operations.cluster_reads import BrokerReader, EnsembleReader
-    from pyspark_zkafka.operations.exporter import ClusterCollector
+def _collector(
+    target: Target, topics: re.Pattern[str], groups: re.Pattern[str], timeout_s: float, storage: Storage
+) -> Iterator[ClusterCollector]:
+    if importlib.util.find_spec("prometheus_client") is None:
+        raise OptionError("INVALID_OPTION", "zkafka exporter needs prometheus-client: pip install pyspark-zkafka[metrics]")
+    from pyspark_zkafka.cli.collector import BrokerReader, ClusterCollector, EnsembleReader
 
     handler = logging.StreamHandler()
     handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     logging.getLogger("kazoo").setLevel(logging.ERROR)  # it reports each attempt to connect
     target.require_cluster()
-    ensemble = EnsembleReader(target.connection, selection)
+    ensemble = EnsembleReader(target.connection, topics, groups)
     brokers = BrokerReader(target.connection, storage.value, timeout_s)
     collector = ClusterCollector(ensemble.read, brokers.read, timeout_s, storage.value)
     with closing(ensemble), closing(brokers), closing(collector):
         yield collector
-
-
-def _require_prometheus() -> None:
-    if importlib.util.find_spec("prometheus_client") is None:
-        raise OptionError("INVALID_OPTION", "zkafka exporter needs prometheus-client: pip install pyspark-zkafka[metrics]")
 
 
 def _serve(collector: ClusterCollector, host: str, port: int) -> WSGIServer:

@@ -60,8 +60,8 @@ def export_offsets(
 
     Example: zkafka groups export billing > billing.offsets
     """
+    from pyspark_zkafka.inspect.offsets import stored_offsets
     from pyspark_zkafka.operations.group_deletion import require_groups as require_existing
-    from pyspark_zkafka.operations.group_offsets import stored_offsets
     from pyspark_zkafka.operations.offset_files import exported
 
     names = require_groups(groups, all_groups)
@@ -84,7 +84,7 @@ def export_offsets(
 
 
 def _write(target: Target, offsets: Sequence[GroupOffset], format: Format, *, with_group: bool) -> None:
-    from pyspark_zkafka.operations.group_offsets import key_of
+    from pyspark_zkafka.inspect.offsets import key_of
     from pyspark_zkafka.operations.offset_files import csv_text, zk_text
 
     if target.output.as_json:
@@ -150,7 +150,7 @@ def _import(target: Target, imports: OffsetImports, planned: PlannedImport) -> N
 
 
 def _rows(planned: PlannedImport) -> Iterable[dict[str, Any]]:
-    from pyspark_zkafka.operations.group_offsets import key_of
+    from pyspark_zkafka.inspect.offsets import key_of
 
     for group, offsets in planned.offsets.items():
         for partition, offset in offsets.items():

@@ -12,15 +12,13 @@ from pyspark_zkafka.cli.group_describe import StorageOption
 from pyspark_zkafka.cli.group_stores import Storage, open_servers
 from pyspark_zkafka.cli.output import Row, columns
 from pyspark_zkafka.errors import listing
+from pyspark_zkafka.protocol.ledger import LedgerGroup
 
 if TYPE_CHECKING:
+    from pyspark_zkafka.inspect.groups import GroupReport
     from pyspark_zkafka.kafka.group_admin import GroupAdmin
-    from pyspark_zkafka.operations.group_state import GroupState
-
-__all__ = ["add_to"]
 
 _COLUMNS = columns("group members topics state store", right="members")
-_IN_KAFKA = ("kafka", "both", "ledger")
 _JSON_ONLY = columns("unreadable_offsets")
 _STATES = {"PREPARING_REBALANCING": "PreparingRebalance", "COMPLETING_REBALANCING": "CompletingRebalance"}
 
@@ -34,59 +32,54 @@ def add_to(app: typer.Typer) -> None:
 def list_(target: Target, storage: StorageOption = Storage.zookeeper) -> None:
     """List the groups, with the number of their members, their topics, and where their offsets are.
 
-    With --offsets-storage kafka or both, groups that only the brokers have are listed, too; those with the store `ledger`
-    are no consumers', but what exactly-once queries have recorded (zkafka ledger).
+    With --offsets-storage kafka or both, groups that only the brokers have are listed, too. A group with the store
+    `ledger` has no consumers: it holds what an exactly-once query has recorded (zkafka ledger).
 
     Example: zkafka groups list --zookeeper zk1:2181/kafka
     """
-    from pyspark_zkafka.operations.group_reads import read_groups
+    from pyspark_zkafka.inspect.group_reads import read_groups
 
     with open_servers(target) as servers:
-        states = read_groups(servers.ensemble)
+        groups = read_groups(servers.ensemble).groups
         in_kafka = [] if storage is Storage.zookeeper else servers.brokers.group_names()
-        rows = [_list_row(state, name in in_kafka) for name, state in states.items()]
-        only_in_kafka = [name for name in in_kafka if name not in states]
-        rows += _kafka_groups(servers.brokers, only_in_kafka) if only_in_kafka else []
-    shown = [row for row in rows if storage is not Storage.kafka or row["store"] in _IN_KAFKA]
+        rows = [_row(group, name in in_kafka) for name, group in groups.items()]
+        only_in_kafka = [name for name in in_kafka if name not in groups]
+        rows += _kafka_rows(servers.brokers, only_in_kafka) if only_in_kafka else []
+    shown = [row for row in rows if storage is not Storage.kafka or row["store"] in ("kafka", "both", "ledger")]
     ordered = sorted(shown, key=lambda row: str(row["group"]))
+    unreadable = [f"{row['group']} ({row['unreadable_offsets']})" for row in ordered if row.get("unreadable_offsets")]
     if target.output.as_json:
         target.rows(ordered, (*_COLUMNS, *_JSON_ONLY))
     else:
-        target.rows(list(map(_marked, ordered)), _COLUMNS, "There is no group.")
-    unreadable = [f"{row['group']} ({row['unreadable_offsets']})" for row in ordered if row.get("unreadable_offsets")]
+        marked = [{**row, "store": f"{row['store']}*"} if row.get("unreadable_offsets") else row for row in ordered]
+        target.rows(marked, _COLUMNS, "There is no group.")
     if unreadable:
         target.output.note(f"* Offsets that cannot be read: {listing(unreadable)}; `zkafka groups describe` shows why.")
 
 
-def _marked(row: Row) -> Row:
-    """The row with a mark at the store if offsets in ZooKeeper cannot be read."""
-    return {**row, "store": f"{row['store']}*"} if row.get("unreadable_offsets") else row
-
-
-def _list_row(state: GroupState, is_in_kafka: bool) -> Row:
-    is_in_zookeeper = bool(state.offsets or state.unreadable_offsets)
-    stores = [*(["zookeeper"] if is_in_zookeeper else []), *(["kafka"] if is_in_kafka else [])]
+def _row(group: GroupReport, is_in_kafka: bool) -> Row:
+    is_in_zookeeper = bool(group.offsets or group.unusable_offsets)
+    stores = {(True, True): "both", (True, False): "zookeeper", (False, True): "kafka"}
     return {
-        "group": state.name,
-        "members": state.member_count,
-        "topics": sorted(state.topics),
-        "state": state.state,
-        "store": "both" if len(stores) > 1 else next(iter(stores), None),
-        "unreadable_offsets": state.unreadable_offsets,
+        "group": group.name,
+        "members": group.member_count,
+        "topics": sorted(group.topics),
+        "state": group.state,
+        "store": stores.get((is_in_zookeeper, is_in_kafka)),
+        "unreadable_offsets": len(group.unusable_offsets),
     }
 
 
-def _kafka_groups(brokers: GroupAdmin, names: Sequence[str]) -> list[Row]:
-    from pyspark_zkafka.operations.ledger_state import without_ledgers
-
-    offsets, (_, ledgers) = brokers.committed_many(names), without_ledgers(names)
+def _kafka_rows(brokers: GroupAdmin, names: Sequence[str]) -> list[Row]:
+    """The rows of groups that ZooKeeper does not have."""
+    offsets = brokers.committed_many(names)
     return [
         {
             "group": name,
             "members": len(state.members),
             "topics": sorted({tp.topic for tp in offsets[name]}),
             "state": _STATES.get(state.name, state.name.capitalize()),
-            "store": "ledger" if name in ledgers else "kafka",
+            "store": "kafka" if LedgerGroup.parse(name) is None else "ledger",
         }
         for name, state in brokers.group_states(names).items()
     ]

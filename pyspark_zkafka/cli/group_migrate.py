@@ -104,10 +104,12 @@ def migrate(
 
 def _all_groups(target: Target, migration: Migration) -> list[str]:
     """The groups that have offsets in the source, but for ledgers, and those whose names ZooKeeper does not allow."""
-    from pyspark_zkafka.operations.ledger_state import without_ledgers
+    from pyspark_zkafka.protocol.ledger import LedgerGroup
     from pyspark_zkafka.protocol.znodes.paths import is_znode_name
 
-    names, ledgers = without_ledgers(migration.groups())
+    found = migration.groups()
+    ledgers = [name for name in found if LedgerGroup.parse(name) is not None]
+    names = [name for name in found if name not in ledgers]
     if ledgers:
         target.output.note(f"Left out: {len(ledgers)} group(s) with the ledgers of exactly-once writes.")
     bad = [repr(name) for name in names if not is_znode_name(name)]
@@ -118,11 +120,10 @@ def _all_groups(target: Target, migration: Migration) -> list[str]:
 
 def _note_activity(target: Target, looks: dict[str, Look]) -> None:
     """Say whose commits may have come between the reads of the two stores."""
-    from pyspark_zkafka.operations.kafka_membership import KafkaMembership
+    from pyspark_zkafka.inspect.groups import member_notes
 
-    in_zookeeper = {name: len(look.activity.members) for name, look in looks.items()}
-    in_kafka = KafkaMembership({name: len(look.state.members) for name, look in looks.items()})
-    for note in in_kafka.notes(in_zookeeper):
+    counts = {name: (len(look.activity.members), len(look.state.members)) for name, look in looks.items()}
+    for note in member_notes(counts):
         target.output.note(note)
     active = [name for name, look in looks.items() if look.is_active]
     if active:
@@ -187,7 +188,7 @@ def _show(target: Target, found: dict[str, list[Outcome]]) -> None:
 
 
 def _row(group: str, outcome: Outcome) -> Row:
-    from pyspark_zkafka.operations.group_offsets import key_of
+    from pyspark_zkafka.inspect.offsets import key_of
 
     return {
         "group": group,

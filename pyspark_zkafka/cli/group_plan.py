@@ -13,8 +13,8 @@ from pyspark_zkafka.errors import GroupError, OptionError
 from pyspark_zkafka.protocol.znodes.groups import consumer_of_thread
 
 if TYPE_CHECKING:
+    from pyspark_zkafka.inspect.groups import GroupReport
     from pyspark_zkafka.operations.assignment_plans import Plan
-    from pyspark_zkafka.operations.group_state import GroupState
     from pyspark_zkafka.protocol.model import TopicPartition
     from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
     from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
@@ -75,8 +75,8 @@ def plan(
         raise OptionError("INVALID_OPTION", "--members and --threads contradict each other; use one of them")
     with target.zookeeper() as client:
         state = _state(client, group)
-        for error in _unreadable_registrations(state):
-            target.output.note(f"Left out, and an obstacle to JVM members: {error}")
+        for znode in state.unusable_members.values():
+            target.output.note(f"Left out, and an obstacle to JVM members: {znode.error.message}")
         planned, partitions = _inputs(client, state, members, threads, None if topics is None else topics.split(","))
     owners = {tp: owner.thread for tp, owner in state.owners.items()}
     plans = plan_assignments(strategy or _STRATEGIES, planned, partitions, owners)
@@ -87,21 +87,18 @@ def plan(
         target.rows([_summary(found) for found in plans], _SUMMARY)
 
 
-def _state(client: ZooKeeperClient, name: str) -> GroupState:
-    from pyspark_zkafka.operations.group_reads import read_groups
+def _state(client: ZooKeeperClient, name: str) -> GroupReport:
+    from pyspark_zkafka.inspect.group_reads import read_groups
 
-    return read_groups(client, [name])[name]
-
-
-def _unreadable_registrations(state: GroupState) -> list[str]:
-    from pyspark_zkafka.protocol.znodes.groups import ids_path
-
-    ids = ids_path(state.name) + "/"
-    return [error.message for path, error in state.unreadable.items() if path.startswith(ids)]
+    return read_groups(client, names=[name]).groups[name]
 
 
 def _inputs(
-    client: ZooKeeperClient, state: GroupState, members: str | None, threads: Sequence[int] | None, topics: list[str] | None
+    client: ZooKeeperClient,
+    state: GroupReport,
+    members: str | None,
+    threads: Sequence[int] | None,
+    topics: list[str] | None,
 ) -> tuple[dict[str, ConsumerRegistration], dict[str, list[int]]]:
     """The members to plan for, and the partitions of the topics that may be theirs."""
     from pyspark_zkafka.operations.assignment_plans import numbered_members, parse_members

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pyspark_zkafka.errors import GroupContended
-from pyspark_zkafka.operations.group_state import unknown_groups
+from pyspark_zkafka.inspect.group_reads import unknown_groups
 from pyspark_zkafka.protocol.znodes import groups as group_znodes
 from pyspark_zkafka.protocol.znodes.paths import child_path
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection

@@ -10,8 +10,8 @@ from typing import Literal
 from pyspark_zkafka.errors import GroupContended, GroupError, ZKafkaError, listing
 from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
+from pyspark_zkafka.inspect.offsets import StoredOffsets, stored_offsets
 from pyspark_zkafka.kafka.group_admin import GroupAdmin, GroupState
-from pyspark_zkafka.operations.group_offsets import StoredOffsets, stored_offsets
 from pyspark_zkafka.operations.migration import Difference, Facts, LiveRounds, Outcome, compare, outcomes, to_copy
 from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST

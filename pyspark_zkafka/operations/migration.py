@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from pyspark_zkafka.operations.group_offsets import Partition
+from pyspark_zkafka.inspect.groups import Partition
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
 

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pyspark_zkafka.errors import CodecError, OptionError, listing
-from pyspark_zkafka.operations.group_offsets import Partition, StoredOffsets, offset_znode
+from pyspark_zkafka.inspect.groups import Partition
+from pyspark_zkafka.inspect.offsets import StoredOffsets, offset_znode
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.topic_names import is_topic_name
 from pyspark_zkafka.protocol.znodes import groups as group_znodes

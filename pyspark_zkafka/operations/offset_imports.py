@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
+from pyspark_zkafka.inspect.groups import Partition
+from pyspark_zkafka.inspect.offsets import StoredOffsets, stored_offsets
 from pyspark_zkafka.kafka.group_admin import GroupAdmin
-from pyspark_zkafka.operations.group_offsets import Partition, StoredOffsets, stored_offsets
 from pyspark_zkafka.operations.offset_files import GroupOffset
 from pyspark_zkafka.operations.offset_reset import clamp
 from pyspark_zkafka.operations.reset import LeaderLogs

@@ -13,8 +13,6 @@ from pyspark_zkafka.worker import prepared_worker
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ViewPartition", "ViewReader"]
-
 
 class ViewPartition(InputPartition):
     """Spark's input partition: all rows of the view, as they were when Spark planned. Pickle-safe."""

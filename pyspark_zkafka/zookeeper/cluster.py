@@ -16,7 +16,7 @@ from pyspark_zkafka.protocol.znodes import topics as znodes
 from pyspark_zkafka.protocol.znodes.admin import AdminState
 from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.zookeeper.connection import Watch, Znode, ZooKeeperConnection
-from pyspark_zkafka.zookeeper.groups import partition_znodes
+from pyspark_zkafka.zookeeper.groups import group_znodes as read_group_znodes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -86,7 +86,7 @@ class ZooKeeperClient(ZooKeeperConnection):
         return _snapshot(nodes, found)
 
     def topics(self, names: Collection[str]) -> dict[str, Topic]:
-        """Those of the topics that exist; blocks for one round of requests."""
+        """The named topics that exist; blocks for one round of requests."""
         return _topics(self.get_many(znodes.topic_path(name) for name in names if is_topic_name(name)))
 
     def czxid(self, topic: str) -> int | None:
@@ -143,15 +143,15 @@ class ZooKeeperClient(ZooKeeperConnection):
         return members
 
     def group_owners(self, group: str) -> dict[TopicPartition, str]:
-        """The ids of the threads that own partitions, without those of 0.7; blocks for three rounds."""
+        """The ids of the threads that own partitions, without claims of Kafka 0.7; blocks for three rounds."""
         return self._by_partition(group_znodes.owners_path(group), group_znodes.decode_owner)
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """The group's committed offsets, next to read, -1 or less for none, without those of 0.7; three rounds, as well."""
+        """The group's committed offsets, negative for none, without those of Kafka 0.7; blocks for three rounds."""
         return self._by_partition(group_znodes.offsets_path(group), group_znodes.decode_offset)
 
     def _by_partition(self, parent: str, decode: Callable[[str, bytes | None], T]) -> dict[TopicPartition, T]:
-        nodes = partition_znodes(self, [parent], list)
+        nodes = read_group_znodes(self, self.children_many([parent]))
         keys = {path: group_znodes.parse_key(path, _name(path.rpartition("/")[0]), _name(path)) for path in nodes}
         return {tp: decode(path, nodes[path].data) for path, tp in keys.items() if isinstance(tp, TopicPartition)}
 

@@ -1,4 +1,4 @@
-"""What the znodes of consumer groups hold: many groups read together, and a proof that one has no members."""
+"""Consumer groups in ZooKeeper: the znodes of many groups in a few rounds, and the proof that a group has no members."""
 
 from __future__ import annotations
 
@@ -19,24 +19,29 @@ def group_children(zookeeper: ZooKeeperConnection, groups: Iterable[str]) -> dic
     return zookeeper.children_many(part(group) for group in groups for part in parts)
 
 
-def member_znodes(zookeeper: ZooKeeperConnection, groups: Iterable[str]) -> dict[str, Znode]:
-    """The znodes of the consumers of all groups by path, undecoded; blocks for two rounds of requests."""
-    return zookeeper.get_many(_below(zookeeper.children_many(map(ids_path, groups))))
-
-
-def partition_znodes(
-    zookeeper: ZooKeeperConnection, parents: Iterable[str], choose: Callable[[Iterable[str]], list[str]]
+def group_znodes(
+    zookeeper: ZooKeeperConnection,
+    children: Mapping[str, list[str]],
+    choose: Callable[[Iterable[str]], Iterable[str]] = list,
 ) -> dict[str, Znode]:
-    """The znodes of partitions by path, undecoded; blocks for three rounds of requests.
+    """The znodes of consumers, claims and offsets by path, undecoded; blocks for one or two rounds of requests.
 
-    `parents` are paths of owners or offsets, ``/consumers/G/owners``; `choose` selects from the topics below one.
+    Parameters
+    ----------
+    children : mapping
+        The names below ``/consumers/G/ids``, ``owners`` or ``offsets``, by path; other paths are ignored.
+    choose : callable
+        Selects from the topics below one ``owners`` or ``offsets``.
     """
-    topics = {parent: choose(names) for parent, names in zookeeper.children_many(parents).items()}
-    return zookeeper.get_many(_below(zookeeper.children_many(_below(topics))))
-
-
-def _below(children: Mapping[str, Iterable[str]]) -> list[str]:
-    return [f"{path}/{name}" for path, names in children.items() for name in names]
+    consumers, topics = [], []
+    for path, names in children.items():
+        part = path.split("/")[3:]
+        if part == ["ids"]:
+            consumers += [f"{path}/{name}" for name in names]
+        elif part:
+            topics += [f"{path}/{name}" for name in choose(names)]
+    partitions = zookeeper.children_many(topics) if topics else {}
+    return zookeeper.get_many([*consumers, *(f"{path}/{name}" for path, names in partitions.items() for name in names)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +89,10 @@ def require_inactive(group: str, activity: Activity, not_done: str) -> None:
 class NoMembers:
     """Proof for a transaction that no member of a group is registered.
 
-    A transaction cannot check the number of a znode's children. But ZooKeeper refuses to delete a znode that has any: so
-    the transaction deletes ``/consumers/G/ids`` and creates it again, as it was; or creates it and deletes it, where it is
-    missing. Whoever joins has registered before, and then the transaction fails, or registers after it, and reads what it
-    has written. Nobody but a registered member watches this znode.
+    A transaction cannot check the number of a znode's children, but ZooKeeper refuses to delete a znode that has any. The
+    transaction deletes ``/consumers/G/ids`` and creates it again unchanged; if the znode is missing, it creates and deletes
+    it. A member that registers before the transaction makes it fail; one that registers later reads what it has written.
+    Only registered members watch this znode.
 
     Parameters
     ----------
@@ -115,7 +120,7 @@ class NoMembers:
         return ids_path(self.group)
 
     def operations(self) -> Sequence[Operation]:
-        """The operations, which follow those that create ``/consumers/G``."""
+        """The operations, to follow those that create ``/consumers/G``."""
         if self.ids is None:
             return Create(self.path, b""), Delete(self.path)
         return Delete(self.path, self.ids.stat.version), Create(self.path, self.ids.data, acl=self.acl)

@@ -18,9 +18,9 @@ from pyspark_zkafka.cli import app as zkafka
 from pyspark_zkafka.errors import GroupContended, GroupError
 from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
+from pyspark_zkafka.inspect.offsets import stored_offsets
 from pyspark_zkafka.kafka.group_admin import GroupAdmin
 from pyspark_zkafka.operations.group_deletion import delete_group
-from pyspark_zkafka.operations.group_offsets import stored_offsets
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing import LocalCluster, OldConsumer

@@ -112,12 +112,13 @@ def test_describe(live: Group) -> None:
     with KafkaGroupOffsets(live.cluster.bootstrap_servers, {}, live.name) as coordinator:
         assert coordinator.committed([TopicPartition(live.topic, 0)]) == {}
     theirs = describe_group(live.cluster.zookeeper_connect, live.name)
-    columns = {name: name.lower().replace("-", "_") for name in theirs[0]}
+    renamed = {"CURRENT-OFFSET": "offset", "LOG-END-OFFSET": "latest", "CONSUMER-ID": "consumer"}
+    columns = {name: renamed.get(name, name.lower().replace("-", "_")) for name in theirs[0]}
     ours = live.json("describe", live.name)
     assert sorted(map(str, theirs)) == sorted(
         str({name: "-" if row[key] is None else str(row[key]) for name, key in columns.items()}) for row in ours
     )
-    assert [(row["lag"], row["log_start_offset"], row["thread"]) for row in ours[:2]] == [
+    assert [(row["lag"], row["earliest"], row["thread"]) for row in ours[:2]] == [
         (6, 0, f"{live.name}_c1-0"),
         (0, 0, f"{live.name}_c1-0"),
     ]
@@ -128,10 +129,10 @@ def test_offsets_in_both_stores(live: Group) -> None:
     with KafkaGroupOffsets(live.cluster.bootstrap_servers, {}, live.name) as store:
         store.commit({TopicPartition(live.topic, 0): 7, TopicPartition(live.topic, 2): 3})
     rows = live.json("describe", live.name, "--offsets-storage", "both")
-    shown = [(row["current_offset"], row["zookeeper_offset"], row["kafka_offset"]) for row in rows]
+    shown = [(row["offset"], row["zookeeper_offset"], row["kafka_offset"]) for row in rows]
     assert shown == [(7, 4, 7), (10, 10, None), (3, None, 3), (None, None, None)]
     in_kafka = live.json("describe", live.name, "--offsets-storage", "kafka")
-    assert [row["current_offset"] for row in in_kafka] == [7, None, 3, None]
+    assert [row["offset"] for row in in_kafka] == [7, None, 3, None]
     stores = {row["group"]: row["store"] for row in live.json("list", "--offsets-storage", "both")}
     assert stores[live.name] == "both"
 
@@ -148,7 +149,7 @@ def test_members(live: Group) -> None:
     c1, c2, unreadable = live.json("members", live.name)
     assert (c1["subscription"], c1["partitions"], c1["assignment"]) == ({live.topic: 1}, 2, {live.topic: [0, 1]})
     assert (c2["pattern"], c2["assignment"]) == ("static", {live.topic: [2, 3]})
-    assert c2["registered"] == "2026-11-21T02:14:16.228Z"
+    assert c2["timestamp"] == "2026-11-21T02:14:16.228Z"
     assert "cannot be read" in unreadable["error"]
 
 
@@ -226,7 +227,7 @@ def test_without_brokers(group: Group, idle: str) -> None:
         return found
 
     assert [row["group"] for row in run("list")] == [group.name]
-    assert [(row["current_offset"], row["lag"]) for row in run("describe", group.name)] == [(3, None)]
+    assert [(row["offset"], row["lag"]) for row in run("describe", group.name)] == [(3, None)]
     assert [row["problem"] for row in run("verify", group.name, status=1)] == ["offset of an unknown topic"]
 
 

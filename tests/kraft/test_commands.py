@@ -30,7 +30,7 @@ def test_controller(run_kraft: Callable[..., Result]) -> None:
     """The controller, which brokers do not name in KRaft mode, is left out, with the tool that shows it."""
     result = run_kraft("controller", "--json")
     (row,) = json.loads(result.stdout)
-    assert row["controller"] is None
+    assert row["broker"] is None
     assert row["cluster_id"]
     assert "kafka-metadata-quorum" in result.stderr
 

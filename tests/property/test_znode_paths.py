@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.group.claims import owner_parents
-from pyspark_zkafka.operations.group_offsets import offset_znode
+from pyspark_zkafka.inspect.offsets import offset_znode
 from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.protocol.model import TopicPartition

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from pyspark_zkafka.lag_metrics import LagMetrics
-from pyspark_zkafka.operations.cluster_reads import Brokers, Ensemble
-from pyspark_zkafka.operations.exporter import ClusterCollector
-from pyspark_zkafka.operations.group_reads import Logs
-from pyspark_zkafka.protocol.model import ClusterSnapshot
+from pyspark_zkafka.cli.collector import ClusterCollector, Ensemble
+from pyspark_zkafka.inspect.cluster import ClusterReport
+from pyspark_zkafka.inspect.groups import GroupReports
+from pyspark_zkafka.lag_listener import LagMetrics
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = ROOT / "deploy/grafana/zkafka.json"
@@ -22,7 +21,7 @@ USERS = [DASHBOARD, *sorted((ROOT / "deploy/prometheus").glob("*.yml"))]
 
 def exported() -> set[str]:
     """The names of all metrics, as Prometheus stores them."""
-    collector = ClusterCollector(lambda: Ensemble(ClusterSnapshot({})), lambda ensemble: Brokers(Logs()), 30)
+    collector = ClusterCollector(lambda: Ensemble(ClusterReport()), lambda ensemble: GroupReports(), 30)
     families = [*collector.collect(), *LagMetrics(CollectorRegistry()).collect()]
     collector.close()
     return {family.name + ("_total" if family.type == "counter" else "") for family in families}

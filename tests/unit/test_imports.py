@@ -31,7 +31,7 @@ READERS = [
 ]
 WRITERS = [ZKafkaWriter(WRITE, PLAN), ZKafkaStreamWriter(WRITE, PLAN)]
 NO_TASKS = {"kazoo", "mmh3", "rich", "typer", "puresasl"}
-OF_DRIVERS = {"cli", "error_catalogue", "group", "stream.driver", "testing", "views", "zookeeper"}
+OF_DRIVERS = {"cli", "error_catalogue", "group", "inspect", "stream.driver", "testing", "views", "zookeeper"}
 CLIENTS = {"confluent_kafka", "pyspark_zkafka.kafka", "pyspark_zkafka.zookeeper"}
 OF_WRITERS = {"pyspark_zkafka.transport.producer", "pyspark_zkafka.transport.python_sender", "pyspark_zkafka.protocol.rows"}
 COMPUTE = {"pyarrow.compute"}

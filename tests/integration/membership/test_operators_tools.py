@@ -12,11 +12,10 @@ from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner, Result
 
 from pyspark_zkafka.cli import app as zkafka
+from pyspark_zkafka.cli.collector import BrokerReader, ClusterCollector, EnsembleReader
 from pyspark_zkafka.group.claims import proof_of
 from pyspark_zkafka.group.membership import Membership
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
-from pyspark_zkafka.operations.cluster_reads import BrokerReader, EnsembleReader, Selection
-from pyspark_zkafka.operations.exporter import ClusterCollector
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.eventually import eventually
@@ -61,7 +60,7 @@ class HalfMigrated:
     def scrape(self) -> Callable[..., float | None]:
         """The values of one scrape: ``value("kafka_consumergroup_members")`` for one about the group."""
         connection = parse_connection({"zookeeper.connect": self.cluster.zookeeper_connect})
-        ensemble, brokers = EnsembleReader(connection, Selection()), BrokerReader(connection, "both", 30)
+        ensemble, brokers = EnsembleReader(connection), BrokerReader(connection, "both", 30)
         collector = ClusterCollector(ensemble.read, brokers.read, 30, "both")
         registry = CollectorRegistry()
         with closing(ensemble), closing(brokers), closing(collector):

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pyspark_zkafka.cli import app
-from pyspark_zkafka.cli.exporter import parse_address, parse_selection
+from pyspark_zkafka.cli.exporter import parse_address, parse_filter
 from pyspark_zkafka.errors import OptionError
 from tests.support.cases import each
 
@@ -36,15 +36,14 @@ def test_a_port_that_another_program_has() -> None:
 def test_a_malformed_filter() -> None:
     """A malformed regex is a wrong option, which the error names."""
     with pytest.raises(OptionError, match=r"--group-filter is .*, which is no regular expression"):
-        parse_selection("orders", "(")
+        parse_filter("--group-filter", "(")
 
 
 def test_filters_find_a_part_of_the_name() -> None:
     """As with kafka_exporter, a filter matches anywhere in the name, and everything by default."""
-    selection = parse_selection("", "^bill")
-    assert selection.topics.search("orders")
-    assert selection.groups.search("billing")
-    assert not selection.groups.search("rebilling")
+    assert parse_filter("--topic-filter", "").search("orders")
+    assert parse_filter("--group-filter", "^bill").search("billing")
+    assert not parse_filter("--group-filter", "^bill").search("rebilling")
 
 
 @pytest.mark.parametrize(
@@ -64,6 +63,7 @@ def test_wrong_options(options: list[str], problem: str) -> None:
 def test_without_prometheus_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where prometheus-client is not installed, the error names the extra that has it."""
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    monkeypatch.delitem(sys.modules, "pyspark_zkafka.cli.collector", raising=False)
     result = CliRunner().invoke(app, ["exporter", "--zookeeper", "z:1"])
     assert result.exit_code == 2
     assert "pip install pyspark-zkafka[metrics]" in result.stderr

@@ -13,8 +13,8 @@ def test_description(client: EnsembleClient, run: Callable[..., list[Row]]) -> N
     """A description without brokers has offsets and owners of each subscribed partition, and no lag."""
     del client.ensemble.nodes["/brokers/ids/1"]
     rows = run(describe, ["g"])
-    assert [(row["partition"], row["current_offset"], row["thread"]) for row in rows] == [(0, 5, "g_a-0"), (1, None, None)]
-    assert {(row["log_end_offset"], row["lag"]) for row in rows} == {(None, None)}
+    assert [(row["partition"], row["offset"], row["thread"]) for row in rows] == [(0, 5, "g_a-0"), (1, None, None)]
+    assert {(row["latest"], row["lag"]) for row in rows} == {(None, None)}
 
 
 def test_groups_without_members(client: EnsembleClient, show: Callable[..., tuple[str, str]]) -> None:

@@ -22,15 +22,15 @@ def client(client: EnsembleClient) -> EnsembleClient:
 def test_members(run: Callable[..., list[Row]]) -> None:
     """A member is shown with its subscription, the partitions that it owns, and the time at which it registered."""
     (row,) = run(members, ["g"])
-    assert (row["consumer_id"], row["subscription"], row["pattern"]) == ("g_a", {"t": 1}, "static")
-    assert (row["partitions"], row["assignment"], row["registered"]) == (1, {"t": [0]}, "2026-11-21T02:41:05.441Z")
+    assert (row["consumer"], row["subscription"], row["pattern"]) == ("g_a", {"t": 1}, "static")
+    assert (row["partitions"], row["assignment"], row["timestamp"]) == (1, {"t": [0]}, "2026-11-21T02:41:05.441Z")
 
 
 def test_unreadable_registration(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
     """A registration that cannot be read is a row with its error, in the order of the ids."""
     client.put("/consumers/g/ids/g_0", b"?")
     rows = run(members, ["g"])
-    assert [row["consumer_id"] for row in rows] == ["g_0", "g_a"]
+    assert [row["consumer"] for row in rows] == ["g_0", "g_a"]
     assert "/consumers/g/ids/g_0" in rows[0]["error"]
 
 

@@ -1,26 +1,38 @@
-"""The live table of lag and rates."""
+"""The live table of lag and rates, and the time to catch up."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from pyspark_zkafka.cli.group_watch import watch_groups
+from pyspark_zkafka.cli.group_watch import Observation, Progress, progress, total, watch_groups
 from pyspark_zkafka.cli.output import Output
 from pyspark_zkafka.errors import OptionError, ZooKeeperError
-from pyspark_zkafka.operations.group_reads import Described
-from pyspark_zkafka.operations.group_state import PartitionDescription
+from pyspark_zkafka.inspect.groups import (
+    Committed,
+    GroupReport,
+    GroupReports,
+    LogBounds,
+    Logs,
+    Member,
+    Owner,
+    PartitionReport,
+)
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
+from tests.support.cases import each
 
 
 class Reads:
     """Answers one after the other, then Ctrl-C."""
 
-    def __init__(self, *answers: Described | Exception) -> None:
-        self._answers: Iterator[Described | Exception] = iter(answers)
+    def __init__(self, *answers: GroupReports | Exception) -> None:
+        self._answers: Iterator[GroupReports | Exception] = iter(answers)
 
-    def __call__(self) -> Described:
+    def __call__(self) -> GroupReports:
         answer = next(self._answers, None)
         if answer is None:
             raise KeyboardInterrupt
@@ -29,9 +41,18 @@ class Reads:
         return answer
 
 
-def rows(current: int, *more: PartitionDescription) -> Described:
-    """A group with a partition at an offset, whose log ends at 100."""
-    return Described({"g": (PartitionDescription("g", "t", 0, current, 100, consumer_id="g_c1"), *more)})
+T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
+
+
+def rows(current: int, *, alone: bool = True) -> GroupReports:
+    """A group with a partition at an offset, whose log ends at 100; or also one that lags, one without offset, an idler."""
+    group = GroupReport("g", owners={T0: Owner("g_c1-0")}, offsets={T0: Committed(current)})
+    logs = {T0: LogBounds(0, 100)}
+    if not alone:
+        idle = {"g_c2": Member(ConsumerRegistration({"t": 1}))}
+        group = replace(group, members=idle, offsets={**group.offsets, T1: Committed(0)})
+        logs |= {T1: LogBounds(0, 5), T2: LogBounds(0, 7)}
+    return GroupReports({"g": group}, logs=Logs(logs))
 
 
 def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,9 +67,7 @@ def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     """With JSON, each line is a list; a group ends with the totals of partitions with an offset, without idle members."""
-    none = PartitionDescription("g", "t", 2, None, 7)
-    other, idle = PartitionDescription("g", "t", 1, 0, 5), PartitionDescription("g", consumer_id="g_c2")
-    watch_groups(Output(as_json=True), Reads(rows(10, other, none, idle), rows(60, other, none, idle)), 0.1)
+    watch_groups(Output(as_json=True), Reads(rows(10, alone=False), rows(60, alone=False)), 0.1)
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert [(row["topic"], row["partition"], row["lag"]) for row in first] == [
         ("t", 0, 90),
@@ -68,3 +87,48 @@ def test_errors_that_may_pass(capsys: pytest.CaptureFixture[str]) -> None:
     assert out.index(" 1 ") < out.index("[NO_ZOOKEEPER] No answer") < out.index(" 2 ")
     with pytest.raises(OptionError):
         watch_groups(Output(), Reads(OptionError("INVALID_OPTION", "wrong")), 0.1)
+
+
+# --- rates -------------------------------------------------------------------------------------------------------------
+
+
+def seen(time_s: float, *offsets: tuple[int | None, int | None]) -> Observation:
+    """An observation of a topic's partitions by their current offsets and the ends of their logs."""
+    return Observation(time_s, tuple(PartitionReport("g", "t", n, *found) for n, found in enumerate(offsets)))
+
+
+def test_rates() -> None:
+    """Rates are differences of offsets over the time between two observations."""
+    (found,) = progress(seen(10.0, (100, 400)), seen(12.0, (180, 420)))
+    assert found == Progress(240, 40.0, 10.0)
+    assert found.catch_up_s == 8.0
+
+
+def test_first_observation() -> None:
+    """There are no rates in the first observation, for a new partition, or without an offset before."""
+    assert progress(seen(10.0, (1, 3)), seen(10.0, (1, 3))) == [Progress(2)]
+    assert progress(seen(10.0, (None, 3)), seen(11.0, (1, 3), (0, 0))) == [Progress(2, None, 0.0), Progress(0)]
+
+
+@each(
+    ("found", "seconds"),
+    [
+        (Progress(0), 0.0),
+        (Progress(-3, 0.0, 0.0), 0.0),
+        (Progress(10, 5.0, 5.0), None),
+        (Progress(10, 5.0, 5.0 - 1e-12), None),
+        (Progress(10, -5.0, 0.0), None),
+        (Progress(10, 5.0, None), None),
+        (Progress(None, 5.0, 1.0), None),
+        (Progress(10, 6.0, 1.0), 2.0),
+    ],
+)
+def test_time_to_catch_up(found: Progress, seconds: float | None) -> None:
+    """It is known if the group consumes faster than the log grows, and 0 if there is no lag."""
+    assert found.catch_up_s == seconds
+
+
+def test_totals() -> None:
+    """Totals are sums, and unknown where a part is."""
+    assert total([Progress(10, 1.0, 2.0), Progress(5, None, 3.0)]) == Progress(15, None, 5.0)
+    assert total([Progress()]) == Progress()

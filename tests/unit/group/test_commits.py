@@ -9,7 +9,7 @@ import pytest
 from pyspark_zkafka.errors import GroupContended, GroupError, OptionError, PartitionOwned, ZooKeeperError
 from pyspark_zkafka.group.claims import Claims, NoJvmOwner, OwnedBy, Unchanged
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
-from pyspark_zkafka.operations.group_offsets import StoredOffsets, stored_offsets
+from pyspark_zkafka.inspect.offsets import StoredOffsets, stored_offsets
 from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
 from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
 from pyspark_zkafka.zookeeper.transactions import Create

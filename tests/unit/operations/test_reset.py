@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, CodecError, GroupError, NoLeader
+from pyspark_zkafka.inspect.groups import OffsetsStorage
 from pyspark_zkafka.kafka.group_admin import GroupState
-from pyspark_zkafka.operations.group_reads import OffsetsStorage
 from pyspark_zkafka.operations.offset_reset import FromFile, ShiftBy, ToPosition
 from pyspark_zkafka.operations.reset import LeaderLogs, OffsetResets
 from pyspark_zkafka.operations.topics import parse_scope

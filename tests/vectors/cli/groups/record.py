@@ -24,8 +24,8 @@ from typer.testing import CliRunner
 
 from pyspark_zkafka.cli import app
 from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.inspect.group_reads import read_groups, read_logs
 from pyspark_zkafka.kafka.group_admin import GroupAdmin
-from pyspark_zkafka.operations.group_reads import read_groups, read_logs
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
 from pyspark_zkafka.testing.kafka_tools import run_kafka_tool
@@ -123,7 +123,7 @@ def require_settled(cluster: LocalCluster) -> None:
     def settled() -> bool | None:
         rows = json.loads(zkafka(cluster, "describe", *live, "--offsets-storage", "both", "--json"))
         partitions = [row for row in rows if row["topic"] is not None]
-        owned = all(row["consumer_id"] for row in partitions)
+        owned = all(row["consumer"] for row in partitions)
         read = all(row["lag"] == 0 for row in partitions if row["group"] != "uncommitted")
         return (owned and read and len(rows) == 9 + 2 + 3 + 3) or None
 
@@ -165,7 +165,7 @@ def facts(cluster: LocalCluster, znodes: KazooClient, groups: list[str]) -> dict
     config = parse_connection({"zookeeper.connect": cluster.zookeeper_connect}).zookeeper
     assert config is not None
     with ZooKeeperClient(config) as client, GroupAdmin(cluster.bootstrap_servers, {}) as brokers:
-        read_groups(client, groups)
+        read_groups(client, names=groups)
         logs = read_logs(lambda: brokers, client.snapshot(list(TOPICS)))
         in_kafka = brokers.committed_many(groups)
     return {

@@ -46,7 +46,7 @@ def registered(output: str) -> str:
 def both(cluster: LocalCluster, version: str, command: str, *options: str) -> dict[str, Any]:
     """Both outputs of a command for topics."""
     shown = {"kafka": kafka(cluster, version, "TopicCommand", f"--{command}", *options)}
-    return {**shown, "zkafka": zkafka(cluster, "topics", command, *options)}
+    return {**shown, "zkafka": zkafka(cluster, "topics", command, *(o.removesuffix("-partitions") for o in options))}
 
 
 def record(version: str) -> dict[str, Any]:

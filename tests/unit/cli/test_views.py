@@ -1,4 +1,4 @@
-"""``zkafka topics`` on views of values."""
+"""``zkafka brokers``, ``controller`` and ``topics`` on views of values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.cli.output import Row
-from pyspark_zkafka.cli.topics import describe, list_
+from pyspark_zkafka.cli.views import brokers, controller, describe, list_
 from pyspark_zkafka.errors import UnknownTopic
 
 
@@ -42,14 +42,14 @@ def test_list(run: Callable[..., list[Row]]) -> None:
     """A topic is shown with its counts, and with its own settings as an object."""
     found = run(list_)
     assert [row["topic"] for row in found] == ["__internal", "t"]
-    assert (found[1]["partition_count"], found[1]["replication_factor"]) == (2, 3)
-    assert found[1]["configs"] == {"retention.ms": "1", "cleanup.policy": "compact"}
+    assert (found[1]["partitions"], found[1]["replication"]) == (2, 3)
+    assert found[1]["config"] == {"retention.ms": "1", "cleanup.policy": "compact"}
 
 
 def test_unknown_settings(views: Any, run: Callable[..., list[Row]]) -> None:
     """Settings that the brokers do not tell are null, as against a topic without any."""
     views.rows["topics"] = [topic("a", None), topic("b")]
-    assert [row["configs"] for row in run(list_)] == [None, {}]
+    assert [row["config"] for row in run(list_)] == [None, {}]
 
 
 @pytest.mark.parametrize("command", [list_, describe])
@@ -59,16 +59,14 @@ def test_internal_topics(run: Callable[..., list[Row]], command: Any) -> None:
     assert {row["topic"] for row in run(command, exclude_internal=True)} == {"t"}
 
 
-@pytest.mark.parametrize("option", ["under_replicated", "under_replicated_partitions"])
-def test_under_replicated(run: Callable[..., list[Row]], option: str) -> None:
-    """Under-replicated partitions are those whose ISR lacks a replica, by this tool's name and by Kafka's."""
-    assert numbers(run(describe, **{option: True})) == [("t", 1), ("t", 2)]
+def test_under_replicated(run: Callable[..., list[Row]]) -> None:
+    """Under-replicated partitions are those whose ISR lacks a replica."""
+    assert numbers(run(describe, under_replicated=True)) == [("t", 1), ("t", 2)]
 
 
-@pytest.mark.parametrize("option", ["unavailable", "unavailable_partitions"])
-def test_unavailable(run: Callable[..., list[Row]], option: str) -> None:
+def test_unavailable(run: Callable[..., list[Row]]) -> None:
     """Unavailable partitions are those without a live leader; in a row, none is null."""
-    found = run(describe, **{option: True})
+    found = run(describe, unavailable=True)
     assert [(row["partition"], row["leader"]) for row in found] == [(2, None), (3, None)]
 
 
@@ -90,7 +88,7 @@ def test_tables(show: Callable[..., tuple[str, str]]) -> None:
     """For people, the topics come before their partitions, but for a search of partitions."""
     text, _ = show(describe, ["t"])
     assert text.index("retention.ms=1,cleanup.policy=compact") < text.index("LEADER")
-    assert "PARTITION-COUNT" not in show(describe, ["t"], unavailable=True)[0]
+    assert "REPLICATION" not in show(describe, ["t"], unavailable=True)[0]
 
 
 def test_nothing_found(views: Any, show: Callable[..., tuple[str, str]]) -> None:
@@ -99,3 +97,56 @@ def test_nothing_found(views: Any, show: Callable[..., tuple[str, str]]) -> None
     assert show(list_)[1] == "There is no topic.\n"
     assert show(describe)[1] == "There is no topic.\n"
     assert show(describe, unavailable=True) == ("", "No partition is in this state.\n")
+
+
+# --- brokers and the controller ----------------------------------------------------------------------------------------
+
+BY_BROKERS = {"kafka.bootstrap.servers": "broker1:9092"}
+KRAFT_NOTE = "In KRaft mode, use Kafka's kafka-metadata-quorum --bootstrap-server ... describe --status.\n"
+BROKER = {
+    "id": 1,
+    "host": "broker1",
+    "port": 9092,
+    "rack": None,
+    "version": 4,
+    "timestamp": 1795228865441000,
+    "endpoints": ["PLAINTEXT://broker1:9092"],
+}
+CONTROLLER = {"broker": 1, "epoch": 3, "timestamp": 1795228865441000, "cluster_id": "c"}
+
+
+def test_brokers(views: Any, run: Callable[..., list[Row]]) -> None:
+    """A broker is shown with its registration, the time of which is ISO 8601 in UTC."""
+    views.rows["brokers"] = [BROKER]
+    (row,) = run(brokers)
+    assert list(row) == ["id", "host", "port", "rack", "version", "timestamp", "endpoints"]
+    assert (row["id"], row["timestamp"], row["endpoints"]) == (1, "2026-11-21T02:41:05.441Z", BROKER["endpoints"])
+
+
+def test_broker_without_registration(views: Any, run: Callable[..., list[Row]]) -> None:
+    """What brokers do not tell of themselves is null."""
+    views.rows["brokers"] = [{key: BROKER[key] for key in ("id", "host", "port", "rack", "endpoints")}]
+    (row,) = run(brokers)
+    assert (row["version"], row["timestamp"]) == (None, None)
+
+
+def test_no_broker(views: Any, show: Callable[..., tuple[str, str]]) -> None:
+    """Without brokers there is a note, and no table."""
+    views.rows["brokers"] = []
+    assert show(brokers) == ("", "No broker is registered.\n")
+
+
+def test_controller(views: Any, run: Callable[..., list[Row]]) -> None:
+    """The controller is shown with its epoch, the time of its election and the cluster's id."""
+    views.rows["controller"] = [CONTROLLER]
+    expected = {"broker": 1, "epoch": 3, "timestamp": "2026-11-21T02:41:05.441Z", "cluster_id": "c"}
+    assert run(controller) == [expected]
+
+
+def test_controller_in_kraft_mode(views: Any, show: Callable[..., tuple[str, str]]) -> None:
+    """Where the brokers do not name the controller, Kafka's own tool is named; with ZooKeeper there is none at all."""
+    views.rows["controller"] = [{"broker": None, "epoch": None, "timestamp": None, "cluster_id": "c"}]
+    assert show(controller, connection=BY_BROKERS)[1] == KRAFT_NOTE
+    assert show(controller)[1] == ""
+    views.rows["controller"] = [CONTROLLER]
+    assert show(controller, connection=BY_BROKERS)[1] == ""

@@ -1,4 +1,4 @@
-"""Reads of groups where brokers are not needed, or not there."""
+"""Reads of groups where brokers are not needed, not there, or do not answer."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any, NoReturn, cast
 import pytest
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, ZKafkaError
-from pyspark_zkafka.kafka.group_admin import GroupAdmin
-from pyspark_zkafka.operations.group_reads import read_logs
-from pyspark_zkafka.operations.group_state import LogBounds
+from pyspark_zkafka.inspect.group_reads import read_groups, read_logs
+from pyspark_zkafka.inspect.groups import LogBounds
+from pyspark_zkafka.kafka.group_admin import GroupAdmin, GroupState
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.protocol.offsets import EARLIEST, Position
+from tests.support.ensemble_client import EnsembleClient
+from tests.support.group_brokers import GroupBrokers
 
 T0 = TopicPartition("t", 0)
 
@@ -91,3 +93,48 @@ def test_leader_that_does_not_answer() -> None:
     assert brokers.timeouts_s[1] <= brokers.timeouts_s[0] <= 10
     reason = "no answer from the leaders; check that these brokers run and are reachable from here"
     assert logs.problems == (f"No offsets of t-1, t-3, t-5, t-7, t-9 and 2 more: {reason}",)
+
+
+# --- members and offsets in Kafka ----------------------------------------------------------------------------------------
+
+
+def ensemble(version: int = 2) -> EnsembleClient:
+    """An ensemble with the groups g and h, and a broker whose registration has this version."""
+    client = EnsembleClient()
+    endpoints = '"endpoints":["PLAINTEXT://b:1"],' if version > 1 else ""
+    client.put("/brokers/ids/1", b'{"version":%d,%s"host":"b","port":1}' % (version, endpoints.encode()))
+    for group in ("g", "h"):
+        client.put(f"/consumers/{group}/offsets/t/0", b"5")
+    return client
+
+
+def coordinators() -> GroupAdmin:
+    """Coordinators of group g, with two members, and of h, without any."""
+    return cast(GroupAdmin, GroupBrokers({}, {"g": {T0: 7}}, {"g": GroupState("STABLE", ("m1", "m2"))}))
+
+
+def test_members_in_kafka() -> None:
+    """Members in Kafka are counted by group; they are unknown unless the brokers are asked."""
+    found = read_groups(ensemble(), prompt_brokers=coordinators)
+    assert (found.member_counts, found.kafka_problem) == ({"g": (0, 2), "h": (0, 0)}, None)
+    assert [group.kafka_members for group in read_groups(ensemble()).groups.values()] == [None, None]
+
+
+def test_old_brokers() -> None:
+    """Brokers that coordinate no groups are not asked, and there are no members."""
+    found = read_groups(ensemble(version=1), prompt_brokers=no_brokers)
+    assert (found.member_counts, found.member_notes) == ({"g": (0, 0), "h": (0, 0)}, [])
+
+
+def test_unknown_members() -> None:
+    """Where brokers cannot be asked, the reason is noted."""
+    found = read_groups(ensemble(), prompt_brokers=no_brokers)
+    assert found.member_notes == ["Members in Kafka are unknown: No live broker is registered"]
+
+
+def test_offsets_in_kafka() -> None:
+    """The brokers are asked for the groups' offsets only if these are wanted."""
+    found = read_groups(ensemble(), coordinators, ["g"], storage="both")
+    assert [(row.offset, row.zookeeper_offset, row.kafka_offset) for row in found.partitions] == [(7, 5, 7)]
+    alone = read_groups(ensemble(), coordinators, ["g"])
+    assert [(row.offset, row.kafka_offset) for row in alone.partitions] == [(5, None)]

@@ -1,23 +1,20 @@
-"""All offsets that ZooKeeper groups have stored, also those that nobody can use."""
+"""What a tool must know before it changes a group's offsets: all that ZooKeeper has stored."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pyspark_zkafka.errors import CodecError
+from pyspark_zkafka.inspect.group_reads import read_part
+from pyspark_zkafka.inspect.groups import GroupReport, Partition
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.resumption import StoredOffset
 from pyspark_zkafka.protocol.topic_names import is_topic_name
-from pyspark_zkafka.protocol.znodes import groups as group_znodes
+from pyspark_zkafka.protocol.znodes import groups as group_paths
 from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
 from pyspark_zkafka.protocol.znodes.paths import child_path
-from pyspark_zkafka.zookeeper.connection import Znode, ZooKeeperConnection
-from pyspark_zkafka.zookeeper.groups import partition_znodes
-
-__all__ = ["Partition", "StoredOffsets", "decode_stored", "key_of", "offset_znode", "stored_offsets"]
-
-Partition = TopicPartition | LegacyPartition
+from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 
 
 def key_of(partition: Partition) -> int | str:
@@ -31,7 +28,7 @@ def key_of(partition: Partition) -> int | str:
 
 def offset_znode(group: str, partition: Partition) -> str:
     """``/consumers/G/offsets/T/P``."""
-    return f"{child_path(group_znodes.offsets_path(group), partition.topic)}/{key_of(partition)}"
+    return f"{child_path(group_paths.offsets_path(group), partition.topic)}/{key_of(partition)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,40 +76,37 @@ class StoredOffsets:
 
 def stored_offsets(client: ZooKeeperConnection, groups: Iterable[str]) -> dict[str, StoredOffsets]:
     """The stored offsets of each group; blocks for three rounds of requests, however many the groups."""
-    names = list(dict.fromkeys(groups))
-    nodes = partition_znodes(client, map(group_znodes.offsets_path, names), list)
-    return {**{name: StoredOffsets() for name in names}, **decode_stored(nodes)}
+    return {name: stored_in(report) for name, report in read_part(client, groups, group_paths.offsets_path).items()}
 
 
-def decode_stored(nodes: Mapping[str, Znode]) -> dict[str, StoredOffsets]:
-    """The offsets in znodes ``/consumers/G/offsets/T/P``, by group."""
-    found: dict[str, StoredOffsets] = {}
-    for path in sorted(nodes):
-        _, _, group, _, topic, key = path.split("/")
-        _decode(found.setdefault(group, StoredOffsets()), path, topic, key, nodes[path])
+def stored_in(group: GroupReport) -> StoredOffsets:
+    """The stored offsets in a group's report."""
+    found = StoredOffsets()
+    for tp, committed in group.offsets.items():
+        if not is_topic_name(tp.topic):
+            path = offset_znode(group.name, tp)
+            found.misnamed[path] = _no_topic(path, tp.topic)
+            continue
+        found.versions[tp] = committed.version
+        if committed.offset < 0:
+            found.unset.add(tp)
+        else:
+            found.offsets[tp] = StoredOffset(committed.offset, committed.mzxid)
+    for znode in group.unusable_offsets:
+        topic = znode.path.split("/")[-2]
+        if not is_topic_name(topic):
+            found.misnamed[znode.path] = _no_topic(znode.path, topic)
+            continue
+        if znode.partition is not None:
+            found.versions[znode.partition] = znode.version
+        if isinstance(znode.partition, LegacyPartition) and isinstance(znode.value, int):
+            found.legacy[znode.partition] = znode.value
+        elif isinstance(znode.partition, TopicPartition):
+            found.unreadable[znode.partition] = znode.error
+        else:
+            found.misnamed[znode.path] = znode.error
     return found
 
 
-def _decode(found: StoredOffsets, path: str, topic: str, key: str, node: Znode) -> None:
-    try:
-        if not is_topic_name(topic):
-            raise CodecError(path, topic.encode(), "a topic as the name of the parent znode")
-        partition = group_znodes.parse_key(path, topic, key)
-    except CodecError as error:
-        found.misnamed[path] = error
-        return
-    found.versions[partition] = node.stat.version
-    try:
-        offset = group_znodes.decode_offset(path, node.data)
-    except CodecError as error:
-        if isinstance(partition, TopicPartition):
-            found.unreadable[partition] = error
-        else:
-            found.misnamed[path] = error
-        return
-    if isinstance(partition, LegacyPartition):
-        found.legacy[partition] = offset
-    elif offset < 0:
-        found.unset.add(partition)
-    else:
-        found.offsets[partition] = StoredOffset(offset, node.stat.mzxid)
+def _no_topic(path: str, topic: str) -> CodecError:
+    return CodecError(path, topic.encode(), "a topic as the name of the parent znode")

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pyspark_zkafka.cli.group_verify import verify_group
 from pyspark_zkafka.cli.output import Output, columns
-from pyspark_zkafka.operations.group_state import (
-    GroupState,
-    LogBounds,
-    PartitionDescription,
-    describe_groups,
-    group_states,
-)
-from pyspark_zkafka.operations.verification import verify_group
+from pyspark_zkafka.inspect.groups import GroupReport, LogBounds, PartitionReport, decode_groups, partition_reports
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.zookeeper.connection import Znode, ZnodeStat
 
@@ -38,13 +32,16 @@ class Recorded:
             path: Znode(None if data is None else data.encode(), ZnodeStat(czxid, 0, modified, session, 0, mzxid))
             for path, (data, session, czxid, mzxid, modified) in facts["nodes"].items()
         }
-        self.groups: dict[str, GroupState] = group_states(facts["children"]["/consumers"], facts["children"], nodes)
+        groups = decode_groups(facts["children"]["/consumers"], facts["children"], nodes)
+        kafka = {g: {place(name): offset for name, offset in f.items()} for g, f in facts["kafka"].items()}
+        self.groups: dict[str, GroupReport] = {
+            name: replace(group, kafka_offsets=kafka.get(name, {})) for name, group in groups.items()
+        }
         self.logs = {place(name): LogBounds(*bounds) for name, bounds in facts["logs"].items()}
-        self.kafka = {g: {place(name): offset for name, offset in f.items()} for g, f in facts["kafka"].items()}
 
-    def descriptions(self) -> dict[str, tuple[PartitionDescription, ...]]:
-        """The descriptions by group, with the offsets in Kafka."""
-        return describe_groups(self.groups.values(), self.logs, self.kafka)
+    def descriptions(self) -> dict[str, list[PartitionReport]]:
+        """Reports of the partitions by group, with the offsets in Kafka."""
+        return {name: partition_reports([group], self.logs, "both") for name, group in self.groups.items()}
 
     def lines(self, file: str) -> list[list[str]]:
         """The words of a file's lines, without errors, headings and rules."""
@@ -72,17 +69,12 @@ def words(*values: Any) -> list[str]:
 def test_descriptions_are_those_of_kafka(recorded: Recorded) -> None:
     """Each row of kafka-consumer-groups is one of ours; ours has more only for partitions that do not exist."""
     for group, rows in recorded.descriptions().items():
-        ours = [
-            words(row.topic, row.partition, row.current_offset, row.log_end_offset, row.lag, row.consumer_id)
-            for row in rows
-        ]
+        ours = [words(row.topic, row.partition, row.offset, row.latest, row.lag, row.consumer) for row in rows]
         theirs = sorted(recorded.lines(f"describe-{group}.txt"))
         if group == "garbage":
             assert theirs == []  # the tool fails
             continue
-        existing = [
-            words for words, row in zip(ours, rows, strict=True) if row.log_end_offset is not None or row.topic is None
-        ]
+        existing = [words for words, row in zip(ours, rows, strict=True) if row.latest is not None or row.topic is None]
         assert sorted(existing) == theirs
         assert len(ours) - len(existing) == (2 if group == "offsets" else 0)
 
@@ -91,7 +83,7 @@ def test_written_tables(recorded: Recorded) -> None:
     """The recorded output of the command has these rows, too, with the offsets of both stores."""
     rows = [row for rows in recorded.descriptions().values() for row in rows]
     expected = [
-        words(r.group, r.topic, r.partition, r.current_offset, r.log_end_offset, r.lag, r.consumer_id, r.host)
+        words(r.group, r.topic, r.partition, r.offset, r.latest, r.lag, r.consumer, r.host)
         + words(r.zookeeper_offset, r.kafka_offset)
         for r in rows
     ]

@@ -1,36 +1,47 @@
-"""The collector: bounded time, and what is left when servers fail."""
+"""The exporter's collector: what it reads, in bounded time, and what is left when servers fail."""
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError
-from pyspark_zkafka.operations.cluster_reads import Brokers, Ensemble
-from pyspark_zkafka.operations.exporter import ClusterCollector, SharedCall
-from pyspark_zkafka.operations.group_reads import Logs, OffsetsStorage
-from pyspark_zkafka.operations.group_state import Committed, GroupState, LogBounds
-from pyspark_zkafka.protocol.model import ClusterSnapshot, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.cli import collector
+from pyspark_zkafka.cli.collector import (
+    BrokerReader,
+    ClusterCollector,
+    Ensemble,
+    EnsembleReader,
+    SharedCall,
+)
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, OptionError
+from pyspark_zkafka.inspect.cluster import ClusterReport
+from pyspark_zkafka.inspect.groups import Committed, GroupReport, GroupReports, LogBounds, Logs, OffsetsStorage
+from pyspark_zkafka.options.batch import parse_connection
+from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.zookeeper.connection import Results
+from tests.support.ensemble_client import EnsembleClient
 
 T0, T7, HIDDEN = TopicPartition("t", 0), TopicPartition("t", 7), TopicPartition("hidden", 0)
 ENSEMBLE = Ensemble(
-    ClusterSnapshot({}, {"t": Topic("t", {0: (1,)})}, {T0: PartitionState(1, 0, (1,))}),
-    groups={"g": GroupState("g", offsets={T0: Committed(3), T7: Committed(2), HIDDEN: Committed(4)})},
+    ClusterReport(ClusterSnapshot({}, {"t": Topic("t", {0: (1,)})}, {T0: PartitionState(1, 0, (1,))})),
+    groups={"g": GroupReport("g", offsets={T0: Committed(3), T7: Committed(2), HIDDEN: Committed(4)})},
 )
 LAG = {"consumergroup": "g", "topic": "t", "partition": "0"}
 
 
-def answer(ensemble: Ensemble) -> Brokers:
-    return Brokers(Logs({T0: LogBounds(0, 9)}))
+def answer(ensemble: Ensemble) -> GroupReports:
+    return GroupReports(ensemble.groups, logs=Logs({T0: LogBounds(0, 9)}))
 
 
-def fail(*arguments: object) -> Brokers:
+def fail(*arguments: object) -> GroupReports:
     raise BrokersUnavailable("BROKERS_UNAVAILABLE", "nobody is there")
 
 
@@ -40,7 +51,7 @@ def scrape() -> Iterator[Callable[..., CollectorRegistry]]:
 
     def make(
         read_ensemble: Callable[[], Ensemble],
-        read_brokers: Callable[[Ensemble], Brokers],
+        read_brokers: Callable[[Ensemble], GroupReports],
         timeout_s: float = 30,
         storage: OffsetsStorage = "zookeeper",
     ) -> CollectorRegistry:
@@ -50,8 +61,8 @@ def scrape() -> Iterator[Callable[..., CollectorRegistry]]:
         return registry
 
     yield make
-    for collector in made:
-        collector.close()
+    for one in made:
+        one.close()
 
 
 def test_a_scrape(scrape: Callable[..., CollectorRegistry]) -> None:
@@ -98,7 +109,8 @@ def test_brokers_fail(scrape: Callable[..., CollectorRegistry], caplog: pytest.L
 
 def test_one_of_two_stores_fails(scrape: Callable[..., CollectorRegistry]) -> None:
     """Of offsets in two stores the larger one counts, so that it is unknown while the brokers do not answer."""
-    whole = scrape(lambda: ENSEMBLE, lambda ensemble: Brokers(Logs(), {"g": {T0: 7}}), storage="both")
+    group = replace(ENSEMBLE.groups["g"], kafka_offsets={T0: 7})
+    whole = scrape(lambda: ENSEMBLE, lambda ensemble: GroupReports({"g": group}, "both"), storage="both")
     assert whole.get_sample_value("kafka_consumergroup_current_offset", LAG) == 7
     broken = scrape(lambda: ENSEMBLE, fail, storage="both")
     samples = {sample.name for metric in broken.collect() for sample in metric.samples}
@@ -109,10 +121,11 @@ def test_one_of_two_stores_fails(scrape: Callable[..., CollectorRegistry]) -> No
 def test_members_in_kafka(scrape: Callable[..., CollectorRegistry]) -> None:
     """The members that a group has in Kafka are a metric where they were counted."""
     labels = {"consumergroup": "g"}
-    counted = scrape(lambda: ENSEMBLE, lambda ensemble: Brokers(Logs(), kafka_members={"g": 2}))
+    group = replace(ENSEMBLE.groups["g"], kafka_members=2)
+    counted = scrape(lambda: ENSEMBLE, lambda ensemble: GroupReports({"g": group}, "both"), storage="both")
     assert counted.get_sample_value("zkafka_consumergroup_kafka_members", labels) == 2
     assert counted.get_sample_value("zkafka_migrated_to_kraft") == 0
-    left = scrape(lambda: Ensemble(ClusterSnapshot({}, kraft_epoch=3)), fail)
+    left = scrape(lambda: Ensemble(ClusterReport(ClusterSnapshot({}, kraft_epoch=3))), fail)
     assert left.get_sample_value("zkafka_migrated_to_kraft") == 1
     assert left.get_sample_value("zkafka_consumergroup_kafka_members", labels) is None
 
@@ -121,7 +134,7 @@ def test_a_scrape_takes_bounded_time(scrape: Callable[..., CollectorRegistry]) -
     """Brokers that do not answer in time do not hold up what ZooKeeper has."""
     stop = threading.Event()
 
-    def wait(ensemble: Ensemble) -> Brokers:
+    def wait(ensemble: Ensemble) -> GroupReports:
         stop.wait(60)
         return answer(ensemble)
 
@@ -134,7 +147,7 @@ def test_a_scrape_takes_bounded_time(scrape: Callable[..., CollectorRegistry]) -
 def test_a_problem_is_logged_once(scrape: Callable[..., CollectorRegistry], caplog: pytest.LogCaptureFixture) -> None:
     """A problem that lasts is logged by the first scrape that has it, and again when it comes back; each one counts it."""
     problems = iter([("offline",), ("offline",), (), ("offline",)])
-    registry = scrape(lambda: ENSEMBLE, lambda ensemble: Brokers(Logs({}, next(problems))))
+    registry = scrape(lambda: ENSEMBLE, lambda ensemble: GroupReports(ensemble.groups, logs=Logs({}, next(problems))))
     assert [registry.get_sample_value("zkafka_scrape_problems") for _ in range(4)] == [1, 1, 0, 1]
     assert caplog.messages == ["offline", "offline"]
 
@@ -175,7 +188,7 @@ class Slow:
 
 def committed(offset: int) -> Ensemble:
     """The ensemble with another offset of the group."""
-    return replace(ENSEMBLE, groups={"g": GroupState("g", offsets={T0: Committed(offset)})})
+    return replace(ENSEMBLE, groups={"g": GroupReport("g", offsets={T0: Committed(offset)})})
 
 
 def values(registry: CollectorRegistry, *names: str) -> list[float | None]:
@@ -257,3 +270,52 @@ def test_a_call_is_shared_while_it_is_under_way() -> None:
         assert shared.result(30).value == 0
         shared.start(call)
         assert shared.result(30).value == 1
+
+
+# --- reads -------------------------------------------------------------------------------------------------------------
+
+UNREACHABLE = Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1)
+
+
+def test_no_zookeeper() -> None:
+    """The exporter needs ZooKeeper's address."""
+    with pytest.raises(OptionError, match="use --zookeeper"):
+        EnsembleReader(parse_connection({"kafka.bootstrap.servers": "broker1:9092"}))
+
+
+def test_timeout() -> None:
+    """The timeout of a scrape shortens that of requests, and brokers that do not answer are a problem of partitions."""
+    t0 = TopicPartition("t", 0)
+    states = {t0: PartitionState(1, 0, (1,))}
+    snapshot = ClusterSnapshot({1: Broker(1, (UNREACHABLE,))}, {"t": Topic("t", {0: (1,)})}, states)
+    reader = BrokerReader(parse_connection({"zookeeper.connect": "zk1:2181"}), "zookeeper", timeout_s=0.2)
+    begin = time.monotonic()
+    try:
+        logs = reader.read(Ensemble(ClusterReport(snapshot))).logs
+    finally:
+        reader.close()
+    assert time.monotonic() - begin < 10
+    assert (logs.bounds[t0].end, len(logs.problems)) == (None, 1)
+
+
+def test_only_groups_that_are_shown_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups are chosen by their names before their znodes are read; one that is deleted meanwhile is left out."""
+    client, asked = EnsembleClient(), list[str]()
+    client.put_topic("t")
+    for group in ("shown", "shown-2", "other"):
+        client.put(f"/consumers/{group}/offsets/t/0", b"1")
+    read = client.ask
+
+    def ask(get: Iterable[str] = (), children: Iterable[str] = (), **more: Any) -> Results:
+        gets, parents = list(get), list(children)
+        asked.extend([*gets, *parents])
+        if "/consumers" not in parents:
+            client.ensemble.nodes.pop("/consumers/shown-2", None)
+        return read(gets, parents, **more)
+
+    monkeypatch.setattr(client, "ask", ask)
+    monkeypatch.setattr(collector, "ZooKeeperClient", lambda config: nullcontext(client))
+    connection = parse_connection({"zookeeper.connect": "zk1:2181"})
+    found = EnsembleReader(connection, groups=re.compile("^shown")).read()
+    assert list(found.groups) == ["shown"]
+    assert [path for path in asked if path.startswith("/consumers/other")] == []

@@ -1,4 +1,4 @@
-"""States of groups from znodes, and their descriptions."""
+"""Reports of groups from znodes, and of their partitions."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from pyspark_zkafka.operations.group_state import (
+from pyspark_zkafka.inspect.groups import (
     Committed,
-    GroupState,
+    GroupReport,
+    GroupReports,
     LogBounds,
     Member,
     Owner,
-    PartitionDescription,
+    PartitionReport,
     consumer_host,
-    describe_groups,
-    group_states,
+    decode_groups,
+    member_notes,
+    partition_reports,
 )
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
@@ -35,21 +37,21 @@ def znode(data: bytes | None, session: int = 7) -> Znode:
     return Znode(data, ZnodeStat(1, 0, 1000, session, 0, mzxid=3))
 
 
-def states(nodes: dict[str, Znode]) -> GroupState:
-    """The state of the group g."""
-    return group_states(["g", "missing"], CHILDREN, nodes)["g"]
+def decoded(nodes: dict[str, Znode]) -> GroupReport:
+    """The report of the group g."""
+    return decode_groups(["g", "other"], CHILDREN, nodes)["g"]
 
 
 def test_znodes() -> None:
     """Registrations, claims and offsets are decoded with their sessions, times and transactions."""
-    group = states(
+    group = decoded(
         {
             "/consumers/g/ids/g_c1": znode(REGISTRATION),
             "/consumers/g/owners/t/0": znode(b"g_c1-0"),
             "/consumers/g/offsets/t/0": znode(b"17", 0),
         }
     )
-    assert group == GroupState(
+    assert group == GroupReport(
         "g",
         {"g_c1": Member(ConsumerRegistration({"t": 2}, "static", "5"), 7)},
         {T0: Owner("g_c1-0", 7)},
@@ -65,21 +67,23 @@ def test_znodes() -> None:
 )
 def test_unreadable_znodes(path: str, data: bytes) -> None:
     """A znode that cannot be decoded, or is of Kafka 0.7, is an error by its path."""
-    group = states({f"/consumers/g/{path}": znode(data)})
-    assert list(group.unreadable) == [f"/consumers/g/{path}"]
+    group = decoded({f"/consumers/g/{path}": znode(data)})
+    assert [(znode.path, znode.error.parameters["path"]) for znode in group.unusable] == [(f"/consumers/g/{path}",) * 2]
     assert (group.members, group.owners, group.offsets) == ({}, {}, {})
     assert group.member_count == (1 if path.startswith("ids") else 0)
-    assert group.unreadable_offsets == (1 if path.startswith("offsets") else 0)
+    assert (len(group.unusable_offsets), len(group.unusable_owners)) == (
+        path.startswith("offsets"),
+        path.startswith("owners"),
+    )
 
 
 def test_states_of_groups_without_members() -> None:
-    """A group is Empty while it has traces of topics, and Dead without them; one that does not exist is left out."""
-    assert states({}).state == "Empty"
-    found = group_states(["g", "missing"], {"/consumers/g": ["ids"]}, {})
-    assert {name: group.state for name, group in found.items()} == {"g": "Dead"}
+    """A group is Empty while it has traces of topics, and Dead without them."""
+    assert decoded({}).state == "Empty"
+    assert decode_groups(["g"], {"/consumers/g": ["ids"]}, {})["g"].state == "Dead"
 
 
-GROUP = GroupState(
+GROUP = GroupReport(
     "g",
     {
         "g_c1": Member(ConsumerRegistration({"t": 1})),
@@ -94,35 +98,38 @@ LOGS = {T0: LogBounds(2, 10), T1: LogBounds(0, 5), T2: LogBounds(), TopicPartiti
 
 def test_description() -> None:
     """Every partition of the group's topics is a row, also one that is gone, without a claim, an offset or a leader."""
-    assert describe_groups([GROUP], LOGS)["g"] == (
-        PartitionDescription("g", "gone", 0, 9, committed_us=3_000_000, zookeeper_offset=9),
-        PartitionDescription("g", "t", 0, 4, 10, 2, "g_c1-0", None, 1_000_000, 4, None, "g_c1"),
-        PartitionDescription("g", "t", 1, None, 5, 0, committed_us=2_000_000),
-        PartitionDescription("g", "t", 2),
-        PartitionDescription("g", host="vm-1-2", consumer_id="g_vm-1-2-1795228857340-a1264592"),
-    )
+    assert partition_reports([GROUP], LOGS) == [
+        PartitionReport("g", "gone", 0, 9, commit_us=3_000_000, zookeeper_offset=9),
+        PartitionReport("g", "t", 0, 4, 10, 2, "g_c1", None, "g_c1-0", 1_000_000, 4, None),
+        PartitionReport("g", "t", 1, None, 5, 0, commit_us=2_000_000),
+        PartitionReport("g", "t", 2),
+        PartitionReport("g", host="vm-1-2", consumer="g_vm-1-2-1795228857340-a1264592"),
+    ]
 
 
 def test_lag() -> None:
     """The lag is what the log has after the offset; it is negative beyond the log, and unknown without one of the two."""
-    row = PartitionDescription("g", "t", 0, 4, 10)
-    assert [replace(row, current_offset=offset).lag for offset in (4, 10, 12, None)] == [6, 0, -2, None]
-    assert replace(row, log_end_offset=None).lag is None
+    row = PartitionReport("g", "t", 0, 4, 10)
+    assert [replace(row, offset=offset).lag for offset in (4, 10, 12, None)] == [6, 0, -2, None]
+    assert replace(row, latest=None).lag is None
 
 
 def test_offsets_in_both_stores() -> None:
     """The larger offset is the current one, as for consumers with dual commits; partitions that only Kafka has are rows."""
-    rows = describe_groups([GROUP], LOGS, {"g": {T0: 6, TopicPartition("other", 0): 1}})["g"]
-    found = {(r.topic, r.partition): (r.current_offset, r.zookeeper_offset, r.kafka_offset) for r in rows if r.topic}
+    group = replace(GROUP, kafka_offsets={T0: 6, TopicPartition("other", 0): 1})
+    rows = partition_reports([group], LOGS, "both")
+    found = {(r.topic, r.partition): (r.offset, r.zookeeper_offset, r.kafka_offset) for r in rows if r.topic}
     assert found["t", 0] == (6, 4, 6)
     assert found["other", 0] == (1, None, 1)
     assert found["gone", 0] == (9, 9, None)
+    in_kafka = {(r.topic, r.partition): r.offset for r in partition_reports([group], LOGS, "kafka") if r.topic}
+    assert in_kafka == {("other", 0): 1, ("t", 0): 6, ("t", 1): None, ("t", 2): None}
 
 
 def test_topics_of_filters() -> None:
     """The topics of a group are those that it names, matches, owns or has offsets of."""
     members = {"g_c1": Member(ConsumerRegistration({"a.*": 1}, "white_list"))}
-    group = GroupState("g", members, topics=frozenset({"t"}))
+    group = GroupReport("g", members, topics=frozenset({"t"}))
     assert group.has_filters
     assert group.all_topics(["a1", "b"]) == {"a1", "t"}
 
@@ -131,3 +138,19 @@ def test_host_of_a_consumer() -> None:
     """Only ids that Kafka generates have a host."""
     assert consumer_host("g", "g_c1") is None
     assert consumer_host("g", "g_h_1-1795228857340-ab") == "h_1"
+
+
+def test_members_of_both_kinds() -> None:
+    """Members of both kinds, and those in Kafka alone, are noted in a line each; there is none for groups without these."""
+    both, alone = member_notes({"a": (3, 1), "b": (0, 2), "c": (1, 0), "d": (0, 3)})
+    assert both.startswith("Members in ZooKeeper and in Kafka at the same time: a (3 and 1); neither kind sees the other")
+    assert alone.startswith("Members in Kafka, which ZooKeeper does not show: b (2), d (3); see kafka-consumer-groups")
+    assert member_notes({"c": (1, 0)}) == []
+
+
+def test_problems_of_groups() -> None:
+    """The problems are those of logs, of znodes and of members, in this order."""
+    group = decoded({"/consumers/g/owners/t/0": znode(b"")})
+    znodes, members = GroupReports({"g": replace(group, kafka_members=2)}).problems
+    assert "/consumers/g/owners/t/0 cannot be read" in znodes
+    assert members.startswith("Members in Kafka, which ZooKeeper does not show: g (2)")

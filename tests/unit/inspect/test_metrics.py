@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyspark_zkafka.operations.cluster_metrics import (
-    Gauge,
-    cluster_metrics,
-    description_metrics,
-    group_metrics,
-    log_metrics,
-)
-from pyspark_zkafka.operations.group_state import (
+from pyspark_zkafka.inspect.cluster import ClusterReport
+from pyspark_zkafka.inspect.groups import (
     Committed,
-    GroupState,
+    GroupReport,
     LogBounds,
     Member,
     Owner,
-    PartitionDescription,
-    describe_groups,
+    PartitionReport,
+    partition_reports,
 )
+from pyspark_zkafka.inspect.metrics import Gauge, cluster_metrics, group_metrics, log_metrics, partition_metrics
 from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
 from tests.support.cases import each
@@ -32,7 +27,7 @@ SNAPSHOT = ClusterSnapshot(
     controller=2,
 )
 CONSUMER = "g_vm-1-1795228857340-a1264592"
-GROUP = GroupState(
+GROUP = GroupReport(
     "g",
     members={CONSUMER: Member(ConsumerRegistration({"t": 1})), "idle": Member(ConsumerRegistration({}))},
     owners={T0: Owner(f"{CONSUMER}-0")},
@@ -45,13 +40,13 @@ def values(gauges: Iterable[Gauge]) -> dict[str, dict[tuple[str, ...], float]]:
     return {gauge.name: dict(gauge.values) for gauge in gauges}
 
 
-def described(bounds: dict[TopicPartition, LogBounds]) -> tuple[PartitionDescription, ...]:
-    return describe_groups([GROUP], bounds)["g"]
+def described(bounds: dict[TopicPartition, LogBounds]) -> list[PartitionReport]:
+    return partition_reports([GROUP], bounds)
 
 
 def test_brokers_and_controller() -> None:
     """The number of live brokers, their addresses where they are registered, and the controller."""
-    found = values(cluster_metrics(SNAPSHOT, 7))
+    found = values(cluster_metrics(ClusterReport(SNAPSHOT, controller_epoch=7)))
     assert found["kafka_brokers"] == {(): 2}
     assert found["kafka_broker_info"] == {("1", "h:9092"): 1}
     assert (found["zkafka_active_controllers"], found["zkafka_controller_id"]) == ({(): 1}, {(): 2})
@@ -60,13 +55,13 @@ def test_brokers_and_controller() -> None:
 
 def test_without_a_controller() -> None:
     """While no broker is the controller, its id is absent."""
-    found = values(cluster_metrics(ClusterSnapshot({}), None))
+    found = values(cluster_metrics(ClusterReport()))
     assert (found["zkafka_active_controllers"], found["zkafka_controller_id"]) == ({(): 0}, {})
 
 
 def test_partitions() -> None:
     """Leader, preferred leader, replicas and ISR of each partition; one without a live leader has none, and is offline."""
-    found = values(cluster_metrics(SNAPSHOT, None))
+    found = values(cluster_metrics(ClusterReport(SNAPSHOT)))
     assert found["kafka_topic_partitions"] == {("t",): 3}
     assert found["kafka_topic_partition_leader"] == {("t", "0"): 1, ("t", "1"): 1}
     assert list(found["kafka_topic_partition_leader_is_preferred"].values()) == [1, 0, 0]
@@ -92,7 +87,7 @@ def test_members() -> None:
 
 def test_partitions_of_groups() -> None:
     """Offset, lag, owner and last commit of each of a group's partitions, and the sums by topic."""
-    found = values(description_metrics(described({T0: LogBounds(0, 9), T1: LogBounds(0, 10), T2: LogBounds(0, 5)})))
+    found = values(partition_metrics(described({T0: LogBounds(0, 9), T1: LogBounds(0, 10), T2: LogBounds(0, 5)})))
     lag = {("g", "t", "0"): 6, ("g", "t", "1"): 0}
     assert found["kafka_consumergroup_current_offset"] == {("g", "t", "0"): 3, ("g", "t", "1"): 10}
     assert found["kafka_consumergroup_lag"] == found["kafka_consumergroupzookeeper_lag_zookeeper"] == lag
@@ -106,7 +101,7 @@ def test_partitions_of_groups() -> None:
 @each("end", [None, 9])
 def test_unknown_lags_are_absent(end: int | None) -> None:
     """Where the end of a log is unknown, so is the lag, and the sum of the topic, which would fall."""
-    found = values(description_metrics(described({T0: LogBounds(), T1: LogBounds(None, end)})))
+    found = values(partition_metrics(described({T0: LogBounds(), T1: LogBounds(None, end)})))
     assert "kafka_consumergroup_lag" in found
     assert ("g", "t", "0") not in found["kafka_consumergroup_lag"]
     assert found["kafka_consumergroup_lag_sum"] == {}

@@ -1,0 +1,326 @@
+"""Collector for Prometheus that reads a cluster at each scrape, in bounded time, over connections that stay open."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from pyspark_zkafka.cluster import bootstrap_servers
+from pyspark_zkafka.errors import OptionError, ZKafkaError
+from pyspark_zkafka.inspect.cluster import ClusterReport, read_cluster
+from pyspark_zkafka.inspect.group_reads import read_groups, read_logs
+from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, OffsetsStorage, PartitionReport
+from pyspark_zkafka.inspect.metrics import (
+    Gauge,
+    cluster_metrics,
+    group_metrics,
+    kafka_member_metrics,
+    log_metrics,
+    partition_metrics,
+)
+from pyspark_zkafka.kafka.group_admin import GroupAdmin
+from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+    from pyspark_zkafka.options.model import Connection
+
+_log = logging.getLogger(__name__)
+_EVERYTHING = re.compile("")
+T = TypeVar("T")
+
+
+# --- reads -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """Reports of the cluster and its groups from ZooKeeper alone."""
+
+    cluster: ClusterReport
+    groups: Mapping[str, GroupReport] = field(default_factory=dict)
+
+
+class EnsembleReader:
+    """Reader of the cluster's state in ZooKeeper. It reconnects after an error. Use it from one thread.
+
+    Parameters
+    ----------
+    topics, groups : Pattern
+        Only topics and groups with a match in their name are read.
+    """
+
+    def __init__(
+        self, connection: Connection, topics: re.Pattern[str] = _EVERYTHING, groups: re.Pattern[str] = _EVERYTHING
+    ) -> None:
+        if connection.zookeeper is None:
+            raise OptionError(
+                "INVALID_OPTION",
+                "The exporter reads ZooKeeper; use --zookeeper (or ZKAFKA_ZOOKEEPER), or kafka_exporter for a cluster "
+                "without it",
+            )
+        self._config = connection.zookeeper
+        self._topics = topics
+        self._groups = groups
+        self._opened = ExitStack()
+        self._client: ZooKeeperClient | None = None
+
+    def read(self) -> Ensemble:
+        """The cluster's state; blocks for some seven rounds of requests.
+
+        Groups come first: with logs that are read later, no lag is negative because of a commit between the two.
+        """
+        try:
+            client = self._client = self._client or self._opened.enter_context(ZooKeeperClient(self._config))
+            groups = read_groups(client, matching=self._groups).groups
+            cluster = read_cluster(client, ("topics", "controller"), lambda names: list(filter(self._topics.search, names)))
+            return Ensemble(cluster, groups)
+        except ZKafkaError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the session, if there is one."""
+        self._client = None
+        self._opened.close()
+
+
+class BrokerReader:
+    """Reader of the logs' bounds and of offsets in Kafka. It reconnects after an error. Use it from one thread."""
+
+    def __init__(self, connection: Connection, storage: OffsetsStorage, timeout_s: float) -> None:
+        timeout_ms = min(int(connection.kafka.get("socket.timeout.ms", 30_000)), int(timeout_s * 1000))
+        self._connection = connection
+        self._properties = {**connection.kafka, "socket.timeout.ms": timeout_ms}
+        self._storage = storage
+        self._opened = ExitStack()
+        self._client: GroupAdmin | None = None
+        self._servers = ""
+
+    def read(self, ensemble: Ensemble) -> GroupReports:
+        """The groups with what the brokers know; blocks for two requests to each leader, and two to each coordinator."""
+        try:
+            client = self._connect(bootstrap_servers(self._connection, ensemble.cluster.snapshot))
+            groups = ensemble.groups
+            if self._storage != "zookeeper":
+                offsets, states = client.committed_many(groups), client.group_states(groups)
+                groups = {
+                    name: replace(group, kafka_offsets=offsets[name], kafka_members=len(states[name].members))
+                    for name, group in groups.items()
+                }
+            return GroupReports(groups, self._storage, read_logs(lambda: client, ensemble.cluster.snapshot))
+        except ZKafkaError:
+            self.close()
+            raise
+
+    def _connect(self, servers: str) -> GroupAdmin:
+        if self._client is None or servers != self._servers:
+            self.close()
+            self._servers = servers
+            self._client = self._opened.enter_context(GroupAdmin(servers, self._properties))
+        return self._client
+
+    def close(self) -> None:
+        """Close the connections, if there are any."""
+        self._client = None
+        self._opened.close()
+
+
+# --- bounded time ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Generic[T]):
+    """The newest result of a call, None if there is none or the call failed.
+
+    Attributes
+    ----------
+    age_s : float
+        The time since the call that returned it began.
+    timed_out : bool
+        A later call did not end in time; `value` is of an earlier one.
+    """
+
+    value: T | None = None
+    age_s: float = 0.0
+    timed_out: bool = False
+
+
+class SharedCall(Generic[T]):
+    """A call in a thread of its own, whose callers wait for a limited time. Calls begin one after the other.
+
+    A late result is served to later callers, until the next call ends.
+    """
+
+    def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._name = name
+        self._clock = clock
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._lock = Lock()
+        self._pending: Future[None] | None = None
+        self._last: tuple[T, float] | None = None
+        self._was_late = False
+
+    def start(self, call: Callable[[], T]) -> None:
+        """Begin a call, unless one is under way."""
+        with self._lock:
+            if self._pending is None or self._pending.done():
+                self._pending = self._executor.submit(self._call, call)
+
+    def result(self, timeout_s: float) -> Reading[T]:
+        """The result of the call under way, or else of the last one; of an earlier one if it does not end in time.
+
+        There is none after a ZKafkaError. The log has a line for an error, and for a call that does not end in time.
+        """
+        pending = self._pending
+        try:
+            if pending is not None:
+                pending.result(max(0.0, timeout_s))
+            is_late = False
+        except FutureTimeoutError:
+            is_late = True
+        if is_late and not self._was_late:
+            _log.warning("%s did not answer in time; scrapes show what was read before, if there is anything", self._name)
+        self._was_late, last = is_late, self._last
+        if last is None:
+            return Reading(timed_out=is_late)
+        value, began = last
+        return Reading(value, self._clock() - began, is_late)
+
+    def close(self) -> None:
+        """Wait for a call that is under way, and end the thread."""
+        self._executor.shutdown(cancel_futures=True)
+
+    def _call(self, call: Callable[[], T]) -> None:
+        began = self._clock()
+        try:
+            self._last = call(), began
+        except ZKafkaError as error:
+            self._last = None
+            _log.warning("%s cannot be read: %s", self._name, error)
+
+
+# --- metrics -----------------------------------------------------------------------------------------------------------
+
+
+class ClusterCollector(Collector):
+    """Metrics of a cluster, read at each scrape. Simultaneous scrapes share their reads.
+
+    A read that takes longer than a scrape continues, and a later scrape shows its result: ``zkafka_scrape_timed_out`` is 1,
+    and ``zkafka_scrape_age_seconds`` is its age. If ZooKeeper fails, ``zkafka_up`` is 0 and there is nothing else. If the
+    brokers fail, ``zkafka_brokers_up`` is 0, and the metrics from ZooKeeper remain. No failure ends the process.
+
+    Parameters
+    ----------
+    timeout_s : float
+        The longest time of a scrape: less than Prometheus's ``scrape_timeout``.
+    """
+
+    def __init__(
+        self,
+        read_ensemble: Callable[[], Ensemble],
+        read_brokers: Callable[[Ensemble], GroupReports],
+        timeout_s: float,
+        storage: OffsetsStorage = "zookeeper",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._read_ensemble = read_ensemble
+        self._read_brokers = read_brokers
+        self._timeout_s = timeout_s
+        self._storage = storage
+        self._clock = clock
+        self._ensemble: SharedCall[Ensemble] = SharedCall("ZooKeeper", clock)
+        self._brokers: SharedCall[tuple[Ensemble, GroupReports]] = SharedCall("Kafka", clock)
+        self._problems: tuple[str, ...] = ()
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: registering the collector reads nothing."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics; blocks for at most the time-out."""
+        started = self._clock()
+        self._ensemble.start(self._read)
+        ensemble = self._ensemble.result(self._timeout_s)
+        found: Iterable[Gauge] = ()
+        brokers: Reading[tuple[Ensemble, GroupReports]] = Reading()
+        if ensemble.value is not None:
+            brokers = self._brokers.result(started + self._timeout_s - self._clock())
+            described, answers = brokers.value or (ensemble.value, None)
+            if answers is not None:
+                self._report(answers.logs.problems)
+            found = _metrics(ensemble.value, described, answers, self._storage)
+        for gauge in (*found, *_health(ensemble, brokers, self._clock() - started)):
+            family = GaugeMetricFamily(gauge.name, gauge.text, labels=gauge.labels)
+            for labels, value in gauge.values.items():
+                family.add_metric(labels, value)
+            yield family
+
+    def close(self) -> None:
+        """Wait for reads that are under way, and end their threads."""
+        self._ensemble.close()
+        self._brokers.close()
+
+    def _read(self) -> Ensemble:
+        """Read ZooKeeper, and begin to ask the brokers about what was found, even if no scrape waits for it any more."""
+        ensemble = self._read_ensemble()
+        self._brokers.start(lambda: (ensemble, self._read_brokers(ensemble)))
+        return ensemble
+
+    def _report(self, problems: tuple[str, ...]) -> None:
+        """Log the problems that the last scrape did not have."""
+        before, self._problems = set(self._problems), problems
+        for problem in problems:
+            if problem not in before:
+                _log.warning("%s", problem)
+
+
+def _metrics(
+    ensemble: Ensemble, described: Ensemble, answers: GroupReports | None, storage: OffsetsStorage
+) -> Iterator[Gauge]:
+    """Metrics of the ensemble; those with logs are of `described`, which was read before the brokers were asked."""
+    reports = answers or GroupReports(described.groups, storage)
+    snapshot = described.cluster.snapshot
+    shown = {tp for topic in snapshot.topics for tp in snapshot.partitions(topic)}
+    partitions: Iterable[PartitionReport] = (row for row in reports.partitions if (row.topic, row.partition) in shown)
+    if answers is None and storage == "both":  # the larger offset is unknown
+        partitions = (replace(row, offset=None) for row in partitions)
+    return itertools.chain(
+        cluster_metrics(ensemble.cluster),
+        log_metrics(reports.logs.bounds),
+        group_metrics(ensemble.groups.values()),
+        kafka_member_metrics(reports.groups.values()),
+        partition_metrics(partitions),
+    )
+
+
+def _health(
+    ensemble: Reading[Ensemble], brokers: Reading[tuple[Ensemble, GroupReports]], seconds: float
+) -> Iterator[Gauge]:
+    problems = 0 if brokers.value is None else len(brokers.value[1].logs.problems)
+    late: dict[tuple[str, ...], float] = {}
+    ages: dict[tuple[str, ...], float] = {}
+    servers: dict[str, Reading[Any]] = {"zookeeper": ensemble, "brokers": brokers}
+    for server, reading in servers.items():
+        late[server,] = int(reading.timed_out)
+        if reading.value is not None:
+            ages[server,] = reading.age_s
+    yield Gauge("zkafka_up", "1 if ZooKeeper could be read.", (), {(): int(ensemble.value is not None)})
+    yield Gauge("zkafka_brokers_up", "1 if the brokers could be read.", (), {(): int(brokers.value is not None)})
+    yield Gauge("zkafka_scrape_timed_out", "1 if a read did not end within the time of the scrape.", ("server",), late)
+    yield Gauge("zkafka_scrape_age_seconds", "Time since the read began whose result is shown.", ("server",), ages)
+    yield Gauge("zkafka_scrape_problems", "Problems with single partitions, as logged.", (), {(): problems})
+    yield Gauge("zkafka_scrape_duration_seconds", "Duration of the scrape.", (), {(): seconds})

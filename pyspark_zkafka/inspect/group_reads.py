@@ -1,0 +1,175 @@
+"""Gathers what reports of groups are made of, for many groups at once: znodes, offsets and members in Kafka, logs."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark_zkafka.cluster import completed, describe_migration
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, CodecError, GroupError, ZKafkaError, listing
+from pyspark_zkafka.group.joining import old_brokers
+from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, LogBounds, Logs, OffsetsStorage, decode_groups
+from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST
+from pyspark_zkafka.protocol.znodes import groups as group_paths
+from pyspark_zkafka.zookeeper.groups import group_children, group_znodes
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.kafka.group_admin import GroupAdmin
+    from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+    from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
+
+_SHOWN = 5
+_TIMEOUT_S = 10.0
+_LEAST_S = 5.0
+
+
+def read_groups(
+    zookeeper: ZooKeeperClient,
+    brokers: Callable[[], GroupAdmin] | None = None,
+    names: Iterable[str] | None = None,
+    *,
+    storage: OffsetsStorage = "zookeeper",
+    prompt_brokers: Callable[[], GroupAdmin] | None = None,
+    matching: re.Pattern[str] | None = None,
+) -> GroupReports:
+    """Read groups: three or four rounds of requests to ZooKeeper, and what the brokers are asked for.
+
+    Parameters
+    ----------
+    brokers : callable, optional
+        Asked for the logs of the groups' topics, and, unless `storage` is ``zookeeper``, for the offsets in Kafka. The
+        client is opened only if it is needed. Without it, the reports have neither.
+    names : iterable, optional
+        The groups; by default all that ZooKeeper has.
+    prompt_brokers : callable, optional
+        Asked for the members in Kafka, with a short time-out. Brokers that refuse, or do not answer, are no error.
+    matching : Pattern, optional
+        Leaves out groups without a match in their name, before anything of them is read.
+
+    Raises
+    ------
+    GroupError
+        ``UNKNOWN_GROUP``: ZooKeeper has no group of a name.
+    """
+    listed = zookeeper.groups() if names is None else dict.fromkeys(names)
+    wanted = [name for name in listed if matching is None or matching.search(name)]
+    children = group_children(zookeeper, wanted)
+    existing = [name for name in wanted if group_paths.group_path(name) in children]
+    if names is not None and len(existing) < len(wanted):
+        raise unknown_groups((name for name in wanted if name not in existing), zookeeper.config.chroot)
+    groups = decode_groups(existing, children, group_znodes(zookeeper, children))
+    logs, problem = Logs(), None
+    if brokers is not None:
+        in_kafka = {} if storage == "zookeeper" else brokers().committed_many(groups)
+        groups = {name: replace(group, kafka_offsets=in_kafka.get(name, {})) for name, group in groups.items()}
+        logs = read_logs(brokers, _read_topics(zookeeper, groups.values()))
+    if prompt_brokers is not None:
+        try:
+            states = {} if not groups or old_brokers(zookeeper) else prompt_brokers().group_states(groups)
+        except (ClusterStateError, CodecError) as error:
+            problem = error.message
+        else:
+            groups = {
+                name: replace(group, kafka_members=len(states[name].members) if name in states else 0)
+                for name, group in groups.items()
+            }
+    return GroupReports(groups, storage, logs, problem)
+
+
+def _read_topics(zookeeper: ZooKeeperClient, groups: Iterable[GroupReport]) -> ClusterSnapshot:
+    """The brokers, and the existing topics of the groups; blocks for two or three rounds of requests."""
+    found = list(groups)
+    names = zookeeper.topic_names() if any(group.has_filters for group in found) else []
+    return zookeeper.snapshot({topic for group in found for topic in group.all_topics(names)})
+
+
+def read_part(
+    zookeeper: ZooKeeperConnection,
+    names: Iterable[str],
+    part: Callable[[str], str],
+    choose: Callable[[Iterable[str]], Iterable[str]] = list,
+) -> dict[str, GroupReport]:
+    """Reports with one part of the groups' znodes; blocks for two rounds of requests, three for owners and offsets.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The groups; one that does not exist has an empty report.
+    part : callable
+        `ids_path`, `owners_path` or `offsets_path`.
+    choose : callable
+        Selects from the topics below one ``owners`` or ``offsets``.
+    """
+    found = list(dict.fromkeys(names))
+    children = zookeeper.children_many(map(part, found))
+    return decode_groups(found, children, group_znodes(zookeeper, children, choose))
+
+
+def unknown_groups(names: Iterable[str], chroot: str) -> GroupError:
+    """The error for groups that have no znode under ``/consumers``.
+
+    >>> unknown_groups(["a", "b"], "/kafka").message
+    'Groups a, b do not exist under /kafka/consumers; list the groups with `zkafka groups list`'
+    """
+    missing = list(names)
+    clause = f"Group {missing[0]} does not exist" if len(missing) == 1 else f"Groups {listing(missing)} do not exist"
+    return GroupError(
+        "UNKNOWN_GROUP",
+        f"{clause} under {chroot}{group_paths.CONSUMERS}; list the groups with `zkafka groups list`",
+        groups=missing,
+    )
+
+
+# --- logs --------------------------------------------------------------------------------------------------------------
+
+
+def read_logs(brokers: Callable[[], GroupAdmin], snapshot: ClusterSnapshot) -> Logs:
+    """The bounds of all logs in a snapshot; None for a partition whose leader does not answer.
+
+    Blocks for two requests to each leader, or some 15 s if one does not answer: it is not asked a second time. `brokers` is
+    called if there is a leader, or if brokers have left ZooKeeper for KRaft.
+    """
+    notes: tuple[str, ...] = ()
+    if snapshot.is_outdated:
+        snapshot, notes = _with_known_brokers(brokers, snapshot)
+    partitions = [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)]
+    offline = snapshot.without_leader(partitions)
+    led = sorted(set(partitions).difference(offline))
+    deadline = time.monotonic() + _TIMEOUT_S
+    starts, unstarted = brokers().list_offsets_each(dict.fromkeys(led, EARLIEST), _TIMEOUT_S) if led else ({}, {})
+    left_s = max(deadline - time.monotonic(), _LEAST_S)
+    ends, unended = brokers().list_offsets_each(dict.fromkeys(starts, LATEST), left_s) if starts else ({}, {})
+    states = snapshot.states
+    bounds = {tp: LogBounds(starts.get(tp), ends.get(tp), states[tp].czxid if tp in states else None) for tp in partitions}
+    without_leader = [f"No broker leads {listing(offline, _SHOWN)}"] if offline and not snapshot.is_outdated else []
+    return Logs(bounds, (*notes, *without_leader, *_reasons({**unstarted, **unended})))
+
+
+def _with_known_brokers(
+    brokers: Callable[[], GroupAdmin], outdated: ClusterSnapshot
+) -> tuple[ClusterSnapshot, tuple[str, ...]]:
+    """The snapshot of a cluster that leaves ZooKeeper for KRaft, as far as brokers are known, and a note about it."""
+    try:
+        known = brokers().snapshot(outdated.topics)
+    except ClusterStateError as error:
+        return outdated, (error.message,)
+    return completed(outdated, known), (describe_migration(outdated),)
+
+
+def _reasons(failed: Mapping[TopicPartition, ZKafkaError]) -> list[str]:
+    """A line for each kind of error, with its partitions."""
+    found: dict[str, list[TopicPartition]] = {}
+    for tp, error in sorted(failed.items()):
+        found.setdefault(error.condition, []).append(tp)
+    lines = []
+    for some in found.values():
+        error = failed[some[0]]
+        reason = error.message
+        if isinstance(error, BrokersUnavailable):
+            reason = "no answer from the leaders; check that these brokers run and are reachable from here"
+        lines.append(f"No offsets of {listing(some, _SHOWN)}: {reason}")
+    return lines

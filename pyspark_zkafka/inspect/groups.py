@@ -1,0 +1,410 @@
+"""Reports of consumer groups: what their znodes, the offsets in Kafka and the logs say. Pure: values in, values out.
+
+References
+----------
+kafka.admin.ConsumerGroupCommand.ZkConsumerGroupService (Kafka 1.1.1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from pyspark_zkafka.errors import CodecError, listing
+from pyspark_zkafka.protocol.assignors import topics_of
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.znodes import groups as group_znodes
+from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration, LegacyPartition
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.zookeeper.connection import Znode
+
+OffsetsStorage = Literal["zookeeper", "kafka", "both"]
+"""The stores in which a group's offsets are looked up."""
+
+Partition = TopicPartition | LegacyPartition
+
+_GENERATED = re.compile(r"(?P<host>.+)-[0-9]{1,19}-[0-9a-f]{1,8}")
+_SHOWN = 5
+_US_PER_MS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A registered consumer, and the session that its registration belongs to."""
+
+    registration: ConsumerRegistration
+    session: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The thread that a claim names, and the session that the claim belongs to, 0 if it is not ephemeral."""
+
+    thread: str
+    session: int = 0
+
+    @property
+    def consumer(self) -> str:
+        """The consumer that the thread belongs to."""
+        return group_znodes.consumer_of_thread(self.thread)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """An offset in ZooKeeper, negative for none, with the time and the transaction of its last write."""
+
+    offset: int
+    modified_ms: int | None = None
+    mzxid: int | None = None
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UnusableZnode:
+    """A registration, claim or offset that consumers since 0.8 cannot use: it is unreadable, or of Kafka 0.7.
+
+    Parameters
+    ----------
+    error : CodecError
+        Why it cannot be used.
+    partition : TopicPartition or LegacyPartition or None
+        The partition that the znode is named after; None for a registration, or any other name.
+    value : str or int or None
+        The thread or offset of a claim or offset of Kafka 0.7; None if it cannot be read.
+    """
+
+    path: str
+    error: CodecError
+    partition: Partition | None = None
+    value: str | int | None = None
+    modified_ms: int | None = None
+    version: int = 0
+
+    @property
+    def is_legacy(self) -> bool:
+        """True for a readable claim or offset of Kafka 0.7."""
+        return self.value is not None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReport:
+    """A consumer group: its znodes, decoded, and what Kafka has of it.
+
+    Parameters
+    ----------
+    topics : frozenset of str
+        The names under ``owners`` and ``offsets``, also those without any partition.
+    unusable : tuple of UnusableZnode
+        Registrations, claims and offsets that are in none of the mappings, in this order.
+    kafka_offsets : mapping
+        The offsets in Kafka; empty unless the brokers were asked for them.
+    kafka_members : int or None
+        The number of members in Kafka; None unless the brokers were asked for it.
+    """
+
+    name: str
+    members: Mapping[str, Member] = field(default_factory=dict)
+    owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, Committed] = field(default_factory=dict)
+    topics: frozenset[str] = frozenset()
+    unusable: tuple[UnusableZnode, ...] = ()
+    kafka_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    kafka_members: int | None = None
+
+    @property
+    def state(self) -> str:
+        """The state in the words of Kafka's tools: ``Stable`` with members, ``Empty`` without, ``Dead`` without traces."""
+        if self.member_count:
+            return "Stable"
+        return "Empty" if self.topics else "Dead"
+
+    @property
+    def member_count(self) -> int:
+        """The number of members registered in ZooKeeper, including those with unreadable registrations."""
+        return len(self.members) + len(self.unusable_members)
+
+    @property
+    def registrations(self) -> dict[str, ConsumerRegistration]:
+        """The readable registrations by consumer."""
+        return {consumer: member.registration for consumer, member in self.members.items()}
+
+    @property
+    def has_filters(self) -> bool:
+        """True if a member subscribes by a regex: its topics depend on those that exist."""
+        return any(member.registration.pattern != "static" for member in self.members.values())
+
+    @property
+    def unusable_members(self) -> dict[str, UnusableZnode]:
+        """The unreadable registrations by consumer."""
+        return {znode.path.rpartition("/")[2]: znode for znode in self._unusable_below(group_znodes.ids_path(self.name))}
+
+    @property
+    def unusable_owners(self) -> list[UnusableZnode]:
+        """The claims that are not in `owners`."""
+        return self._unusable_below(group_znodes.owners_path(self.name))
+
+    @property
+    def unusable_offsets(self) -> list[UnusableZnode]:
+        """The offsets that are not in `offsets`."""
+        return self._unusable_below(group_znodes.offsets_path(self.name))
+
+    def all_topics(self, names: Iterable[str]) -> set[str]:
+        """The topics that are subscribed to, owned or committed; `names` are the existing ones, needed for filters only."""
+        known = list(names)
+        subscribed = {topic for found in self.registrations.values() for topic in topics_of(found, known)}
+        return {*self.topics, *subscribed, *(tp.topic for tp in self.kafka_offsets)}
+
+    def _unusable_below(self, parent: str) -> list[UnusableZnode]:
+        return [znode for znode in self.unusable if znode.path.startswith(f"{parent}/")]
+
+
+def decode_groups(
+    groups: Iterable[str], children: Mapping[str, list[str]], nodes: Mapping[str, Znode]
+) -> dict[str, GroupReport]:
+    """Decode the znodes of groups, by name; a znode that cannot be decoded does not hide the others.
+
+    Parameters
+    ----------
+    children : mapping
+        The names below each group's owners and offsets, by path; they become the group's topics.
+    nodes : mapping
+        The znodes of consumers, claims and offsets, by path.
+    """
+    by_group: dict[str, dict[str, Znode]] = {}
+    for path in sorted(nodes):
+        by_group.setdefault(path.split("/", 3)[2], {})[path] = nodes[path]
+    return {group: _decode_group(group, children, by_group.get(group, {})) for group in groups}
+
+
+def _decode_group(group: str, children: Mapping[str, list[str]], nodes: Mapping[str, Znode]) -> GroupReport:
+    ids, owners, offsets = (
+        path(group) for path in (group_znodes.ids_path, group_znodes.owners_path, group_znodes.offsets_path)
+    )
+    members: dict[str, Member] = {}
+    claims: dict[TopicPartition, Owner] = {}
+    commits: dict[TopicPartition, Committed] = {}
+    unusable: dict[str, list[UnusableZnode]] = {ids: [], owners: [], offsets: []}
+    for path, node in nodes.items():
+        stat = node.stat
+        parent = "/".join(path.split("/")[:4])
+        partition: Partition | None = None
+        value: str | int | None = None
+        try:
+            if parent == ids:
+                registration = group_znodes.decode_registration(path, node.data)
+                members[path.rpartition("/")[2]] = Member(registration, stat.ephemeral_owner)
+                continue
+            topic, key = path.split("/")[-2:]
+            partition = group_znodes.parse_key(path, topic, key)
+            decode = group_znodes.decode_owner if parent == owners else group_znodes.decode_offset
+            value = decode(path, node.data)
+            if isinstance(partition, LegacyPartition):
+                expected = "a partition's number as the znode's name (broker-partition is of Kafka 0.7)"
+                raise CodecError(path, key.encode(), expected)
+        except CodecError as error:
+            unusable[parent].append(UnusableZnode(path, error, partition, value, stat.modified_ms, stat.version))
+            continue
+        if isinstance(value, str):
+            claims[partition] = Owner(value, stat.ephemeral_owner)
+        else:
+            commits[partition] = Committed(value, stat.modified_ms, stat.mzxid, stat.version)
+    topics = frozenset([*children.get(owners, ()), *children.get(offsets, ())])
+    return GroupReport(
+        group, members, claims, commits, topics, tuple(znode for found in unusable.values() for znode in found)
+    )
+
+
+# --- partitions --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """The first offset of a partition's log, and the one after its last record; None if its leader did not answer.
+
+    `czxid` is the transaction that created the partition; None where unknown.
+    """
+
+    start: int | None = None
+    end: int | None = None
+    czxid: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """The bounds of existing partitions, and the errors of leaders that did not return theirs."""
+
+    bounds: Mapping[TopicPartition, LogBounds] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReport:
+    """A partition of a group, by the columns that show it; without topic and partition, a member that owns none.
+
+    Parameters
+    ----------
+    offset : int or None
+        The next offset to read; of two stores, the larger one, where consumers with dual commits continue.
+    latest, earliest : int or None
+        The ends of the partition's log.
+    consumer, host, thread : str or None
+        The member that owns the partition.
+    commit_us : int or None
+        The time of the last commit to ZooKeeper, by its clock, in microseconds since 1970.
+    """
+
+    group: str
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    latest: int | None = None
+    earliest: int | None = None
+    consumer: str | None = None
+    host: str | None = None
+    thread: str | None = None
+    commit_us: int | None = None
+    zookeeper_offset: int | None = None
+    kafka_offset: int | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """Records after the offset; negative for an offset beyond the log's end."""
+        if self.offset is None or self.latest is None:
+            return None
+        return self.latest - self.offset
+
+
+def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    """The partitions of each topic, ascending."""
+    found: dict[str, list[TopicPartition]] = {}
+    for tp in sorted(partitions):
+        found.setdefault(tp.topic, []).append(tp)
+    return found
+
+
+def partition_reports(
+    groups: Iterable[GroupReport], logs: Mapping[TopicPartition, LogBounds], storage: OffsetsStorage = "zookeeper"
+) -> list[PartitionReport]:
+    """Reports of each group's partitions, by topic and number, then of its members that own none.
+
+    A group's partitions are those of topics that it owns, has offsets of, or names in a subscription, and all that have a
+    claim or an offset, whether they exist or not.
+
+    Parameters
+    ----------
+    logs : mapping
+        The bounds of all existing partitions of these topics.
+    """
+    by_topic = partitions_by_topic(logs)
+    reports: list[PartitionReport] = []
+    for group in groups:
+        offsets = {} if storage == "kafka" else group.offsets
+        existing = [tp for topic in group.all_topics(by_topic) for tp in by_topic.get(topic, ())]
+        partitions = sorted({*existing, *group.owners, *offsets, *group.kafka_offsets})
+        reports += [_partition_report(group, tp, offsets.get(tp), logs.get(tp, LogBounds())) for tp in partitions]
+        idle = sorted(set(group.members).difference(owner.consumer for owner in group.owners.values()))
+        reports += [PartitionReport(group.name, consumer=c, host=consumer_host(group.name, c)) for c in idle]
+    return reports
+
+
+def _partition_report(
+    group: GroupReport, tp: TopicPartition, committed: Committed | None, log: LogBounds
+) -> PartitionReport:
+    owner, in_kafka = group.owners.get(tp), group.kafka_offsets.get(tp)
+    in_zookeeper = None if committed is None or committed.offset < 0 else committed.offset
+    modified_ms = None if committed is None else committed.modified_ms
+    return PartitionReport(
+        group.name,
+        tp.topic,
+        tp.partition,
+        max((offset for offset in (in_zookeeper, in_kafka) if offset is not None), default=None),
+        log.end,
+        log.start,
+        None if owner is None else owner.consumer,
+        None if owner is None else consumer_host(group.name, owner.consumer),
+        None if owner is None else owner.thread,
+        None if modified_ms is None else modified_ms * _US_PER_MS,
+        in_zookeeper,
+        in_kafka,
+    )
+
+
+def consumer_host(group: str, consumer: str) -> str | None:
+    """The host in a generated consumer id; None for an id that was configured, which has none.
+
+    >>> consumer_host("billing", "billing_vm-1-1795228857340-a1264592")
+    'vm-1'
+    """
+    match = _GENERATED.fullmatch(consumer.removeprefix(f"{group}_"))
+    return match["host"] if match else None
+
+
+# --- several groups ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReports:
+    """Reports of groups by name, and the logs of their topics.
+
+    `kafka_problem` is why the numbers of members in Kafka are unknown.
+    """
+
+    groups: Mapping[str, GroupReport] = field(default_factory=dict)
+    storage: OffsetsStorage = "zookeeper"
+    logs: Logs = field(default_factory=Logs)
+    kafka_problem: str | None = None
+
+    @property
+    def partitions(self) -> list[PartitionReport]:
+        """Reports of all partitions; see `partition_reports`."""
+        return partition_reports(self.groups.values(), self.logs.bounds, self.storage)
+
+    @property
+    def member_counts(self) -> dict[str, tuple[int, int]]:
+        """The number of each group's members in ZooKeeper, and in Kafka."""
+        return {name: (group.member_count, group.kafka_members or 0) for name, group in self.groups.items()}
+
+    @property
+    def member_notes(self) -> list[str]:
+        """What ZooKeeper does not show of the groups' members; see `member_notes`."""
+        return member_notes(self.member_counts, self.kafka_problem)
+
+    @property
+    def problems(self) -> list[str]:
+        """The problems with logs and znodes, as messages, and the notes on members."""
+        unusable = [znode.error.message for group in self.groups.values() for znode in group.unusable]
+        return [*self.logs.problems, *unusable, *self.member_notes]
+
+
+def member_notes(counts: Mapping[str, tuple[int, int]], problem: str | None = None) -> list[str]:
+    """A line for each thing that ZooKeeper does not show of groups' members.
+
+    Parameters
+    ----------
+    counts : mapping
+        The number of members in ZooKeeper, and in Kafka, by group.
+    problem : str, optional
+        Why the numbers in Kafka are unknown.
+
+    Examples
+    --------
+    >>> member_notes({"a": (0, 1)})
+    ['Members in Kafka, which ZooKeeper does not show: a (1); see kafka-consumer-groups --describe --members']
+    """
+    both = [f"{name} ({here} and {there})" for name, (here, there) in counts.items() if here and there]
+    alone = [f"{name} ({there})" for name, (here, there) in counts.items() if there and not here]
+    notes = []
+    if both:
+        notes.append(
+            f"Members in ZooKeeper and in Kafka at the same time: {listing(both, _SHOWN)}; neither kind sees the other, "
+            "and both read all partitions; stop one of them"
+        )
+    if alone:
+        tool = "kafka-consumer-groups --describe --members"
+        notes.append(f"Members in Kafka, which ZooKeeper does not show: {listing(alone, _SHOWN)}; see {tool}")
+    if problem is not None:
+        notes.append(f"Members in Kafka are unknown: {problem}")
+    return notes

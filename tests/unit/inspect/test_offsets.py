@@ -1,0 +1,70 @@
+"""All that lies under a group's offsets, and the activity of groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_zkafka.errors import GroupError
+from pyspark_zkafka.inspect.groups import decode_groups
+from pyspark_zkafka.inspect.offsets import StoredOffsets, stored_in
+from pyspark_zkafka.operations.offset_files import GroupOffset, exported
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.resumption import StoredOffset
+from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
+from pyspark_zkafka.zookeeper.connection import Znode, ZnodeStat
+from pyspark_zkafka.zookeeper.groups import Activity, group_activity, require_inactive
+from tests.support.ensemble_client import EnsembleClient
+
+
+def node(data: bytes | None, version: int = 3) -> Znode:
+    """A znode that transaction 77 wrote."""
+    return Znode(data, ZnodeStat(1, version, 0, 0, 0, mzxid=77))
+
+
+def stored(nodes: dict[str, Znode]) -> StoredOffsets:
+    """The stored offsets of the group g."""
+    return stored_in(decode_groups(["g"], {}, nodes)["g"])
+
+
+def test_each_kind_of_znode() -> None:
+    """Offsets, none, garbage, positions of Kafka 0.7 and foreign names are told apart; none is dropped."""
+    path = "/consumers/g/offsets/t/"
+    data = {"0": b"5", "1": b"-1", "2": b"7\n", "3": None, "1-4": b"99", "1-5": b"x", "no": b"1", "10": b"0"}
+    found = stored({f"{path}{key}": node(value) for key, value in data.items()})
+    t0, t10 = TopicPartition("t", 0), TopicPartition("t", 10)
+    assert found.offsets == {t0: StoredOffset(5, 77), t10: StoredOffset(0, 77)}
+    assert found.values == {t0: 5, t10: 0}
+    assert found.unset == {TopicPartition("t", 1)}
+    assert found.unreadable.keys() == {TopicPartition("t", 2), TopicPartition("t", 3)}
+    assert found.legacy == {LegacyPartition("t", 1, 4): 99}
+    assert found.misnamed.keys() == {f"{path}1-5", f"{path}no"}
+    assert found.partitions == {TopicPartition("t", p) for p in (0, 1, 2, 3, 10)}
+    assert len(found.problems) == 4
+    assert set(found.versions.values()) == {3}
+
+
+def test_name_that_no_topic_has() -> None:
+    """An offset below such a name is a problem, and not exported, as no import would accept it."""
+    found = stored({"/consumers/g/offsets/a topic/0": node(b"1"), "/consumers/g/offsets/t/0": node(b"2")})
+    assert found.misnamed.keys() == {"/consumers/g/offsets/a topic/0"}
+    assert exported("g", found) == [GroupOffset("g", TopicPartition("t", 0), 2)]
+
+
+def test_activity() -> None:
+    """Members and claims are found; a group without a znode is inactive, as is a topic without claims."""
+    client = EnsembleClient()
+    client.put("/consumers/g/ids/g_a")
+    client.put("/consumers/g/owners/t/0")
+    client.put("/consumers/g/owners/u")
+    found = group_activity(client, ["g", "g", "unknown"])
+    assert found == {"g": Activity(("g_a",), ("t/0",)), "unknown": Activity()}
+    assert [bool(activity) for activity in found.values()] == [True, False]
+
+
+def test_require_inactive() -> None:
+    """The error names members, or, without any, the claims, and begins as the caller says."""
+    require_inactive("g", Activity(), "Nothing was done")
+    with pytest.raises(GroupError, match="group g must be inactive, but it has the members a, b, c and 1 more"):
+        require_inactive("g", Activity(("a", "b", "c", "d"), ("t/0",)), "Nothing was done")
+    with pytest.raises(GroupError, match=r"Nothing was done: .*but its partitions t/0 have owners; stop its consumers"):
+        require_inactive("g", Activity(claims=("t/0",)), "Nothing was done")
