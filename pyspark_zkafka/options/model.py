@@ -32,8 +32,8 @@ __all__ = [
 OffsetStore = Literal["zookeeper", "kafka"]
 """A store of a group's offsets: ``/consumers/<group>/offsets``, or ``__consumer_offsets``."""
 
-Transport = Literal["auto", "compiled", "direct", "librdkafka", "python"]
-"""The code that records take: `compiled` is ``nativePath=on``, which is auto where the compiled library is required."""
+Transport = Literal["auto", "direct", "python"]
+"""The code that reads and writes records; `direct` is auto where the compiled library is required."""
 
 
 GroupAcl = Literal["open", "readable", "creator"]

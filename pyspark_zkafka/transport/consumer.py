@@ -45,9 +45,9 @@ class Poll:
 class PartitionConsumer(Protocol):
     """Fetches one partition from an offset on, and gathers Arrow batches of a schema. Not thread-safe, not pickle-safe.
 
-    There are two: `pyspark_zkafka.transport.python_consumer.MessageConsumer`, and the compiled path's
-    `pyspark_zkafka.transport.native.consumer.ArrowConsumer`. Each uses an open client, alone, for the time of its own
-    ``with`` block, and fetches nothing after it.
+    There are two: `pyspark_zkafka.transport.direct.consumer.DirectConsumer`, and
+    `pyspark_zkafka.transport.python_consumer.MessageConsumer` over librdkafka. Each uses an open client, alone, for the
+    time of its own ``with`` block, and fetches nothing after it.
     """
 
     def seek(self, offset: int) -> None:

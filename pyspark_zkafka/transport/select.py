@@ -1,11 +1,11 @@
-"""Selection of a transport: direct, or librdkafka in compiled code or pure Python."""
+"""Selection of a transport: direct, or librdkafka through compiled code or through confluent-kafka."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_zkafka.protocol.key_hashes import HashKeys
-    from pyspark_zkafka.protocol.model import TopicPartition
     from pyspark_zkafka.protocol.planning import Split
     from pyspark_zkafka.protocol.row_digests import HashRows
     from pyspark_zkafka.transport.consumer import PartitionConsumer
@@ -49,7 +48,7 @@ _PRODUCER_AGE_S = 1_500.0
 
 def uses_native(connection: Connection) -> bool:
     """True if this process uses the compiled path; logs which one. OptionError if it is required and unavailable."""
-    if connection.transport not in ("auto", "python"):
+    if connection.transport == "direct":
         require()
     _log.info("%s", "transport=python: pure Python is used" if connection.transport == "python" else describe())
     return _is_native(connection)
@@ -136,7 +135,7 @@ def _lease_direct(
     opened: ExitStack, connection: Connection, properties: Mapping[str, Any], log_level: int
 ) -> DirectClient | None:
     """A client of the direct transport; None, and a log line, where it cannot be used."""
-    if connection.transport not in ("auto", "compiled", "direct") or library() is None:
+    if not _is_native(connection):
         return None
     from pyspark_zkafka.transport.direct.client import DirectClient
     from pyspark_zkafka.transport.direct.errors import Unsupported
@@ -166,23 +165,14 @@ def _login_of(properties: Mapping[str, Any]) -> Hashable:
 def _open_librdkafka(
     connection: Connection, properties: Mapping[str, Any], split: Split, schema: pa.Schema
 ) -> Iterator[PartitionConsumer]:
-    make_client: Callable[[Mapping[str, Any]], Any]
-    make_consumer: Callable[[Any, TopicPartition, pa.Schema], AbstractContextManager[PartitionConsumer]]
-    if uses_native(connection):
-        from pyspark_zkafka.transport.native.consumer import ArrowClient, ArrowConsumer
-
-        make_client, make_consumer = ArrowClient, ArrowConsumer
-    else:
-        from pyspark_zkafka.kafka.clients import MessageClient
-        from pyspark_zkafka.transport.python_consumer import MessageConsumer
-
-        make_client, make_consumer = MessageClient, MessageConsumer
+    from pyspark_zkafka.kafka.clients import MessageClient
+    from pyspark_zkafka.transport.python_consumer import MessageConsumer
 
     has_identity = split.topic_id is not None or split.czxid is not None
-    key = make_client, split.partition.topic, split.topic_id, split.czxid, configuration(properties)
+    key = split.partition.topic, split.topic_id, split.czxid, configuration(properties)
     with (
-        _idle_consumers.lease(key if has_identity else None, lambda: make_client(properties)) as client,
-        make_consumer(client, split.partition, schema) as consumer,
+        _idle_consumers.lease(key if has_identity else None, lambda: MessageClient(properties)) as client,
+        MessageConsumer(client, split.partition, schema) as consumer,
     ):
         yield consumer
 

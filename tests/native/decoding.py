@@ -8,11 +8,28 @@ from typing import Any
 
 import pyarrow as pa
 
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.records import COLUMNS, build_batch
 from pyspark_zkafka.transport.native.record_decoder import RecordDecoder
-from tests.native.scripts import ALL, PARTITION, Limits, built, taken
 from tests.support.record_batches import CONTROL, LOG_APPEND_TIME, Batch, Row
 
-__all__ = ["Message", "decoded", "encode", "expected", "messages", "polled"]
+__all__ = [
+    "ALL",
+    "PARTITION",
+    "Limits",
+    "Message",
+    "assert_same",
+    "decoded",
+    "encode",
+    "expected",
+    "messages",
+    "polled",
+    "taken",
+]
+
+PARTITION = TopicPartition("orders", 3)
+ALL = pa.schema([(name, kinds[0]) for name, kinds in COLUMNS.items()])
 
 CREATE_TIME = 1
 APPEND_TIME = 2
@@ -47,6 +64,15 @@ class Message:
         return [(key.decode(), value) for key, value in self.row.headers] or None
 
 
+@dataclass(frozen=True)
+class Limits:
+    """How much a poll may bring, and where the range ends."""
+
+    records: int = 1000
+    size_bytes: int = 1 << 20
+    until: int = 2**62
+
+
 def messages(batches: Iterable[Batch], start: int = 0, until: int = 2**62) -> list[Message]:
     """The records of batches in a range of offsets."""
     return [
@@ -61,7 +87,30 @@ def messages(batches: Iterable[Batch], start: int = 0, until: int = 2**62) -> li
 def expected(batches: Iterable[Batch], schema: pa.Schema = ALL, start: int = 0, until: int = 2**62) -> Any:
     """The batch of Python's code, or the text of its error; None for no records."""
     found = messages(batches, start, until)
-    return built(found, schema) if found else None
+    try:
+        return build_batch(found, schema) if found else None
+    except ZKafkaError as error:
+        return str(error)
+
+
+def taken(decoder: RecordDecoder) -> Any:
+    """The batch, or the error's text."""
+    try:
+        batch = decoder.take()
+    except ZKafkaError as error:
+        return str(error)
+    batch.validate(full=True)
+    return batch
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    if isinstance(expected, pa.RecordBatch):
+        assert isinstance(found, pa.RecordBatch), found
+        assert (found.num_rows, found.schema) == (expected.num_rows, expected.schema)
+        assert [c.null_count for c in found.columns] == [c.null_count for c in expected.columns]
+        assert found.equals(expected), f"{found.to_pylist()} != {expected.to_pylist()}"
+    else:
+        assert found == expected
 
 
 def encode(batches: Iterable[Batch]) -> bytes:

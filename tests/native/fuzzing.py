@@ -10,14 +10,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from pyspark_zkafka.transport.native.decompression import decompress
-from tests.native.scripts import HERE, SOURCES, compile_c
+from tests.support.compiler import SOURCES, compile_c
 from tests.support.record_batches import HEADER_BYTES
 from tests.support.recorded_responses import recorded_logs
 
 __all__ = ["Fuzzer"]
 
 _CHECKS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
-_SOURCES = ("record_batches", "aborted_transactions", "columns", "crc32c", "client")
+_SOURCES = ("record_batches", "aborted_transactions", "columns", "crc32c")
 
 
 class Fuzzer:
@@ -27,7 +27,7 @@ class Fuzzer:
         self._corpus = folder / "corpus"
         self._corpus.write_bytes(b"".join(struct.pack("<I", len(part)) + part for part in _corpus()))
         sources = [SOURCES / f"{name}.c" for name in _SOURCES]
-        self._program = compile_c(folder / "fuzz", *_CHECKS, HERE / "fuzz_record_batches.c", *sources)
+        self._program = compile_c(folder / "fuzz", *_CHECKS, Path(__file__).with_name("fuzz_record_batches.c"), *sources)
 
     def run(self, seed: int, rounds: int, *more: str) -> subprocess.CompletedProcess[str]:
         """Decode so many damaged responses; prints the numbers of records decoded, and of stops for each reason."""

@@ -10,8 +10,7 @@ import pytest
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.transport.direct_errors import UnsupportedRecords
 from pyspark_zkafka.transport.native.record_decoder import RecordDecoder
-from tests.native.decoding import expected, polled
-from tests.native.scripts import ALL, PARTITION, Limits, assert_same, taken
+from tests.native.decoding import ALL, PARTITION, Limits, assert_same, expected, polled, taken
 from tests.support.record_batches import ABORT, CODECS, TRANSACTIONAL, Batch, Row, marker, with_checksum
 
 CODEC_NAMES = [name for name in CODECS if name != "unknown"]

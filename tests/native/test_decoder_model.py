@@ -14,7 +14,7 @@ from pyspark_zkafka.transport.direct_errors import UnsupportedRecords
 from pyspark_zkafka.transport.native import record_decoder
 from pyspark_zkafka.transport.native.decompression import decompress
 from pyspark_zkafka.transport.native.record_decoder import RecordDecoder
-from tests.native.scripts import ALL, PARTITION
+from tests.native.decoding import ALL, PARTITION
 from tests.support.record_batches import Batch, Row
 
 BOUND_BYTES = 2_000

@@ -14,8 +14,7 @@ from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.protocol.records import COLUMNS
 from pyspark_zkafka.transport.direct_errors import UnsupportedRecords
 from pyspark_zkafka.transport.native.record_decoder import RecordDecoder
-from tests.native.decoding import decoded, encode, expected, polled
-from tests.native.scripts import ALL, PARTITION, Limits, assert_same
+from tests.native.decoding import ALL, PARTITION, Limits, assert_same, decoded, encode, expected, polled
 from tests.support.cases import each
 from tests.support.record_batches import (
     ABORT,

@@ -16,7 +16,7 @@ from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.protocol.records import COLUMNS
 from pyspark_zkafka.transport.fallback import FallbackConsumer
 from pyspark_zkafka.transport.select import open_consumer
-from tests.support.both_paths import READING, connection, same, unnumbered
+from tests.support.both_paths import connection, same, unnumbered
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -79,7 +79,7 @@ class Read:
         """The table, or the error; what is given by name and is no field of `Range` is a property of librdkafka."""
         kafka = how.pop("kafka", {})
         wanted = Range(topic, until, **how)
-        return same(lambda transport: as_table(wanted.columns, self.batches(wanted, transport, kafka)), shown, READING)
+        return same(lambda transport: as_table(wanted.columns, self.batches(wanted, transport, kafka)), shown)
 
     def batches(self, wanted: Range, transport: Transport, kafka: Mapping[str, Any] | None = None) -> list[pa.RecordBatch]:
         return read_batches(self._cluster, wanted, kafka or {}, transport)

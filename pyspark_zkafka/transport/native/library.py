@@ -33,7 +33,6 @@ __all__ = [
     "Decoded",
     "Failure",
     "Flaws",
-    "PollResult",
     "Report",
     "TransactionError",
     "built",
@@ -46,7 +45,7 @@ __all__ = [
     "topic_argument",
 ]
 
-INTERFACE = 4
+INTERFACE = 5
 """ZKAFKA_INTERFACE of `zkafka.h`, for which this module is written."""
 
 _OLDEST = (1, 6)
@@ -55,15 +54,9 @@ _WHY_BYTES = 512
 
 
 class Report(Structure):
-    """`zkafka_report`: an event, error or log line of librdkafka."""
+    """`zkafka_report`: an error of librdkafka's client, or a line of its log."""
 
-    _fields_ = (("kind", c_int32), ("code", c_int32), ("fatal", c_int32), ("offset", c_int64), ("text", c_char * 512))
-
-
-class PollResult(Structure):
-    """`zkafka_poll`: the result of one poll."""
-
-    _fields_ = (("records", c_int64), ("bytes", c_int64), ("first", c_int64), ("last", c_int64), ("unordered", c_int32))
+    _fields_ = (("kind", c_int32), ("code", c_int32), ("fatal", c_int32), ("text", c_char * 512))
 
 
 class Flaws(Structure):
@@ -116,15 +109,6 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "interface": (c_int, ()),
     "bind": (c_bool, (c_char_p, c_char_p, c_size_t)),
     "librdkafka_version": (c_char_p, ()),
-    "consumer_new": (c_void_p, (POINTER(c_char_p), *_WHY)),
-    "consumer_close": (None, (c_void_p,)),
-    "consumer_assign": (c_int, (c_void_p, c_char_p, c_int32, c_int64)),
-    "consumer_unassign": (c_int, (c_void_p,)),
-    "consumer_project": (c_bool, (c_void_p, POINTER(c_int32), POINTER(c_int32), c_int32)),
-    "consumer_poll": (c_bool, (c_void_p, c_int64, c_int64, c_int64, c_int, POINTER(PollResult))),
-    "consumer_take": (c_bool, (c_void_p, c_void_p, POINTER(Flaws))),
-    "consumer_log_range": (c_int, (c_void_p, c_char_p, c_int32, c_int, POINTER(c_int64), POINTER(c_int64))),
-    "consumer_report": (c_bool, (c_void_p, POINTER(Report))),
     "decoder_new": (c_void_p, (c_char_p, c_int32)),
     "decoder_close": (None, (c_void_p,)),
     "decoder_project": (c_bool, (c_void_p, POINTER(c_int32), POINTER(c_int32), c_int32)),
@@ -190,7 +174,7 @@ def require() -> Any:
         raise OptionError(
             "NO_NATIVE_PATH",
             f"The compiled path is required, but {text}; install from a wheel or with a C compiler on the driver and every "
-            "executor, or leave transport and nativePath at auto",
+            "executor, or leave transport at auto",
         )
     return found
 

@@ -17,7 +17,7 @@ from pyspark_zkafka.transport.native.arrays import CArray
 from pyspark_zkafka.transport.native.library import Counts as CCounts
 from pyspark_zkafka.transport.native.library import Failure as CFailure
 from pyspark_zkafka.transport.native.library import require, topic_argument
-from pyspark_zkafka.transport.native.reports import events, open_client
+from pyspark_zkafka.transport.native.reports import open_client, take_reports
 from pyspark_zkafka.transport.native.transactions import ArrowTransactions
 from pyspark_zkafka.transport.sender import Counts, Failure, QueueLimits, Sender
 
@@ -79,16 +79,16 @@ class ArrowSender(Sender):
 
     def advance(self, timeout_s: float) -> bool:
         done = self._native.producer_send(self._handle, int(timeout_s * 1000))
-        self._take_reports()
+        take_reports(self._native.producer_report, self._handle, self._note)
         return bool(done)
 
     def poll(self, timeout_s: float) -> None:
         self._native.producer_poll(self._handle, int(timeout_s * 1000))
-        self._take_reports()
+        take_reports(self._native.producer_report, self._handle, self._note)
 
     def flush(self, timeout_s: float) -> None:
         self._native.producer_flush(self._handle, int(timeout_s * 1000))
-        self._take_reports()
+        take_reports(self._native.producer_report, self._handle, self._note)
 
     def purge(self, *, in_flight: bool) -> None:
         self._native.producer_purge(self._handle, in_flight)
@@ -147,7 +147,3 @@ class ArrowSender(Sender):
         found = CCounts()
         self._native.producer_counts(self._handle, byref(found))
         return found
-
-    def _take_reports(self) -> None:
-        for error, _ in events(self._native.producer_report, self._handle, self._note):
-            self._note(error)

@@ -19,7 +19,6 @@ from pyspark_zkafka.protocol.row_digests import hash_rows
 from pyspark_zkafka.transport.direct import wire
 from pyspark_zkafka.transport.fallback import FallbackConsumer
 from pyspark_zkafka.transport.native import hashes, row_hashes
-from pyspark_zkafka.transport.native.consumer import ArrowConsumer
 from pyspark_zkafka.transport.producer import producer_properties
 from pyspark_zkafka.transport.python_consumer import MessageConsumer
 from pyspark_zkafka.transport.select import (
@@ -43,10 +42,9 @@ BOTH = pytest.mark.parametrize("transport", ["python", "auto"])
 
 
 def connection(transport: str = "auto", scope: Any = "read", **kafka: str) -> Connection:
-    """The options' connection; ``compiled`` is the transport of nativePath=on."""
-    path = {"nativePath": "on"} if transport == "compiled" else {"transport": transport}
+    """The options' connection."""
     given = {f"kafka.{name.replace('_', '.')}": value for name, value in kafka.items()}
-    return parse_connection({"kafka.bootstrap.servers": NOBODY, **path, **given}, scope)
+    return parse_connection({"kafka.bootstrap.servers": NOBODY, "transport": transport, **given}, scope)
 
 
 def split(server: str = NOBODY) -> Split:
@@ -88,7 +86,7 @@ class TestPaths:
         [
             ("python", False, "transport=python: pure Python is used"),
             ("auto", True, "the compiled path is used, with librdkafka "),
-            ("compiled", True, "the compiled path is used, with librdkafka "),
+            ("direct", True, "the compiled path is used, with librdkafka "),
         ],
     )
     def test_log(self, caplog: pytest.LogCaptureFixture, transport: str, is_native: bool, text: str) -> None:
@@ -106,9 +104,7 @@ class TestReads:
         ("transport", "kind"),
         [
             ("python", MessageConsumer),
-            ("librdkafka", ArrowConsumer),
             ("auto", FallbackConsumer),
-            ("compiled", FallbackConsumer),
             ("direct", FallbackConsumer),
         ],
     )
@@ -126,7 +122,7 @@ class TestReads:
             caplog.at_level(logging.INFO),
             open_consumer(options, consumer_properties(options, NOBODY, "g"), split(), SCHEMA) as consumer,
         ):
-            assert isinstance(consumer, ArrowConsumer)
+            assert isinstance(consumer, MessageConsumer)
         found = [(record.levelno, record.message) for record in caplog.records if "direct" in record.message]
         assert found == [(level, "the direct transport is not used: it does not support debug")]
 
@@ -180,7 +176,7 @@ class TestReads:
             both = f"{server(broker)},{NOBODY}"
             other_order = f"{NOBODY},{server(broker)}"
             assert kind(broker, "alice", both) is FallbackConsumer
-            assert kind(broker, "alice", other_order) is ArrowConsumer
+            assert kind(broker, "alice", other_order) is MessageConsumer
             assert "the direct transport is not used: a broker has refused its login before" in caplog.messages
             assert kind(broker, "bob", both) is FallbackConsumer
         assert "open-sesame" not in caplog.text
