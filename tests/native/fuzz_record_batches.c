@@ -208,13 +208,15 @@ static void take(zkafka_decoder *decoder, int64_t rows) {
     arrow_release(&batch);
 }
 
-static void feed(zkafka_decoder *decoder) {
+static void feed(zkafka_decoder *decoder, const struct part *fed) {
     int64_t producers[8], first_offsets[8], count = one_in(2) ? 0 : below(9);
     for (int64_t i = 0; i < count; i++) {
         producers[i] = below(one_in(2) ? 4 : 10000);
         first_offsets[i] = below(40) + (i ? first_offsets[i - 1] : 0);
     }
-    if (!zkafka_decoder_feed(decoder, producers, first_offsets, count)) fail("no memory");
+    struct zkafka_fed found;
+    if (!zkafka_decoder_feed(decoder, fed->data, fed->size, producers, first_offsets, count, &found)) fail("no memory");
+    if (found.size < 0 || found.size > fed->size) fail("a wrong size of the batches");
 }
 
 /* Polls of one response; the number of rows gathered. */
@@ -228,7 +230,6 @@ static int64_t decode(zkafka_decoder *decoder, const struct part *fed) {
                                                &found);
         rows += found.records;
         stops[status]++;
-        if (zkafka_decoder_missing_bytes(decoder, fed->data, fed->size) < 0) fail("negative bytes are missing");
         if (found.records && (found.first < 0 || found.first >= until)) fail("a first offset outside of the range");
         if (status == DECODE_COMPRESSED) {
             if (found.begin < 0 || found.begin > found.end || found.end > fed->size) fail("compressed bytes outside of the response");
@@ -251,7 +252,7 @@ static void run(int64_t rounds) {
         for (int64_t responses = below(20); responses >= 0 && rounds > 0; responses--, rounds--) {
             struct part fed = make();
             if (!one_in(4)) zkafka_decoder_seek(decoder, below(one_in(2) ? 50 : one_in(4) ? INT32_MAX : 1));
-            feed(decoder);
+            feed(decoder, &fed);
             int64_t more = decode(decoder, &fed);
             rows += more;
             decoded += more;

@@ -14,7 +14,7 @@ from pyspark_zkafka.options.model import Transport
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.protocol.records import COLUMNS
-from pyspark_zkafka.transport.fallback import FallbackConsumer
+from pyspark_zkafka.transport.direct.consumer import DirectConsumer
 from pyspark_zkafka.transport.select import open_consumer
 from tests.support.both_paths import connection, same, unnumbered
 
@@ -57,8 +57,7 @@ def read_batches(
     how = connection(servers, transport, kafka)
     with open_consumer(how, consumer_properties(how, servers, "g"), split, wanted.columns) as consumer:
         found = list(SplitReader(split, consumer, wanted.policy, lambda: wanted.identity).batches())
-        assert isinstance(consumer, FallbackConsumer) == (transport == "direct")
-        assert not isinstance(consumer, FallbackConsumer) or consumer.why is None
+        assert isinstance(consumer, DirectConsumer) == (transport == "direct")
         return found
 
 

@@ -1,20 +1,19 @@
-"""Requests and responses of Fetch, and the headers of the batches in them.
+"""Requests and responses of Fetch.
 
 References
 ----------
-``FetchRequest.json`` and ``FetchResponse.json`` of Kafka 3.9.1; ``DefaultRecordBatch`` for the batch header.
+``FetchRequest.json`` and ``FetchResponse.json`` of Kafka 3.9.1.
 """
 
 from __future__ import annotations
 
 import base64
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.transport.direct.errors import MalformedResponse, Unsupported
+from pyspark_zkafka.transport.direct.errors import MalformedResponse
 from pyspark_zkafka.transport.direct.messages import FETCH, NONE, Request
 from pyspark_zkafka.transport.direct.wire import (
     NO_TAGS,
@@ -32,13 +31,11 @@ __all__ = [
     "Fetched",
     "Part",
     "Position",
-    "Span",
     "Wanted",
     "fetch_request",
     "id_bytes",
     "newest_version",
     "read_fetch",
-    "span_of",
 ]
 
 FIRST_DIVERGING = 12
@@ -237,38 +234,3 @@ def _read_partition(response: Reader, version: int, throttle_ms: int) -> tuple[i
 
 def _read_diverging(field: Reader) -> tuple[int, int]:
     return field.int32(), field.int64()
-
-
-class Span(NamedTuple):
-    """The whole batches at the begin of fetched records: their size, and the last one's epoch.
-
-    `first_offset`, that of the first batch, and `next_offset`, that after the last, are None where there is no whole batch.
-    """
-
-    size: int
-    first_offset: int | None
-    next_offset: int | None
-    last_epoch: int
-
-
-_BATCH = struct.Struct(">qiib")  # base offset, length after it, leader epoch, magic
-_DELTA = struct.Struct(">i")
-_AFTER_LENGTH, _DELTA_AT, _HEADER_BYTES = 12, 23, 61
-
-
-def span_of(records: memoryview) -> Span:
-    """The whole batches, by their headers alone; Unsupported for message formats 0 and 1."""
-    at, end, first, following, epoch = 0, len(records), None, None, -1
-    batch, delta = _BATCH.unpack_from, _DELTA.unpack_from
-    while at + _BATCH.size <= end:
-        base, length, epoch_here, magic = batch(records, at)
-        if magic != 2:
-            raise Unsupported(f"records of message format {magic}")
-        if length < _HEADER_BYTES - _AFTER_LENGTH:
-            raise MalformedResponse(f"a record batch of {length} bytes")
-        if at + _AFTER_LENGTH + length > end:
-            break
-        first = base if first is None else first
-        following, epoch = base + delta(records, at + _DELTA_AT)[0] + 1, epoch_here
-        at += _AFTER_LENGTH + length
-    return Span(at, first, following, epoch)

@@ -6,7 +6,8 @@ know is used, see `Api.version`.
 References
 ----------
 ``clients/src/main/resources/common/message/*.json`` of Kafka 3.9.1: ``RequestHeader``, ``ResponseHeader``,
-``ApiVersions``, ``SaslHandshake``, ``SaslAuthenticate``, ``Metadata``, ``ListOffsets``; ``FetchRequest`` for `FETCH`.
+``ApiVersions``, ``SaslHandshake``, ``SaslAuthenticate``, ``Metadata``, ``ListOffsets``, ``OffsetForLeaderEpoch`` (KIP-320);
+``FetchRequest`` for `FETCH`.
 """
 
 from __future__ import annotations
@@ -38,10 +39,12 @@ __all__ = [
     "LIST_OFFSETS",
     "METADATA",
     "NONE",
+    "OFFSET_FOR_LEADER_EPOCH",
     "SASL_AUTHENTICATE",
     "SASL_HANDSHAKE",
     "UNSUPPORTED_VERSION",
     "Api",
+    "EpochEnd",
     "Handshake",
     "Leader",
     "ListedOffset",
@@ -49,9 +52,11 @@ __all__ = [
     "Request",
     "Token",
     "api_versions_request",
+    "epoch_end_request",
     "list_offsets_request",
     "metadata_request",
     "read_api_versions",
+    "read_epoch_end",
     "read_list_offsets",
     "read_metadata",
     "read_sasl_authenticate",
@@ -92,6 +97,7 @@ _NEVER = 1000
 FETCH = Api("Fetch", 1, 4, 17, 12)
 LIST_OFFSETS = Api("ListOffsets", 2, 1, 5, 6)
 METADATA = Api("Metadata", 3, 4, 7, 9)
+OFFSET_FOR_LEADER_EPOCH = Api("OffsetForLeaderEpoch", 23, 2, 3, 4)
 SASL_HANDSHAKE = Api("SaslHandshake", 17, 1, 1, _NEVER)
 API_VERSIONS = Api("ApiVersions", 18, 0, 3, 3)
 SASL_AUTHENTICATE = Api("SaslAuthenticate", 36, 0, 2, 2)
@@ -271,4 +277,39 @@ def read_list_offsets(response: Reader, version: int, partition: TopicPartition)
     found = dict(response.array(topic)).get(partition.topic, {}).get(partition.partition)
     if found is None:
         raise MalformedResponse("the response to ListOffsets lacks the partition")
+    return found
+
+
+class EpochEnd(NamedTuple):
+    """The response to OffsetForLeaderEpoch, by which a truncation is found where Fetch does not report it.
+
+    The last epoch up to the one requested, and its end; both are -1 where the leader knows none.
+    """
+
+    error: int
+    epoch: int
+    offset: int
+
+
+def epoch_end_request(version: int, partition: TopicPartition, leader_epoch: int, epoch: int) -> Request:
+    """Versions 2 and 3, for one partition, whose leader is fenced by its own epoch."""
+    replica = int32(-1) if version >= 3 else b""
+    row = int32(1) + int32(partition.partition) + int32(leader_epoch) + int32(epoch)
+    return Request(OFFSET_FOR_LEADER_EPOCH, version, replica + int32(1) + string(partition.topic) + row)
+
+
+def read_epoch_end(response: Reader, partition: TopicPartition) -> EpochEnd:
+    """Versions 2 and 3, for one partition."""
+
+    def row() -> tuple[int, EpochEnd]:
+        error, index = response.int16(), response.int32()
+        return index, EpochEnd(error, response.int32(), response.int64())
+
+    def topic() -> tuple[str, dict[int, EpochEnd]]:
+        return response.required_string(), dict(response.array(row))
+
+    response.int32()  # throttle time
+    found = dict(response.array(topic)).get(partition.topic, {}).get(partition.partition)
+    if found is None:
+        raise MalformedResponse("the response to OffsetForLeaderEpoch lacks the partition")
     return found

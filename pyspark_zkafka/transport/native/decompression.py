@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from pyspark_zkafka.transport.direct_errors import UnsupportedRecords
+from pyspark_zkafka.transport.direct.errors import Unsupported
 
 __all__ = ["CorruptRecords", "decompress", "most_decompressed_bytes"]
 
@@ -44,7 +44,7 @@ def most_decompressed_bytes(compressed_bytes: int) -> int:
 def decompress(codec: int, data: pa.Buffer) -> pa.Buffer:
     """The records of a batch; `codec` is a number of the batch's attributes: 1 gzip, 2 snappy, 3 lz4, 4 zstd.
 
-    Raises CorruptRecords, and UnsupportedRecords beyond `most_decompressed_bytes`.
+    Raises CorruptRecords, and Unsupported beyond `most_decompressed_bytes`.
     """
     try:
         records = _DECOMPRESSORS[codec](data, most_decompressed_bytes(data.size))
@@ -92,7 +92,7 @@ def _gzip(data: pa.Buffer, bound: int) -> pa.Buffer:
 
 def _require_bound(size: int, bound: int) -> None:
     if size > bound:
-        raise UnsupportedRecords(f"a record batch of more than {bound} bytes after decompression")
+        raise Unsupported(f"a record batch of more than {bound} bytes after decompression")
 
 
 def _snappy(data: pa.Buffer, bound: int) -> pa.Buffer:

@@ -32,6 +32,7 @@ __all__ = [
     "Counts",
     "Decoded",
     "Failure",
+    "Fed",
     "Flaws",
     "Report",
     "TransactionError",
@@ -68,12 +69,21 @@ class Flaws(Structure):
     )
 
 
+class Fed(Structure):
+    """`zkafka_fed`: the whole record batches of a response."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("size", "first_offset", "next_offset")),
+        *((name, c_int32) for name in ("last_epoch", "malformed", "exhausted")),
+    )
+
+
 class Decoded(Structure):
     """`zkafka_decoded`: the result of decoding record batches."""
 
     _fields_ = (
         *((name, c_int64) for name in ("records", "bytes", "first")),
-        *((name, c_int32) for name in ("unordered", "magic")),
+        *((name, c_int32) for name in ("unordered", "exhausted", "magic")),
         *((name, c_int64) for name in ("batch", "position")),
         *((name, c_int32) for name in ("codec", "count")),
         *((name, c_int64) for name in ("begin", "end")),
@@ -113,8 +123,10 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "decoder_close": (None, (c_void_p,)),
     "decoder_project": (c_bool, (c_void_p, POINTER(c_int32), POINTER(c_int32), c_int32)),
     "decoder_seek": (None, (c_void_p, c_int64)),
-    "decoder_feed": (c_bool, (c_void_p, POINTER(c_int64), POINTER(c_int64), c_int64)),
-    "decoder_missing_bytes": (c_int64, (c_void_p, c_void_p, c_int64)),
+    "decoder_feed": (
+        c_bool,
+        (c_void_p, c_void_p, c_int64, POINTER(c_int64), POINTER(c_int64), c_int64, POINTER(Fed)),
+    ),
     "decoder_decode": (
         c_int32,
         (c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_int64, c_int64, c_int64, POINTER(Decoded)),

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.protocol.rows import OutgoingBatch
-from pyspark_zkafka.transport.native.arrays import CArray
+from pyspark_zkafka.transport.native.arrays import CArray, c_headers
 from pyspark_zkafka.transport.native.library import Counts as CCounts
 from pyspark_zkafka.transport.native.library import Failure as CFailure
 from pyspark_zkafka.transport.native.library import require, topic_argument
@@ -21,15 +20,9 @@ from pyspark_zkafka.transport.native.reports import open_client, take_reports
 from pyspark_zkafka.transport.native.transactions import ArrowTransactions
 from pyspark_zkafka.transport.sender import Counts, Failure, QueueLimits, Sender
 
-__all__ = ["ArrowSender", "c_headers"]
+__all__ = ["ArrowSender"]
 
-_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _MOST_PARTITIONS = 100_000
-
-
-def c_headers(rows: OutgoingBatch) -> pa.Array | None:
-    """The headers of rows in the type that C expects."""
-    return rows.headers if rows.headers is None or rows.headers.type == _HEADERS else rows.headers.cast(_HEADERS)
 
 
 class ArrowSender(Sender):

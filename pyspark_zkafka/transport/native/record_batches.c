@@ -15,6 +15,7 @@ enum {
     BASE_OFFSET = 0,
     BATCH_LENGTH = 8,
     LENGTH_END = 12,
+    LEADER_EPOCH = 12,
     MAGIC = 16,
     MAGIC_END = 17,
     CRC = 17,
@@ -223,6 +224,24 @@ static bool is_whole(struct bytes from) {
     return length < HEADER_END - LENGTH_END || length <= size_of(from) - LENGTH_END;
 }
 
+/* The readable batches at the start of a response, by their headers alone. */
+static struct zkafka_fed measure(struct bytes from) {
+    struct zkafka_fed fed = {.first_offset = -1, .next_offset = -1, .last_epoch = -1, .exhausted = !is_whole(from)};
+    while (is_whole(from)) {
+        int64_t base = int_64(from.at + BASE_OFFSET), size = (int64_t)int_32(from.at + BATCH_LENGTH) + LENGTH_END;
+        if (from.at[MAGIC] != CURRENT_MAGIC) break;
+        fed.malformed = size < HEADER_END;
+        if (fed.malformed) break;
+        if (fed.size == 0) fed.first_offset = base;
+        /* A sum that wraps: nothing of the header has been checked yet. */
+        fed.next_offset = (int64_t)((uint64_t)base + (uint64_t)(int64_t)int_32(from.at + LAST_OFFSET_DELTA) + 1);
+        fed.last_epoch = int_32(from.at + LEADER_EPOCH);
+        fed.size += size;
+        from.at += size;
+    }
+    return fed;
+}
+
 /* The type of a control record is the second number of its key. */
 static bool is_abort_marker(const struct batch *batch, struct bytes records) {
     struct record record;
@@ -362,18 +381,12 @@ ZKAFKA_EXPORT void zkafka_decoder_seek(zkafka_decoder *decoder, int64_t offset) 
     aborted_transactions_clear(&decoder->aborted);
 }
 
-ZKAFKA_EXPORT bool zkafka_decoder_feed(zkafka_decoder *decoder, const int64_t *producers, const int64_t *first_offsets, int64_t count) {
+ZKAFKA_EXPORT bool zkafka_decoder_feed(zkafka_decoder *decoder, const uint8_t *data, int64_t size, const int64_t *producers,
+                                       const int64_t *first_offsets, int64_t count, struct zkafka_fed *out) {
     decoder->at = 0;
     decoder->batch.is_open = false;
+    *out = measure((struct bytes){data, data + size});
     return aborted_transactions_set(&decoder->aborted, producers, first_offsets, count);
-}
-
-ZKAFKA_EXPORT int64_t zkafka_decoder_missing_bytes(const zkafka_decoder *decoder, const uint8_t *data, int64_t size) {
-    if (decoder->batch.is_open || decoder->at > size) return 0;
-    struct bytes from = {data + decoder->at, data + size};
-    if (is_whole(from)) return 0;
-    if (size_of(from) < MAGIC_END) return MAGIC_END - size_of(from);
-    return (int64_t)int_32(from.at + BATCH_LENGTH) + LENGTH_END - size_of(from);
 }
 
 ZKAFKA_EXPORT int32_t zkafka_decoder_decode(zkafka_decoder *decoder, const uint8_t *data, int64_t size, const uint8_t *decompressed,
@@ -385,6 +398,7 @@ ZKAFKA_EXPORT int32_t zkafka_decoder_decode(zkafka_decoder *decoder, const uint8
     while (status == DECODE_ON)
         status = decoder->position < until && !is_full(out, &limits) ? step(decoder, fed, &more, &limits, out) : DECODE_STOPPED;
     out->position = decoder->position;
+    out->exhausted = !decoder->batch.is_open && decoder->at <= size && !is_whole((struct bytes){data + decoder->at, data + size});
     return status;
 }
 

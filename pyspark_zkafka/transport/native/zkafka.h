@@ -71,6 +71,7 @@ struct zkafka_decoded {
     int64_t bytes;    /* of their keys and values, and of their headers if these are asked for */
     int64_t first;    /* offset of the first one; the caller sets it to -1 */
     int32_t unordered; /* offsets were not ascending */
+    int32_t exhausted; /* no whole batch is left */
     int32_t magic;    /* format of the batch at which decoding stopped */
     int64_t batch;    /* its base offset */
     int64_t position; /* the next offset wanted */
@@ -78,6 +79,16 @@ struct zkafka_decoded {
     int32_t codec;
     int32_t count;
     int64_t begin, end;
+};
+
+/* The whole batches at the start of a response, up to the first one that cannot be read. */
+struct zkafka_fed {
+    int64_t size;         /* their bytes; 0 if there is none, and the next three are -1 */
+    int64_t first_offset; /* of the first batch */
+    int64_t next_offset;  /* after the last batch */
+    int32_t last_epoch;   /* leader epoch of the last batch */
+    int32_t malformed;    /* the batch after them has a length that no batch can have */
+    int32_t exhausted;    /* there is no whole batch, readable or not */
 };
 
 typedef struct zkafka_decoder zkafka_decoder;
@@ -89,11 +100,10 @@ ZKAFKA_EXPORT void zkafka_decoder_close(zkafka_decoder *);
 ZKAFKA_EXPORT bool zkafka_decoder_project(zkafka_decoder *, const int32_t *columns, const int32_t *texts, int32_t count);
 /* Sets the next offset wanted, and forgets the response before, but not the records gathered. */
 ZKAFKA_EXPORT void zkafka_decoder_seek(zkafka_decoder *, int64_t offset);
-/* Begins a response, with its aborted transactions in the order of their first offsets; none for read_uncommitted. False: out of
+/* Starts a response, with its aborted transactions in the order of their first offsets; none for read_uncommitted. False: out of
  * memory. */
-ZKAFKA_EXPORT bool zkafka_decoder_feed(zkafka_decoder *, const int64_t *producers, const int64_t *first_offsets, int64_t count);
-/* The bytes, at least, by which the response is too short for its next batch; 0 if that is whole. */
-ZKAFKA_EXPORT int64_t zkafka_decoder_missing_bytes(const zkafka_decoder *, const uint8_t *data, int64_t size);
+ZKAFKA_EXPORT bool zkafka_decoder_feed(zkafka_decoder *, const uint8_t *data, int64_t size, const int64_t *producers,
+                                       const int64_t *first_offsets, int64_t count, struct zkafka_fed *);
 /* Appends records to the batch being gathered: up to `most_records`, until their bytes reach `most_bytes`, or until offset `until`.
  * `data` are the response's record batches, the same in every call; `decompressed`, once requested, the records of the batch that is
  * being read. Returns the reason to stop. */

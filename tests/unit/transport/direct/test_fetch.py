@@ -8,17 +8,15 @@ import pytest
 
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.transport.direct import wire
-from pyspark_zkafka.transport.direct.errors import MalformedResponse, Unsupported
+from pyspark_zkafka.transport.direct.errors import MalformedResponse
 from pyspark_zkafka.transport.direct.fetch import (
     Fetched,
     Part,
     Position,
-    Span,
     Wanted,
     fetch_request,
     newest_version,
     read_fetch,
-    span_of,
 )
 from pyspark_zkafka.transport.direct.wire import Reader
 from tests.support.cases import each
@@ -218,37 +216,3 @@ class TestResponse:
         """So it has the topics."""
         with pytest.raises(MalformedResponse, match="the response to Fetch has the partitions"):
             read_fetch(Reader(response(17, topic_id=OTHER_ID)), 17, parts(3))
-
-
-class TestSpan:
-    """Whole batches by their headers."""
-
-    def test_whole(self) -> None:
-        """The offsets of the first batch and after the last one, and its epoch."""
-        records = batch(100, 5) + batch(110, 10, epoch=8, body=b"xyz")
-        assert span_of(memoryview(records)) == Span(len(records), 100, 120, 8)
-
-    def test_partial(self) -> None:
-        """The begin of a further batch does not count."""
-        first, second = batch(100, 5), batch(105, 5, epoch=8)
-        for end in range(len(second)):
-            assert span_of(memoryview(first + second[:end])) == Span(len(first), 100, 105, 7)
-
-    def test_none(self) -> None:
-        """Without a whole batch there is no offset."""
-        assert span_of(memoryview(b"")) == Span(0, None, None, -1)
-        assert span_of(memoryview(batch(0, 1)[:-1])) == Span(0, None, None, -1)
-
-    @pytest.mark.parametrize("magic", [0, 1, 3, -1])
-    def test_other_formats(self, magic: int) -> None:
-        """Other message formats are left to librdkafka."""
-        with pytest.raises(Unsupported, match=f"message format {magic}"):
-            span_of(memoryview(batch(0, 1, magic=magic)))
-
-    @pytest.mark.parametrize("length", [-1, 0, 48, -(2**31)])
-    def test_lengths(self, length: int) -> None:
-        """A length that is too small for a header is malformed: it would never end."""
-        data = bytearray(batch(0, 1))
-        data[8:12] = struct.pack(">i", length)
-        with pytest.raises(MalformedResponse, match=f"a record batch of {length} bytes"):
-            span_of(memoryview(data))

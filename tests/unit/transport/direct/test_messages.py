@@ -178,3 +178,19 @@ class TestHeader:
             reader = Reader(wire.int32(5) + wire.NO_TAGS)
             request.read_header(reader, 5)
             assert reader.left == left
+
+
+def test_epoch_end_request() -> None:
+    """Version 3 has the replica besides, which a consumer is not."""
+    body = "00000001 0006 6f7264657273 00000001 00000003 00000007 00000005"
+    assert messages.epoch_end_request(2, TP, 7, 5).body == bytes.fromhex(body)
+    assert messages.epoch_end_request(3, TP, 7, 5).body == bytes.fromhex(f"ffffffff {body}")
+
+
+def test_epoch_end_response() -> None:
+    """The error, the epoch and its end, of this partition."""
+    row = wire.int16(74) + wire.int32(3) + wire.int32(4) + wire.int64(99)
+    data = wire.int32(0) + wire.int32(1) + wire.string("orders") + wire.int32(1) + row
+    assert messages.read_epoch_end(Reader(data), TP) == messages.EpochEnd(74, 4, 99)
+    with pytest.raises(MalformedResponse, match="lacks the partition"):
+        messages.read_epoch_end(Reader(data), TopicPartition("orders", 4))
