@@ -12,6 +12,7 @@ from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.records import COLUMNS, build_batch
 from pyspark_zkafka.transport.native.record_decoder import RecordDecoder
+from tests.support.message_sets import MessageSet
 from tests.support.record_batches import CONTROL, LOG_APPEND_TIME, Batch, Row
 
 __all__ = [
@@ -40,7 +41,7 @@ class Message:
     """A row as `build_batch` takes it."""
 
     row: Row
-    append_ms: int | None = None
+    time: tuple[int, int]
 
     def key(self) -> bytes | None:
         return self.row.key
@@ -58,7 +59,7 @@ class Message:
         return self.row.offset
 
     def timestamp(self) -> tuple[int, int]:
-        return (CREATE_TIME, self.row.timestamp_ms) if self.append_ms is None else (APPEND_TIME, self.append_ms)
+        return self.time
 
     def headers(self) -> list[tuple[str, bytes | None]] | None:
         return [(key.decode(), value) for key, value in self.row.headers] or None
@@ -73,18 +74,23 @@ class Limits:
     until: int = 2**62
 
 
-def messages(batches: Iterable[Batch], start: int = 0, until: int = 2**62) -> list[Message]:
+def messages(batches: Iterable[Batch | MessageSet], start: int = 0, until: int = 2**62) -> list[Message]:
     """The records of batches in a range of offsets."""
     return [
-        Message(row, batch.max_timestamp_ms if batch.flags & LOG_APPEND_TIME else None)
+        Message(row, batch.time(row) if isinstance(batch, MessageSet) else _time(batch, row))
         for batch in batches
-        if not batch.flags & CONTROL
+        if isinstance(batch, MessageSet) or not batch.flags & CONTROL
         for row in batch.rows
         if start <= row.offset < until
     ]
 
 
-def expected(batches: Iterable[Batch], schema: pa.Schema = ALL, start: int = 0, until: int = 2**62) -> Any:
+def _time(batch: Batch, row: Row) -> tuple[int, int]:
+    is_append = batch.flags & LOG_APPEND_TIME
+    return (APPEND_TIME, batch.max_timestamp_ms) if is_append else (CREATE_TIME, row.timestamp_ms)
+
+
+def expected(batches: Iterable[Batch | MessageSet], schema: pa.Schema = ALL, start: int = 0, until: int = 2**62) -> Any:
     """The batch of Python's code, or the text of its error; None for no records."""
     found = messages(batches, start, until)
     try:
@@ -113,7 +119,7 @@ def assert_same(found: Any, expected: Any) -> None:
         assert found == expected
 
 
-def encode(batches: Iterable[Batch]) -> bytes:
+def encode(batches: Iterable[Batch | MessageSet]) -> bytes:
     return b"".join(batch.encode() for batch in batches)
 
 

@@ -11,13 +11,14 @@ import pyarrow as pa
 
 from pyspark_zkafka.transport.native.decompression import decompress
 from tests.support.compiler import SOURCES, compile_c
-from tests.support.record_batches import HEADER_BYTES
+from tests.support.message_sets import MessageSet
+from tests.support.record_batches import HEADER_BYTES, Row
 from tests.support.recorded_responses import recorded_logs
 
 __all__ = ["Fuzzer"]
 
 _CHECKS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
-_SOURCES = ("record_batches", "aborted_transactions", "columns", "crc32c")
+_SOURCES = ("record_batches", "messages", "aborted_transactions", "columns", "crc32c")
 
 
 class Fuzzer:
@@ -37,12 +38,16 @@ class Fuzzer:
 
 
 def _corpus() -> Iterator[bytes]:
-    """Recorded responses, and the records of their compressed batches."""
+    """Recorded responses, the records of their compressed batches, and messages of old formats with their inner ones."""
     for log in recorded_logs():
         yield log.records
         for codec, batch in _batches(log.records):
             if codec:
                 yield bytes(decompress(codec, pa.py_buffer(batch[HEADER_BYTES:])))
+    for magic in (0, 1):
+        rows = tuple(Row(n, b"k" * (n % 3), b"v" * n, n) for n in range(6))
+        yield MessageSet(rows, magic).encode()
+        yield MessageSet(rows[:3], magic, "gzip").encode() + MessageSet(rows[3:], magic, "snappy").encode()
 
 
 def _batches(records: bytes) -> Iterator[tuple[int, bytes]]:

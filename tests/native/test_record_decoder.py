@@ -317,8 +317,7 @@ class TestUnreadable:
     @pytest.mark.parametrize(
         ("batch", "reason"),
         [
-            (numbered(5, 1, magic=1), "of format 1"),
-            (numbered(5, 1, magic=0), "of format 0"),
+            (numbered(5, 1, magic=-1), "of format -1"),
             (numbered(5, 1, magic=3), "of format 3"),
             (numbered(5, 1, codec="unknown"), "unknown compression"),
             (numbered(5, 3, last_offset=6), "outside of its offsets"),

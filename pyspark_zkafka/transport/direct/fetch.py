@@ -94,14 +94,17 @@ def id_bytes(text: str | None) -> bytes | None:
 
 
 def fetch_request(version: int, parts: Sequence[Part], wanted: Wanted) -> Request:
-    """Versions 4 to 17, without a fetch session; topic ids are required from 13 on.
+    """Versions 2 to 17, without a fetch session; topic ids are required from 13 on.
 
     Each partition at most once. A broker fills the response in this order, topic by topic.
     """
     flexible = version >= _FIRST_FLEXIBLE
     body = b"" if version >= 15 else int32(-1)  # replica
-    body += int32(wanted.max_wait_ms) + int32(wanted.min_bytes) + int32(wanted.max_bytes)
-    body += int8(int(wanted.read_committed))
+    body += int32(wanted.max_wait_ms) + int32(wanted.min_bytes)
+    if version >= 3:
+        body += int32(wanted.max_bytes)
+    if version >= 4:
+        body += int8(int(wanted.read_committed))
     if version >= 7:
         body += int32(_NO_SESSION) + int32(_LAST_EPOCH)
     by_topic: dict[str, list[Part]] = {}
@@ -167,7 +170,7 @@ class Fetched:
 
 
 def read_fetch(response: Reader, version: int, parts: Sequence[Part]) -> list[Fetched]:
-    """Versions 4 to 17: what was fetched of each part, in order; an error of the whole is one of each.
+    """Versions 2 to 17: what was fetched of each part, in order; an error of the whole is one of each.
 
     The response by which a broker throttles has no partitions (KIP-219): nothing was fetched of any, not even an offset.
     """
@@ -214,7 +217,10 @@ def _key(version: int, part: Part) -> tuple[str | bytes | None, int]:
 
 def _read_partition(response: Reader, version: int, throttle_ms: int) -> tuple[int, Fetched]:
     flexible = version >= _FIRST_FLEXIBLE
-    index, error, high, stable = response.int32(), response.int16(), response.int64(), response.int64()
+    index, error, high = response.int32(), response.int16(), response.int64()
+    if version < 4:  # before transactions
+        return index, Fetched(throttle_ms, error, high, high, aborted=(), records=response.nullable_bytes())
+    stable = response.int64()
     start = response.int64() if version >= 5 else -1
 
     def transaction() -> tuple[int, int]:

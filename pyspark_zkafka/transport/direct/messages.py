@@ -94,9 +94,9 @@ class Api(NamedTuple):
 
 
 _NEVER = 1000
-FETCH = Api("Fetch", 1, 4, 17, 12)
-LIST_OFFSETS = Api("ListOffsets", 2, 1, 5, 6)
-METADATA = Api("Metadata", 3, 4, 7, 9)
+FETCH = Api("Fetch", 1, 2, 17, 12)
+LIST_OFFSETS = Api("ListOffsets", 2, 0, 5, 6)
+METADATA = Api("Metadata", 3, 1, 7, 9)
 OFFSET_FOR_LEADER_EPOCH = Api("OffsetForLeaderEpoch", 23, 2, 3, 4)
 SASL_HANDSHAKE = Api("SaslHandshake", 17, 1, 1, _NEVER)
 API_VERSIONS = Api("ApiVersions", 18, 0, 3, 3)
@@ -207,12 +207,12 @@ class Metadata:
 
 
 def metadata_request(version: int, topic: str) -> Request:
-    """Versions 4 to 7, which do not create the topic."""
-    return Request(METADATA, version, int32(1) + string(topic) + int8(0))
+    """Versions 1 to 7; those from 4 on do not create the topic."""
+    return Request(METADATA, version, int32(1) + string(topic) + (int8(0) if version >= 4 else b""))
 
 
 def read_metadata(response: Reader, version: int, topic: str) -> Metadata:
-    """Versions 4 to 7."""
+    """Versions 1 to 7."""
 
     def broker() -> tuple[int, tuple[str, int]]:
         found = response.int32(), (response.required_string(), response.int32())
@@ -231,9 +231,11 @@ def read_metadata(response: Reader, version: int, topic: str) -> Metadata:
         response.int8()  # whether it is internal
         return name, (error, dict(response.array(partition)))
 
-    response.int32()  # throttle time
+    if version >= 3:
+        response.int32()  # throttle time
     brokers = dict(response.array(broker))
-    response.string()  # cluster
+    if version >= 2:
+        response.string()  # cluster
     response.int32()  # controller
     topics = dict(response.array(described))
     if topic not in topics:
@@ -251,18 +253,22 @@ class ListedOffset(NamedTuple):
 def list_offsets_request(
     version: int, partition: TopicPartition, timestamp: int, leader_epoch: int, *, read_committed: bool
 ) -> Request:
-    """Versions 1 to 5, for one partition."""
+    """Versions 0 to 5, for one partition."""
     isolation = int8(int(read_committed)) if version >= 2 else b""
     epoch = int32(leader_epoch) if version >= 4 else b""
-    row = int32(1) + int32(partition.partition) + epoch + int64(timestamp)
+    most = int32(1) if version == 0 else b""
+    row = int32(1) + int32(partition.partition) + epoch + int64(timestamp) + most
     return Request(LIST_OFFSETS, version, int32(-1) + isolation + int32(1) + string(partition.topic) + row)
 
 
 def read_list_offsets(response: Reader, version: int, partition: TopicPartition) -> ListedOffset:
-    """Versions 1 to 5, for one partition."""
+    """Versions 0 to 5, for one partition."""
 
     def row() -> tuple[int, ListedOffset]:
         index, error = response.int32(), response.int16()
+        if version == 0:
+            offsets = response.array(response.int64)
+            return index, ListedOffset(error, offsets[0] if offsets else -1)
         response.int64()  # timestamp
         found = ListedOffset(error, response.int64())
         if version >= 4:

@@ -85,7 +85,7 @@ class Decoded(Structure):
         *((name, c_int64) for name in ("records", "bytes", "first")),
         *((name, c_int32) for name in ("unordered", "exhausted", "magic")),
         *((name, c_int64) for name in ("batch", "position")),
-        *((name, c_int32) for name in ("codec", "count")),
+        ("codec", c_int32),
         *((name, c_int64) for name in ("begin", "end")),
     )
 

@@ -63,9 +63,9 @@ class Fed(NamedTuple):
 class RecordDecoder:
     """Gathers Arrow batches of one partition from the record batches of fetch responses.
 
-    It decodes format 2, checks every CRC, skips control batches and aborted transactions, and trusts no length. Open for
-    its ``with`` block. Not thread-safe, not pickle-safe. `position` is the next offset wanted: after the last batch
-    that was read, whether it had records for the reader or not.
+    It decodes formats 0, 1 and 2, checks every CRC, skips control batches and aborted transactions, and trusts no length.
+    Open for its ``with`` block. Not thread-safe, not pickle-safe. `position` is the next offset wanted: after the last
+    batch that was read, whether it had records for the reader or not.
     """
 
     def __init__(self, partition: TopicPartition, schema: pa.Schema) -> None:
@@ -167,7 +167,7 @@ class RecordDecoder:
         while (status := self._call(fed, found, limits)) == _COMPRESSED:
             self._decompressed = None  # an error must not leave the records of the batch before
             try:
-                self._decompressed = decompress(found.codec, fed.slice(found.begin, found.end - found.begin))
+                self._decompressed = decompress(found.codec, fed.slice(found.begin, found.end - found.begin), found.magic)
             except CorruptRecords as error:
                 return self._corrupt(found.batch, f"its records cannot be decompressed: {error}")
             except Unsupported as error:

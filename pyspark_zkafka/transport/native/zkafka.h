@@ -58,7 +58,7 @@ enum {
     DECODE_ON = 0,        /* not returned */
     DECODE_STOPPED,       /* at a limit, or no whole batch is left */
     DECODE_COMPRESSED,    /* the records of the next batch are to be decompressed */
-    DECODE_OTHER_FORMAT,  /* a batch of another format than 2 */
+    DECODE_OTHER_FORMAT,  /* a batch of another format than 0, 1 and 2 */
     DECODE_UNKNOWN_CODEC,
     DECODE_STRANGE_OFFSET, /* a record outside of its batch's offsets */
     DECODE_WRONG_CHECKSUM,
@@ -73,11 +73,10 @@ struct zkafka_decoded {
     int32_t unordered; /* offsets were not ascending */
     int32_t exhausted; /* no whole batch is left */
     int32_t magic;    /* format of the batch at which decoding stopped */
-    int64_t batch;    /* its base offset */
+    int64_t batch;    /* its base offset; of messages, the last offset */
     int64_t position; /* the next offset wanted */
-    /* Of DECODE_COMPRESSED: codec (1 gzip, 2 snappy, 3 lz4, 4 zstd), number of records, their compressed bytes. */
+    /* Of DECODE_COMPRESSED: codec (1 gzip, 2 snappy, 3 lz4, 4 zstd), and the compressed bytes. */
     int32_t codec;
-    int32_t count;
     int64_t begin, end;
 };
 

@@ -35,8 +35,15 @@ def batch(base: int, count: int, epoch: int = 7, magic: int = 2, body: bytes = b
 class TestRequest:
     """Requests, byte for byte."""
 
-    def test_first_version(self) -> None:
-        """Version 4 is the oldest, of Kafka 0.11."""
+    def test_versions_of_old_brokers(self) -> None:
+        """Versions 2 and 3 are of Kafka 0.10: without isolation, and without the most bytes of all in version 2."""
+        part = "00000001 0006 6f7264657273 00000001 00000003 000000000000002a 000001f4"
+        for version, most in ((2, ""), (3, "000003e8")):
+            request = fetch_request(version, [Part(TP, None, Position(42, 5, 4))], WANTED)
+            assert request.body == bytes.fromhex(f"ffffffff 0000000a 00000001 {most} {part}")
+
+    def test_version_4(self) -> None:
+        """Version 4, of Kafka 0.11, is the first with transactions."""
         request = fetch_request(4, [Part(TP, None, Position(42, 5, 4))], WANTED)
         assert request.body.hex(" ", -4) == bytes.fromhex(
             "ffffffff 0000000a 00000001 000003e8 01"  # replica, wait, least and most bytes, isolation
@@ -150,6 +157,16 @@ def response(
 def parts(*numbers: int) -> list[Part]:
     """Parts of a request for the topic's partitions."""
     return [Part(TopicPartition(TP.topic, number), TOPIC_ID, Position(0)) for number in numbers]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_response_of_an_old_broker(version: int) -> None:
+    """A broker without transactions has the end of the log alone."""
+    row = wire.int32(3) + wire.int16(0) + wire.int64(90) + wire.nullable_bytes(b"messages")
+    data = wire.int32(7) + wire.int32(1) + wire.string("orders") + wire.int32(1) + row
+    (found,) = read_fetch(Reader(data), version, [Part(TP, None, Position(0))])
+    assert (found.throttle_ms, found.error, found.high_watermark, found.last_stable_offset) == (7, 0, 90, 90)
+    assert (bytes(found.records), found.aborted) == (b"messages", ())
 
 
 class TestResponse:
