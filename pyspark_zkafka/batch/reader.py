@@ -136,7 +136,7 @@ def split_partitions(options: ReadOptions, splits: Iterable[Split], bootstrap_se
 def one_ahead(items: Iterable[A], begin: Callable[[A, ExitStack], B]) -> Generator[tuple[A, B]]:
     """Each item with the result of `begin`, which is called one item ahead.
 
-    When an item is yielded, the next one has been begun, and no other; each is closed before the next but one is begun.
+    When an item is yielded, the next one has been begun. At most two are open at once.
     """
     with ExitStack() as all_begun:
         waiting: tuple[A, B, ExitStack] | None = None

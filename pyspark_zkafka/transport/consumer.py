@@ -54,10 +54,10 @@ class PartitionConsumer(Protocol):
         """Fetch from `offset` on; records fetched but not gathered are dropped. Does not block."""
 
     def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
-        """Add the next records before offset `until` to the batch: at most so many, and about so many bytes.
+        """Add the next records before offset `until` to the batch: at most `most_records`, of about `most_bytes`.
 
-        Returns when they have arrived, or at an event, or after `timeout_s` with those that have arrived. Raises
-        ClusterStateError for an error that waiting does not resolve: refused, corrupt, unsupported.
+        Returns when they have arrived, at an event, or after `timeout_s` with what has arrived. Raises ClusterStateError
+        for an error that waiting does not resolve: refused, corrupt, unsupported.
         """
 
     def take(self) -> pa.RecordBatch:

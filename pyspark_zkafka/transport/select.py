@@ -230,7 +230,7 @@ def open_transactional(
     """A producer of transactions for a ``with`` block, at the normal end of which none may be open; for rows of a `topic`.
 
     It may be one that was used before in this process, with the same properties, transactional id and generation of topics
-    (as of `open_producer`), which its `is_kept` says: another producer may have fenced it since, which its first request
+    (see `open_producer`). Then its `is_kept` is True: another producer may have fenced it since, which its first request
     finds out. With `anew`, it is a new one. After an error in the block it is closed.
     """
     from pyspark_zkafka.transport.transactions import TransactionalProducer

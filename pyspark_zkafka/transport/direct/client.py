@@ -120,7 +120,7 @@ class DirectClient:
         self.clock = clock
         self.newest_fetch = newest_fetch
         self.buffers = (Buffer(), Buffer())
-        # Beside the records, a response has lists of partitions and of aborted transactions.
+        # In addition to the records, a response has lists of partitions and of aborted transactions.
         room = self.settings.socket.most_response_bytes // 2
         self.fetch_sizes = FetchSizes(self.settings.wanted.partition_max_bytes, min(most_fetch_bytes, room))
         self.brokers: Mapping[int, Address] = {}
@@ -216,7 +216,7 @@ class DirectClient:
         return found
 
     def _server_to_ask(self) -> Address:
-        """One broker after the other, of those that have failed least."""
+        """The next of the brokers that have failed least."""
         servers = list(dict.fromkeys([*self.settings.servers, *self.brokers.values()]))
         if not servers:
             raise ConnectionLost("there are no bootstrap servers")

@@ -333,7 +333,7 @@ class Connection:
         self._arriving, self._arrived, self._silent_s = None, 0, 0.0
 
     def send(self, request: Request) -> None:
-        """Send a request, whose response `receive` returns after those of earlier requests."""
+        """Send a request; `receive` returns responses in the order of their requests."""
         self._correlation_id = (self._correlation_id + 1) % 2**31
         data = request.encoded(self._correlation_id, self._settings.client_id)
         with closed_by_errors(self.close):

@@ -33,7 +33,7 @@ class DirectConsumer:
     """The `PartitionConsumer` that decodes the brokers' record batches, without librdkafka.
 
     All methods but `take` raise Unsupported where librdkafka is to continue; what was gathered before can still be taken.
-    `joint` is that of the task, if there is one.
+    `joint` holds the task's joint fetches, if there are any.
     """
 
     def __init__(self, client: DirectClient, split: Split, schema: pa.Schema, joint: JointFetches | None = None) -> None:
@@ -104,7 +104,7 @@ class DirectConsumer:
         self._fetcher.receive()
         while True:
             poll = self._decoder.poll(most_records, most_bytes, until)
-            # Records that are not gathered yet must not be replaced by those of the next response.
+            # The next response must not replace records that are not gathered yet.
             if poll.first is not None or not self._decoder.is_exhausted:
                 return self._finished(poll)
             if self._fetcher.fetch(until, deadline, poll) is None:

@@ -60,7 +60,7 @@ class Wanted(NamedTuple):
 
 
 class Position(NamedTuple):
-    """The offset to fetch next; epochs are those of the leader, and of the record before the offset, -1 where unknown."""
+    """The offset to fetch next, the leader's epoch, and the epoch of the record before the offset; -1 where unknown."""
 
     offset: int
     leader_epoch: int = -1

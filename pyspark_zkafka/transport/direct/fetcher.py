@@ -50,7 +50,7 @@ _NOT_ALLOWED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUS
 _ANSWER_S = 3.0
 _LONGEST_WAIT_MS = 500  # the default of fetch.max.wait.ms
 _ROOM_BYTES = 2 * 1024 * 1024
-# Of the response for a partition, beside its records: the topic's name, and some aborted transactions.
+# What the response has for a partition in addition to records: the topic's name, and some aborted transactions.
 _PART_BYTES = 512
 
 
@@ -93,14 +93,14 @@ class Fetcher:
         self._retry_at = 0.0
         self._unknown_since: float | None = None
         self._is_stopped = False
-        self._end_told = -1
+        self._reported_end = -1
         self.by_id = True
 
     def seek(self, offset: int) -> None:
         """Fetch from an offset on, at once if there is a connection; a request that is under way is dropped."""
         self.abandon()
         self._offset, self._last_epoch = offset, -1
-        self._is_stopped, self._end_told, self._empty = False, -1, 0
+        self._is_stopped, self._reported_end, self._empty = False, -1, 0
         if self._joint is not None and self._joint.has(self._partition, offset):
             with self._noting_loss():
                 self._joint.send(self._partition, offset)
@@ -306,7 +306,7 @@ class Fetcher:
             raise Unsupported(f"error {code} of a fetch")
 
     def _stop(self, poll: Poll) -> None:
-        """Fetch no more until the reader has decided where to go on."""
+        """Fetch no more until the reader has decided where to continue."""
         self._is_stopped = True
         poll.out_of_range = True
 
@@ -318,8 +318,8 @@ class Fetcher:
             return
         self._empty += 1
         end = fetched.last_stable_offset if self._wanted.read_committed else fetched.high_watermark
-        if self._offset == end != self._end_told:
-            self._end_told = poll.end = end
+        if self._offset == end != self._reported_end:
+            self._reported_end = poll.end = end
 
     def _advance(self, fetched: Fetched, until: int) -> Fed:
         """Feed the records, move past them, and request the next ones."""

@@ -168,7 +168,7 @@ def _server(text: str) -> tuple[str, int]:
 
 
 class _Properties:
-    """Properties that are read one by one; `finish` refuses those that nobody has read."""
+    """Properties, read one by one; `finish` refuses properties that were not read."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
         self._left = {name: value for name, value in properties.items() if name not in _WITHOUT_EFFECT}

@@ -19,7 +19,7 @@ _LARGEST_CHUNK_BYTES = 8 * 1024 * 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16  # the magic, a version, and the oldest version that can read it
 _LENGTH_BYTES = 4
-_LZ4, _LZ4_DESCRIPTOR = 3, 4  # behind the frame's magic
+_LZ4, _LZ4_DESCRIPTOR = 3, 4  # the codec; the descriptor follows the frame's magic
 _WORD = 0xFFFFFFFF
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = zlib.MAX_WBITS | 16
@@ -143,7 +143,7 @@ def _snappy(data: pa.Buffer, bound: int) -> pa.Buffer:
 
 
 def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
-    """The blocks of snappy-java's stream, each behind its length; Java's producers write it."""
+    """The blocks of snappy-java's stream, each after its length; Java's producers write it."""
     at = _XERIAL_HEADER_BYTES
     while at < len(data):
         length = int.from_bytes(data[at : at + _LENGTH_BYTES], "big", signed=True)

@@ -210,7 +210,7 @@ def load() -> tuple[Any | None, str]:
 
 
 def built() -> Path | None:
-    """The shared library beside this module; None if it was not built."""
+    """The shared library next to this module; None if it was not built."""
     folder = Path(__file__).parent
     suffixes = (".abi3.so", sysconfig.get_config_var("EXT_SUFFIX") or ".so", ".so")
     return next((path for s in suffixes if (path := folder / f"_arrow_path{s}").is_file()), None)

@@ -166,7 +166,9 @@ static bool append_headers(struct columns *columns, int64_t offset, struct bytes
     return true;
 }
 
-static int32_t append(zkafka_decoder *decoder, const struct record *record, struct bytes headers, struct zkafka_decoded *out) {
+/* Inlined into the loop over records, which it is called from for each. */
+__attribute__((always_inline)) static inline int32_t append(zkafka_decoder *decoder, const struct record *record, struct bytes headers,
+                                                            struct zkafka_decoded *out) {
     struct columns *columns = &decoder->columns;
     int64_t bytes = 0;
     if (columns->asked[COLUMN_HEADERS]) {

@@ -102,7 +102,7 @@ class RecordDecoder:
         self._forget()
 
     def feed(self, records: bytes | bytearray | memoryview, aborted: Sequence[tuple[int, int]] | None = None) -> Fed:
-        """Start a response, in place of the one before: this partition's record batches, from that of the position on.
+        """Start a response, in place of the one before: this partition's record batches, from the position on.
 
         They must not change until `is_exhausted`. `aborted` has the producer and the first offset of each aborted
         transaction in the response, in any order, for read_committed; None for read_uncommitted.
@@ -120,10 +120,10 @@ class RecordDecoder:
         return Fed(found.size, found.first_offset, found.next_offset, found.last_epoch, *flags)
 
     def poll(self, most_records: int, most_bytes: int, until: int) -> Poll:
-        """Add fed records before offset `until` to the batch: at most so many, and of about so many bytes.
+        """Add fed records before offset `until` to the batch: at most `most_records`, of about `most_bytes`.
 
         The bytes may be exceeded by one record. `last` of the result is the offset before the position, so that markers,
-        gaps and aborted records move a reader on, too; `first` is that of the first record, or the position before if there
+        gaps and aborted records advance a reader, too; `first` is that of the first record, or the position before if there
         was none. Both are None if the position has not moved.
 
         Records before a batch that cannot be read are gathered, and only a poll that starts at that batch raises:

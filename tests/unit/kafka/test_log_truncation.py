@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 from pyspark_zkafka.kafka.consumer_properties import consumer_properties
-from pyspark_zkafka.kafka.log_truncation import LogPosition, find_truncated
+from pyspark_zkafka.kafka.log_probes import LogPosition, find_truncated
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.protocol.model import TopicPartition
 

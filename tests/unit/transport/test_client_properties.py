@@ -14,7 +14,7 @@ from pyspark_zkafka.kafka.batches import DEFAULT_SIZES
 from pyspark_zkafka.kafka.clients import MessageClient, librdkafka_logger
 from pyspark_zkafka.kafka.consumer_properties import consumer_properties, shared_properties
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
-from pyspark_zkafka.kafka.record_sizes import sample_record_bytes
+from pyspark_zkafka.kafka.log_probes import sample_record_bytes
 from pyspark_zkafka.options.batch import parse_connection, parse_read
 from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.protocol.model import TopicPartition
