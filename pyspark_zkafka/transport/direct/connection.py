@@ -37,7 +37,7 @@ from pyspark_zkafka.transport.direct.messages import (
     sasl_handshake_request,
 )
 from pyspark_zkafka.transport.direct.sasl import exchange
-from pyspark_zkafka.transport.direct.settings import Login, Settings, SocketSettings
+from pyspark_zkafka.transport.direct.settings import Login, Settings, SocketSettings, TokenEndpoint
 from pyspark_zkafka.transport.direct.wire import Reader
 
 __all__ = ["Address", "Buffer", "Connection", "Deadline", "Link", "Waiting"]
@@ -392,7 +392,7 @@ class Connection:
                 return found
         raise Unsupported(f"{self}: the broker knows no version of ApiVersions")
 
-    def _log_in(self, login: Login, deadline: Deadline) -> Waiting[None]:
+    def _log_in(self, login: Login | TokenEndpoint, deadline: Deadline) -> Waiting[None]:
         """SASL inside of Kafka's protocol (KIP-152); an older broker is not supported, and librdkafka reports a refusal."""
         self.version(SASL_HANDSHAKE)
         version = self.version(SASL_AUTHENTICATE)

@@ -10,12 +10,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pyspark_zkafka.transport.direct.errors import Unsupported
 from pyspark_zkafka.transport.direct.fetch import Wanted
 
-__all__ = ["Backoff", "Login", "Settings", "SocketSettings", "TlsSettings", "parse_servers", "settings_of", "tls_context"]
+__all__ = [
+    "Backoff",
+    "Login",
+    "Settings",
+    "SocketSettings",
+    "TlsSettings",
+    "TokenEndpoint",
+    "parse_servers",
+    "settings_of",
+    "tls_context",
+]
 
 _KAFKA_PORT = 9092
 _SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -79,6 +89,21 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenEndpoint:
+    """Where OAUTHBEARER gets its tokens for a client's id and secret; authorities as a file or folder, or as a PEM text."""
+
+    mechanism: ClassVar[str] = "OAUTHBEARER"
+
+    url: str
+    client_id: str = field(repr=False)
+    client_secret: str = field(repr=False)
+    scope: str | None = None
+    extensions: tuple[str, ...] = ()
+    ca_location: str | None = None
+    ca_pem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SocketSettings:
     """Properties of sockets; 0 is the system's size of a buffer."""
 
@@ -115,7 +140,7 @@ class Settings:
     servers: tuple[tuple[str, int], ...]
     client_id: str
     tls: TlsSettings | None
-    login: Login | None
+    login: Login | TokenEndpoint | None
     socket: SocketSettings
     reconnect_backoff: Backoff
     retry_backoff: Backoff
@@ -217,10 +242,12 @@ def _tls(given: _Properties) -> TlsSettings:
     )
 
 
-def _login(given: _Properties) -> Login | str:
+def _login(given: _Properties) -> Login | TokenEndpoint | str:
     """The login, or why it cannot be used."""
     mechanism = given.optional("sasl.mechanism") or given.optional("sasl.mechanisms") or "GSSAPI"
     user, password = given.optional("sasl.username"), given.optional("sasl.password")
+    if mechanism == "OAUTHBEARER":
+        return _token_endpoint(given)
     if mechanism not in ("PLAIN", *_SCRAM):
         return f"sasl.mechanism={mechanism}"
     if mechanism in _SCRAM and find_spec("scramp") is None:
@@ -228,7 +255,28 @@ def _login(given: _Properties) -> Login | str:
     return "a login without user and password" if user is None or password is None else Login(mechanism, user, password)
 
 
-def _required(login: Login | str) -> Login:
+def _token_endpoint(given: _Properties) -> TokenEndpoint | str:
+    if given.text("sasl.oauthbearer.method", "default") != "oidc":
+        return "sasl.mechanism=OAUTHBEARER without sasl.oauthbearer.method=oidc"
+    url = given.optional("sasl.oauthbearer.token.endpoint.url")
+    client_id, secret = given.optional("sasl.oauthbearer.client.id"), given.optional("sasl.oauthbearer.client.secret")
+    if url is None or client_id is None or secret is None:
+        return "sasl.mechanism=OAUTHBEARER without the id and the secret of a client, and an endpoint for tokens"
+    if not url.startswith(("https://", "http://")):
+        return "the value of sasl.oauthbearer.token.endpoint.url"
+    extensions = (given.optional("sasl.oauthbearer.extensions") or "").split(",")
+    return TokenEndpoint(
+        url,
+        client_id,
+        secret,
+        given.optional("sasl.oauthbearer.scope"),
+        tuple(stripped for extension in extensions if (stripped := extension.strip())),
+        given.optional("https.ca.location"),
+        given.optional("https.ca.pem"),
+    )
+
+
+def _required(login: Login | TokenEndpoint | str) -> Login | TokenEndpoint:
     if isinstance(login, str):
         raise Unsupported(login)
     return login
