@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import json
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -15,6 +13,7 @@ from scramp import ScramException, ScramMechanism
 from pyspark_zkafka.transport.direct.errors import ConnectionLost, LoginRefused, Unsupported
 from pyspark_zkafka.transport.direct.sasl import exchange
 from pyspark_zkafka.transport.direct.settings import Login, TokenEndpoint
+from tests.support.token_server import TokenServer
 
 PASSWORD = "open-sesame"
 SCRAM = pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -98,32 +97,14 @@ class TestBearer:
 
     @pytest.fixture
     def endpoint(self) -> Iterator[Callable[..., tuple[TokenEndpoint, list[tuple[str, str]]]]]:
-        """Starts an endpoint with an answer: ``endpoint(body, status)``; it notes the credentials and form of requests."""
-        servers = []
+        """Starts an endpoint with an answer: ``endpoint(body, status)``; also returns what it receives."""
+        with ExitStack() as opened:
 
-        def start(answer: Any, status: int = 200, **how: Any) -> tuple[TokenEndpoint, list[tuple[str, str]]]:
-            received: list[tuple[str, str]] = []
+            def start(answer: Any, status: int = 200, **how: Any) -> tuple[TokenEndpoint, list[tuple[str, str]]]:
+                server = opened.enter_context(TokenServer(answer, status))
+                return TokenEndpoint(server.url, "me", PASSWORD, **how), server.received
 
-            class Handler(BaseHTTPRequestHandler):
-                def do_POST(self) -> None:
-                    form = self.rfile.read(int(self.headers["Content-Length"])).decode()
-                    received.append((self.headers["Authorization"], form))
-                    self.send_response(status)
-                    self.send_header("Location", "http://127.0.0.1:1/elsewhere")
-                    self.end_headers()
-                    self.wfile.write(answer if isinstance(answer, bytes) else json.dumps(answer).encode())
-
-                def log_message(self, *_: object) -> None: ...
-
-            server = HTTPServer(("127.0.0.1", 0), Handler)
-            threading.Thread(target=server.serve_forever, daemon=True).start()
-            servers.append(server)
-            return TokenEndpoint(f"http://127.0.0.1:{server.server_port}/token", "me", PASSWORD, **how), received
-
-        yield start
-        for server in servers:
-            server.shutdown()
-            server.server_close()
+            yield start
 
     def test_token(self, endpoint: Any) -> None:
         """A token is requested for the credentials, sent with the extensions, and used again until it gets old."""
