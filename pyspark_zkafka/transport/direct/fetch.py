@@ -28,6 +28,7 @@ from pyspark_zkafka.transport.direct.wire import (
 
 __all__ = [
     "FIRST_DIVERGING",
+    "FIRST_LIMITED",
     "Fetched",
     "Part",
     "Position",
@@ -37,6 +38,9 @@ __all__ = [
     "newest_version",
     "read_fetch",
 ]
+
+FIRST_LIMITED = 3
+"""The first version that limits the bytes of the whole response."""
 
 FIRST_DIVERGING = 12
 """The first version whose response reports that the log was truncated below the offset."""
@@ -101,7 +105,7 @@ def fetch_request(version: int, parts: Sequence[Part], wanted: Wanted) -> Reques
     flexible = version >= _FIRST_FLEXIBLE
     body = b"" if version >= 15 else int32(-1)  # replica
     body += int32(wanted.max_wait_ms) + int32(wanted.min_bytes)
-    if version >= 3:
+    if version >= FIRST_LIMITED:
         body += int32(wanted.max_bytes)
     if version >= 4:
         body += int8(int(wanted.read_committed))

@@ -18,6 +18,7 @@ from pyspark_zkafka.transport.direct.connection import Address, Buffer, Connecti
 from pyspark_zkafka.transport.direct.errors import ConnectionLost, MalformedResponse, Unsupported, closed_by_errors
 from pyspark_zkafka.transport.direct.fetch import (
     FIRST_DIVERGING,
+    FIRST_LIMITED,
     Fetched,
     Part,
     Position,
@@ -437,6 +438,10 @@ class _JointRequest:
         wanted = self._client.settings.wanted
         wanted = wanted._replace(max_bytes=min(wanted.max_bytes, self._room()))
         self._version = connection.version(FETCH, min(newest_version(self._parts), self._client.newest_fetch))
+        if self._version < FIRST_LIMITED:
+            self.places.clear()
+            self._fetched = {}
+            return
         connection.send(fetch_request(self._version, self._parts, wanted))
         self._under_way = connection
 

@@ -18,7 +18,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_leader import FakeLeader
 from tests.support.fake_partition import feed, records
 from tests.support.record_batches import Batch, Row
-from tests.support.scripted_broker import ScriptedBroker
+from tests.support.scripted_broker import API_VERSIONS, RANGES, ScriptedBroker
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 NOT_LEADER, OUT_OF_RANGE = 6, 1
@@ -203,3 +203,16 @@ def test_two_ranges_of_a_partition() -> None:
     with DirectClient({"bootstrap.servers": "a:1"}) as client:
         joint = JointFetches(client, splits)
     assert [joint.has(split.partition, split.start) for split in splits] == [True, False, True]
+
+
+def test_broker_without_a_limit_of_responses() -> None:
+    """A broker that does not limit the bytes of a response is sent no joint request: it might be far too large."""
+    with ScriptedBroker(lambda request: b"", {**RANGES, 1: (0, 2)}) as broker:
+        server = f"127.0.0.1:{broker.address[1]}"
+        splits = [Split(TopicPartition("t", n), 0, END, 0, 1, (0,), (server,)) for n in range(2)]
+        with DirectClient({"bootstrap.servers": server}) as client:
+            joint = JointFetches(client, splits)
+            assert joint.has(splits[0].partition, 0)
+            assert joint.take(splits[0].partition, 0, Deadline.after(5)) is None
+            assert not joint.has(splits[1].partition, 0)
+            assert {request.api for request in broker.received} == {API_VERSIONS}
