@@ -8,12 +8,12 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 SOURCES = (
-    *("client", "columns", "consumer", "producer", "transactions", "hashes", "row_hashes"),
-    *("record_batches", "aborted_transactions", "crc32c"),
+    *("client", "columns", "producer", "transactions", "hashes", "row_hashes"),
+    *("record_batches", "messages", "aborted_transactions", "crc32c"),
 )
-HEADERS = ("aborted_transactions", "arrow_abi", "client", "columns", "crc32c", "rdkafka_abi", "zkafka")
+HEADERS = ("aborted_transactions", "arrow_abi", "client", "columns", "crc32c", "messages", "rdkafka_abi", "zkafka")
 FOLDER = "pyspark_zkafka/transport/native"
-# As for the option nativePath. auto: where there is a compiler; on: an error where there is none; off: left out.
+# auto: where there is a compiler; on: an error where there is none; off: left out.
 NATIVE_PATH = os.environ.get("ZKAFKA_NATIVE_PATH", "auto")
 
 if NATIVE_PATH not in ("auto", "on", "off"):

@@ -36,7 +36,6 @@ JVM_WRITE = {
 }
 PURE_PYTHON = {"transport": "python"}
 DIRECT = {"transport": "direct"}
-LIBRDKAFKA = {"transport": "librdkafka"}
 
 
 class Engine:
@@ -164,7 +163,6 @@ def _all() -> tuple[Engine, ...]:
     return (
         SourceEngine("ours", "zkafka", "zkafka"),
         SourceEngine("ours-direct", "zkafka, transport=direct", "zkafka", READS | STREAMS, read_options=DIRECT),
-        SourceEngine("ours-librdkafka", "zkafka, transport=librdkafka", "zkafka", READS | STREAMS, read_options=LIBRDKAFKA),
         SourceEngine("python", "zkafka, pure Python", "zkafka", read_options=PURE_PYTHON, write_options=PURE_PYTHON),
         SourceEngine("ours-nocrc", "zkafka, check.crcs=false", "zkafka", READS | STREAMS, read_options=no_crc),
         SourceEngine("ours-joined", "zkafka, two tasks a micro-batch", "zkafka", STREAMS, tasks=2),

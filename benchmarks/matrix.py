@@ -11,7 +11,6 @@ from benchmarks.shapes import POOL, SHAPES
 COMPARED = ["ours", "python", "jvm", "jvm-tuned"]
 EVERYTHING = [
     "ours",
-    "ours-librdkafka",
     "python",
     "ours-nocrc",
     "ours-noidem",
@@ -21,7 +20,7 @@ EVERYTHING = [
     "librdkafka",
     "arrow",
 ]
-LARGE = ["ours", "ours-librdkafka", "jvm-tuned", "arrow"]
+LARGE = ["ours", "jvm-tuned", "arrow"]
 WRITTEN = ["ours", "ours-once", *EVERYTHING[1:]]
 STREAMED = ["ours", "ours-joined", "python", "jvm", "jvm-tuned", "arrow"]
 MAIN = ["ours", "jvm", "jvm-tuned"]
@@ -75,7 +74,7 @@ def full(scale: float, rounds: int, *, unix_sockets: bool) -> list[Job]:
     """
     local = [Case("read", shape, scale, EVERYTHING, rounds) for shape in _TWO]
     local += [Case("read", shape, scale, COMPARED, rounds) for shape in ("events-lz4", "events-zstd")]
-    local += [Case("value", shape, scale, [*COMPARED, "ours-librdkafka"], rounds) for shape in _TWO]
+    local += [Case("value", shape, scale, COMPARED, rounds) for shape in _TWO]
     local += [Case("group", shape, scale, COMPARED, rounds) for shape in _TWO]
     sizes = [(factor, work) for factor in (2, 10) for work in ("read", "value")]
     local += [Case(work, "small", factor * scale, LARGE, min(rounds, 3), warm_up=1) for factor, work in sizes]

@@ -18,7 +18,6 @@ MAIN_MASTER = "local[2]"
 _COLOURS = {
     "ours": "#1b7f5c",
     "ours-direct": "#1b7f5c",
-    "ours-librdkafka": "#2f9271",
     "python": "#7cc4a8",
     "ours-nocrc": "#4aa383",
     "ours-joined": "#4aa383",

@@ -100,7 +100,7 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
             "Use append, or write the changes with `foreachBatch`; see [Writing](writing.md#a-stream).",
         ),
         "NO_NATIVE_PATH": (
-            "`transport` or `nativePath` requires compiled code, which was not built or cannot use confluent-kafka.",
+            "`transport` requires compiled code, which was not built or cannot use confluent-kafka.",
             "Install a C compiler and reinstall the package on the driver and every executor, or set the option to auto.",
         ),
         "UNUSABLE_KAFKA_PROPERTY": (

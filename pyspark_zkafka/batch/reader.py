@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_zkafka.batch.split_reader import Identity
+    from pyspark_zkafka.transport.consumer import PartitionConsumer
+    from pyspark_zkafka.transport.direct.errors import Unsupported
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -73,7 +75,7 @@ class ZKafkaReader(DataSourceReader):
         with prepared_worker(for_task=True):
             from pyspark_zkafka.batch.split_reader import ReadPolicy, SplitReader
             from pyspark_zkafka.kafka.consumer_properties import consumer_properties
-            from pyspark_zkafka.transport.select import open_consumer, open_joint
+            from pyspark_zkafka.transport.select import open_consumer, open_fallback, open_joint
 
         options, connection = self._options, self._options.connection
         policy = ReadPolicy(options.fail_on_data_loss, options.poll_timeout_ms)
@@ -84,7 +86,11 @@ class ZKafkaReader(DataSourceReader):
             consumer = opened.enter_context(open_consumer(connection, properties, split, self._schema, joint))
             high_watermark = partial(_high_watermark, split, options, servers) if connection.read_committed else None
             identity = partial(topic_identity, split, options, servers)
-            reader = SplitReader(split, consumer, policy, identity, high_watermark=high_watermark)
+
+            def fall_back(why: Unsupported, offset: int) -> PartitionConsumer:
+                return opened.enter_context(open_fallback(connection, properties, split, self._schema, why, offset))
+
+            reader = SplitReader(split, consumer, policy, identity, high_watermark=high_watermark, fallback=fall_back)
             reader.begin()
             return reader
 
@@ -128,7 +134,7 @@ def split_partitions(options: ReadOptions, splits: Iterable[Split], bootstrap_se
 def one_ahead(items: Iterable[A], begin: Callable[[A, ExitStack], B]) -> Generator[tuple[A, B]]:
     """Yield each item with the result of `begin`, which is called one item ahead.
 
-    Each item is closed before the item after the next is begun. At most two are open at once.
+    When an item is yielded, the next one has been begun. At most two are open at once.
     """
     with ExitStack() as all_begun:
         waiting: tuple[A, B, ExitStack] | None = None

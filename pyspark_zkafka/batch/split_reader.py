@@ -13,6 +13,7 @@ from pyspark_zkafka.data_loss import report_data_loss
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeader, UnknownTopic, ZKafkaError
 from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.transport.consumer import PartitionConsumer, Poll
+from pyspark_zkafka.transport.direct.errors import Unsupported
 
 __all__ = ["Identity", "ReadPolicy", "SplitReader"]
 
@@ -22,6 +23,9 @@ _ANSWER_S = 5.0
 
 Identity = Literal["same", "deleted", "created again"]
 """A topic's state compared with the one that was planned."""
+
+Fallback = Callable[[Unsupported, int], PartitionConsumer]
+"""Opens librdkafka's consumer, given why the direct transport cannot continue, and at which offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,8 @@ class SplitReader:
     high_watermark : callable, optional
         Requests the end of the log, open transactions included, from the leader; for a consumer that reads committed, and
         takes the last stable offset for the end. Called when the position is beyond that end, or the read times out.
+    fallback : callable, optional
+        Opens the consumer that continues at an offset where the first one raises Unsupported.
     """
 
     def __init__(
@@ -63,6 +69,7 @@ class SplitReader:
         clock: Callable[[], float] = time.monotonic,
         high_watermark: Callable[[], int] | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        fallback: Fallback | None = None,
     ) -> None:
         self._split = split
         self._consumer = consumer
@@ -70,6 +77,8 @@ class SplitReader:
         self._identity = identity
         self._clock = clock
         self._high_watermark = high_watermark
+        self._fallback = fallback
+        self._unsupported: Unsupported | None = None
         self._sleep = sleep
         self._position = split.start
         self._until = split.until
@@ -83,7 +92,10 @@ class SplitReader:
         """Start fetching in the background, so that the first batch arrives sooner. Does not wait for records."""
         if not self._is_begun:
             self._is_begun = True
-            self._consumer.seek(self._position)
+            try:
+                self._consumer.seek(self._position)
+            except Unsupported as why:
+                self._unsupported = why
 
     @property
     def is_compared(self) -> bool:
@@ -103,6 +115,8 @@ class SplitReader:
         self.begin()
         self._postpone_deadline()
         while self._position < self._until:
+            if self._unsupported is not None:
+                self._fall_back(self._unsupported)
             if self._gather():
                 yield self._consumer.take()
                 self._postpone_deadline()  # do not count the time that Spark took
@@ -122,14 +136,25 @@ class SplitReader:
         gathered = size = 0
         while self._position < self._until and gathered < self._policy.max_records and size < self._policy.max_bytes:
             left = min(self._policy.max_records - gathered, self._until - self._position)
-            poll = self._consumer.poll(left, self._policy.max_bytes - size, self._until, _POLL_S)
-            self._advance(poll)
-            gathered += poll.records
-            size += poll.size_bytes
-            self._look_at_events(poll)
+            try:
+                poll = self._consumer.poll(left, self._policy.max_bytes - size, self._until, _POLL_S)
+                self._advance(poll)
+                gathered += poll.records
+                size += poll.size_bytes
+                self._look_at_events(poll)
+            except Unsupported as why:
+                self._unsupported = why  # what was gathered is taken first
+                break
             if not poll.records:
                 break
         return gathered
+
+    def _fall_back(self, why: Unsupported) -> None:
+        """Continue with the other consumer at the position."""
+        if self._fallback is None:
+            raise why
+        self._consumer, self._unsupported = self._fallback(why, self._position), None
+        self._consumer.seek(self._position)
 
     def _advance(self, poll: Poll) -> None:
         """Move the position past the records of a poll."""

@@ -12,21 +12,31 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-__all__ = ["ClientPool", "configuration", "leave_open"]
+__all__ = ["ClientPool", "Keep", "configuration", "leave_open"]
 
 C = TypeVar("C")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """How long idle clients are kept, how many of them, and up to which age."""
+
+    max_idle_s: float = 10.0
+    most: int = 8
+    max_age_s: float = math.inf
+
+
+@dataclass(slots=True, eq=False)
 class _Opened(Generic[C]):
-    """A client, its exit stack, the process that opened it and when, and the time since which it is idle."""
+    """A client, its exit stack, the process that opened it and when, and until when it may be idle."""
 
     key: Hashable
     client: C
+    keep: Keep
     closing: ExitStack
     process: int
     opened_at: float
-    idle_since: float = 0.0
+    idle_until: float = 0.0
 
 
 def _later(delay_s: float, call: Callable[[], None]) -> None:
@@ -41,8 +51,8 @@ class ClientPool(Generic[C]):
     A worker of Spark runs task after task, which need a client for a moment each, but not a new connection. A client is
     leased to one at a time, only for an equal configuration, only in the process that opened it, and not after an error
     was raised during a lease. At most `most` are idle; beyond that, those that have been idle for the longest are closed.
-    Idle clients are closed on a thread of the pool's own: `later` schedules a function, if the process still runs then.
-    Safe for threads.
+    A lease may have limits of its own: `most` counts clients with equal limits. Idle clients are closed on a thread of the
+    pool's own: `later` schedules a function, if the process still runs then. Safe for threads.
     """
 
     def __init__(
@@ -53,18 +63,18 @@ class ClientPool(Generic[C]):
         later: Callable[[float, Callable[[], None]], None] = _later,
         max_age_s: float = math.inf,
     ) -> None:
-        self._max_idle_s = max_idle_s
-        self._max_age_s = max_age_s
-        self._most = most
+        self._keep = Keep(max_idle_s, most, max_age_s)
         self._clock = clock
         self._later = later
         self._lock = threading.Lock()
         self._idle: list[_Opened[C]] = []
-        self._is_due = False
+        self._due_at = math.inf
         self._is_used = False
 
     @contextmanager
-    def lease(self, key: Hashable | None, make: Callable[[], AbstractContextManager[C]]) -> Iterator[C]:
+    def lease(
+        self, key: Hashable | None, make: Callable[[], AbstractContextManager[C]], keep: Keep | None = None
+    ) -> Iterator[C]:
         """A client, idle or new, for the time of a ``with`` block.
 
         An idle one is leased again only for an equal key, which is all of its configuration; for None, always a new one,
@@ -74,7 +84,7 @@ class ClientPool(Generic[C]):
             with make() as client:
                 yield client
             return
-        opened = self._take(key) or self._open(key, make)
+        opened = self._take(key) or self._open(key, make, keep or self._keep)
         try:
             yield opened.client
         except BaseException:
@@ -102,40 +112,43 @@ class ClientPool(Generic[C]):
                 self._idle.remove(found)
         return found
 
-    def _open(self, key: Hashable, make: Callable[[], AbstractContextManager[C]]) -> _Opened[C]:
+    def _open(self, key: Hashable, make: Callable[[], AbstractContextManager[C]], keep: Keep) -> _Opened[C]:
         if not self._is_used:
             self._is_used = True
             os.register_at_fork(after_in_child=self._forget)
             atexit.register(self.close_idle)
         closing = ExitStack()
-        return _Opened(key, closing.enter_context(make()), closing, os.getpid(), self._clock())
+        return _Opened(key, closing.enter_context(make()), keep, closing, os.getpid(), self._clock())
 
     def _give_back(self, opened: _Opened[C]) -> None:
         if opened.process != os.getpid():
             leave_open(opened)
             return
-        opened.idle_since = self._clock()
-        if opened.idle_since - opened.opened_at >= self._max_age_s:
+        now = self._clock()
+        opened.idle_until = now + opened.keep.max_idle_s
+        if now - opened.opened_at >= opened.keep.max_age_s:
             self._close([opened])
             return
         with self._lock:
             self._idle.append(opened)
-            surplus = self._idle[: -self._most]
-            del self._idle[: -self._most]
-            is_due, self._is_due = self._is_due, True
+            surplus = [other for other in self._idle if other.keep == opened.keep][: -opened.keep.most]
+            self._idle = [other for other in self._idle if other not in surplus]
+            is_first, self._due_at = opened.idle_until < self._due_at, min(opened.idle_until, self._due_at)
         self._close(surplus)
-        if not is_due:
-            self._later(self._max_idle_s, self._close_old)
+        if is_first:
+            self._later(opened.keep.max_idle_s, self._close_old)
 
     def _close_old(self) -> None:
         with self._lock:
-            oldest = self._clock() - self._max_idle_s
-            old = [opened for opened in self._idle if opened.idle_since <= oldest]
-            self._idle = [opened for opened in self._idle if opened.idle_since > oldest]
-            left_s = min((opened.idle_since for opened in self._idle), default=oldest) - oldest
-            self._is_due = left_s > 0
+            now = self._clock()
+            old = [opened for opened in self._idle if opened.idle_until <= now]
+            self._idle = [opened for opened in self._idle if opened.idle_until > now]
+            due_at = self._due_at if self._due_at > now else math.inf  # another call is due then
+            self._due_at = min([due_at, *(opened.idle_until for opened in self._idle)])
+            is_first = self._due_at < due_at
+            left_s = self._due_at - now
         self._close(old)
-        if left_s > 0:
+        if is_first:
             self._later(left_s, self._close_old)
 
     def _close(self, clients: list[_Opened[C]]) -> None:
@@ -149,7 +162,7 @@ class ClientPool(Generic[C]):
         """Reset in a forked child: drop the parent's clients, and its lock, which another thread may have locked."""
         for opened in self._idle:
             leave_open(opened)
-        self._lock, self._idle, self._is_due = threading.Lock(), [], False
+        self._lock, self._idle, self._due_at = threading.Lock(), [], math.inf
 
 
 def leave_open(opened: object) -> None:

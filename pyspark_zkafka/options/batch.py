@@ -20,7 +20,6 @@ from pyspark_zkafka.options.model import (
     ExactlyOnce,
     OffsetStore,
     ReadOptions,
-    Transport,
     WriteOptions,
     ZooKeeperConfig,
     ZooKeeperTls,
@@ -68,19 +67,7 @@ def _connection(given: OptionParser, role: Role) -> Connection:
         "set zookeeper.connect, or kafka.bootstrap.servers for a cluster without ZooKeeper",
     )
     listener = Listener(given.value("listener.name"), kafka.get("security.protocol", "PLAINTEXT"))
-    return Connection(_zookeeper(given), bootstrap, listener, kafka, _transport(given))
-
-
-def _transport(given: OptionParser) -> Transport:
-    transport: Transport = given.value("transport")
-    native: bool | None = given.value("nativePath")
-    given.refuse_if(
-        native is not None and transport != "auto" and native == (transport == "python"),
-        f"transport={transport} and nativePath={given.text('nativePath')} contradict each other; set only transport",
-    )
-    if transport != "auto" or native is None:
-        return transport
-    return "compiled" if native else "python"
+    return Connection(_zookeeper(given), bootstrap, listener, kafka, given.value("transport"))
 
 
 def lacks_zookeeper(given: OptionParser, connection: Connection) -> bool:

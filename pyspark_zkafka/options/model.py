@@ -14,8 +14,8 @@ from pyspark_zkafka.protocol.planning import Listener, Subscription, TriggerLimi
 OffsetStore = Literal["zookeeper", "kafka"]
 """A store of a group's offsets: ``/consumers/<group>/offsets`` or ``__consumer_offsets``."""
 
-Transport = Literal["auto", "compiled", "direct", "librdkafka", "python"]
-"""The code that moves records. `compiled` is ``nativePath=on``: auto, but the compiled library is required."""
+Transport = Literal["auto", "direct", "python"]
+"""The code that reads and writes records; `direct` is auto where the compiled library is required."""
 
 
 GroupAcl = Literal["open", "readable", "creator"]

@@ -91,18 +91,12 @@ CONNECTION: tuple[Option, ...] = (
     Option("kafka.*", text(), _ALL, "A [client property](kafka-properties.md), by its name in librdkafka or Java."),
     Option(
         "transport",
-        choice("auto", "direct", "librdkafka", "python"),
+        choice("auto", "direct", "python"),
         _ALL,
         "The code that reads and writes records. auto: the fastest that can be used; direct: reads fetch and decode record "
-        "batches themselves, and continue with librdkafka where they cannot; librdkafka: that alone; python: the same "
-        "in pure Python. direct and librdkafka are an error where the compiled code was not built. Writes use librdkafka.",
-        "auto",
-    ),
-    Option(
-        "nativePath",
-        choice(auto=None, on=True, off=False),
-        _ALL,
-        "Older form of transport. auto: no effect; on: an error if the compiled code was not built; off: transport=python.",
+        "batches themselves, and continue with librdkafka where they cannot, which is a warning in the log; an error where "
+        "the compiled code was not built; python: librdkafka through confluent-kafka, without compiled code. Writes always "
+        "use librdkafka.",
         "auto",
     ),
 )
@@ -207,10 +201,10 @@ TABLE: tuple[Option, ...] = (
     ),
     Option(
         "groupMembership",
-        choice("auto", "zookeeper", "kafka", "none", join="zookeeper"),
+        choice("auto", "zookeeper", "kafka", "none"),
         STREAM,
         "Who coordinates the group that a stream with group.id joins. auto: ZooKeeper with zookeeper.connect, unless the "
-        "cluster has left it, else Kafka; none: join no group, read all partitions and only commit. join is zookeeper.",
+        "cluster has left it, else Kafka; none: join no group, read all partitions and only commit.",
         "auto",
     ),
     Option(
@@ -342,7 +336,7 @@ _CONNECTION_NAMES = frozenset(option.name.lower() for option in CONNECTION)
 def is_connection_option(name: str) -> bool:
     """True if an option, in any case, concerns the connection, and applies to everything that a group reads and writes.
 
-    >>> is_connection_option("nativePath"), is_connection_option("kafka.ssl.ca.pem"), is_connection_option("kafka.acks")
+    >>> is_connection_option("transport"), is_connection_option("kafka.ssl.ca.pem"), is_connection_option("kafka.acks")
     (True, True, False)
     """
     lower = name.lower()

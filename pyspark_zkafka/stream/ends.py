@@ -106,7 +106,7 @@ class StreamEnds:
         }
         if not elected:
             return set()
-        from pyspark_zkafka.kafka.log_truncation import LogPosition, find_truncated
+        from pyspark_zkafka.kafka.log_probes import LogPosition, find_truncated
 
         positions = {tp: LogPosition(progress.position, progress.leader_epoch) for tp, progress in elected.items()}
         truncated, silent = find_truncated(self._session.consumer_properties(1), positions, ANSWER_S)

@@ -168,8 +168,8 @@ class StreamSession:
         return self.cluster.brokers.list_offsets_each(dict.fromkeys(partitions, HIGH_WATERMARK), ANSWER_S)
 
     def record_bytes(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
-        """The mean sizes of records from each position on; blocks for 3 s at the most. See `kafka.record_sizes`."""
-        from pyspark_zkafka.kafka.record_sizes import sample_record_bytes
+        """The mean sizes of records from each position on; blocks for at most 3 s. See `kafka.log_probes`."""
+        from pyspark_zkafka.kafka.log_probes import sample_record_bytes
 
         return sample_record_bytes(self.consumer_properties(), starts, _SAMPLE_S)
 

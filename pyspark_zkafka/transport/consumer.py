@@ -45,19 +45,19 @@ class Poll:
 class PartitionConsumer(Protocol):
     """Fetches one partition from an offset on, and gathers Arrow batches of a schema. Not thread-safe, not pickle-safe.
 
-    There are two: `pyspark_zkafka.transport.python_consumer.MessageConsumer`, and the compiled path's
-    `pyspark_zkafka.transport.native.consumer.ArrowConsumer`. Each uses an open client, alone, for the time of its own
-    ``with`` block, and fetches nothing after it.
+    There are two: `pyspark_zkafka.transport.direct.consumer.DirectConsumer`, and
+    `pyspark_zkafka.transport.python_consumer.MessageConsumer` over librdkafka. Each uses an open client, alone, for the
+    time of its own ``with`` block, and fetches nothing after it.
     """
 
     def seek(self, offset: int) -> None:
         """Fetch from `offset` on; records fetched but not gathered are dropped. Does not block."""
 
     def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
-        """Add the next records before offset `until` to the batch: at most so many, and about so many bytes.
+        """Add the next records before offset `until` to the batch: at most `most_records`, of about `most_bytes`.
 
-        Returns when they have arrived, or at an event, or after `timeout_s` with those that have arrived. Raises
-        ClusterStateError for an error that waiting does not resolve: refused, corrupt, unsupported.
+        Returns when they have arrived, at an event, or after `timeout_s` with what has arrived. Raises ClusterStateError
+        for an error that waiting does not resolve: refused, corrupt, unsupported.
         """
 
     def take(self) -> pa.RecordBatch:

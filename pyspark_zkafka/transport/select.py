@@ -1,29 +1,27 @@
-"""Selection of a transport: direct, or librdkafka in compiled code or pure Python."""
+"""Selection of a transport: direct, or librdkafka through compiled code or through confluent-kafka."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from functools import partial
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from pyspark_zkafka.kafka.pool import ClientPool, configuration
+from pyspark_zkafka.kafka.pool import ClientPool, Keep, configuration
 from pyspark_zkafka.options.model import Connection
-from pyspark_zkafka.transport.direct_errors import UnsupportedRecords
 from pyspark_zkafka.transport.native.library import describe, library, require
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_zkafka.protocol.key_hashes import HashKeys
-    from pyspark_zkafka.protocol.model import TopicPartition
     from pyspark_zkafka.protocol.planning import Split
     from pyspark_zkafka.protocol.row_digests import HashRows
     from pyspark_zkafka.transport.consumer import PartitionConsumer
     from pyspark_zkafka.transport.direct.client import DirectClient
-    from pyspark_zkafka.transport.direct.joint_fetch import JointFetches
+    from pyspark_zkafka.transport.direct.errors import Unsupported
+    from pyspark_zkafka.transport.direct.fetcher import JointFetches
     from pyspark_zkafka.transport.producer import CountingProducer
     from pyspark_zkafka.transport.sender import Sender
     from pyspark_zkafka.transport.transactions import TransactionalProducer
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "hash_function",
     "open_consumer",
+    "open_fallback",
     "open_joint",
     "open_producer",
     "open_transactional",
@@ -49,7 +48,7 @@ _PRODUCER_AGE_S = 1_500.0
 
 def uses_native(connection: Connection) -> bool:
     """True if this process uses the compiled path; logs which one. OptionError if it is required and unavailable."""
-    if connection.transport not in ("auto", "python"):
+    if connection.transport == "direct":
         require()
     _log.info("%s", "transport=python: pure Python is used" if connection.transport == "python" else describe())
     return _is_native(connection)
@@ -59,13 +58,12 @@ def _is_native(connection: Connection) -> bool:
     return connection.transport != "python" and library() is not None
 
 
-_idle_consumers: ClientPool[Any] = ClientPool()
-_idle_direct: ClientPool[DirectClient] = ClientPool()
+_clients: ClientPool[Any] = ClientPool()
+_CONSUMER, _PRODUCER = Keep(), Keep(max_age_s=_PRODUCER_AGE_S)
+# Kept for longer than others: the next micro-batch may begin a minute later, and a new one costs more.
+_TRANSACTIONAL = Keep(max_idle_s=90.0, most=16, max_age_s=_PRODUCER_AGE_S)
 # When a login of the direct transport was refused: attempts count towards a lock-out, and librdkafka makes one, too.
 _refused_logins: dict[Hashable, float] = {}
-_idle_producers: ClientPool[CountingProducer] = ClientPool(max_age_s=_PRODUCER_AGE_S)
-# Kept for longer than others: the next micro-batch may begin a minute later, and a new one costs more.
-_idle_transactional: ClientPool[TransactionalProducer] = ClientPool(max_idle_s=90.0, most=16, max_age_s=_PRODUCER_AGE_S)
 
 
 @contextmanager
@@ -78,14 +76,33 @@ def open_consumer(
 ) -> Iterator[PartitionConsumer]:
     """A consumer of a split's partition for a ``with`` block, which builds the schema's columns.
 
-    It may reuse the connections, or the librdkafka consumer, with which another split was read some seconds ago, in this
-    process, with the same properties. A librdkafka consumer is reused only for the same topic (by its id or its znode's
-    czxid, not only by its name: librdkafka would treat a topic created again as an old state of the one that it knows).
-    `joint` is what `open_joint` returned for the task that the split belongs to.
+    The direct transport's, if it can be used: where it raises Unsupported, continue with `open_fallback`. It may reuse the
+    connections, or the librdkafka consumer, with which another split was read some seconds ago, in this process, with the
+    same properties. `joint` is what `open_joint` returned for the task that the split belongs to.
     """
     with ExitStack() as opened:
-        direct = _open_direct(opened, connection, properties, split, schema, joint)
-        yield direct or opened.enter_context(_open_librdkafka(connection, properties, split, schema))
+        client = _lease_direct(opened, connection, properties, _level(connection))
+        if client is None:
+            yield opened.enter_context(_open_librdkafka(properties, split, schema))
+            return
+        from pyspark_zkafka.transport.direct.consumer import DirectConsumer
+
+        _log.info("the direct transport is used")
+        yield opened.enter_context(DirectConsumer(client, split, schema, joint))
+
+
+@contextmanager
+def open_fallback(
+    connection: Connection, properties: dict[str, Any], split: Split, schema: pa.Schema, why: Unsupported, offset: int
+) -> Iterator[PartitionConsumer]:
+    """librdkafka's consumer for a ``with`` block, which continues at an offset; logs why the direct transport cannot."""
+    from pyspark_zkafka.transport.direct.errors import LoginRefused
+
+    _log.log(_level(connection), "%s: librdkafka continues at offset %d: %s", split.partition, offset, why)
+    if isinstance(why, LoginRefused):
+        _refused_logins[_login_of(properties)] = time.monotonic()
+    with _open_librdkafka(properties, split, schema) as consumer:
+        yield consumer
 
 
 @contextmanager
@@ -98,45 +115,21 @@ def open_joint(
         if client is None:
             yield None
             return
-        from pyspark_zkafka.transport.direct.joint_fetch import JointFetches
+        from pyspark_zkafka.transport.direct.fetcher import JointFetches
 
         yield opened.enter_context(closing(JointFetches(client, splits)))
 
 
-def _open_direct(
-    opened: ExitStack,
-    connection: Connection,
-    properties: dict[str, Any],
-    split: Split,
-    schema: pa.Schema,
-    joint: JointFetches | None,
-) -> PartitionConsumer | None:
-    """The direct transport's consumer; None, and a log line, where it cannot be used."""
-    level = logging.WARNING if connection.transport == "direct" else logging.INFO
-    client = _lease_direct(opened, connection, properties, level)
-    if client is None:
-        return None
-    from pyspark_zkafka.transport.direct.consumer import DirectConsumer
-    from pyspark_zkafka.transport.direct.errors import LoginRefused
-    from pyspark_zkafka.transport.fallback import FallbackConsumer
-
-    _log.info("the direct transport is used")
-
-    def leave(why: UnsupportedRecords) -> None:
-        client.disconnect()
-        if isinstance(why, LoginRefused):
-            _refused_logins[_login_of(properties)] = time.monotonic()
-
-    consumer = opened.enter_context(DirectConsumer(client, split, schema, joint))
-    librdkafka = partial(_open_librdkafka, connection, properties, split, schema)
-    return opened.enter_context(FallbackConsumer(split.partition, consumer, librdkafka, leave, level))
+def _level(connection: Connection) -> int:
+    """The level of log lines about what the direct transport cannot do."""
+    return logging.WARNING if connection.transport == "direct" else logging.INFO
 
 
 def _lease_direct(
     opened: ExitStack, connection: Connection, properties: Mapping[str, Any], log_level: int
 ) -> DirectClient | None:
     """A client of the direct transport; None, and a log line, where it cannot be used."""
-    if connection.transport not in ("auto", "compiled", "direct") or library() is None:
+    if not _is_native(connection):
         return None
     from pyspark_zkafka.transport.direct.client import DirectClient
     from pyspark_zkafka.transport.direct.errors import Unsupported
@@ -146,10 +139,12 @@ def _lease_direct(
         _log.log(log_level, "the direct transport is not used: a broker has refused its login before")
         return None
     most = 0 if _FETCH_SIZE in connection.kafka else _MOST_FETCH_BYTES
-    key = configuration(properties), most
+    key = DirectClient, configuration(properties), most
     try:
-        client = _idle_direct.lease(key, lambda: DirectClient(properties, most_fetch_bytes=most))
-        return opened.enter_context(client)
+        client: DirectClient = opened.enter_context(
+            _clients.lease(key, lambda: DirectClient(properties, most_fetch_bytes=most), _CONSUMER)
+        )
+        return client
     except Unsupported as why:
         _log.log(log_level, "the direct transport is not used: it does not support %s", why)
         return None
@@ -163,26 +158,19 @@ def _login_of(properties: Mapping[str, Any]) -> Hashable:
 
 
 @contextmanager
-def _open_librdkafka(
-    connection: Connection, properties: Mapping[str, Any], split: Split, schema: pa.Schema
-) -> Iterator[PartitionConsumer]:
-    make_client: Callable[[Mapping[str, Any]], Any]
-    make_consumer: Callable[[Any, TopicPartition, pa.Schema], AbstractContextManager[PartitionConsumer]]
-    if uses_native(connection):
-        from pyspark_zkafka.transport.native.consumer import ArrowClient, ArrowConsumer
+def _open_librdkafka(properties: Mapping[str, Any], split: Split, schema: pa.Schema) -> Iterator[PartitionConsumer]:
+    """A librdkafka consumer is reused only for the same topic, by its id or its znode's czxid.
 
-        make_client, make_consumer = ArrowClient, ArrowConsumer
-    else:
-        from pyspark_zkafka.kafka.clients import MessageClient
-        from pyspark_zkafka.transport.python_consumer import MessageConsumer
-
-        make_client, make_consumer = MessageClient, MessageConsumer
+    librdkafka would treat a topic created again as an old state of the one that it knows.
+    """
+    from pyspark_zkafka.kafka.clients import MessageClient
+    from pyspark_zkafka.transport.python_consumer import MessageConsumer
 
     has_identity = split.topic_id is not None or split.czxid is not None
-    key = make_client, split.partition.topic, split.topic_id, split.czxid, configuration(properties)
+    key = MessageClient, split.partition.topic, split.topic_id, split.czxid, configuration(properties)
     with (
-        _idle_consumers.lease(key if has_identity else None, lambda: make_client(properties)) as client,
-        make_consumer(client, split.partition, schema) as consumer,
+        _clients.lease(key if has_identity else None, lambda: MessageClient(properties), _CONSUMER) as client,
+        MessageConsumer(client, split.partition, schema) as consumer,
     ):
         yield consumer
 
@@ -201,7 +189,7 @@ def hash_function(connection: Connection) -> HashKeys:
 def row_hash_function(connection: Connection) -> HashRows:
     """The hash function of a batch's rows for digests; both implementations return the same numbers."""
     if _is_native(connection):
-        from pyspark_zkafka.transport.native.row_hashes import hash_rows as compiled
+        from pyspark_zkafka.transport.native.hashes import hash_rows as compiled
 
         return compiled
     from pyspark_zkafka.protocol.row_digests import hash_rows
@@ -222,9 +210,9 @@ def open_producer(
     from pyspark_zkafka.transport.producer import CountingProducer
 
     make_sender = _sender_class(connection)
-    key = None if generation is None else (make_sender, generation, configuration(properties))
+    key = None if generation is None else (CountingProducer, make_sender, generation, configuration(properties))
     with (
-        _idle_producers.lease(key, lambda: CountingProducer(properties, make_sender)) as producer,
+        _clients.lease(key, lambda: CountingProducer(properties, make_sender), _PRODUCER) as producer,
         producer.counting(),
     ):
         yield producer
@@ -242,16 +230,20 @@ def open_transactional(
     """A producer of transactions for a ``with`` block, at the normal end of which none may be open; for rows of a `topic`.
 
     It may be one that was used before in this process, with the same properties, transactional id and generation of topics
-    (as of `open_producer`), which its `is_kept` says: another producer may have fenced it since, which its first request
+    (see `open_producer`). Then its `is_kept` is True: another producer may have fenced it since, which its first request
     finds out. With `anew`, it is a new one. After an error in the block it is closed.
     """
     from pyspark_zkafka.transport.transactions import TransactionalProducer
 
     make_sender = _sender_class(connection)
-    key = make_sender, generation, configuration(properties)
+    key = TransactionalProducer, make_sender, generation, configuration(properties)
     if anew:
-        _idle_transactional.discard(key)
-    with _idle_transactional.lease(key, lambda: TransactionalProducer(properties, make_sender, topic=topic)) as producer:
+        _clients.discard(key)
+
+    def make() -> TransactionalProducer:
+        return TransactionalProducer(properties, make_sender, topic=topic)
+
+    with _clients.lease(key, make, _TRANSACTIONAL) as producer:
         yield producer
         if producer.is_open:
             raise RuntimeError("a transaction was neither committed nor aborted")

@@ -13,7 +13,7 @@ from pyspark_zkafka.errors import DeliveryFailed
 from pyspark_zkafka.protocol.rows import OutgoingBatch
 from pyspark_zkafka.transport.producer import producer_properties
 from pyspark_zkafka.transport.select import open_producer
-from tests.support.both_paths import WRITING, connection
+from tests.support.both_paths import BOTH, connection
 from tests.support.scripted_broker import RANGES, Received, ScriptedBroker
 from tests.support.starting_broker import StartingBroker
 
@@ -57,7 +57,7 @@ def write_on(transport: Transport, **kafka: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("transport", WRITING)
+@pytest.mark.parametrize("transport", BOTH)
 def test_broker_that_knows_no_topic(transport: Transport) -> None:
     """Rows wait until brokers know their topic again; librdkafka's own default would fail them."""
     with pytest.raises(TimeoutError, match="still in flight"):

@@ -151,7 +151,7 @@ class TestNothingIsKept:
 
     @pytest.fixture
     def connection(self, zkafka_cluster: LocalCluster) -> Connection:
-        return Connection(None, zkafka_cluster.bootstrap_servers, Listener(), {}, "librdkafka")
+        return Connection(None, zkafka_cluster.bootstrap_servers, Listener(), {}, "direct")
 
     def test_reading(self, connection: Connection, records: str) -> None:
         """Thousands of batches that were read leave nothing."""

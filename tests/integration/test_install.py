@@ -156,12 +156,12 @@ def test_pure_python_works(pure: Path, zkafka_cluster: LocalCluster, new_topic: 
 def test_compiled_path_works(compiled: Path, zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> None:
     """What was installed with a compiler writes and reads by the compiled path."""
     servers = zkafka_cluster.bootstrap_servers
-    assert run(compiled / "python", DRIVER, servers, new_topic(partitions=2), "on") == "100 written, 100 read\n"
+    assert run(compiled / "python", DRIVER, servers, new_topic(partitions=2), "direct") == "100 written, 100 read\n"
 
 
 def test_compiled_path_asked_for_in_vain(pure: Path, zkafka_cluster: LocalCluster) -> None:
     """Who asks for the compiled path where it is not there is told so."""
-    found = run(pure / "python", DRIVER, zkafka_cluster.bootstrap_servers, "t", "on")
+    found = run(pure / "python", DRIVER, zkafka_cluster.bootstrap_servers, "t", "direct")
     assert found.startswith(
         "[NO_NATIVE_PATH] The compiled path is required, but the compiled path was not built when the package"
     )

@@ -10,9 +10,14 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from pyspark_zkafka.batch.planner import plan_batch
 from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.batch.split_reader import ReadPolicy, SplitReader
 from pyspark_zkafka.errors import DataLoss
 from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.testing import LocalCluster
+from pyspark_zkafka.transport.direct.client import DirectClient
+from pyspark_zkafka.transport.direct.consumer import DirectConsumer
 from tests.support.both_paths_reads import VALUE, Read
 from tests.support.eventually import eventually
 from tests.support.tiers import seldom
@@ -77,29 +82,60 @@ def test_transports(old_cluster: LocalCluster) -> None:
         assert found.column("value").to_pylist() == values
 
 
-def test_old_message_format(old_cluster: LocalCluster, caplog: pytest.LogCaptureFixture) -> None:
-    """Records of an old format, also behind others, are read once each: librdkafka continues there."""
-    options = {"zookeeper.connect": old_cluster.zookeeper_connect, "subscribe": "old-format", "transport": "direct"}
-    old_cluster.create_topic("old-format", config=KEPT)
-    old_cluster.produce("old-format", [{"value": b"new"}] * 10)
+@pytest.mark.parametrize("version", ["0.9.0", "0.10.2"])
+def test_old_message_formats(old_cluster: LocalCluster, version: str) -> None:
+    """Both transports read the same messages of formats 0 and 1, of all codecs."""
+    records = [{"key": b"%d" % n if n % 3 else None, "value": b"v" * n if n % 5 else None} for n in range(200)]
+    for codec in ("none", "gzip", "snappy", "lz4"):
+        topic = f"format-{version}-{codec}"
+        old_cluster.create_topic(topic, config={**KEPT, "message.format.version": version})
+        old_cluster.produce(topic, records, {"compression.type": codec})
+        found = Read(old_cluster)(topic, 200)
+        assert found.column("value").to_pylist() == [record["value"] for record in records]
+        assert set(found.column("timestampType").to_pylist()) == {-1 if version == "0.9.0" else 0}
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_fetches_of_old_brokers(old_cluster: LocalCluster, version: int) -> None:
+    """Records are read by the requests that brokers 0.10 and 0.11 know, before which they are converted."""
+    topic, servers = f"fetch-{version}", old_cluster.bootstrap_servers
+    old_cluster.create_topic(topic, config=KEPT)
+    old_cluster.produce(topic, [{"value": b"%d" % n} for n in range(100)], {"compression.type": "lz4"})
+    split = Split(TopicPartition(topic, 0), 0, 100, 0, 0, (0,), (servers,))
+    with (
+        DirectClient({"bootstrap.servers": servers}, newest_fetch=version) as client,
+        DirectConsumer(client, split, pa.schema([("value", pa.binary())])) as consumer,
+    ):
+        (table,) = SplitReader(split, consumer, ReadPolicy(), lambda: "same").batches()
+    assert table.column("value").to_pylist() == [b"%d" % n for n in range(100)]
+
+
+def test_log_of_two_formats(old_cluster: LocalCluster, caplog: pytest.LogCaptureFixture) -> None:
+    """Records of an old format behind others are read once each."""
+    options = {"zookeeper.connect": old_cluster.zookeeper_connect, "subscribe": "two-formats", "transport": "direct"}
+    old_cluster.create_topic("two-formats", config=KEPT)
+    old_cluster.produce("two-formats", [{"value": b"new"}] * 10)
     # Not incremental: this broker cannot do that yet.
-    resource = ConfigResource(ResourceType.TOPIC, "old-format", set_config={**KEPT, "message.format.version": "0.10.2"})
+    resource = ConfigResource(ResourceType.TOPIC, "two-formats", set_config={**KEPT, "message.format.version": "0.9.0"})
     with (
         AdminClient({"bootstrap.servers": old_cluster.bootstrap_servers}) as admin,
         pytest.warns(DeprecationWarning, match="alter_configs"),
     ):
         admin.alter_configs([resource])[resource].result(30)
-    columns = pa.schema([("offset", pa.int64()), ("value", pa.binary())])
+    columns = pa.schema([("offset", pa.int64()), ("value", pa.binary()), ("timestampType", pa.int32())])
 
     def rows() -> list[dict[str, Any]] | None:
-        """The rows, after ten more records, if the broker has stored these in the old format."""
-        old_cluster.produce("old-format", [{"value": b"old"}] * 10)
+        """The rows, after ten more records, if the broker has stored these in the old format, which has no times."""
+        old_cluster.produce("two-formats", [{"value": b"old"}] * 10)
         plan, reader = plan_batch(parse_read(options)), ZKafkaReader(parse_read(options), columns)
         found = [r for b in reader.read(SplitPartition(plan.splits, plan.bootstrap_servers)) for r in b.to_pylist()]
-        return found if "librdkafka continues at offset" in caplog.text else None
+        return found if found[-1]["timestampType"] == -1 else None
 
     found = eventually(rows, 30)
-    assert found == [{"offset": n, "value": b"new" if n < 10 else b"old"} for n in range(len(found))]
+    assert [(row["offset"], row["value"]) for row in found] == [
+        (n, b"new" if n < 10 else b"old") for n in range(len(found))
+    ]
+    assert "librdkafka continues" not in caplog.text
 
 
 @pytest.mark.parametrize(

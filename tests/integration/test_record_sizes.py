@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.kafka.consumer_properties import consumer_properties
-from pyspark_zkafka.kafka.record_sizes import sample_record_bytes
+from pyspark_zkafka.kafka.log_probes import sample_record_bytes
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.protocol.model import TopicPartition
 

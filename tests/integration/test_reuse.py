@@ -37,8 +37,8 @@ COLUMNS = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("value"
 class Tasks:
     """Tasks of one worker on one topic, by one path; `clients` has the name of librdkafka's client of each."""
 
-    def __init__(self, cluster: LocalCluster, topic: str, native: str) -> None:
-        options = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "nativePath": native}
+    def __init__(self, cluster: LocalCluster, topic: str, transport: str) -> None:
+        options = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "transport": transport}
         self.connection: Connection = parse_connection(options)
         self.servers = cluster.bootstrap_servers
         self.topic = topic
@@ -71,13 +71,13 @@ class Reading(Tasks):
         return list(table["value"].to_pylist())
 
 
-@pytest.fixture(params=["on", "off"])
-def reading(request: pytest.FixtureRequest, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> Iterator[Reading]:
+@pytest.fixture
+def reading(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> Iterator[Reading]:
     """Readers of a topic of two partitions with ten records each."""
     topic = new_topic(partitions=2)
     records = [{"value": f"{p}-{n}".encode(), "partition": p} for p in range(2) for n in range(10)]
     zkafka_cluster.produce(topic, records)
-    tasks = Reading(zkafka_cluster, topic, request.param)
+    tasks = Reading(zkafka_cluster, topic, "python")
     with librdkafka_log(tasks.names):
         yield tasks
 
@@ -152,7 +152,7 @@ class Writing(Tasks):
             return producer.delivered(self.topic)
 
 
-@pytest.fixture(params=["on", "off"])
+@pytest.fixture(params=["direct", "python"])
 def writing(request: pytest.FixtureRequest, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> Iterator[Writing]:
     """Writers of a topic of two partitions."""
     tasks = Writing(zkafka_cluster, new_topic(partitions=2), request.param)

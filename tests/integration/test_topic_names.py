@@ -32,7 +32,7 @@ OLD_NAME = "x" * 255
 
 
 @pytest.mark.parametrize(
-    ("path", "bad"), [("on", r"concat(good, '\u0000x')"), ("on", "cast(x'61ff' as string)"), ("off", "'a/b'")]
+    ("path", "bad"), [("direct", r"concat(good, '\u0000x')"), ("direct", "cast(x'61ff' as string)"), ("python", "'a/b'")]
 )
 def test_rows_for_a_topic_that_cannot_be(
     spark: SparkSession, zookeeper: dict[str, str], read: Read, new_topic: NewTopic, path: str, bad: str
@@ -41,7 +41,7 @@ def test_rows_for_a_topic_that_cannot_be(
     topic = new_topic()
     rows = spark.range(0, 2, 1, 1).selectExpr("id", f"'{topic}' as good")
     frame = rows.selectExpr(f"if(id = 0, good, {bad}) as topic", "'v' as value")
-    writer = frame.write.format("zkafka").options(**zookeeper, nativePath=path).mode("append")
+    writer = frame.write.format("zkafka").options(**zookeeper, transport=path).mode("append")
     with pytest.raises(Exception, match=r"\[INVALID_TOPIC\] The column topic is '"):
         writer.save()
     assert read({"subscribe": topic}).collect() == []

@@ -132,13 +132,13 @@ def value_of(message: Message | None) -> Any:
 
 
 # Paths differ in their calls of librdkafka, brokers in their answers: neither changes what the other one does.
-OLD = pytest.param(("compiled", "old_cluster"), id="1.1.1", marks=pytest.mark.long)
-COMPILED = pytest.param(("compiled", "prompt_cluster"), id="compiled")
+OLD = pytest.param(("direct", "old_cluster"), id="1.1.1", marks=pytest.mark.long)
+DIRECT = pytest.param(("direct", "prompt_cluster"), id="direct")
 PYTHON = ("python", "prompt_cluster")
-by_both_paths = pytest.mark.parametrize("writer", [COMPILED, pytest.param(PYTHON, id="python"), OLD], indirect=True)
+by_both_paths = pytest.mark.parametrize("writer", [DIRECT, pytest.param(PYTHON, id="python"), OLD], indirect=True)
 
 
-@pytest.fixture(params=[COMPILED, pytest.param(PYTHON, id="python", marks=pytest.mark.long), OLD])
+@pytest.fixture(params=[DIRECT, pytest.param(PYTHON, id="python", marks=pytest.mark.long), OLD])
 def writer(request: pytest.FixtureRequest) -> Writer:
     transport, cluster = request.param
     return Writer(request.getfixturevalue(cluster), transport)
@@ -335,7 +335,7 @@ def test_time_out_above_the_brokers(writer: Writer) -> None:
 def test_forgotten_id() -> None:
     """After the brokers have forgotten the id of a kept producer, its next transaction fails, and a new producer writes."""
     with LocalCluster(brokers=1, broker_config=FORGETFUL) as forgetful:
-        writer = Writer(forgetful, "compiled")
+        writer = Writer(forgetful, "direct")
         writer.write_once(1, b"a")
         wait_until_forgotten(forgetful, writer.id)
         with pytest.raises(TransactionFailed, match=r"INVALID_PRODUCER_ID_MAPPING.* have forgotten"):
@@ -371,7 +371,7 @@ def test_deleted_topic(writer: Writer) -> None:
 
 
 # Brokers 1.1.1 store such an offset.
-@pytest.mark.parametrize("writer", [COMPILED], indirect=True)
+@pytest.mark.parametrize("writer", [DIRECT], indirect=True)
 def test_partition_that_is_not_there(writer: Writer) -> None:
     """An offset of a partition that does not exist fails the transaction, and is named."""
     assert writer.entry()[0] == -1001  # a group has a coordinator now
@@ -387,7 +387,7 @@ def test_partition_that_is_not_there(writer: Writer) -> None:
 
 def test_no_broker() -> None:
     """Without a broker it is an error after delivery.timeout.ms."""
-    reach = connection("127.0.0.1:1", "compiled", {"delivery.timeout.ms": "1500"})
+    reach = connection("127.0.0.1:1", "direct", {"delivery.timeout.ms": "1500"})
     begin = time.monotonic()
     properties = transactional_properties(reach, "127.0.0.1:1", "nobody")
     with (
@@ -402,7 +402,7 @@ def test_no_broker() -> None:
 def test_first_offset_of_a_cluster() -> None:
     """A cluster without __consumer_offsets creates it for the first transaction, which waits for that."""
     with LocalCluster(brokers=1) as fresh:
-        writer = Writer(fresh, "compiled")
+        writer = Writer(fresh, "direct")
         begin = time.monotonic()
         writer.write_once(1, b"a")
         assert time.monotonic() - begin < 60

@@ -131,17 +131,17 @@ def test_views(read_kraft: Read, kraft_cluster: LocalCluster, topic: str, view: 
         assert len(rows) == (1 if view == "topics" else 2)
 
 
-@pytest.mark.parametrize("native", ["on", *seldom("off")])
+@pytest.mark.parametrize("transport", ["direct", *seldom("python")])
 def test_write(
-    spark: object, read_kraft: Read, brokers: dict[str, str], kraft_cluster: LocalCluster, topic: str, native: str
+    spark: object, read_kraft: Read, brokers: dict[str, str], kraft_cluster: LocalCluster, topic: str, transport: str
 ) -> None:
     """Both paths write each row once, and a batch's write commits a group's offsets to Kafka."""
-    target = f"{topic}-copy-{native}"
+    target = f"{topic}-copy-{transport}"
     kraft_cluster.create_topic(target, partitions=2)
     ends = json.dumps({topic: {"0": 10, "1": 10}})
     group = {"group.id": f"g-{target}", "offsets.storage": "kafka", "commitOffsets": ends}
     copied = read_kraft({"subscribe": topic}).select("key", "value").write.format("zkafka").mode("append")
-    copied.options(**brokers, topic=target, nativePath=native, **group).save()
+    copied.options(**brokers, topic=target, transport=transport, **group).save()
     values = sorted(bytes(row.value) for row in read_kraft({"subscribe": target}).collect())
     assert values == sorted([str(n).encode() for n in range(10)] * 2)
     with KafkaGroupOffsets(kraft_cluster.bootstrap_servers, {}, f"g-{target}") as offsets:

@@ -8,11 +8,29 @@ from typing import Any
 
 import pyarrow as pa
 
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.protocol.records import COLUMNS, build_batch
 from pyspark_zkafka.transport.native.record_decoder import RecordDecoder
-from tests.native.scripts import ALL, PARTITION, Limits, built, taken
+from tests.support.message_sets import MessageSet
 from tests.support.record_batches import CONTROL, LOG_APPEND_TIME, Batch, Row
 
-__all__ = ["Message", "decoded", "encode", "expected", "messages", "polled"]
+__all__ = [
+    "ALL",
+    "PARTITION",
+    "Limits",
+    "Message",
+    "assert_same",
+    "decoded",
+    "encode",
+    "expected",
+    "messages",
+    "polled",
+    "taken",
+]
+
+PARTITION = TopicPartition("orders", 3)
+ALL = pa.schema([(name, kinds[0]) for name, kinds in COLUMNS.items()])
 
 CREATE_TIME = 1
 APPEND_TIME = 2
@@ -23,7 +41,7 @@ class Message:
     """A row as `build_batch` takes it."""
 
     row: Row
-    append_ms: int | None = None
+    time: tuple[int, int]
 
     def key(self) -> bytes | None:
         return self.row.key
@@ -41,30 +59,67 @@ class Message:
         return self.row.offset
 
     def timestamp(self) -> tuple[int, int]:
-        return (CREATE_TIME, self.row.timestamp_ms) if self.append_ms is None else (APPEND_TIME, self.append_ms)
+        return self.time
 
     def headers(self) -> list[tuple[str, bytes | None]] | None:
         return [(key.decode(), value) for key, value in self.row.headers] or None
 
 
-def messages(batches: Iterable[Batch], start: int = 0, until: int = 2**62) -> list[Message]:
+@dataclass(frozen=True)
+class Limits:
+    """How much a poll may bring, and where the range ends."""
+
+    records: int = 1000
+    size_bytes: int = 1 << 20
+    until: int = 2**62
+
+
+def messages(batches: Iterable[Batch | MessageSet], start: int = 0, until: int = 2**62) -> list[Message]:
     """The records of batches in a range of offsets."""
     return [
-        Message(row, batch.max_timestamp_ms if batch.flags & LOG_APPEND_TIME else None)
+        Message(row, batch.time(row) if isinstance(batch, MessageSet) else _time(batch, row))
         for batch in batches
-        if not batch.flags & CONTROL
+        if isinstance(batch, MessageSet) or not batch.flags & CONTROL
         for row in batch.rows
         if start <= row.offset < until
     ]
 
 
-def expected(batches: Iterable[Batch], schema: pa.Schema = ALL, start: int = 0, until: int = 2**62) -> Any:
+def _time(batch: Batch, row: Row) -> tuple[int, int]:
+    is_append = batch.flags & LOG_APPEND_TIME
+    return (APPEND_TIME, batch.max_timestamp_ms) if is_append else (CREATE_TIME, row.timestamp_ms)
+
+
+def expected(batches: Iterable[Batch | MessageSet], schema: pa.Schema = ALL, start: int = 0, until: int = 2**62) -> Any:
     """The batch of Python's code, or the text of its error; None for no records."""
     found = messages(batches, start, until)
-    return built(found, schema) if found else None
+    try:
+        return build_batch(found, schema) if found else None
+    except ZKafkaError as error:
+        return str(error)
 
 
-def encode(batches: Iterable[Batch]) -> bytes:
+def taken(decoder: RecordDecoder) -> Any:
+    """The batch, or the error's text."""
+    try:
+        batch = decoder.take()
+    except ZKafkaError as error:
+        return str(error)
+    batch.validate(full=True)
+    return batch
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    if isinstance(expected, pa.RecordBatch):
+        assert isinstance(found, pa.RecordBatch), found
+        assert (found.num_rows, found.schema) == (expected.num_rows, expected.schema)
+        assert [c.null_count for c in found.columns] == [c.null_count for c in expected.columns]
+        assert found.equals(expected), f"{found.to_pylist()} != {expected.to_pylist()}"
+    else:
+        assert found == expected
+
+
+def encode(batches: Iterable[Batch | MessageSet]) -> bytes:
     return b"".join(batch.encode() for batch in batches)
 
 

@@ -1,8 +1,7 @@
-/* A librdkafka that plays a script: what rdkafka_abi.h declares, without brokers, threads or time.
+/* A fake of librdkafka: what rdkafka_abi.h declares, without brokers, threads or time.
  *
- * Reading: fake_script gives it records and events, which come back from rd_kafka_consume_batch_queue in their order, each
- * in memory of its own and of just its size. Writing: what is produced is kept by its address, as librdkafka keeps it, and
- * only looked at when its report is made, in rd_kafka_poll. fake_live counts what was handed out and not given back.
+ * What is produced is kept by its address, as librdkafka keeps it, and only read when its report is made, in rd_kafka_poll.
+ * fake_live counts what was handed out and not given back.
  */
 #include "rdkafka_abi.h"
 
@@ -14,8 +13,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { ENTRY_RECORD = 0, ENTRY_EVENT = 1, ENTRY_PAUSE = 2 };
-enum { ERROR_NO_ENTRY = -156, ERROR_TOO_LARGE = 10, ERROR_PURGED = -152 };
+enum { ERROR_TOO_LARGE = 10, ERROR_PURGED = -152 };
 
 struct header {
     char *key;
@@ -28,13 +26,6 @@ struct rk_headers {
     struct header *all;
 };
 
-struct full_message {
-    struct rk_message seen; /* first: librdkafka's callers know this part only */
-    int64_t time;
-    int time_type;
-    rk_headers *headers;
-};
-
 struct sent {
     struct rk_message message;
     rk_headers *headers;
@@ -45,10 +36,6 @@ struct sent {
 struct rk_conf {
     void *opaque;
     rk_on_delivery *on_delivery;
-};
-
-struct rk_queue {
-    int unused;
 };
 
 struct rk_topic {
@@ -75,111 +62,14 @@ struct rk_handle {
     int queued;
 };
 
-static struct {
-    uint8_t *data;
-    size_t size, at;
-} script;
-
 static int64_t live;
 static int refuse_above = 1 << 30; /* bytes of a value that a producer takes */
 static volatile uint64_t digest;   /* of all that was delivered: so that each byte of it is read */
 
 /* --- The test's own calls ------------------------------------------------------------------------------------------ */
 
-EXPORT void fake_script(const uint8_t *data, size_t size) {
-    free(script.data);
-    script.data = malloc(size + 1);
-    memcpy(script.data, data, size);
-    script.size = size;
-    script.at = 0;
-}
-
 EXPORT int64_t fake_live(void) { return live; }
 EXPORT void fake_refuse_above(int bytes) { refuse_above = bytes; }
-
-/* --- Reading the script -------------------------------------------------------------------------------------------- */
-
-static void read_bytes(void *to, size_t size) {
-    memcpy(to, script.data + script.at, size);
-    script.at += size;
-}
-
-static int32_t read_int32(void) {
-    int32_t value;
-    read_bytes(&value, sizeof value);
-    return value;
-}
-
-static int64_t read_int64(void) {
-    int64_t value;
-    read_bytes(&value, sizeof value);
-    return value;
-}
-
-/* A string of just its size; null for a negative one. */
-static void *read_string(size_t *size) {
-    int32_t length = read_int32();
-    *size = length < 0 ? 0 : (size_t)length;
-    if (length < 0) return NULL;
-    void *data = malloc(*size ? *size : 1);
-    read_bytes(data, *size);
-    return data;
-}
-
-static char *terminated(void *text, size_t size) {
-    char *found = malloc(size + 1);
-    memcpy(found, text, size);
-    found[size] = 0;
-    free(text);
-    return found;
-}
-
-static rk_headers *read_headers(void) {
-    int32_t count = read_int32();
-    if (count < 0) return NULL;
-    rk_headers *headers = calloc(1, sizeof *headers);
-    headers->all = calloc((size_t)count + 1, sizeof *headers->all);
-    for (headers->count = 0; headers->count < (size_t)count; headers->count++) {
-        struct header *header = &headers->all[headers->count];
-        size_t size;
-        void *key = read_string(&size);
-        header->key = terminated(key, size);
-        header->value = read_string(&header->size);
-    }
-    return headers;
-}
-
-static struct rk_message *read_record(void) {
-    struct full_message *message = calloc(1, sizeof *message);
-    message->seen.offset = read_int64();
-    message->seen.key = read_string(&message->seen.key_bytes);
-    message->seen.payload = read_string(&message->seen.payload_bytes);
-    message->time_type = read_int32();
-    message->time = read_int64();
-    message->headers = read_headers();
-    live++;
-    return &message->seen;
-}
-
-static struct rk_message *read_event(void) {
-    struct full_message *message = calloc(1, sizeof *message);
-    message->seen.err = read_int32();
-    message->seen.offset = read_int64();
-    live++;
-    return &message->seen;
-}
-
-EXPORT ptrdiff_t rd_kafka_consume_batch_queue(rk_queue *queue, int timeout_ms, struct rk_message **messages, size_t room) {
-    size_t count = 0;
-    (void)queue, (void)timeout_ms;
-    while (count < room && script.at < script.size) {
-        uint8_t kind;
-        read_bytes(&kind, 1);
-        if (kind == ENTRY_PAUSE) break;
-        messages[count++] = kind == ENTRY_RECORD ? read_record() : read_event();
-    }
-    return (ptrdiff_t)count;
-}
 
 static void free_headers(rk_headers *headers) {
     if (!headers) return;
@@ -191,40 +81,8 @@ static void free_headers(rk_headers *headers) {
     free(headers);
 }
 
-EXPORT void rd_kafka_message_destroy(struct rk_message *seen) {
-    struct full_message *message = (struct full_message *)seen;
-    free(seen->key);
-    free(seen->payload);
-    free_headers(message->headers);
-    free(message);
-    live--;
-}
-
-EXPORT const char *rd_kafka_message_errstr(const struct rk_message *message) { return message->err ? "an event" : NULL; }
-
-EXPORT int64_t rd_kafka_message_timestamp(const struct rk_message *message, int *type) {
-    *type = ((const struct full_message *)message)->time_type;
-    return ((const struct full_message *)message)->time;
-}
-
-EXPORT int rd_kafka_message_headers(const struct rk_message *message, rk_headers **headers) {
-    *headers = ((const struct full_message *)message)->headers;
-    return *headers ? 0 : ERROR_NO_ENTRY;
-}
-
-EXPORT size_t rd_kafka_header_cnt(const rk_headers *headers) { return headers->count; }
-
-EXPORT int rd_kafka_header_get_all(const rk_headers *headers, size_t i, const char **key, const void **value, size_t *size) {
-    if (i >= headers->count) return ERROR_NO_ENTRY;
-    *key = headers->all[i].key;
-    *value = headers->all[i].value;
-    *size = headers->all[i].size;
-    return 0;
-}
-
 /* --- Clients ------------------------------------------------------------------------------------------------------- */
 
-EXPORT int rd_kafka_version(void) { return 0x02000000; }
 EXPORT const char *rd_kafka_version_str(void) { return "2.0.0"; }
 EXPORT const char *rd_kafka_err2str(int code) { return code ? "an error" : "Success"; }
 EXPORT int rd_kafka_last_error(void) { return RK_ERR_INVALID_ARG; }
@@ -283,21 +141,6 @@ EXPORT int rd_kafka_fatal_error(rk_handle *handle, char *why, size_t why_bytes) 
     if (handle) snprintf(why, why_bytes, "none");
     return 0;
 }
-EXPORT int rd_kafka_poll_set_consumer(rk_handle *handle) { return handle ? 0 : -1; }
-EXPORT int rd_kafka_consumer_close(rk_handle *handle) { return handle ? 0 : -1; }
-EXPORT int rd_kafka_assign(rk_handle *handle, const rk_partition_list *list) { return handle || list ? 0 : -1; }
-
-EXPORT rk_queue *rd_kafka_queue_get_consumer(rk_handle *handle) {
-    (void)handle;
-    live++;
-    return calloc(1, sizeof(rk_queue));
-}
-
-EXPORT void rd_kafka_queue_destroy(rk_queue *queue) {
-    free(queue);
-    live--;
-}
-
 EXPORT rk_partition_list *rd_kafka_topic_partition_list_new(int size) {
     (void)size;
     live++;
@@ -314,18 +157,6 @@ EXPORT void rd_kafka_topic_partition_list_destroy(rk_partition_list *list) {
 EXPORT struct rk_topic_partition *rd_kafka_topic_partition_list_add(rk_partition_list *list, const char *topic, int32_t partition) {
     list->only = (struct rk_topic_partition){.topic = strdup(topic), .partition = partition, .offset = -1001};
     return &list->only;
-}
-
-EXPORT int rd_kafka_topic_partition_list_set_offset(rk_partition_list *list, const char *topic, int32_t partition, int64_t offset) {
-    (void)list, (void)topic, (void)partition, (void)offset;
-    return 0;
-}
-
-EXPORT int rd_kafka_query_watermark_offsets(rk_handle *handle, const char *topic, int32_t partition, int64_t *low, int64_t *high,
-                                            int timeout_ms) {
-    (void)handle, (void)topic, (void)partition, (void)timeout_ms;
-    *low = *high = 0;
-    return 0;
 }
 
 /* --- Writing ------------------------------------------------------------------------------------------------------- */

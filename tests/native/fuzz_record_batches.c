@@ -2,13 +2,14 @@
  * sanitizers, which watch it; prints how many records were decoded. The corpus is a file of parts, each behind its length (32 bits,
  * little-endian): responses, and records that were decompressed. */
 #include "crc32c.h"
+#include "messages.h"
 #include "zkafka.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PARTS = 256, CRC = 17, CRC_END = 21, LENGTH = 8, LENGTH_END = 12, HEADER_END = 61 };
+enum { MOST_PARTS = 256, MAGIC = 16, CRC = 17, CRC_END = 21, LENGTH = 8, LENGTH_END = 12, HEADER_END = 61 };
 
 struct part {
     uint8_t *data;
@@ -100,18 +101,36 @@ static void damage(struct part *part) {
     }
 }
 
+static uint32_t crc32(const uint8_t *data, int64_t size) {
+    uint32_t crc = 0xffffffff;
+    for (int64_t i = 0; i < size; i++) {
+        crc ^= data[i];
+        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+    }
+    return ~crc;
+}
+
+/* Gives a batch, or a message, the checksum that it ought to have, and a batch its format. */
+static void mend_batch(uint8_t *data, int64_t size) {
+    if (data[MAGIC] < 2) {
+        put_number(data + LENGTH_END, crc32(data + MAGIC, size - MAGIC));
+    } else {
+        put_number(data + CRC, crc32c_by_table(data + CRC_END, (size_t)(size - CRC_END)));
+        if (!one_in(20)) data[MAGIC] = 2;
+    }
+}
+
 /* Gives the batches the checksums, and often the lengths, that they ought to have. */
 static void mend(struct part *part) {
-    for (int64_t at = 0; part->size - at >= HEADER_END;) {
-        int64_t left = part->size - at;
+    for (int64_t at = 0; part->size - at > MAGIC;) {
+        int64_t left = part->size - at, least = part->data[at + MAGIC] < 2 ? MESSAGE_LEAST_BYTES : HEADER_END;
         int64_t size = (int64_t)(int32_t)number(part->data + at + LENGTH) + LENGTH_END;
-        if ((size < HEADER_END || size > left) && one_in(2)) {
+        if ((size < least || size > left) && one_in(2)) {
             size = left;
             put_number(part->data + at + LENGTH, (uint32_t)(size - LENGTH_END));
         }
-        if (size < HEADER_END || size > left) return;
-        if (!one_in(10)) put_number(part->data + at + CRC, crc32c_by_table(part->data + at + CRC_END, (size_t)(size - CRC_END)));
-        if (!one_in(20)) part->data[at + 16] = 2;
+        if (size < least || size > left) return;
+        if (!one_in(10)) mend_batch(part->data + at, size);
         at += size;
     }
 }
@@ -141,6 +160,7 @@ static struct part make_decompressed(void) {
     int64_t from = one_in(2) && any_part->size > HEADER_END ? HEADER_END : 0;
     struct part made = copy(any_part->data + from, any_part->size - from);
     if (!one_in(4)) damage(&made);
+    if (one_in(2)) mend(&made);
     return made;
 }
 
@@ -208,13 +228,15 @@ static void take(zkafka_decoder *decoder, int64_t rows) {
     arrow_release(&batch);
 }
 
-static void feed(zkafka_decoder *decoder) {
+static void feed(zkafka_decoder *decoder, const struct part *fed) {
     int64_t producers[8], first_offsets[8], count = one_in(2) ? 0 : below(9);
     for (int64_t i = 0; i < count; i++) {
         producers[i] = below(one_in(2) ? 4 : 10000);
         first_offsets[i] = below(40) + (i ? first_offsets[i - 1] : 0);
     }
-    if (!zkafka_decoder_feed(decoder, producers, first_offsets, count)) fail("no memory");
+    struct zkafka_fed found;
+    if (!zkafka_decoder_feed(decoder, fed->data, fed->size, producers, first_offsets, count, &found)) fail("no memory");
+    if (found.size < 0 || found.size > fed->size) fail("a wrong size of the batches");
 }
 
 /* Polls of one response; the number of rows gathered. */
@@ -228,7 +250,6 @@ static int64_t decode(zkafka_decoder *decoder, const struct part *fed) {
                                                &found);
         rows += found.records;
         stops[status]++;
-        if (zkafka_decoder_missing_bytes(decoder, fed->data, fed->size) < 0) fail("negative bytes are missing");
         if (found.records && (found.first < 0 || found.first >= until)) fail("a first offset outside of the range");
         if (status == DECODE_COMPRESSED) {
             if (found.begin < 0 || found.begin > found.end || found.end > fed->size) fail("compressed bytes outside of the response");
@@ -251,7 +272,7 @@ static void run(int64_t rounds) {
         for (int64_t responses = below(20); responses >= 0 && rounds > 0; responses--, rounds--) {
             struct part fed = make();
             if (!one_in(4)) zkafka_decoder_seek(decoder, below(one_in(2) ? 50 : one_in(4) ? INT32_MAX : 1));
-            feed(decoder);
+            feed(decoder, &fed);
             int64_t more = decode(decoder, &fed);
             rows += more;
             decoded += more;

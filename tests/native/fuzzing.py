@@ -10,14 +10,15 @@ from pathlib import Path
 import pyarrow as pa
 
 from pyspark_zkafka.transport.native.decompression import decompress
-from tests.native.scripts import HERE, SOURCES, compile_c
-from tests.support.record_batches import HEADER_BYTES
+from tests.support.compiler import SOURCES, compile_c
+from tests.support.message_sets import MessageSet
+from tests.support.record_batches import HEADER_BYTES, Row
 from tests.support.recorded_responses import recorded_logs
 
 __all__ = ["Fuzzer"]
 
 _CHECKS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
-_SOURCES = ("record_batches", "aborted_transactions", "columns", "crc32c", "client")
+_SOURCES = ("record_batches", "messages", "aborted_transactions", "columns", "crc32c")
 
 
 class Fuzzer:
@@ -27,7 +28,7 @@ class Fuzzer:
         self._corpus = folder / "corpus"
         self._corpus.write_bytes(b"".join(struct.pack("<I", len(part)) + part for part in _corpus()))
         sources = [SOURCES / f"{name}.c" for name in _SOURCES]
-        self._program = compile_c(folder / "fuzz", *_CHECKS, HERE / "fuzz_record_batches.c", *sources)
+        self._program = compile_c(folder / "fuzz", *_CHECKS, Path(__file__).with_name("fuzz_record_batches.c"), *sources)
 
     def run(self, seed: int, rounds: int, *more: str) -> subprocess.CompletedProcess[str]:
         """Decode so many damaged responses; prints the numbers of records decoded, and of stops for each reason."""
@@ -37,12 +38,16 @@ class Fuzzer:
 
 
 def _corpus() -> Iterator[bytes]:
-    """Recorded responses, and the records of their compressed batches."""
+    """Recorded responses, the records of their compressed batches, and messages of old formats with their inner ones."""
     for log in recorded_logs():
         yield log.records
         for codec, batch in _batches(log.records):
             if codec:
                 yield bytes(decompress(codec, pa.py_buffer(batch[HEADER_BYTES:])))
+    for magic in (0, 1):
+        rows = tuple(Row(n, b"k" * (n % 3), b"v" * n, n) for n in range(6))
+        yield MessageSet(rows, magic).encode()
+        yield MessageSet(rows[:3], magic, "gzip").encode() + MessageSet(rows[3:], magic, "snappy").encode()
 
 
 def _batches(records: bytes) -> Iterator[tuple[int, bytes]]:

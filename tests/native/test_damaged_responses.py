@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import ClusterStateError
-from pyspark_zkafka.transport.direct_errors import UnsupportedRecords
+from pyspark_zkafka.transport.direct.errors import Unsupported
 from pyspark_zkafka.transport.native.record_decoder import RecordDecoder
-from tests.native.decoding import expected, polled
-from tests.native.scripts import ALL, PARTITION, Limits, assert_same, taken
+from tests.native.decoding import ALL, PARTITION, Limits, assert_same, expected, polled, taken
 from tests.support.record_batches import ABORT, CODECS, TRANSACTIONAL, Batch, Row, marker, with_checksum
 
 CODEC_NAMES = [name for name in CODECS if name != "unknown"]
@@ -45,7 +44,7 @@ def read(fed: bytes) -> tuple[Any, int, bool]:
         try:
             while (more := decoder.poll(2, 1 << 20, 2**62)).first is not None:
                 rows += more.records
-        except (ClusterStateError, UnsupportedRecords):
+        except (ClusterStateError, Unsupported):
             failed = True
         if not rows:
             return None, decoder.position, failed

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import ClusterStateError
-from pyspark_zkafka.transport.direct_errors import UnsupportedRecords
+from pyspark_zkafka.transport.direct.errors import Unsupported
 from pyspark_zkafka.transport.native import record_decoder
 from pyspark_zkafka.transport.native.decompression import decompress
 from pyspark_zkafka.transport.native.record_decoder import RecordDecoder
-from tests.native.scripts import ALL, PARTITION
+from tests.native.decoding import ALL, PARTITION
 from tests.support.record_batches import Batch, Row
 
 BOUND_BYTES = 2_000
@@ -63,7 +63,7 @@ def test_decoder(parts: list[Part], whole: st.DataObject) -> None:
     """All records before the first flaw are read, each at its own offset; then each poll reports the flaw."""
     flawed = next((n for n, each in enumerate(parts) if each.flaw), len(parts))
     rows = [row for each in parts[:flawed] for row in each.rows]
-    error = UnsupportedRecords if flawed < len(parts) and parts[flawed].flaw == "too large" else ClusterStateError
+    error = Unsupported if flawed < len(parts) and parts[flawed].flaw == "too large" else ClusterStateError
     found: list[tuple[int, bytes]] = []
     with pytest.MonkeyPatch.context() as patch, RecordDecoder(PARTITION, SCHEMA) as decoder:
         patch.setattr(record_decoder, "decompress", bounded)
@@ -96,7 +96,7 @@ def bounded(codec: int, data: pa.Buffer) -> pa.Buffer:
     """Decompress, with a bound that small tests can reach."""
     records = decompress(codec, data)
     if records.size > BOUND_BYTES:
-        raise UnsupportedRecords("too large")
+        raise Unsupported("too large")
     return records
 
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.protocol.records import COLUMNS
-from pyspark_zkafka.transport.direct_errors import UnsupportedRecords
-from pyspark_zkafka.transport.native.record_decoder import RecordDecoder
-from tests.native.decoding import decoded, encode, expected, polled
-from tests.native.scripts import ALL, PARTITION, Limits, assert_same
+from pyspark_zkafka.transport.direct.errors import Unsupported
+from pyspark_zkafka.transport.native.record_decoder import Fed, RecordDecoder
+from tests.native.decoding import ALL, PARTITION, Limits, assert_same, decoded, encode, expected, polled
 from tests.support.cases import each
 from tests.support.record_batches import (
     ABORT,
@@ -240,30 +239,46 @@ class TestResponses:
             for cut in range(len(partial)):
                 decoder.feed(whole + partial[:cut], None)
                 polled(decoder, Limits())
-                assert (decoder.position, decoder.is_exhausted, decoder.needs_more) == (3, True, False)
+                assert (decoder.position, decoder.is_exhausted) == (3, True)
             decoder.feed(partial, None)
             polled(decoder, Limits())
             assert offsets_of(decoder.take()) == [*range(6)]
 
-    def test_fetch_that_was_too_small(self) -> None:
-        """The begin of a batch tells how many bytes to ask for."""
+    def test_whole_batches(self) -> None:
+        """What was fed is known by its headers: the whole batches, their offsets, and the last one's epoch."""
+        batches = [Batch((Row(101),), base_offset=100, last_offset=104), numbered(110, 10, leader_epoch=8, codec="lz4")]
+        first, second = (batch.encode() for batch in batches)
+        with RecordDecoder(PARTITION, ALL) as decoder:
+            whole = Fed(len(first + second), 100, 120, 8, is_malformed=False, is_exhausted=False)
+            assert decoder.feed(first + second) == whole
+            for end in range(len(second)):
+                assert decoder.feed(first + second[:end])[:4] == (len(first), 100, 105, 0)
+
+    def test_no_whole_batch(self) -> None:
+        """A response without a whole batch is exhausted."""
         batch = encode([numbered(0, 3)])
         with RecordDecoder(PARTITION, ALL) as decoder:
-            decoder.seek(0)
-            for cut in range(1, len(batch)):
-                decoder.feed(batch[:cut], None)
-                assert (decoder.is_exhausted, decoder.needs_more) == (True, True)
-                assert decoder.wanted_bytes == (len(batch) if cut >= 17 else 17)
+            for end in range(len(batch)):
+                nothing = Fed(0, -1, -1, -1, is_malformed=False, is_exhausted=True)
+                assert decoder.feed(batch[:end]) == nothing
+                assert decoder.is_exhausted
                 assert decoder.poll(10, 1000, 100).first is None
-            decoder.feed(batch, None)
-            assert (decoder.is_exhausted, decoder.needs_more) == (False, False)
 
-    def test_empty_response(self) -> None:
-        """A response without bytes is exhausted, and needs no more of them."""
+    @pytest.mark.parametrize("length", [-1, 0, 48, -(2**31)])
+    def test_lengths(self, length: int) -> None:
+        """A length that is too small for a header is malformed: it would never end."""
+        good, bad = encode([numbered(0, 3)]), bytearray(encode([numbered(3, 3)]))
+        bad[8:12] = length.to_bytes(4, "big", signed=True)
         with RecordDecoder(PARTITION, ALL) as decoder:
-            decoder.feed(b"", None)
-            assert (decoder.is_exhausted, decoder.needs_more) == (True, False)
-            assert decoder.poll(10, 1000, 100).first is None
+            assert decoder.feed(bytes(bad)).is_malformed
+            fed = decoder.feed(good + bytes(bad))
+            assert (fed.size, fed.next_offset, fed.is_malformed) == (len(good), 3, True)
+
+    @given(st.binary(max_size=400))
+    def test_any_bytes(self, data: bytes) -> None:
+        """Whole batches are never more than the bytes."""
+        with RecordDecoder(PARTITION, ALL) as decoder:
+            assert 0 <= decoder.feed(data).size <= len(data)
 
     def test_seek(self) -> None:
         """A seek forgets the response, and keeps the records gathered."""
@@ -302,8 +317,7 @@ class TestUnreadable:
     @pytest.mark.parametrize(
         ("batch", "reason"),
         [
-            (numbered(5, 1, magic=1), "of format 1"),
-            (numbered(5, 1, magic=0), "of format 0"),
+            (numbered(5, 1, magic=-1), "of format -1"),
             (numbered(5, 1, magic=3), "of format 3"),
             (numbered(5, 1, codec="unknown"), "unknown compression"),
             (numbered(5, 3, last_offset=6), "outside of its offsets"),
@@ -319,7 +333,7 @@ class TestUnreadable:
             assert reached is not None
             assert reached >= 4
             for _ in range(2):
-                with pytest.raises(UnsupportedRecords, match=reason):
+                with pytest.raises(Unsupported, match=reason):
                     decoder.poll(100, 1000, 100)
             assert decoder.position == reached + 1
             assert offsets_of(decoder.take()) == [*range(reached + 1)]
@@ -367,7 +381,7 @@ class TestUnreadable:
         with RecordDecoder(PARTITION, ALL) as decoder:
             decoder.seek(0)
             decoder.feed(encode([batch, numbered(7, 1)]), None)
-            with pytest.raises((ClusterStateError, UnsupportedRecords)):
+            with pytest.raises((ClusterStateError, Unsupported)):
                 polled(decoder, Limits())
 
     @pytest.mark.parametrize("length", [-(2**31), -1, 0, 48])

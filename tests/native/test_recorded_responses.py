@@ -8,8 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_zkafka.transport.native.record_decoder import RecordDecoder
-from tests.native.decoding import decoded, polled
-from tests.native.scripts import ALL, PARTITION, Limits
+from tests.native.decoding import ALL, PARTITION, Limits, decoded, polled
 from tests.support.cases import each
 from tests.support.recorded_responses import RecordedLog, recorded_logs
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.transport.direct import messages
-from pyspark_zkafka.transport.direct.epochs import read_epoch_end
 from pyspark_zkafka.transport.direct.errors import Unsupported
-from pyspark_zkafka.transport.direct.fetch import Part, Position, read_fetch, span_of
+from pyspark_zkafka.transport.direct.fetch import Part, Position, read_fetch
 from pyspark_zkafka.transport.direct.wire import Reader, unsigned_varint
 from tests.support.cases import each
 
@@ -25,9 +24,8 @@ READERS: dict[str, Callable[[Reader], Any]] = {
     **{f"SaslAuthenticate {v}": lambda r, v=v: messages.read_sasl_authenticate(r, v) for v in (0, 2)},
     **{f"Metadata {v}": lambda r, v=v: messages.read_metadata(r, v, "t") for v in (4, 7)},
     **{f"ListOffsets {v}": lambda r, v=v: messages.read_list_offsets(r, v, TP) for v in (1, 5)},
-    "OffsetForLeaderEpoch": lambda r: read_epoch_end(r, TP),
+    "OffsetForLeaderEpoch": lambda r: messages.read_epoch_end(r, TP),
     **{f"Fetch {v}": lambda r, v=v: read_fetch(r, v, PARTS) for v in (4, 11, 12, 17)},
-    "batches": lambda r: span_of(r.span(r.left)),
 }
 # Small numbers are more likely to be lengths that lead on.
 RESPONSES = st.lists(st.one_of(st.binary(max_size=8), st.integers(0, 3).map(lambda n: n.to_bytes(4, "big")))).map(b"".join)
@@ -45,10 +43,3 @@ def test_any_bytes(name: str, data: bytes) -> None:
 def test_varints(number: int) -> None:
     """A varint is read as it was written."""
     assert Reader(unsigned_varint(number)).unsigned_varint() == number
-
-
-@given(data=st.binary(max_size=400))
-def test_spans(data: bytes) -> None:
-    """Whole batches are never more than the bytes."""
-    with suppress(Unsupported):
-        assert span_of(memoryview(data)).size <= len(data)

@@ -13,9 +13,8 @@ from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.options.model import Connection, Transport
 from pyspark_zkafka.protocol.planning import Listener
 
-READING: tuple[Transport, ...] = ("python", "librdkafka", "direct")
-WRITING: tuple[Transport, ...] = ("python", "librdkafka")
-each_path = pytest.mark.parametrize("transport", READING)
+BOTH: tuple[Transport, ...] = ("python", "direct")
+each_path = pytest.mark.parametrize("transport", BOTH)
 
 HASTY = {"topic.metadata.propagation.max.ms": 300}
 """For topics that there are not: librdkafka shall not wait long for them."""
@@ -41,7 +40,7 @@ def outcome(act: Callable[[Transport], Any], transport: Transport) -> Any:
 def same(
     act: Callable[[Transport], Any],
     shown: Callable[[Any], Any] = lambda found: found,
-    transports: Sequence[Transport] = WRITING,
+    transports: Sequence[Transport] = BOTH,
 ) -> Any:
     """The outcome of an action, once all transports have shown the same one."""
     first, *others = (outcome(act, transport) for transport in transports)

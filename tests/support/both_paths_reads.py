@@ -14,9 +14,9 @@ from pyspark_zkafka.options.model import Transport
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.protocol.records import COLUMNS
-from pyspark_zkafka.transport.fallback import FallbackConsumer
+from pyspark_zkafka.transport.direct.consumer import DirectConsumer
 from pyspark_zkafka.transport.select import open_consumer
-from tests.support.both_paths import READING, connection, same, unnumbered
+from tests.support.both_paths import connection, same, unnumbered
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -57,8 +57,7 @@ def read_batches(
     how = connection(servers, transport, kafka)
     with open_consumer(how, consumer_properties(how, servers, "g"), split, wanted.columns) as consumer:
         found = list(SplitReader(split, consumer, wanted.policy, lambda: wanted.identity).batches())
-        assert isinstance(consumer, FallbackConsumer) == (transport == "direct")
-        assert not isinstance(consumer, FallbackConsumer) or consumer.why is None
+        assert isinstance(consumer, DirectConsumer) == (transport == "direct")
         return found
 
 
@@ -79,7 +78,7 @@ class Read:
         """The table, or the error; what is given by name and is no field of `Range` is a property of librdkafka."""
         kafka = how.pop("kafka", {})
         wanted = Range(topic, until, **how)
-        return same(lambda transport: as_table(wanted.columns, self.batches(wanted, transport, kafka)), shown, READING)
+        return same(lambda transport: as_table(wanted.columns, self.batches(wanted, transport, kafka)), shown)
 
     def batches(self, wanted: Range, transport: Transport, kafka: Mapping[str, Any] | None = None) -> list[pa.RecordBatch]:
         return read_batches(self._cluster, wanted, kafka or {}, transport)

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+from pathlib import Path
 
-__all__ = ["compiler"]
+from pyspark_zkafka.transport.native import library
+
+__all__ = ["SOURCES", "compile_c", "compiler"]
+
+SOURCES = Path(library.__file__).parent
+_WARNINGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{SOURCES}"]
 
 
 def compiler() -> str:
@@ -12,3 +19,11 @@ def compiler() -> str:
     found = shutil.which("cc") or shutil.which("gcc")
     assert found is not None, "this test needs a C compiler: cc or gcc"
     return found
+
+
+def compile_c(out: Path, *arguments: str | Path) -> Path:
+    """Compile C sources without warnings; fails the test where that cannot be done."""
+    command = [compiler(), *_WARNINGS, "-o", out, *arguments, "-ldl"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return out

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
+
+import pyarrow as pa
 
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.transport.direct import wire
+from pyspark_zkafka.transport.native.record_decoder import Fed, RecordDecoder
 from tests.support.record_batches import Batch, Row
 from tests.support.scripted_broker import Received, answered
 
-__all__ = ["EPOCH_END", "FETCH", "LIST_OFFSETS", "METADATA", "TP", "FakePartition", "records"]
+__all__ = ["EPOCH_END", "FETCH", "LIST_OFFSETS", "METADATA", "TP", "FakePartition", "feed", "records"]
 
 A = TypeVar("A")
 
@@ -21,6 +25,12 @@ EARLIEST = wire.int64(-2)
 def records(first: int, until: int, epoch: int = 1) -> bytes:
     """A record batch with the offsets `[first, until)`."""
     return Batch(tuple(Row(n, value=b"%d" % n) for n in range(first, until)), leader_epoch=epoch).encode()
+
+
+def feed(data: memoryview, aborted: Sequence[tuple[int, int]] | None) -> Fed:
+    """The whole batches of a response, for a fetcher without a reader."""
+    with RecordDecoder(TP, pa.schema([])) as decoder:
+        return decoder.feed(data, aborted)
 
 
 def _next(answers: list[A]) -> A:

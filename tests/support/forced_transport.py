@@ -32,7 +32,7 @@ def force_transport(patch: pytest.MonkeyPatch, reader: type, transport: str) -> 
 
     def load_(self: Any, *args: Any, **given: Any) -> Any:
         note(self, *given)
-        if getattr(self, "is_zkafka", False) and not {"view", "transport", "nativepath"} & self.__dict__[_SET]:
+        if getattr(self, "is_zkafka", False) and not {"view", "transport"} & self.__dict__[_SET]:
             set_one(self, "transport", transport)
         return load(self, *args, **given)
 

@@ -42,7 +42,7 @@ CONNECTING = {
     "zookeeper.ssl.truststore.location": "/ca.pem",
     "Kafka.Bootstrap.Servers": "b:1",
     "listener.name": "BOTH",
-    "nativePath": "off",
+    "transport": "python",
     "offsets.storage": "kafka",
     "dual.commit.enabled": "true",
     "kafka.security.protocol": "SASL_SSL",
@@ -115,7 +115,10 @@ def test_the_write_accepts_them() -> None:
 
 def test_a_batch_of_nothing_commits_nothing() -> None:
     """A member that owns nothing gives its write the connection alone."""
-    assert batch({"nativePath": "off"}, ()).commit_options == {"zookeeper.connect": "zk:2181/kafka", "nativePath": "off"}
+    assert batch({"transport": "python"}, ()).commit_options == {
+        "zookeeper.connect": "zk:2181/kafka",
+        "transport": "python",
+    }
 
 
 @each("prefix", ["ssl.", "sasl.", "https.", "socket.", "broker.", "enable.ssl", "enable.sasl"])

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pyspark_zkafka.transport.direct_errors import UnsupportedRecords
-
 __all__ = ["ConnectionLost", "LoginRefused", "MalformedResponse", "Unsupported", "closed_by_errors"]
 
 
-class Unsupported(UnsupportedRecords):
-    """Something that this transport does not do; librdkafka is to continue. The text says what, without secrets."""
+class Unsupported(Exception):
+    """Something that only librdkafka can do or read: it is to continue. The text says what, without secrets."""
 
 
 class MalformedResponse(Unsupported):

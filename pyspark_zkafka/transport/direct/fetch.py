@@ -1,20 +1,19 @@
-"""Requests and responses of Fetch, and the headers of the batches in them.
+"""Requests and responses of Fetch.
 
 References
 ----------
-``FetchRequest.json`` and ``FetchResponse.json`` of Kafka 3.9.1; ``DefaultRecordBatch`` for the batch header.
+``FetchRequest.json`` and ``FetchResponse.json`` of Kafka 3.9.1.
 """
 
 from __future__ import annotations
 
 import base64
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.transport.direct.errors import MalformedResponse, Unsupported
+from pyspark_zkafka.transport.direct.errors import MalformedResponse
 from pyspark_zkafka.transport.direct.messages import FETCH, NONE, Request
 from pyspark_zkafka.transport.direct.wire import (
     NO_TAGS,
@@ -29,17 +28,19 @@ from pyspark_zkafka.transport.direct.wire import (
 
 __all__ = [
     "FIRST_DIVERGING",
+    "FIRST_LIMITED",
     "Fetched",
     "Part",
     "Position",
-    "Span",
     "Wanted",
     "fetch_request",
     "id_bytes",
     "newest_version",
     "read_fetch",
-    "span_of",
 ]
+
+FIRST_LIMITED = 3
+"""The first version that limits the bytes of the whole response."""
 
 FIRST_DIVERGING = 12
 """The first version whose response reports that the log was truncated below the offset."""
@@ -63,7 +64,7 @@ class Wanted(NamedTuple):
 
 
 class Position(NamedTuple):
-    """The offset to fetch next; epochs are those of the leader, and of the record before the offset, -1 where unknown."""
+    """The offset to fetch next, the leader's epoch, and the epoch of the record before the offset; -1 where unknown."""
 
     offset: int
     leader_epoch: int = -1
@@ -97,14 +98,17 @@ def id_bytes(text: str | None) -> bytes | None:
 
 
 def fetch_request(version: int, parts: Sequence[Part], wanted: Wanted) -> Request:
-    """Versions 4 to 17, without a fetch session; topic ids are required from 13 on.
+    """Versions 2 to 17, without a fetch session; topic ids are required from 13 on.
 
     Each partition at most once. A broker fills the response in this order, topic by topic.
     """
     flexible = version >= _FIRST_FLEXIBLE
     body = b"" if version >= 15 else int32(-1)  # replica
-    body += int32(wanted.max_wait_ms) + int32(wanted.min_bytes) + int32(wanted.max_bytes)
-    body += int8(int(wanted.read_committed))
+    body += int32(wanted.max_wait_ms) + int32(wanted.min_bytes)
+    if version >= FIRST_LIMITED:
+        body += int32(wanted.max_bytes)
+    if version >= 4:
+        body += int8(int(wanted.read_committed))
     if version >= 7:
         body += int32(_NO_SESSION) + int32(_LAST_EPOCH)
     by_topic: dict[str, list[Part]] = {}
@@ -170,7 +174,7 @@ class Fetched:
 
 
 def read_fetch(response: Reader, version: int, parts: Sequence[Part]) -> list[Fetched]:
-    """Versions 4 to 17: what was fetched of each part, in order; an error of the whole is one of each.
+    """Versions 2 to 17: what was fetched of each part, in order; an error of the whole is one of each.
 
     The response by which a broker throttles has no partitions (KIP-219): nothing was fetched of any, not even an offset.
     """
@@ -217,7 +221,10 @@ def _key(version: int, part: Part) -> tuple[str | bytes | None, int]:
 
 def _read_partition(response: Reader, version: int, throttle_ms: int) -> tuple[int, Fetched]:
     flexible = version >= _FIRST_FLEXIBLE
-    index, error, high, stable = response.int32(), response.int16(), response.int64(), response.int64()
+    index, error, high = response.int32(), response.int16(), response.int64()
+    if version < 4:  # before transactions
+        return index, Fetched(throttle_ms, error, high, high, aborted=(), records=response.nullable_bytes())
+    stable = response.int64()
     start = response.int64() if version >= 5 else -1
 
     def transaction() -> tuple[int, int]:
@@ -237,38 +244,3 @@ def _read_partition(response: Reader, version: int, throttle_ms: int) -> tuple[i
 
 def _read_diverging(field: Reader) -> tuple[int, int]:
     return field.int32(), field.int64()
-
-
-class Span(NamedTuple):
-    """The whole batches at the begin of fetched records: their size, and the last one's epoch.
-
-    `first_offset`, that of the first batch, and `next_offset`, that after the last, are None where there is no whole batch.
-    """
-
-    size: int
-    first_offset: int | None
-    next_offset: int | None
-    last_epoch: int
-
-
-_BATCH = struct.Struct(">qiib")  # base offset, length after it, leader epoch, magic
-_DELTA = struct.Struct(">i")
-_AFTER_LENGTH, _DELTA_AT, _HEADER_BYTES = 12, 23, 61
-
-
-def span_of(records: memoryview) -> Span:
-    """The whole batches, by their headers alone; Unsupported for message formats 0 and 1."""
-    at, end, first, following, epoch = 0, len(records), None, None, -1
-    batch, delta = _BATCH.unpack_from, _DELTA.unpack_from
-    while at + _BATCH.size <= end:
-        base, length, epoch_here, magic = batch(records, at)
-        if magic != 2:
-            raise Unsupported(f"records of message format {magic}")
-        if length < _HEADER_BYTES - _AFTER_LENGTH:
-            raise MalformedResponse(f"a record batch of {length} bytes")
-        if at + _AFTER_LENGTH + length > end:
-            break
-        first = base if first is None else first
-        following, epoch = base + delta(records, at + _DELTA_AT)[0] + 1, epoch_here
-        at += _AFTER_LENGTH + length
-    return Span(at, first, following, epoch)

@@ -6,7 +6,8 @@ know is used, see `Api.version`.
 References
 ----------
 ``clients/src/main/resources/common/message/*.json`` of Kafka 3.9.1: ``RequestHeader``, ``ResponseHeader``,
-``ApiVersions``, ``SaslHandshake``, ``SaslAuthenticate``, ``Metadata``, ``ListOffsets``; ``FetchRequest`` for `FETCH`.
+``ApiVersions``, ``SaslHandshake``, ``SaslAuthenticate``, ``Metadata``, ``ListOffsets``, ``OffsetForLeaderEpoch`` (KIP-320);
+``FetchRequest`` for `FETCH`.
 """
 
 from __future__ import annotations
@@ -38,10 +39,12 @@ __all__ = [
     "LIST_OFFSETS",
     "METADATA",
     "NONE",
+    "OFFSET_FOR_LEADER_EPOCH",
     "SASL_AUTHENTICATE",
     "SASL_HANDSHAKE",
     "UNSUPPORTED_VERSION",
     "Api",
+    "EpochEnd",
     "Handshake",
     "Leader",
     "ListedOffset",
@@ -49,9 +52,11 @@ __all__ = [
     "Request",
     "Token",
     "api_versions_request",
+    "epoch_end_request",
     "list_offsets_request",
     "metadata_request",
     "read_api_versions",
+    "read_epoch_end",
     "read_list_offsets",
     "read_metadata",
     "read_sasl_authenticate",
@@ -89,9 +94,10 @@ class Api(NamedTuple):
 
 
 _NEVER = 1000
-FETCH = Api("Fetch", 1, 4, 17, 12)
-LIST_OFFSETS = Api("ListOffsets", 2, 1, 5, 6)
-METADATA = Api("Metadata", 3, 4, 7, 9)
+FETCH = Api("Fetch", 1, 2, 17, 12)
+LIST_OFFSETS = Api("ListOffsets", 2, 0, 5, 6)
+METADATA = Api("Metadata", 3, 1, 7, 9)
+OFFSET_FOR_LEADER_EPOCH = Api("OffsetForLeaderEpoch", 23, 2, 3, 4)
 SASL_HANDSHAKE = Api("SaslHandshake", 17, 1, 1, _NEVER)
 API_VERSIONS = Api("ApiVersions", 18, 0, 3, 3)
 SASL_AUTHENTICATE = Api("SaslAuthenticate", 36, 0, 2, 2)
@@ -201,12 +207,12 @@ class Metadata:
 
 
 def metadata_request(version: int, topic: str) -> Request:
-    """Versions 4 to 7, which do not create the topic."""
-    return Request(METADATA, version, int32(1) + string(topic) + int8(0))
+    """Versions 1 to 7; those from 4 on do not create the topic."""
+    return Request(METADATA, version, int32(1) + string(topic) + (int8(0) if version >= 4 else b""))
 
 
 def read_metadata(response: Reader, version: int, topic: str) -> Metadata:
-    """Versions 4 to 7."""
+    """Versions 1 to 7."""
 
     def broker() -> tuple[int, tuple[str, int]]:
         found = response.int32(), (response.required_string(), response.int32())
@@ -225,9 +231,11 @@ def read_metadata(response: Reader, version: int, topic: str) -> Metadata:
         response.int8()  # whether it is internal
         return name, (error, dict(response.array(partition)))
 
-    response.int32()  # throttle time
+    if version >= 3:
+        response.int32()  # throttle time
     brokers = dict(response.array(broker))
-    response.string()  # cluster
+    if version >= 2:
+        response.string()  # cluster
     response.int32()  # controller
     topics = dict(response.array(described))
     if topic not in topics:
@@ -245,18 +253,22 @@ class ListedOffset(NamedTuple):
 def list_offsets_request(
     version: int, partition: TopicPartition, timestamp: int, leader_epoch: int, *, read_committed: bool
 ) -> Request:
-    """Versions 1 to 5, for one partition."""
+    """Versions 0 to 5, for one partition."""
     isolation = int8(int(read_committed)) if version >= 2 else b""
     epoch = int32(leader_epoch) if version >= 4 else b""
-    row = int32(1) + int32(partition.partition) + epoch + int64(timestamp)
+    most = int32(1) if version == 0 else b""
+    row = int32(1) + int32(partition.partition) + epoch + int64(timestamp) + most
     return Request(LIST_OFFSETS, version, int32(-1) + isolation + int32(1) + string(partition.topic) + row)
 
 
 def read_list_offsets(response: Reader, version: int, partition: TopicPartition) -> ListedOffset:
-    """Versions 1 to 5, for one partition."""
+    """Versions 0 to 5, for one partition."""
 
     def row() -> tuple[int, ListedOffset]:
         index, error = response.int32(), response.int16()
+        if version == 0:
+            offsets = response.array(response.int64)
+            return index, ListedOffset(error, offsets[0] if offsets else -1)
         response.int64()  # timestamp
         found = ListedOffset(error, response.int64())
         if version >= 4:
@@ -271,4 +283,39 @@ def read_list_offsets(response: Reader, version: int, partition: TopicPartition)
     found = dict(response.array(topic)).get(partition.topic, {}).get(partition.partition)
     if found is None:
         raise MalformedResponse("the response to ListOffsets lacks the partition")
+    return found
+
+
+class EpochEnd(NamedTuple):
+    """The response to OffsetForLeaderEpoch, by which a truncation is found where Fetch does not report it.
+
+    The last epoch up to the one requested, and its end; both are -1 where the leader knows none.
+    """
+
+    error: int
+    epoch: int
+    offset: int
+
+
+def epoch_end_request(version: int, partition: TopicPartition, leader_epoch: int, epoch: int) -> Request:
+    """Versions 2 and 3, for one partition, whose leader is fenced by its own epoch."""
+    replica = int32(-1) if version >= 3 else b""
+    row = int32(1) + int32(partition.partition) + int32(leader_epoch) + int32(epoch)
+    return Request(OFFSET_FOR_LEADER_EPOCH, version, replica + int32(1) + string(partition.topic) + row)
+
+
+def read_epoch_end(response: Reader, partition: TopicPartition) -> EpochEnd:
+    """Versions 2 and 3, for one partition."""
+
+    def row() -> tuple[int, EpochEnd]:
+        error, index = response.int16(), response.int32()
+        return index, EpochEnd(error, response.int32(), response.int64())
+
+    def topic() -> tuple[str, dict[int, EpochEnd]]:
+        return response.required_string(), dict(response.array(row))
+
+    response.int32()  # throttle time
+    found = dict(response.array(topic)).get(partition.topic, {}).get(partition.partition)
+    if found is None:
+        raise MalformedResponse("the response to OffsetForLeaderEpoch lacks the partition")
     return found

@@ -1,22 +1,36 @@
-"""Settings of the direct transport, from librdkafka's properties of a consumer."""
+"""Settings of the direct transport, from librdkafka's properties of a consumer; and TLS by them."""
 
 from __future__ import annotations
 
+import os
 import socket
-from collections.abc import Mapping
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 from pyspark_zkafka.transport.direct.errors import Unsupported
 from pyspark_zkafka.transport.direct.fetch import Wanted
 
-__all__ = ["Backoff", "Login", "Settings", "SocketSettings", "TlsSettings", "parse_servers", "settings_of"]
+__all__ = [
+    "Backoff",
+    "Login",
+    "Settings",
+    "SocketSettings",
+    "TlsSettings",
+    "TokenEndpoint",
+    "parse_servers",
+    "settings_of",
+    "tls_context",
+]
 
 _KAFKA_PORT = 9092
 _SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
-# Properties of librdkafka's own queues, threads, group and log, without which nothing changes in what is read.
+# Ignored: properties of librdkafka's own queues, threads, group and log. They do not affect what is read.
 _WITHOUT_EFFECT = frozenset(
     {
         "allow.auto.create.topics",
@@ -75,6 +89,21 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenEndpoint:
+    """Where OAUTHBEARER gets its tokens for a client's id and secret; authorities as a file or folder, or as a PEM text."""
+
+    mechanism: ClassVar[str] = "OAUTHBEARER"
+
+    url: str
+    client_id: str = field(repr=False)
+    client_secret: str = field(repr=False)
+    scope: str | None = None
+    extensions: tuple[str, ...] = ()
+    ca_location: str | None = None
+    ca_pem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SocketSettings:
     """Properties of sockets; 0 is the system's size of a buffer."""
 
@@ -111,7 +140,7 @@ class Settings:
     servers: tuple[tuple[str, int], ...]
     client_id: str
     tls: TlsSettings | None
-    login: Login | None
+    login: Login | TokenEndpoint | None
     socket: SocketSettings
     reconnect_backoff: Backoff
     retry_backoff: Backoff
@@ -164,7 +193,7 @@ def _server(text: str) -> tuple[str, int]:
 
 
 class _Properties:
-    """Properties that are read one by one; `finish` refuses those that nobody has read."""
+    """Properties, read one by one; `finish` refuses properties that were not read."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
         self._left = {name: value for name, value in properties.items() if name not in _WITHOUT_EFFECT}
@@ -213,10 +242,12 @@ def _tls(given: _Properties) -> TlsSettings:
     )
 
 
-def _login(given: _Properties) -> Login | str:
+def _login(given: _Properties) -> Login | TokenEndpoint | str:
     """The login, or why it cannot be used."""
     mechanism = given.optional("sasl.mechanism") or given.optional("sasl.mechanisms") or "GSSAPI"
     user, password = given.optional("sasl.username"), given.optional("sasl.password")
+    if mechanism == "OAUTHBEARER":
+        return _token_endpoint(given)
     if mechanism not in ("PLAIN", *_SCRAM):
         return f"sasl.mechanism={mechanism}"
     if mechanism in _SCRAM and find_spec("scramp") is None:
@@ -224,7 +255,28 @@ def _login(given: _Properties) -> Login | str:
     return "a login without user and password" if user is None or password is None else Login(mechanism, user, password)
 
 
-def _required(login: Login | str) -> Login:
+def _token_endpoint(given: _Properties) -> TokenEndpoint | str:
+    if given.text("sasl.oauthbearer.method", "default") != "oidc":
+        return "sasl.mechanism=OAUTHBEARER without sasl.oauthbearer.method=oidc"
+    url = given.optional("sasl.oauthbearer.token.endpoint.url")
+    client_id, secret = given.optional("sasl.oauthbearer.client.id"), given.optional("sasl.oauthbearer.client.secret")
+    if url is None or client_id is None or secret is None:
+        return "sasl.mechanism=OAUTHBEARER without the id and the secret of a client, and an endpoint for tokens"
+    if not url.startswith(("https://", "http://")):
+        return "the value of sasl.oauthbearer.token.endpoint.url"
+    extensions = (given.optional("sasl.oauthbearer.extensions") or "").split(",")
+    return TokenEndpoint(
+        url,
+        client_id,
+        secret,
+        given.optional("sasl.oauthbearer.scope"),
+        tuple(stripped for extension in extensions if (stripped := extension.strip())),
+        given.optional("https.ca.location"),
+        given.optional("https.ca.pem"),
+    )
+
+
+def _required(login: Login | TokenEndpoint | str) -> Login | TokenEndpoint:
     if isinstance(login, str):
         raise Unsupported(login)
     return login
@@ -263,3 +315,61 @@ def _wanted(given: _Properties) -> Wanted:
         read_committed=level == "read_committed",
         rack=given.text("client.rack", ""),
     )
+
+
+def tls_context(settings: TlsSettings) -> ssl.SSLContext:
+    """A context for connections to brokers; Unsupported if a file, a key or a cipher cannot be used."""
+    try:
+        return _context(settings)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        # Not the error's text: it may quote a key.
+        raise Unsupported(f"TLS settings that Python's ssl refuses ({type(error).__name__})") from None
+
+
+def _context(settings: TlsSettings) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = settings.checks_certificate and settings.checks_host
+    context.verify_mode = ssl.CERT_REQUIRED if settings.checks_certificate else ssl.CERT_NONE
+    if settings.ciphers is not None:
+        context.set_ciphers(settings.ciphers)
+    _load_authorities(context, settings)
+    _load_certificate(context, settings)
+    return context
+
+
+def _load_authorities(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    if settings.ca_pem is not None:
+        context.load_verify_locations(cadata=settings.ca_pem)
+    elif settings.ca_location is None:
+        context.load_default_certs()
+    elif Path(settings.ca_location).is_dir():
+        context.load_verify_locations(capath=settings.ca_location)
+    else:
+        context.load_verify_locations(cafile=settings.ca_location)
+
+
+def _load_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    certificate, key = settings.certificate_pem, settings.key_pem
+    if certificate is None and settings.certificate_location is None:
+        if key is not None or settings.key_location is not None:
+            raise Unsupported("a private key without a certificate")
+        return
+    with _file(certificate, settings.certificate_location) as cert_file, _file(key, settings.key_location) as key_file:
+        # A function, since OpenSSL would otherwise ask on the terminal for the password of a locked key.
+        context.load_cert_chain(str(cert_file), key_file, password=lambda: settings.key_password or "")
+
+
+@contextmanager
+def _file(pem: str | None, location: str | None) -> Iterator[str | None]:
+    """The location, or a file in memory with the PEM text: ssl reads a certificate and its key from files alone."""
+    if pem is None:
+        yield location
+        return
+    if not hasattr(os, "memfd_create"):
+        raise Unsupported("keys as PEM texts on this system")
+    descriptor = os.memfd_create("pem")
+    try:
+        os.write(descriptor, pem.encode())
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)

@@ -1,7 +1,6 @@
-"""The compiled path between Arrow and librdkafka, and between Arrow and the brokers' record batches.
+"""The compiled path: from the brokers' record batches to Arrow, and from Arrow to librdkafka.
 
-``*.c`` is plain C, independent of Python: it fills Arrow columns from librdkafka's messages or from the record batches of
-fetch responses, sends the rows of Arrow columns, and hashes keys. It is called through ctypes, so one build serves every
-version of Python, and the GIL is released while it runs. It uses the librdkafka that confluent-kafka has loaded; settings,
-security and handling of errors are the same code as the pure-Python path's, in `pyspark_zkafka.transport`.
+``*.c`` is plain C, independent of Python: it fills Arrow columns from the record batches of fetch responses, passes the
+rows of Arrow columns to librdkafka's producer, and hashes keys and rows. It is called through ctypes: one build serves
+every version of Python, and the GIL is released while it runs. It uses the librdkafka that confluent-kafka has loaded.
 """

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from ctypes import addressof, create_string_buffer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-__all__ = ["CArray"]
+if TYPE_CHECKING:  # readers do without the writers' modules
+    from pyspark_zkafka.protocol.rows import OutgoingBatch
 
+__all__ = ["CArray", "c_headers"]
+
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _ARRAY_BYTES = 80  # sizeof(struct ArrowArray)
 
 
@@ -52,3 +56,8 @@ class CArray:
     def __del__(self) -> None:
         if self._filled is not None and any(self._buffer.raw[64:72]):  # its release callback: C has not taken ownership
             pa.Array._import_from_c(self.address, self._filled)
+
+
+def c_headers(rows: OutgoingBatch) -> pa.Array | None:
+    """The headers of rows in the type that C expects."""
+    return rows.headers if rows.headers is None or rows.headers.type == _HEADERS else rows.headers.cast(_HEADERS)

@@ -40,14 +40,14 @@ static void on_error(rk_handle *handle, int code, const char *reason, void *opaq
         code = rk.fatal_error(handle, text, sizeof text);
         reason = text;
     }
-    client_note(opaque, REPORT_ERROR, code, fatal, -1, reason);
+    client_note(opaque, REPORT_ERROR, code, fatal, reason);
 }
 
 static void on_log(const rk_handle *handle, int level, const char *facility, const char *text) {
     struct client *client = rk.opaque(handle);
     char line[sizeof(((struct zkafka_report *)0)->text)];
     snprintf(line, sizeof line, "%s [%s] %s", facility, rk.name(handle), text);
-    client_note(client, REPORT_LOG, level, false, -1, line);
+    client_note(client, REPORT_LOG, level, false, line);
 }
 
 static rk_conf *configure(struct client *client, const char *const *settings, int *code, char *why, size_t why_bytes) {
@@ -64,16 +64,16 @@ static rk_conf *configure(struct client *client, const char *const *settings, in
     return conf;
 }
 
-bool client_open(struct client *client, int type, const char *const *settings, rk_on_delivery *on_delivery, int *code, char *why,
+bool client_open(struct client *client, const char *const *settings, rk_on_delivery *on_delivery, int *code, char *why,
                  size_t why_bytes) {
     rk_conf *conf = configure(client, settings, code, why, why_bytes);
     if (!conf) return false;
-    if (on_delivery) rk.conf_set_dr_msg_cb(conf, on_delivery);
+    rk.conf_set_dr_msg_cb(conf, on_delivery);
     char reason[512];
-    client->handle = rk.new(type, conf, reason, sizeof reason);
+    client->handle = rk.new(RK_PRODUCER, conf, reason, sizeof reason);
     if (!client->handle) {
         *code = rk.last_error();
-        snprintf(why, why_bytes, "Failed to create %s: %s", type == RK_CONSUMER ? "consumer" : "producer", reason);
+        snprintf(why, why_bytes, "Failed to create producer: %s", reason);
         rk.conf_destroy(conf);
         return false;
     }
@@ -81,12 +81,12 @@ bool client_open(struct client *client, int type, const char *const *settings, r
     return true;
 }
 
-void client_note(struct client *client, int kind, int code, bool fatal, int64_t offset, const char *text) {
-    int kept_free = kind == REPORT_LOG ? REPORTS_FOR_ERRORS : kind == REPORT_ERROR ? 1 : 0;
+void client_note(struct client *client, int kind, int code, bool fatal, const char *text) {
+    int kept_free = kind == REPORT_LOG ? REPORTS_FOR_ERRORS : 0;
     if (client->report_count >= REPORTS_ROOM - kept_free) return;
     int at = (client->first_report + client->report_count++) % REPORTS_ROOM;
     struct zkafka_report *report = &client->reports[at];
-    *report = (struct zkafka_report){.kind = kind, .code = code, .fatal = fatal, .offset = offset};
+    *report = (struct zkafka_report){.kind = kind, .code = code, .fatal = fatal};
     snprintf(report->text, sizeof report->text, "%s", text ? text : rk.err2str(code));
 }
 

@@ -1,4 +1,4 @@
-/* Common part of consumers and producers: librdkafka's functions, a client's settings, and its reports. */
+/* A client of librdkafka: its functions, a client's settings, and its reports. */
 #ifndef ZKAFKA_CLIENT_H
 #define ZKAFKA_CLIENT_H
 
@@ -15,10 +15,9 @@ struct client {
     int report_count;
 };
 
-/* Creates the handle; `on_delivery` may be null. False, with the reason, if librdkafka refuses. */
-bool client_open(struct client *, int type, const char *const *settings, rk_on_delivery *on_delivery, int *code, char *why,
-                 size_t why_bytes);
-void client_note(struct client *, int kind, int code, bool fatal, int64_t offset, const char *text);
+/* Creates a producer's handle. False, with the reason, if librdkafka refuses. */
+bool client_open(struct client *, const char *const *settings, rk_on_delivery *on_delivery, int *code, char *why, size_t why_bytes);
+void client_note(struct client *, int kind, int code, bool fatal, const char *text);
 bool client_next_report(struct client *, struct zkafka_report *);
 /* The client of a producer. */
 rk_handle *producer_handle(const zkafka_producer *);

@@ -175,44 +175,6 @@ bool columns_append(struct columns *columns, const struct record *record) {
     return done;
 }
 
-/* --- librdkafka's messages ----------------------------------------------------------------------------------------- */
-
-static int64_t append_headers(struct columns *columns, const struct rk_message *message) {
-    rk_headers *headers = NULL;
-    size_t count = 0;
-    int64_t bytes = 0;
-    if (rk.message_headers(message, &headers) == 0) count = rk.header_cnt(headers);
-    for (size_t i = 0; i < count; i++) {
-        const char *key;
-        const void *value;
-        size_t size;
-        rk.header_get_all(headers, i, &key, &value, &size);
-        size_t key_size = strlen(key);
-        if (!columns_append_header(columns, message->offset, key, key_size, value, size)) return -1;
-        bytes += (int64_t)(key_size + size) + HEADER_OVERHEAD_BYTES;
-    }
-    return bytes;
-}
-
-static void read_timestamp(const struct rk_message *message, struct record *record) {
-    int type;
-    record->timestamp_ms = rk.message_timestamp(message, &type);
-    if (type == 0) record->timestamp_ms = -1; /* Without a timestamp librdkafka returns 0; Java, and so Spark's own source, -1. */
-    record->timestamp_type = type - 1; /* librdkafka: 0 none, 1 create, 2 append; Java and Spark: -1, 0, 1. */
-}
-
-int64_t columns_append_message(struct columns *columns, const struct rk_message *message) {
-    struct record record = {.offset = message->offset,
-                            .key = message->key,
-                            .key_bytes = message->key_bytes,
-                            .value = message->payload,
-                            .value_bytes = message->payload_bytes};
-    int64_t header_bytes = columns->asked[COLUMN_HEADERS] ? append_headers(columns, message) : 0;
-    if (columns->asked[COLUMN_TIMESTAMP] || columns->asked[COLUMN_TIMESTAMP_TYPE]) read_timestamp(message, &record);
-    if (header_bytes < 0 || !columns_append(columns, &record)) return -1;
-    return (int64_t)(message->key_bytes + message->payload_bytes) + header_bytes;
-}
-
 /* --- Arrow arrays -------------------------------------------------------------------------------------------------- */
 
 static void release(struct ArrowArray *array) {

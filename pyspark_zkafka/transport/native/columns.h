@@ -2,7 +2,6 @@
 #ifndef ZKAFKA_COLUMNS_H
 #define ZKAFKA_COLUMNS_H
 
-#include "rdkafka_abi.h"
 #include "zkafka.h"
 
 /* Values of fixed size, side by side. */
@@ -56,8 +55,6 @@ bool columns_project(struct columns *, const int32_t *kinds, const int32_t *text
 bool columns_append_header(struct columns *, int64_t offset, const void *key, size_t key_bytes, const void *value, size_t value_bytes);
 /* Appends a record, after its headers, if these are asked for. False: out of memory. */
 bool columns_append(struct columns *, const struct record *);
-/* Appends librdkafka's message with its headers, and returns its size in bytes; negative: out of memory. */
-int64_t columns_append_message(struct columns *, const struct rk_message *);
 /* Moves the columns into a struct array. False: out of memory. */
 bool columns_take(struct columns *, struct ArrowArray *out);
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from pyspark_zkafka.transport.direct_errors import UnsupportedRecords
+from pyspark_zkafka.transport.direct.errors import Unsupported
 
 __all__ = ["CorruptRecords", "decompress", "most_decompressed_bytes"]
 
@@ -19,6 +19,8 @@ _LARGEST_CHUNK_BYTES = 8 * 1024 * 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16  # the magic, a version, and the oldest version that can read it
 _LENGTH_BYTES = 4
+_LZ4, _LZ4_DESCRIPTOR = 3, 4  # the codec; the descriptor follows the frame's magic
+_WORD = 0xFFFFFFFF
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = zlib.MAX_WBITS | 16
 
@@ -41,12 +43,14 @@ def most_decompressed_bytes(compressed_bytes: int) -> int:
     return min(max(_LEAST_BOUND_BYTES, _LARGEST_RATIO * compressed_bytes), _MOST_BYTES)
 
 
-def decompress(codec: int, data: pa.Buffer) -> pa.Buffer:
+def decompress(codec: int, data: pa.Buffer, magic: int = 2) -> pa.Buffer:
     """The records of a batch; `codec` is a number of the batch's attributes: 1 gzip, 2 snappy, 3 lz4, 4 zstd.
 
-    Raises CorruptRecords, and UnsupportedRecords beyond `most_decompressed_bytes`.
+    Raises CorruptRecords, and Unsupported beyond `most_decompressed_bytes`.
     """
     try:
+        if magic == 0 and codec == _LZ4:
+            data = _mended_lz4(data)
         records = _DECOMPRESSORS[codec](data, most_decompressed_bytes(data.size))
     except (OSError, pa.ArrowInvalid, zlib.error) as error:
         raise CorruptRecords(str(error)) from error
@@ -90,9 +94,41 @@ def _gzip(data: pa.Buffer, bound: int) -> pa.Buffer:
     return _joined(members)
 
 
+def _mended_lz4(data: pa.Buffer) -> pa.Buffer:
+    """The frame with the right checksum of its header: messages of format 0 have another one (KAFKA-3160)."""
+    frame = bytearray(data)
+    if len(frame) <= _LZ4_DESCRIPTOR:
+        raise CorruptRecords("an LZ4 frame without a header")
+    flags = frame[_LZ4_DESCRIPTOR]
+    end = _LZ4_DESCRIPTOR + 2 + 8 * (flags >> 3 & 1) + 4 * (flags & 1)  # flags, block size, content size, dictionary
+    if end >= len(frame):
+        raise CorruptRecords("an LZ4 frame without a header")
+    frame[end] = _xxh32(frame[_LZ4_DESCRIPTOR:end]) >> 8 & 0xFF
+    return pa.py_buffer(bytes(frame))
+
+
+def _xxh32(data: bytes | bytearray) -> int:
+    """XXH32 of less than 16 bytes, with the seed 0."""
+    first, second, third, fourth, fifth = 2654435761, 2246822519, 3266489917, 668265263, 374761393
+    found = fifth + len(data)
+    for at in range(0, len(data) - 3, 4):
+        found = _rotated(found + int.from_bytes(data[at : at + 4], "little") * third, 17) * fourth
+    for byte in data[len(data) & ~3 :]:
+        found = _rotated(found + byte * fifth, 11) * first
+    found &= _WORD
+    found = (found ^ found >> 15) * second & _WORD
+    found = (found ^ found >> 13) * third & _WORD
+    return found ^ found >> 16
+
+
+def _rotated(value: int, bits: int) -> int:
+    value &= _WORD
+    return value << bits | value >> (32 - bits)
+
+
 def _require_bound(size: int, bound: int) -> None:
     if size > bound:
-        raise UnsupportedRecords(f"a record batch of more than {bound} bytes after decompression")
+        raise Unsupported(f"a record batch of more than {bound} bytes after decompression")
 
 
 def _snappy(data: pa.Buffer, bound: int) -> pa.Buffer:
@@ -107,7 +143,7 @@ def _snappy(data: pa.Buffer, bound: int) -> pa.Buffer:
 
 
 def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
-    """The blocks of snappy-java's stream, each behind its length; Java's producers write it."""
+    """The blocks of snappy-java's stream, each after its length; Java's producers write it."""
     at = _XERIAL_HEADER_BYTES
     while at < len(data):
         length = int.from_bytes(data[at : at + _LENGTH_BYTES], "big", signed=True)

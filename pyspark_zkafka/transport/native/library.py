@@ -32,8 +32,8 @@ __all__ = [
     "Counts",
     "Decoded",
     "Failure",
+    "Fed",
     "Flaws",
-    "PollResult",
     "Report",
     "TransactionError",
     "built",
@@ -46,7 +46,7 @@ __all__ = [
     "topic_argument",
 ]
 
-INTERFACE = 4
+INTERFACE = 5
 """ZKAFKA_INTERFACE of `zkafka.h`, for which this module is written."""
 
 _OLDEST = (1, 6)
@@ -55,15 +55,9 @@ _WHY_BYTES = 512
 
 
 class Report(Structure):
-    """`zkafka_report`: an event, error or log line of librdkafka."""
+    """`zkafka_report`: an error of librdkafka's client, or a line of its log."""
 
-    _fields_ = (("kind", c_int32), ("code", c_int32), ("fatal", c_int32), ("offset", c_int64), ("text", c_char * 512))
-
-
-class PollResult(Structure):
-    """`zkafka_poll`: the result of one poll."""
-
-    _fields_ = (("records", c_int64), ("bytes", c_int64), ("first", c_int64), ("last", c_int64), ("unordered", c_int32))
+    _fields_ = (("kind", c_int32), ("code", c_int32), ("fatal", c_int32), ("text", c_char * 512))
 
 
 class Flaws(Structure):
@@ -75,14 +69,23 @@ class Flaws(Structure):
     )
 
 
+class Fed(Structure):
+    """`zkafka_fed`: the whole record batches of a response."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("size", "first_offset", "next_offset")),
+        *((name, c_int32) for name in ("last_epoch", "malformed", "exhausted")),
+    )
+
+
 class Decoded(Structure):
     """`zkafka_decoded`: the result of decoding record batches."""
 
     _fields_ = (
         *((name, c_int64) for name in ("records", "bytes", "first")),
-        *((name, c_int32) for name in ("unordered", "magic")),
+        *((name, c_int32) for name in ("unordered", "exhausted", "magic")),
         *((name, c_int64) for name in ("batch", "position")),
-        *((name, c_int32) for name in ("codec", "count")),
+        ("codec", c_int32),
         *((name, c_int64) for name in ("begin", "end")),
     )
 
@@ -116,21 +119,14 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "interface": (c_int, ()),
     "bind": (c_bool, (c_char_p, c_char_p, c_size_t)),
     "librdkafka_version": (c_char_p, ()),
-    "consumer_new": (c_void_p, (POINTER(c_char_p), *_WHY)),
-    "consumer_close": (None, (c_void_p,)),
-    "consumer_assign": (c_int, (c_void_p, c_char_p, c_int32, c_int64)),
-    "consumer_unassign": (c_int, (c_void_p,)),
-    "consumer_project": (c_bool, (c_void_p, POINTER(c_int32), POINTER(c_int32), c_int32)),
-    "consumer_poll": (c_bool, (c_void_p, c_int64, c_int64, c_int64, c_int, POINTER(PollResult))),
-    "consumer_take": (c_bool, (c_void_p, c_void_p, POINTER(Flaws))),
-    "consumer_log_range": (c_int, (c_void_p, c_char_p, c_int32, c_int, POINTER(c_int64), POINTER(c_int64))),
-    "consumer_report": (c_bool, (c_void_p, POINTER(Report))),
     "decoder_new": (c_void_p, (c_char_p, c_int32)),
     "decoder_close": (None, (c_void_p,)),
     "decoder_project": (c_bool, (c_void_p, POINTER(c_int32), POINTER(c_int32), c_int32)),
     "decoder_seek": (None, (c_void_p, c_int64)),
-    "decoder_feed": (c_bool, (c_void_p, POINTER(c_int64), POINTER(c_int64), c_int64)),
-    "decoder_missing_bytes": (c_int64, (c_void_p, c_void_p, c_int64)),
+    "decoder_feed": (
+        c_bool,
+        (c_void_p, c_void_p, c_int64, POINTER(c_int64), POINTER(c_int64), c_int64, POINTER(Fed)),
+    ),
     "decoder_decode": (
         c_int32,
         (c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_int64, c_int64, c_int64, POINTER(Decoded)),
@@ -190,7 +186,7 @@ def require() -> Any:
         raise OptionError(
             "NO_NATIVE_PATH",
             f"The compiled path is required, but {text}; install from a wheel or with a C compiler on the driver and every "
-            "executor, or leave transport and nativePath at auto",
+            "executor, or leave transport at auto",
         )
     return found
 
@@ -214,7 +210,7 @@ def load() -> tuple[Any | None, str]:
 
 
 def built() -> Path | None:
-    """The shared library beside this module; None if it was not built."""
+    """The shared library next to this module; None if it was not built."""
     folder = Path(__file__).parent
     suffixes = (".abi3.so", sysconfig.get_config_var("EXT_SUFFIX") or ".so", ".so")
     return next((path for s in suffixes if (path := folder / f"_arrow_path{s}").is_file()), None)

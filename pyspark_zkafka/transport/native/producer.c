@@ -172,7 +172,7 @@ static void free_finished(zkafka_producer *producer) {
 ZKAFKA_EXPORT zkafka_producer *zkafka_producer_new(const char *const *settings, int64_t most_records, int64_t most_bytes,
                                                    int64_t batch_bytes, int *code, char *why, size_t why_bytes) {
     zkafka_producer *producer = calloc(1, sizeof *producer);
-    if (!producer || !client_open(&producer->client, RK_PRODUCER, settings, on_delivery, code, why, why_bytes)) {
+    if (!producer || !client_open(&producer->client, settings, on_delivery, code, why, why_bytes)) {
         free(producer);
         return NULL;
     }

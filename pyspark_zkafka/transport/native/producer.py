@@ -9,27 +9,20 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.protocol.rows import OutgoingBatch
-from pyspark_zkafka.transport.native.arrays import CArray
+from pyspark_zkafka.transport.native.arrays import CArray, c_headers
 from pyspark_zkafka.transport.native.library import Counts as CCounts
 from pyspark_zkafka.transport.native.library import Failure as CFailure
 from pyspark_zkafka.transport.native.library import require, topic_argument
-from pyspark_zkafka.transport.native.reports import events, open_client
+from pyspark_zkafka.transport.native.reports import open_client, take_reports
 from pyspark_zkafka.transport.native.transactions import ArrowTransactions
 from pyspark_zkafka.transport.sender import Counts, Failure, QueueLimits, Sender
 
-__all__ = ["ArrowSender", "c_headers"]
+__all__ = ["ArrowSender"]
 
-_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _MOST_PARTITIONS = 100_000
-
-
-def c_headers(rows: OutgoingBatch) -> pa.Array | None:
-    """The headers of rows in the type that C expects."""
-    return rows.headers if rows.headers is None or rows.headers.type == _HEADERS else rows.headers.cast(_HEADERS)
 
 
 class ArrowSender(Sender):
@@ -79,16 +72,16 @@ class ArrowSender(Sender):
 
     def advance(self, timeout_s: float) -> bool:
         done = self._native.producer_send(self._handle, int(timeout_s * 1000))
-        self._take_reports()
+        take_reports(self._native.producer_report, self._handle, self._note)
         return bool(done)
 
     def poll(self, timeout_s: float) -> None:
         self._native.producer_poll(self._handle, int(timeout_s * 1000))
-        self._take_reports()
+        take_reports(self._native.producer_report, self._handle, self._note)
 
     def flush(self, timeout_s: float) -> None:
         self._native.producer_flush(self._handle, int(timeout_s * 1000))
-        self._take_reports()
+        take_reports(self._native.producer_report, self._handle, self._note)
 
     def purge(self, *, in_flight: bool) -> None:
         self._native.producer_purge(self._handle, in_flight)
@@ -147,7 +140,3 @@ class ArrowSender(Sender):
         found = CCounts()
         self._native.producer_counts(self._handle, byref(found))
         return found
-
-    def _take_reports(self) -> None:
-        for error, _ in events(self._native.producer_report, self._handle, self._note):
-            self._note(error)

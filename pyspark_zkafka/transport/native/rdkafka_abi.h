@@ -18,7 +18,7 @@ typedef struct rk_partition_list rk_partition_list;
 typedef struct rk_group_metadata rk_group_metadata;
 typedef struct rk_error rk_error;
 
-enum { RK_PRODUCER = 0, RK_CONSUMER = 1 };
+enum { RK_PRODUCER = 0 };
 
 /* Error codes handled here; all others are passed to Python unchanged. */
 enum { RK_ERR_FAIL = -196, RK_ERR_INVALID_ARG = -186, RK_ERR_FATAL = -150 };
@@ -88,7 +88,6 @@ typedef void rk_on_delivery(rk_handle *, const struct rk_message *, void *opaque
 
 /* X(result, name without rd_kafka_, arguments) */
 #define RK_FUNCTIONS(X)                                                                                                \
-    X(int, version, (void))                                                                                            \
     X(const char *, version_str, (void))                                                                               \
     X(const char *, err2str, (int))                                                                                    \
     X(int, last_error, (void))                                                                                         \
@@ -106,26 +105,12 @@ typedef void rk_on_delivery(rk_handle *, const struct rk_message *, void *opaque
     X(int, set_log_queue, (rk_handle *, rk_queue *))                                                                   \
     X(int, fatal_error, (rk_handle *, char *, size_t))                                                                 \
     X(int, poll, (rk_handle *, int))                                                                                   \
-    X(int, poll_set_consumer, (rk_handle *))                                                                           \
-    X(rk_queue *, queue_get_consumer, (rk_handle *))                                                                   \
-    X(void, queue_destroy, (rk_queue *))                                                                               \
-    X(ptrdiff_t, consume_batch_queue, (rk_queue *, int, struct rk_message **, size_t))                                 \
-    X(int, consumer_close, (rk_handle *))                                                                              \
-    X(int, assign, (rk_handle *, const rk_partition_list *))                                                           \
     X(rk_partition_list *, topic_partition_list_new, (int))                                                            \
     X(void, topic_partition_list_destroy, (rk_partition_list *))                                                       \
     X(struct rk_topic_partition *, topic_partition_list_add, (rk_partition_list *, const char *, int32_t))             \
-    X(int, topic_partition_list_set_offset, (rk_partition_list *, const char *, int32_t, int64_t))                     \
-    X(int, query_watermark_offsets, (rk_handle *, const char *, int32_t, int64_t *, int64_t *, int))                   \
-    X(void, message_destroy, (struct rk_message *))                                                                    \
-    X(const char *, message_errstr, (const struct rk_message *))                                                       \
-    X(int64_t, message_timestamp, (const struct rk_message *, int *))                                                  \
-    X(int, message_headers, (const struct rk_message *, rk_headers **))                                                \
     X(rk_headers *, headers_new, (size_t))                                                                             \
     X(void, headers_destroy, (rk_headers *))                                                                           \
     X(int, header_add, (rk_headers *, const char *, ptrdiff_t, const void *, ptrdiff_t))                               \
-    X(size_t, header_cnt, (const rk_headers *))                                                                        \
-    X(int, header_get_all, (const rk_headers *, size_t, const char **, const void **, size_t *))                       \
     X(rk_topic *, topic_new, (rk_handle *, const char *, void *))                                                      \
     X(void, topic_destroy, (rk_topic *))                                                                               \
     X(int, produce_batch, (rk_topic *, int32_t, int, struct rk_message *, int))                                        \

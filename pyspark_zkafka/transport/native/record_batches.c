@@ -1,11 +1,13 @@
-/* Decodes record batches of format 2, from the bytes of a fetch response into Arrow columns.
+/* Decodes record batches, and messages of formats 0 and 1, from the bytes of a fetch response into Arrow columns.
  *
- * The layout, and what is valid, are those of Kafka's DefaultRecordBatch and DefaultRecord (3.9.1); what is skipped is as in
- * its CompletedFetch. Every length is checked against the bytes that are there before it is used.
+ * The layout, and what is valid, are those of Kafka's DefaultRecordBatch and DefaultRecord (3.9.1), and for messages those of
+ * LegacyRecord; what is skipped is as in its CompletedFetch. Every length is checked against the bytes that are there before it
+ * is used. A message, or a compressed set of messages, is a batch.
  */
 #include "aborted_transactions.h"
 #include "columns.h"
 #include "crc32c.h"
+#include "messages.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +17,7 @@ enum {
     BASE_OFFSET = 0,
     BATCH_LENGTH = 8,
     LENGTH_END = 12,
+    LEADER_EPOCH = 12,
     MAGIC = 16,
     MAGIC_END = 17,
     CRC = 17,
@@ -34,14 +37,16 @@ enum { CURRENT_MAGIC = 2, LAST_CODEC = 4, LEAST_RECORD_BYTES = 7 };
 /* A batch whose records are being read: from the fed bytes, or, if `is_compressed`, from bytes of their own. */
 struct batch {
     bool is_open, is_compressed;
+    bool is_started;    /* the bytes of its records are known */
+    int8_t magic;
     int32_t codec, count;
-    int32_t left;       /* records not read yet */
+    int32_t left;       /* records not read yet; not known of messages */
     int64_t at, end;    /* the bytes of these, relative to their buffer */
     int64_t compressed_begin, compressed_end;
-    int64_t base, last; /* offsets */
+    int64_t base, last; /* offsets; of messages, what is to be added to theirs, and the last */
     int64_t wanted;     /* records below this offset are skipped: they were not asked for */
     int64_t base_ms, append_ms;
-    int32_t timestamp_type;
+    int32_t timestamp_type; /* not of messages, if it is 0 */
 };
 
 struct zkafka_decoder {
@@ -161,7 +166,9 @@ static bool append_headers(struct columns *columns, int64_t offset, struct bytes
     return true;
 }
 
-static int32_t append(zkafka_decoder *decoder, const struct record *record, struct bytes headers, struct zkafka_decoded *out) {
+/* Inlined into the loop over records, which it is called from for each. */
+__attribute__((always_inline)) static inline int32_t append(zkafka_decoder *decoder, const struct record *record, struct bytes headers,
+                                                            struct zkafka_decoded *out) {
     struct columns *columns = &decoder->columns;
     int64_t bytes = 0;
     if (columns->asked[COLUMN_HEADERS]) {
@@ -214,13 +221,123 @@ static int32_t read_records(zkafka_decoder *decoder, const uint8_t *data, int64_
     return DECODE_ON;
 }
 
+/* --- Messages ------------------------------------------------------------------------------------------------------ */
+
+/* Reads the messages of the open batch, as read_records. */
+static int32_t read_messages(zkafka_decoder *decoder, const uint8_t *data, int64_t size, const struct limits *limits,
+                             struct zkafka_decoded *out) {
+    static const uint8_t no_headers[] = {0};
+    struct batch *batch = &decoder->batch;
+    if (batch->end > size) return DECODE_MALFORMED;
+    while (batch->at < batch->end) {
+        struct message message;
+        if (is_full(out, limits)) return DECODE_STOPPED;
+        int32_t status = message_read(data + batch->at, batch->end - batch->at, &message);
+        if (status != DECODE_ON) return status;
+        if (batch->is_compressed && (message.codec || message.magic != batch->magic)) return DECODE_MALFORMED;
+        if (message.offset > batch->last - batch->base) return DECODE_STRANGE_OFFSET;
+        struct record record = {.offset = batch->base + message.offset,
+                                .timestamp_ms = message.timestamp_ms,
+                                .timestamp_type = message.timestamp_type,
+                                .key = message.key,
+                                .key_bytes = message.key_bytes,
+                                .value = message.value,
+                                .value_bytes = message.value_bytes};
+        if (batch->timestamp_type == 1) {
+            record.timestamp_type = 1;
+            record.timestamp_ms = batch->append_ms;
+        }
+        if (record.offset >= limits->until) {
+            move_to(decoder, limits->until);
+            return DECODE_STOPPED;
+        }
+        if (record.offset >= batch->wanted) {
+            out->unordered |= record.offset < decoder->position;
+            struct bytes headers = {no_headers, no_headers + sizeof no_headers};
+            status = append(decoder, &record, headers, out);
+            if (status != DECODE_ON) return status;
+            move_to(decoder, record.offset + 1);
+        }
+        batch->at += message.size;
+    }
+    batch->is_open = false;
+    move_to(decoder, batch->last + 1);
+    return DECODE_ON;
+}
+
+/* Opens the next message, or set of messages, or skips it. */
+static int32_t begin_message(zkafka_decoder *decoder, struct bytes from, const struct limits *limits) {
+    struct message message;
+    int32_t status = message_read(from.at, size_of(from), &message);
+    if (status != DECODE_ON) return status;
+    if (message.offset == INT64_MAX || (message.codec && !message.value)) return DECODE_MALFORMED;
+    if (!message.codec && message.offset >= limits->until) {
+        move_to(decoder, limits->until);
+        return DECODE_STOPPED;
+    }
+    int64_t at = decoder->at;
+    decoder->at += message.size;
+    if (message.offset < decoder->position) return DECODE_ON;
+    decoder->batch = (struct batch){
+        .is_open = true,
+        .is_compressed = message.codec != 0,
+        .magic = message.magic,
+        .codec = message.codec,
+        .at = at,
+        .end = at + message.size,
+        .last = message.offset,
+        .wanted = decoder->position,
+        .timestamp_type = message.timestamp_type,
+        .append_ms = message.timestamp_ms,
+    };
+    if (message.codec) {
+        decoder->batch.compressed_begin = at + ((const uint8_t *)message.value - from.at);
+        decoder->batch.compressed_end = decoder->batch.compressed_begin + (int64_t)message.value_bytes;
+    }
+    return DECODE_ON;
+}
+
+/* Finds out the offsets of decompressed messages: those of format 1 count from the first, and the last one's is the set's. */
+static int32_t place_messages(struct batch *batch, struct bytes decompressed) {
+    int64_t last = messages_last_offset(decompressed.at, size_of(decompressed));
+    if (last < 0 || last > batch->last) return DECODE_MALFORMED;
+    if (batch->magic == 1) batch->base = batch->last - last;
+    return DECODE_ON;
+}
+
 /* --- Batches ------------------------------------------------------------------------------------------------------- */
+
+/* The size of the smallest batch of the format of the one at the start of the bytes. */
+static int64_t least_bytes(struct bytes from) {
+    return from.at[MAGIC] == 0 ? MESSAGE_LEAST_BYTES : from.at[MAGIC] == 1 ? MESSAGE_1_LEAST_BYTES : HEADER_END;
+}
 
 /* True if a whole batch is there, or one that never will be, since its length is wrong. */
 static bool is_whole(struct bytes from) {
     if (size_of(from) < MAGIC_END) return false;
     int32_t length = int_32(from.at + BATCH_LENGTH);
-    return length < HEADER_END - LENGTH_END || length <= size_of(from) - LENGTH_END;
+    return length < least_bytes(from) - LENGTH_END || length <= size_of(from) - LENGTH_END;
+}
+
+static bool is_of_old_format(struct bytes from) { return from.at[MAGIC] == 0 || from.at[MAGIC] == 1; }
+
+/* The readable batches at the start of a response, by their headers alone. */
+static struct zkafka_fed measure(struct bytes from) {
+    struct zkafka_fed fed = {.first_offset = -1, .next_offset = -1, .last_epoch = -1, .exhausted = !is_whole(from)};
+    while (is_whole(from)) {
+        int64_t base = int_64(from.at + BASE_OFFSET), size = (int64_t)int_32(from.at + BATCH_LENGTH) + LENGTH_END;
+        bool is_message = is_of_old_format(from);
+        if (!is_message && from.at[MAGIC] != CURRENT_MAGIC) break;
+        fed.malformed = size < least_bytes(from);
+        if (fed.malformed) break;
+        if (fed.size == 0) fed.first_offset = base;
+        /* A sum that wraps: nothing of the header has been checked yet. */
+        fed.next_offset = (int64_t)((uint64_t)base + (uint64_t)(is_message ? 0 : (int64_t)int_32(from.at + LAST_OFFSET_DELTA)) + 1);
+        fed.last_epoch = is_message ? -1 : int_32(from.at + LEADER_EPOCH);
+        fed.size += size;
+        from.at += size;
+    }
+    return fed;
 }
 
 /* The type of a control record is the second number of its key. */
@@ -255,6 +372,7 @@ static int32_t check_header(const zkafka_decoder *decoder, const uint8_t *header
 static struct batch batch_of(const uint8_t *header, int64_t at, int64_t size) {
     int16_t attributes = int_16(header + ATTRIBUTES);
     struct batch batch = {
+        .magic = CURRENT_MAGIC,
         .codec = attributes & CODEC_MASK,
         .count = int_32(header + RECORD_COUNT),
         .at = at + HEADER_END,
@@ -276,6 +394,7 @@ static int32_t begin_batch(zkafka_decoder *decoder, struct bytes fed, const stru
     if (!is_whole(from)) return DECODE_STOPPED;
     out->batch = int_64(from.at + BASE_OFFSET);
     out->magic = (int8_t)from.at[MAGIC];
+    if (is_of_old_format(from)) return begin_message(decoder, from, limits);
     if (out->magic != CURRENT_MAGIC) return DECODE_OTHER_FORMAT;
     int32_t length = int_32(from.at + BATCH_LENGTH);
     if (length < HEADER_END - LENGTH_END) return DECODE_MALFORMED;
@@ -305,7 +424,6 @@ static int32_t begin_batch(zkafka_decoder *decoder, struct bytes fed, const stru
 /* The open batch, for the caller to decompress. */
 static int32_t request_decompression(const struct batch *batch, struct zkafka_decoded *out) {
     out->codec = batch->codec;
-    out->count = batch->count;
     out->begin = batch->compressed_begin;
     out->end = batch->compressed_end;
     return DECODE_COMPRESSED;
@@ -319,14 +437,19 @@ static int32_t step(zkafka_decoder *decoder, struct bytes fed, struct bytes *dec
         *decompressed = (struct bytes){NULL, NULL};
         return begin_batch(decoder, fed, limits, out);
     }
-    out->batch = batch->base;
-    if (!batch->is_compressed) return read_records(decoder, fed.at, size_of(fed), limits, out);
-    if (!decompressed->at) return request_decompression(batch, out);
-    if (batch->left == batch->count) {
+    bool is_message = batch->magic != CURRENT_MAGIC;
+    out->batch = is_message ? batch->last : batch->base;
+    out->magic = batch->magic;
+    if (batch->is_compressed && !decompressed->at) return request_decompression(batch, out);
+    if (batch->is_compressed && !batch->is_started) {
         batch->at = 0;
         batch->end = size_of(*decompressed);
+        int32_t status = is_message ? place_messages(batch, *decompressed) : DECODE_ON;
+        if (status != DECODE_ON) return status;
+        batch->is_started = true;
     }
-    return read_records(decoder, decompressed->at, size_of(*decompressed), limits, out);
+    struct bytes from = batch->is_compressed ? *decompressed : fed;
+    return (is_message ? read_messages : read_records)(decoder, from.at, size_of(from), limits, out);
 }
 
 /* --- Functions for Python ------------------------------------------------------------------------------------------ */
@@ -362,18 +485,12 @@ ZKAFKA_EXPORT void zkafka_decoder_seek(zkafka_decoder *decoder, int64_t offset) 
     aborted_transactions_clear(&decoder->aborted);
 }
 
-ZKAFKA_EXPORT bool zkafka_decoder_feed(zkafka_decoder *decoder, const int64_t *producers, const int64_t *first_offsets, int64_t count) {
+ZKAFKA_EXPORT bool zkafka_decoder_feed(zkafka_decoder *decoder, const uint8_t *data, int64_t size, const int64_t *producers,
+                                       const int64_t *first_offsets, int64_t count, struct zkafka_fed *out) {
     decoder->at = 0;
     decoder->batch.is_open = false;
+    *out = measure((struct bytes){data, data + size});
     return aborted_transactions_set(&decoder->aborted, producers, first_offsets, count);
-}
-
-ZKAFKA_EXPORT int64_t zkafka_decoder_missing_bytes(const zkafka_decoder *decoder, const uint8_t *data, int64_t size) {
-    if (decoder->batch.is_open || decoder->at > size) return 0;
-    struct bytes from = {data + decoder->at, data + size};
-    if (is_whole(from)) return 0;
-    if (size_of(from) < MAGIC_END) return MAGIC_END - size_of(from);
-    return (int64_t)int_32(from.at + BATCH_LENGTH) + LENGTH_END - size_of(from);
 }
 
 ZKAFKA_EXPORT int32_t zkafka_decoder_decode(zkafka_decoder *decoder, const uint8_t *data, int64_t size, const uint8_t *decompressed,
@@ -385,6 +502,7 @@ ZKAFKA_EXPORT int32_t zkafka_decoder_decode(zkafka_decoder *decoder, const uint8
     while (status == DECODE_ON)
         status = decoder->position < until && !is_full(out, &limits) ? step(decoder, fed, &more, &limits, out) : DECODE_STOPPED;
     out->position = decoder->position;
+    out->exhausted = !decoder->batch.is_open && decoder->at <= size && !is_whole((struct bytes){data + decoder->at, data + size});
     return status;
 }
 

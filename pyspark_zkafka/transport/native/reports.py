@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from ctypes import byref, c_int, create_string_buffer
 from typing import Any
 
@@ -12,9 +12,9 @@ from confluent_kafka import KafkaError, KafkaException
 from pyspark_zkafka.kafka.clients import librdkafka_logger
 from pyspark_zkafka.transport.native.library import Report, settings_array
 
-__all__ = ["events", "open_client"]
+__all__ = ["open_client", "take_reports"]
 
-_EVENT, _LOG = 0, 2
+_LOG = 1
 _WHY_BYTES = 512
 # Syslog's levels, which librdkafka's log uses.
 _LEVELS = (logging.CRITICAL,) * 3 + (logging.ERROR, logging.WARNING, logging.INFO, logging.INFO, logging.DEBUG)
@@ -33,18 +33,12 @@ def open_client(new: Callable[..., int | None], properties: Mapping[str, Any], *
     return handle
 
 
-def events(
-    next_report: Callable[..., bool], handle: int, note: Callable[[KafkaError], None]
-) -> Iterator[tuple[KafkaError, int]]:
-    """The events that arrived in place of records, with their offsets; passes errors to `note`, and logs log lines."""
+def take_reports(next_report: Callable[..., bool], handle: int, note: Callable[[KafkaError], None]) -> None:
+    """Pass the errors of a client to `note`, and log the lines of its log."""
     report = Report()
     while next_report(handle, byref(report)):
         text = report.text.decode(errors="replace")
         if report.kind == _LOG:
             librdkafka_logger().log(_LEVELS[min(report.code, len(_LEVELS) - 1)], "%s", text)
-            continue
-        error = KafkaError(report.code, text, fatal=bool(report.fatal))
-        if report.kind == _EVENT:
-            yield error, report.offset
         else:
-            note(error)
+            note(KafkaError(report.code, text, fatal=bool(report.fatal)))

@@ -9,17 +9,16 @@
 #include "arrow_abi.h"
 #include <stddef.h>
 
-#define ZKAFKA_INTERFACE 4
+#define ZKAFKA_INTERFACE 5
 #define ZKAFKA_EXPORT __attribute__((visibility("default")))
 
-/* Reports of librdkafka beside records: an event in place of a record, an error of the connection, a log line. */
-enum { REPORT_EVENT = 0, REPORT_ERROR = 1, REPORT_LOG = 2 };
+/* Reports of librdkafka: an error of the client, or a line of its log. */
+enum { REPORT_ERROR = 0, REPORT_LOG = 1 };
 
 struct zkafka_report {
     int32_t kind;
     int32_t code;  /* librdkafka's error; of a log line, syslog's level */
     int32_t fatal;
-    int64_t offset; /* of an event */
     char text[512];
 };
 
@@ -28,7 +27,7 @@ ZKAFKA_EXPORT int zkafka_interface(void);
 ZKAFKA_EXPORT bool zkafka_bind(const char *path, char *why, size_t why_bytes);
 ZKAFKA_EXPORT const char *zkafka_librdkafka_version(void);
 
-/* --- Reading ------------------------------------------------------------------------------------------------------- */
+/* --- Columns ------------------------------------------------------------------------------------------------------- */
 
 /* Columns, in the order of the enum in Python. */
 enum {
@@ -43,14 +42,6 @@ enum {
     COLUMNS
 };
 
-struct zkafka_poll {
-    int64_t records;   /* appended by this call */
-    int64_t bytes;     /* of their keys, values and headers */
-    int64_t first;     /* offset of the first record received, -1 for none */
-    int64_t last;      /* of the last one, even if beyond `until` */
-    int32_t unordered; /* offsets were not ascending */
-};
-
 /* Values that Spark cannot represent: offset of the first such record of a batch for each column, or -1. */
 struct zkafka_flaws {
     int64_t key_not_utf8;
@@ -60,27 +51,6 @@ struct zkafka_flaws {
     int64_t header_not_utf8;
 };
 
-typedef struct zkafka_consumer zkafka_consumer;
-
-/* `settings` are name, value, name, value, ..., null. `columns` are `column_count` values of the enum, `texts` is nonzero
- * for those that must be UTF-8. Null, with the reason and librdkafka's code, if librdkafka refuses. */
-ZKAFKA_EXPORT zkafka_consumer *zkafka_consumer_new(const char *const *settings, int *code, char *why, size_t why_bytes);
-ZKAFKA_EXPORT void zkafka_consumer_close(zkafka_consumer *);
-/* Fetch `partition` of `topic` from `offset` on; drops records fetched before, but not those gathered. */
-ZKAFKA_EXPORT int zkafka_consumer_assign(zkafka_consumer *, const char *topic, int32_t partition, int64_t offset);
-/* Stops fetching; drops the records fetched and gathered. */
-ZKAFKA_EXPORT int zkafka_consumer_unassign(zkafka_consumer *);
-ZKAFKA_EXPORT bool zkafka_consumer_project(zkafka_consumer *, const int32_t *columns, const int32_t *texts, int32_t count);
-/* Appends records to the batch being gathered, up to `most_records`, until their bytes reach `most_bytes`, or until offset
- * `until`; waits `timeout_ms` at the most for the next ones, and returns early at an event. */
-ZKAFKA_EXPORT bool zkafka_consumer_poll(zkafka_consumer *, int64_t most_records, int64_t most_bytes, int64_t until, int timeout_ms,
-                                        struct zkafka_poll *);
-/* Returns the gathered batch as a struct array, and begins another. False: out of memory. */
-ZKAFKA_EXPORT bool zkafka_consumer_take(zkafka_consumer *, struct ArrowArray *out, struct zkafka_flaws *);
-ZKAFKA_EXPORT int zkafka_consumer_log_range(zkafka_consumer *, const char *topic, int32_t partition, int timeout_ms, int64_t *low,
-                                            int64_t *high);
-ZKAFKA_EXPORT bool zkafka_consumer_report(zkafka_consumer *, struct zkafka_report *);
-
 /* --- Decoding ------------------------------------------------------------------------------------------------------ */
 
 /* Reasons for which decoding stops. */
@@ -88,7 +58,7 @@ enum {
     DECODE_ON = 0,        /* not returned */
     DECODE_STOPPED,       /* at a limit, or no whole batch is left */
     DECODE_COMPRESSED,    /* the records of the next batch are to be decompressed */
-    DECODE_OTHER_FORMAT,  /* a batch of another format than 2 */
+    DECODE_OTHER_FORMAT,  /* a batch of another format than 0, 1 and 2 */
     DECODE_UNKNOWN_CODEC,
     DECODE_STRANGE_OFFSET, /* a record outside of its batch's offsets */
     DECODE_WRONG_CHECKSUM,
@@ -101,13 +71,23 @@ struct zkafka_decoded {
     int64_t bytes;    /* of their keys and values, and of their headers if these are asked for */
     int64_t first;    /* offset of the first one; the caller sets it to -1 */
     int32_t unordered; /* offsets were not ascending */
+    int32_t exhausted; /* no whole batch is left */
     int32_t magic;    /* format of the batch at which decoding stopped */
-    int64_t batch;    /* its base offset */
+    int64_t batch;    /* its base offset; of messages, the last offset */
     int64_t position; /* the next offset wanted */
-    /* Of DECODE_COMPRESSED: codec (1 gzip, 2 snappy, 3 lz4, 4 zstd), number of records, their compressed bytes. */
+    /* Of DECODE_COMPRESSED: codec (1 gzip, 2 snappy, 3 lz4, 4 zstd), and the compressed bytes. */
     int32_t codec;
-    int32_t count;
     int64_t begin, end;
+};
+
+/* The whole batches at the start of a response, up to the first one that cannot be read. */
+struct zkafka_fed {
+    int64_t size;         /* their bytes; 0 if there is none, and the next three are -1 */
+    int64_t first_offset; /* of the first batch */
+    int64_t next_offset;  /* after the last batch */
+    int32_t last_epoch;   /* leader epoch of the last batch */
+    int32_t malformed;    /* the batch after them has a length that no batch can have */
+    int32_t exhausted;    /* there is no whole batch, readable or not */
 };
 
 typedef struct zkafka_decoder zkafka_decoder;
@@ -115,20 +95,21 @@ typedef struct zkafka_decoder zkafka_decoder;
 /* A decoder of one partition's fetch responses at a time. Null: out of memory. */
 ZKAFKA_EXPORT zkafka_decoder *zkafka_decoder_new(const char *topic, int32_t partition);
 ZKAFKA_EXPORT void zkafka_decoder_close(zkafka_decoder *);
+/* Sets the columns to build: `count` values of the enum. `texts` is nonzero for those that must be UTF-8. False: there are no such columns. */
 ZKAFKA_EXPORT bool zkafka_decoder_project(zkafka_decoder *, const int32_t *columns, const int32_t *texts, int32_t count);
 /* Sets the next offset wanted, and forgets the response before, but not the records gathered. */
 ZKAFKA_EXPORT void zkafka_decoder_seek(zkafka_decoder *, int64_t offset);
-/* Begins a response, with its aborted transactions in the order of their first offsets; none for read_uncommitted. False: out of
+/* Starts a response, with its aborted transactions in the order of their first offsets; none for read_uncommitted. False: out of
  * memory. */
-ZKAFKA_EXPORT bool zkafka_decoder_feed(zkafka_decoder *, const int64_t *producers, const int64_t *first_offsets, int64_t count);
-/* The bytes, at least, by which the response is too short for its next batch; 0 if that is whole. */
-ZKAFKA_EXPORT int64_t zkafka_decoder_missing_bytes(const zkafka_decoder *, const uint8_t *data, int64_t size);
-/* Appends records to the batch being gathered, within limits as of zkafka_consumer_poll. `data` are the response's record batches, in
- * every call the same; `decompressed`, once asked for, the records of the batch that is being read. Returns the reason to stop. */
+ZKAFKA_EXPORT bool zkafka_decoder_feed(zkafka_decoder *, const uint8_t *data, int64_t size, const int64_t *producers,
+                                       const int64_t *first_offsets, int64_t count, struct zkafka_fed *);
+/* Appends records to the batch being gathered: up to `most_records`, until their bytes reach `most_bytes`, or until offset `until`.
+ * `data` are the response's record batches, the same in every call; `decompressed`, once requested, the records of the batch that is
+ * being read. Returns the reason to stop. */
 ZKAFKA_EXPORT int32_t zkafka_decoder_decode(zkafka_decoder *, const uint8_t *data, int64_t size, const uint8_t *decompressed,
                                             int64_t decompressed_size, int64_t most_records, int64_t most_bytes, int64_t until,
                                             struct zkafka_decoded *);
-/* As zkafka_consumer_take. */
+/* Returns the gathered batch as a struct array, and starts another. False: out of memory. */
 ZKAFKA_EXPORT bool zkafka_decoder_take(zkafka_decoder *, struct ArrowArray *out, struct zkafka_flaws *);
 /* CRC-32C by the processor's instructions, or by tables; false if there are no such instructions. */
 ZKAFKA_EXPORT bool zkafka_crc32c(int32_t by_table, const uint8_t *data, size_t size, uint32_t *crc);

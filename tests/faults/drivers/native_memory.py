@@ -49,13 +49,13 @@ class Work:
 
     def __init__(self, servers: str) -> None:
         self._servers = servers
-        self._connection = Connection(None, servers, Listener(), SMALL, "librdkafka")
+        self._connection = Connection(None, servers, Listener(), SMALL, "direct")
         self.counts: Counter[str] = Counter()
 
     def read(self, topic: str, until: int) -> None:
         split = Split(TopicPartition(topic, 0), 0, until, 0, 0, (0,), (self._servers,))
         policy = ReadPolicy(poll_timeout_ms=2000, max_records=500)
-        reading = Connection(None, self._servers, Listener(), {}, "librdkafka")
+        reading = Connection(None, self._servers, Listener(), {}, "direct")
         properties = consumer_properties(reading, self._servers, "g")
         with open_consumer(reading, properties, split, ALL) as consumer:
             for batch in SplitReader(split, consumer, policy, lambda: "same").batches():

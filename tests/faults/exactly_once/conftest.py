@@ -59,7 +59,7 @@ def copy(zkafka_cluster: LocalCluster, new_topic: Callable[..., str], applicatio
 BY_OLD_BROKERS = pytest.param("old brokers", marks=[pytest.mark.long, pytest.mark.xdist_group("old_cluster")])
 
 
-@pytest.fixture(params=["compiled", pytest.param("python", marks=pytest.mark.long), BY_OLD_BROKERS])
+@pytest.fixture(params=["direct", pytest.param("python", marks=pytest.mark.long), BY_OLD_BROKERS])
 def any_copy(request: pytest.FixtureRequest, application: Application, tmp_path: Path) -> Copy:
     """The same by each path that records take, and with brokers 1.1.1."""
     kind = str(request.param)
@@ -67,5 +67,5 @@ def any_copy(request: pytest.FixtureRequest, application: Application, tmp_path:
     name = f"{tmp_path.name}-{kind.split()[0]}"
     cluster.create_topic(f"{name}-source", partitions=4)
     cluster.create_topic(f"{name}-sink", partitions=3)
-    native = {} if kind == "old brokers" else {"nativePath": "on" if kind == "compiled" else "off"}
-    return Copy(cluster, application, f"{name}-source", f"{name}-sink", tmp_path / "checkpoint", **native)
+    transport = {} if kind == "old brokers" else {"transport": kind}
+    return Copy(cluster, application, f"{name}-source", f"{name}-sink", tmp_path / "checkpoint", **transport)

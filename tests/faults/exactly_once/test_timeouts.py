@@ -37,10 +37,10 @@ def zkafka_cluster() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.fixture(params=["on", pytest.param("off", marks=pytest.mark.long)])
+@pytest.fixture(params=["direct", pytest.param("python", marks=pytest.mark.long)])
 def options(request: pytest.FixtureRequest, zookeeper: dict[str, str], new_topic: Callable[..., str]) -> dict[str, str]:
     """Options of a write to a topic of its own, by each path."""
-    return {**zookeeper, "topic": new_topic(partitions=2), "nativePath": request.param}
+    return {**zookeeper, "topic": new_topic(partitions=2), "transport": request.param}
 
 
 def slowly(batches: Iterator[pa.RecordBatch], pause: Callable[[], object]) -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,7 @@ from pyspark_zkafka.options.model import Transport
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.transport.select import open_consumer
-from tests.support.both_paths import HASTY, READING, WRITING, connection, same
+from tests.support.both_paths import HASTY, connection, same
 from tests.support.both_paths_reads import VALUE, Range, Read
 
 TopicOf = Callable[..., str]
@@ -80,7 +80,7 @@ class TestFailedReads:
             with open_consumer(how, consumer_properties(how, "127.0.0.1:1", "g"), split, VALUE) as consumer:
                 return consumer.watermarks(0.3)
 
-        found = same(ends, lambda found: (found.kind, found.condition, found.message.partition(": _")[0]), READING)
+        found = same(ends, lambda found: (found.kind, found.condition, found.message.partition(": _")[0]))
         assert found.condition == "BROKERS_UNAVAILABLE"
         assert "asking the leader of t-0 for the ends of its log: _" in found.message
 
@@ -100,14 +100,11 @@ class TestFailedReads:
         assert found.message.startswith("making a consumer: _INVALID_ARG (")
         assert expected in found.message
 
-    @pytest.mark.parametrize("transport", WRITING)
-    def test_log_of_librdkafka(
-        self, read: Read, topic_of: TopicOf, caplog: pytest.LogCaptureFixture, transport: Transport
-    ) -> None:
+    def test_log_of_librdkafka(self, read: Read, topic_of: TopicOf, caplog: pytest.LogCaptureFixture) -> None:
         """What librdkafka logs goes to its logger, when its level is set, under the client's name."""
         wanted = Range(topic_of([{"value": b"v"}]), 1, columns=VALUE)
         with caplog.at_level(logging.DEBUG, "pyspark_zkafka.librdkafka"):
-            read.batches(wanted, transport, {"debug": "fetch,topic", "client.id": "me"})
+            read.batches(wanted, "python", {"debug": "fetch,topic", "client.id": "me"})
         lines = [r.getMessage() for r in caplog.records if r.name == "pyspark_zkafka.librdkafka"]
         assert any(re.match(r"FETCH \[me#consumer-\d+\] \[thrd:", line) for line in lines)
         assert {r.levelno for r in caplog.records} <= {logging.DEBUG, logging.INFO, logging.WARNING}

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.support.both_paths import READING, same
+from tests.support.both_paths import same
 from tests.support.both_paths_reads import TYPES, VALUE, Range, Read, schema
 
 NewTopic = Callable[..., str]
@@ -73,9 +73,7 @@ class TestRecords:
     def test_no_columns(self, read: Read, topic: str) -> None:
         """Without columns the rows are still counted."""
         wanted = Range(topic, len(VARIETY), columns=pa.schema([]))
-        assert same(
-            lambda transport: sum(batch.num_rows for batch in read.batches(wanted, transport)), transports=READING
-        ) == len(VARIETY)
+        assert same(lambda transport: sum(batch.num_rows for batch in read.batches(wanted, transport))) == len(VARIETY)
 
     def test_texts(self, read: Read, topic_of: TopicOf) -> None:
         """Keys and values declared as strings are texts, null and empty apart."""

@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,8 +18,10 @@ from pyspark_zkafka.kafka.consumer_properties import consumer_properties
 from pyspark_zkafka.options.model import Connection
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Listener, Split
-from pyspark_zkafka.transport.fallback import FallbackConsumer
-from pyspark_zkafka.transport.select import open_consumer
+from pyspark_zkafka.transport.consumer import PartitionConsumer
+from pyspark_zkafka.transport.direct.consumer import DirectConsumer
+from pyspark_zkafka.transport.direct.errors import Unsupported
+from pyspark_zkafka.transport.select import open_consumer, open_fallback
 from tests.support.faulty_wire import FaultyWire, cut_after, flip, in_pieces
 from tests.support.tiers import seldom
 from tests.support.wire import Wire
@@ -45,14 +47,21 @@ def topic(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> str:
 @contextmanager
 def direct_reader(
     topic: str, servers: str, until: int = COUNT, timeout_ms: int = 30_000, **kafka: Any
-) -> Iterator[tuple[FallbackConsumer, SplitReader]]:
-    """The reader of a range, through a server's address, and its consumer; no connection is used again."""
+) -> Iterator[tuple[list[Unsupported], SplitReader]]:
+    """The reader of a range, through a server's address, after the reasons to leave the direct transport."""
     split = Split(TopicPartition(topic, 0), 0, until, 0, -1, (0,), (servers,))
     given = {"max.partition.fetch.bytes": 200_000, **{name.replace("_", "."): value for name, value in kafka.items()}}
     connection = Connection(None, servers, Listener(), given, "direct")
-    with open_consumer(connection, consumer_properties(connection, servers, "g"), split, COLUMNS) as consumer:
-        assert isinstance(consumer, FallbackConsumer)
-        yield consumer, SplitReader(split, consumer, ReadPolicy(poll_timeout_ms=timeout_ms), lambda: "same")
+    properties, left = consumer_properties(connection, servers, "g"), []
+    with open_consumer(connection, properties, split, COLUMNS) as consumer, ExitStack() as opened:
+        assert isinstance(consumer, DirectConsumer)
+
+        def fall_back(why: Unsupported, offset: int) -> PartitionConsumer:
+            left.append(why)
+            return opened.enter_context(open_fallback(connection, properties, split, COLUMNS, why, offset))
+
+        policy = ReadPolicy(poll_timeout_ms=timeout_ms)
+        yield left, SplitReader(split, consumer, policy, lambda: "same", fallback=fall_back)
 
 
 def check(batches: list[pa.RecordBatch]) -> None:
@@ -67,10 +76,10 @@ def test_cut(zkafka_cluster: LocalCluster, topic: str, size: int) -> None:
     """A connection that is cut, wherever, is made again, and the read continues where it was."""
     with (
         FaultyWire(zkafka_cluster.port(0), cut_after(size), faulty=2) as wire,
-        direct_reader(topic, wire.address) as (consumer, reader),
+        direct_reader(topic, wire.address) as (left, reader),
     ):
         check(list(reader.batches()))
-    assert consumer.why is None
+    assert not left
 
 
 @pytest.mark.long
@@ -78,23 +87,23 @@ def test_slow(zkafka_cluster: LocalCluster, topic: str) -> None:
     """Responses that take longer than a poll are waited for."""
     with (
         FaultyWire(zkafka_cluster.port(0), in_pieces(200_000, 0.2)) as wire,
-        direct_reader(topic, wire.address) as (consumer, reader),
+        direct_reader(topic, wire.address) as (left, reader),
     ):
         check(list(reader.batches()))
-    assert consumer.why is None
+    assert not left
 
 
 def test_silence(zkafka_cluster: LocalCluster, topic: str) -> None:
     """A broker that falls silent fails the read after the poll time-out; one that speaks again before does not."""
     with Wire(zkafka_cluster.port(0)) as wire:
-        with direct_reader(topic, wire.address) as (consumer, reader):
+        with direct_reader(topic, wire.address) as (left, reader):
             batches = reader.batches()
             first = [next(batches)]
             wire.silence()
             threading.Timer(1, wire.mend).start()
             check(first + list(batches))
-        assert consumer.why is None
-        with direct_reader(topic, wire.address, timeout_ms=1000, client_id="other") as (consumer, reader):
+        assert not left
+        with direct_reader(topic, wire.address, timeout_ms=1000, client_id="other") as (left, reader):
             batches = reader.batches()
             next(batches)
             wire.silence()
@@ -123,7 +132,7 @@ def test_request_time_out(zkafka_cluster: LocalCluster, topic: str) -> None:
     """A connection that stays silent for the time-out of requests is given up for a new one."""
     with (
         Wire(zkafka_cluster.port(0)) as wire,
-        direct_reader(topic, wire.address, socket_timeout_ms=500) as (consumer, reader),
+        direct_reader(topic, wire.address, socket_timeout_ms=500) as (left, reader),
     ):
         batches = reader.batches()
         first = [next(batches)]
@@ -131,7 +140,7 @@ def test_request_time_out(zkafka_cluster: LocalCluster, topic: str) -> None:
         # New connections succeed again, while the old one stays silent.
         threading.Timer(2, wire.mend).start()
         check(first + list(batches))
-        assert consumer.why is None
+        assert not left
 
 
 @pytest.mark.parametrize("place", [4, *seldom(0, 7)])
@@ -139,10 +148,10 @@ def test_damaged_responses(zkafka_cluster: LocalCluster, topic: str, place: int)
     """A response that does not follow its schema has librdkafka continue, and each record is read once."""
     with (
         FaultyWire(zkafka_cluster.port(0), flip(place)) as wire,
-        direct_reader(topic, wire.address) as (consumer, reader),
+        direct_reader(topic, wire.address) as (left, reader),
     ):
         check(list(reader.batches()))
-    assert consumer.why is not None
+    assert left
 
 
 def test_damaged_records(zkafka_cluster: LocalCluster, topic: str) -> None:
@@ -158,9 +167,9 @@ def test_connections_are_used_again(zkafka_cluster: LocalCluster, topic: str) ->
     """One read after the other uses one connection to a broker."""
     with Wire(zkafka_cluster.port(0)) as wire:
         for _ in range(3):
-            with direct_reader(topic, wire.address) as (consumer, reader):
+            with direct_reader(topic, wire.address) as (left, reader):
                 check(list(reader.batches()))
-                assert consumer.why is None
+                assert not left
         assert len(wire.greetings) == 1
 
 
@@ -168,9 +177,9 @@ def test_a_kept_connection_that_was_cut(zkafka_cluster: LocalCluster, topic: str
     """A connection that ended while it was idle is replaced."""
     with Wire(zkafka_cluster.port(0)) as wire:
         for _ in range(2):
-            with direct_reader(topic, wire.address) as (consumer, reader):
+            with direct_reader(topic, wire.address) as (left, reader):
                 check(list(reader.batches()))
-                assert consumer.why is None
+                assert not left
             wire.cut()
             wire.mend()
 
@@ -181,6 +190,6 @@ def test_left_early(zkafka_cluster: LocalCluster, topic: str) -> None:
     for _ in range(3):
         with direct_reader(topic, servers) as (_, reader):
             assert next(reader.batches()).column(0)[0].as_py() == 0
-    with direct_reader(topic, servers) as (consumer, reader):
+    with direct_reader(topic, servers) as (left, reader):
         check(list(reader.batches()))
-        assert consumer.why is None
+        assert not left

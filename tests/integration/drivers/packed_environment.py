@@ -27,7 +27,7 @@ def main(zookeeper: str, topic: str, found: str) -> None:
     try:
         if found == "register":
             spark.dataSource.register(pyspark_zkafka.DefaultSource)
-        options = {"zookeeper.connect": zookeeper, "nativePath": "on"}
+        options = {"zookeeper.connect": zookeeper, "transport": "direct"}
         rows = spark.range(100, numPartitions=4).selectExpr("cast(id AS string) AS value")
         rows.write.format("zkafka").options(**options, topic=topic).mode("append").save()
         read = spark.read.format("zkafka").options(**options, subscribe=topic).schema("value string").load()

@@ -1,6 +1,6 @@
-"""Writes 100 rows to a topic and reads them, by a given nativePath; prints the counts, or the error.
+"""Writes 100 rows to a topic and reads them, by a given transport; prints the counts, or the error.
 
-Arguments: the brokers, the topic, the option nativePath.
+Arguments: the brokers, the topic, the option transport.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def read(given: dict[str, str], topic: str) -> int:
     return len({key for batch in batches for key in batch.column("key").to_pylist()})
 
 
-def main(servers: str, topic: str, path: str) -> str:
-    given = {"kafka.bootstrap.servers": servers, "nativePath": path}
+def main(servers: str, topic: str, transport: str) -> str:
+    given = {"kafka.bootstrap.servers": servers, "transport": transport}
     try:
         return f"{write(given, topic)} written, {read(given, topic)} read"
     except ZKafkaError as error:

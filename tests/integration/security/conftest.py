@@ -65,12 +65,19 @@ def fortress(tmp_path_factory: pytest.TempPathFactory, pem: dict[str, str]) -> I
 
 
 def _broker_config(pem: dict[str, str]) -> Options:
-    config = {"sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256", "ssl.keystore.type": "PEM", "ssl.truststore.type": "PEM"}
+    config = {
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
+        "ssl.keystore.type": "PEM",
+        "ssl.truststore.type": "PEM",
+    }
     for name in ("login", "both"):
         config[f"listener.name.{name}.plain.sasl.jaas.config"] = (
             f'{MODULES}.plain.PlainLoginModule required user_alice="{SECRET}";'
         )
         config[f"listener.name.{name}.scram-sha-256.sasl.jaas.config"] = f"{MODULES}.scram.ScramLoginModule required;"
+        config[f"listener.name.{name}.oauthbearer.sasl.jaas.config"] = (
+            f'{MODULES}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
+        )
     for name in ("tls", "elsewhere", "mutual", "both"):
         certificate = "server elsewhere" if name == "elsewhere" else "server"
         config[f"listener.name.{name}.ssl.keystore.location"] = pem[certificate]

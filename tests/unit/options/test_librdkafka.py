@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,6 @@ from pyspark_zkafka.options.client_properties import translate
 from pyspark_zkafka.options.client_property_table import PROPERTIES, REFUSED
 from pyspark_zkafka.options.librdkafka import UNKNOWN, Verdict, judge, judge_together, load
 from pyspark_zkafka.options.model import Connection
-from pyspark_zkafka.transport.native.consumer import ArrowClient
 from pyspark_zkafka.transport.producer import producer_properties
 from tests.support.cases import each
 from tests.support.option_problems import problems as problems_of
@@ -53,9 +51,8 @@ def test_accepted_properties() -> None:
     read, write = parsed(options), parse_connection({**BROKERS, **options}, "write")
     assert read.kafka == {"test.mock.broker.rtt": "5"}
     assert producer_properties(write, "127.0.0.1:1")["test.mock.broker.rtt"] == "5"
-    for client in (ArrowClient, MessageClient):
-        with client(consumer_properties(read, "127.0.0.1:1", "g")):
-            pass
+    with MessageClient(consumer_properties(read, "127.0.0.1:1", "g")):
+        pass
 
 
 def test_values_that_librdkafka_refuses() -> None:
@@ -83,12 +80,11 @@ def test_the_nearest_name(slip: str, meant: str) -> None:
         parse_connection({**BROKERS, f"kafka.{slip}": "1"}, "write" if meant == "acks" else "read")
 
 
-@each("client", [ArrowClient, MessageClient])
 @each(("name", "value"), [("no.such", "1"), ("isolation.level", "many"), ("fetch.min.bytes", "0")])
-def test_an_executor_with_another_librdkafka(client: Any, name: str, value: str) -> None:
+def test_an_executor_with_another_librdkafka(name: str, value: str) -> None:
     """If a task's librdkafka refuses what the driver's accepts, the error names the property and the remedy."""
     with pytest.raises(OptionError, match=r"UNUSABLE_KAFKA_PROPERTY.*same librdkafka") as caught:
-        client({"group.id": "g", name: value}).__enter__()
+        MessageClient({"group.id": "g", name: value}).__enter__()
     assert name in str(caught.value)
 
 

@@ -145,7 +145,6 @@ def test_limits(given: dict[str, str], limits: TriggerLimits) -> None:
     [
         ({}, GroupOptions("billing", hold_ms=4000)),
         ({"groupMembership": "NONE"}, GroupOptions("billing", "none")),
-        ({"groupMembership": "join"}, GroupOptions("billing", "zookeeper")),
         ({"groupMembership": "zookeeper"}, GroupOptions("billing", "zookeeper")),
         ({"consumer.id": "c1", "consumer.threads": "3"}, GroupOptions("billing", consumer_id="c1", threads=3)),
         (
@@ -214,7 +213,7 @@ def test_brokers_alone() -> None:
         *(
             ({name: value}, f"{name} needs group.id")
             for name, value in (
-                ("groupMembership", "join"),
+                ("groupMembership", "zookeeper"),
                 ("group.protocol", "consumer"),
                 ("group.instance.id", "one"),
                 ("session.timeout.ms", "6000"),

@@ -101,7 +101,7 @@ def test_elections(monkeypatch: pytest.MonkeyPatch) -> None:
         checked.append(positions)
         return answers.pop(0)
 
-    monkeypatch.setattr("pyspark_zkafka.kafka.log_truncation.find_truncated", find_truncated)
+    monkeypatch.setattr("pyspark_zkafka.kafka.log_probes.find_truncated", find_truncated)
     reports = StreamWarnings(fail_on_data_loss=True, clock=lambda: 0.0)
     given = {"kafka.bootstrap.servers": "k:9092", "subscribe": "t"}
     ends = StreamEnds(parse_stream(given).read, Leaders({A: 9, B: 9}, {A: 9, B: 9}), reports, lambda s: None)  # type: ignore[arg-type]

@@ -13,13 +13,12 @@ from pyspark_zkafka.kafka.admin import KafkaAdmin
 from pyspark_zkafka.kafka.clients import MessageClient, librdkafka_logger
 from pyspark_zkafka.kafka.consumer_properties import consumer_properties, shared_properties
 from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.kafka.log_probes import sample_record_bytes
 from pyspark_zkafka.kafka.offset_lookups import DEFAULT_SIZES
-from pyspark_zkafka.kafka.record_sizes import sample_record_bytes
 from pyspark_zkafka.options.batch import parse_connection, parse_read
 from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.offsets import LATEST
-from pyspark_zkafka.transport.native.consumer import ArrowClient
 from pyspark_zkafka.transport.producer import producer_properties
 from pyspark_zkafka.transport.python_sender import MessageSender
 from pyspark_zkafka.transport.sender import QueueLimits
@@ -71,9 +70,8 @@ def test_sizes_that_fit_each_other(sizes: dict[str, str]) -> None:
     """Sizes that the options accept fit each client: those of tasks, samples, groups and planners."""
     # Not 10 ms: librdkafka 2.16.0 frees memory twice if ListOffsets for 1,000 partitions times out before it is sent.
     kafka = connection(**sizes, **{"request.timeout.ms": "300"}).kafka
-    for make in (ArrowClient, MessageClient):
-        with make(consumer_properties(connection(**sizes), UNREACHABLE, "g")):
-            pass
+    with MessageClient(consumer_properties(connection(**sizes), UNREACHABLE, "g")):
+        pass
     assert sample_record_bytes(consumer_properties(connection(**sizes), UNREACHABLE, "g"), {}, 0) == {}
     with KafkaGroupOffsets(UNREACHABLE, kafka, "g") as offsets:
         assert offsets.committed([]) == {}

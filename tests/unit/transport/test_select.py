@@ -17,14 +17,15 @@ from pyspark_zkafka.protocol.key_hashes import hash_keys
 from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.protocol.row_digests import hash_rows
 from pyspark_zkafka.transport.direct import wire
-from pyspark_zkafka.transport.fallback import FallbackConsumer
-from pyspark_zkafka.transport.native import hashes, row_hashes
-from pyspark_zkafka.transport.native.consumer import ArrowConsumer
+from pyspark_zkafka.transport.direct.consumer import DirectConsumer
+from pyspark_zkafka.transport.direct.errors import Unsupported
+from pyspark_zkafka.transport.native import hashes
 from pyspark_zkafka.transport.producer import producer_properties
 from pyspark_zkafka.transport.python_consumer import MessageConsumer
 from pyspark_zkafka.transport.select import (
     hash_function,
     open_consumer,
+    open_fallback,
     open_producer,
     open_transactional,
     row_hash_function,
@@ -43,10 +44,9 @@ BOTH = pytest.mark.parametrize("transport", ["python", "auto"])
 
 
 def connection(transport: str = "auto", scope: Any = "read", **kafka: str) -> Connection:
-    """The options' connection; ``compiled`` is the transport of nativePath=on."""
-    path = {"nativePath": "on"} if transport == "compiled" else {"transport": transport}
+    """The options' connection."""
     given = {f"kafka.{name.replace('_', '.')}": value for name, value in kafka.items()}
-    return parse_connection({"kafka.bootstrap.servers": NOBODY, **path, **given}, scope)
+    return parse_connection({"kafka.bootstrap.servers": NOBODY, "transport": transport, **given}, scope)
 
 
 def split(server: str = NOBODY) -> Split:
@@ -81,14 +81,14 @@ class TestPaths:
         """Hashes are computed by the path in use."""
         python, compiled = connection("python"), connection("auto")
         assert (hash_function(python), hash_function(compiled)) == (hash_keys, hashes.hash_keys)
-        assert (row_hash_function(python), row_hash_function(compiled)) == (hash_rows, row_hashes.hash_rows)
+        assert (row_hash_function(python), row_hash_function(compiled)) == (hash_rows, hashes.hash_rows)
 
     @pytest.mark.parametrize(
         ("transport", "is_native", "text"),
         [
             ("python", False, "transport=python: pure Python is used"),
             ("auto", True, "the compiled path is used, with librdkafka "),
-            ("compiled", True, "the compiled path is used, with librdkafka "),
+            ("direct", True, "the compiled path is used, with librdkafka "),
         ],
     )
     def test_log(self, caplog: pytest.LogCaptureFixture, transport: str, is_native: bool, text: str) -> None:
@@ -106,10 +106,8 @@ class TestReads:
         ("transport", "kind"),
         [
             ("python", MessageConsumer),
-            ("librdkafka", ArrowConsumer),
-            ("auto", FallbackConsumer),
-            ("compiled", FallbackConsumer),
-            ("direct", FallbackConsumer),
+            ("auto", DirectConsumer),
+            ("direct", DirectConsumer),
         ],
     )
     def test_kinds(self, transport: str, kind: type) -> None:
@@ -126,7 +124,7 @@ class TestReads:
             caplog.at_level(logging.INFO),
             open_consumer(options, consumer_properties(options, NOBODY, "g"), split(), SCHEMA) as consumer,
         ):
-            assert isinstance(consumer, ArrowConsumer)
+            assert isinstance(consumer, MessageConsumer)
         found = [(record.levelno, record.message) for record in caplog.records if "direct" in record.message]
         assert found == [(level, "the direct transport is not used: it does not support debug")]
 
@@ -171,18 +169,22 @@ class TestReads:
             options = connection(**login, sasl_password="open-sesame")
             properties = consumer_properties(options, servers, "g")
             with open_consumer(options, properties, split(server(broker)), SCHEMA) as consumer:
-                if isinstance(consumer, FallbackConsumer):
+                if isinstance(consumer, DirectConsumer):
                     consumer.seek(0)
-                    eventually(lambda: consumer.poll(1, 1, 10, 0.2) and consumer.why is not None)
+                    with pytest.raises(Unsupported) as refused:
+                        eventually(lambda: consumer.poll(1, 1, 10, 0.2).records)
+                    with open_fallback(options, properties, split(server(broker)), SCHEMA, refused.value, 7) as other:
+                        assert isinstance(other, MessageConsumer)
                 return type(consumer)
 
         with ScriptedBroker(refuse) as broker, caplog.at_level(logging.INFO):
             both = f"{server(broker)},{NOBODY}"
             other_order = f"{NOBODY},{server(broker)}"
-            assert kind(broker, "alice", both) is FallbackConsumer
-            assert kind(broker, "alice", other_order) is ArrowConsumer
+            assert kind(broker, "alice", both) is DirectConsumer
+            assert kind(broker, "alice", other_order) is MessageConsumer
+            assert "t-0: librdkafka continues at offset 7: " in caplog.text
             assert "the direct transport is not used: a broker has refused its login before" in caplog.messages
-            assert kind(broker, "bob", both) is FallbackConsumer
+            assert kind(broker, "bob", both) is DirectConsumer
         assert "open-sesame" not in caplog.text
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.transport.direct import wire
-from pyspark_zkafka.transport.direct.connection import Buffer, Connection
+from pyspark_zkafka.transport.direct.connection import Buffer, Connection, Deadline
 from pyspark_zkafka.transport.direct.errors import ConnectionLost, MalformedResponse, Unsupported
 from pyspark_zkafka.transport.direct.messages import FETCH, METADATA, Request
 from pyspark_zkafka.transport.direct.settings import settings_of
@@ -30,14 +30,14 @@ def connect() -> Iterator[Callable[..., tuple[Connection, ScriptedBroker]]]:
             given = {name.replace("_", "."): value for name, value in kafka.items()}
             connection = Connection(broker.address, settings_of({"bootstrap.servers": "b", **given}), None)
             opened.callback(connection.close)
-            connection.open(time.monotonic() + 10)
+            connection.open(Deadline.after(10))
             return connection, broker
 
         yield make
 
 
-def soon(seconds: float = 10) -> float:
-    return time.monotonic() + seconds
+def soon(seconds: float = 10) -> Deadline:
+    return Deadline.after(seconds)
 
 
 Connect = Callable[..., tuple[Connection, ScriptedBroker]]

@@ -8,17 +8,15 @@ import pytest
 
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.transport.direct import wire
-from pyspark_zkafka.transport.direct.errors import MalformedResponse, Unsupported
+from pyspark_zkafka.transport.direct.errors import MalformedResponse
 from pyspark_zkafka.transport.direct.fetch import (
     Fetched,
     Part,
     Position,
-    Span,
     Wanted,
     fetch_request,
     newest_version,
     read_fetch,
-    span_of,
 )
 from pyspark_zkafka.transport.direct.wire import Reader
 from tests.support.cases import each
@@ -37,8 +35,15 @@ def batch(base: int, count: int, epoch: int = 7, magic: int = 2, body: bytes = b
 class TestRequest:
     """Requests, byte for byte."""
 
-    def test_first_version(self) -> None:
-        """Version 4 is the oldest, of Kafka 0.11."""
+    def test_versions_of_old_brokers(self) -> None:
+        """Versions 2 and 3 are of Kafka 0.10: without isolation, and without the most bytes of all in version 2."""
+        part = "00000001 0006 6f7264657273 00000001 00000003 000000000000002a 000001f4"
+        for version, most in ((2, ""), (3, "000003e8")):
+            request = fetch_request(version, [Part(TP, None, Position(42, 5, 4))], WANTED)
+            assert request.body == bytes.fromhex(f"ffffffff 0000000a 00000001 {most} {part}")
+
+    def test_version_4(self) -> None:
+        """Version 4, of Kafka 0.11, is the first with transactions."""
         request = fetch_request(4, [Part(TP, None, Position(42, 5, 4))], WANTED)
         assert request.body.hex(" ", -4) == bytes.fromhex(
             "ffffffff 0000000a 00000001 000003e8 01"  # replica, wait, least and most bytes, isolation
@@ -154,6 +159,16 @@ def parts(*numbers: int) -> list[Part]:
     return [Part(TopicPartition(TP.topic, number), TOPIC_ID, Position(0)) for number in numbers]
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_response_of_an_old_broker(version: int) -> None:
+    """A broker without transactions has the end of the log alone."""
+    row = wire.int32(3) + wire.int16(0) + wire.int64(90) + wire.nullable_bytes(b"messages")
+    data = wire.int32(7) + wire.int32(1) + wire.string("orders") + wire.int32(1) + row
+    (found,) = read_fetch(Reader(data), version, [Part(TP, None, Position(0))])
+    assert (found.throttle_ms, found.error, found.high_watermark, found.last_stable_offset) == (7, 0, 90, 90)
+    assert (bytes(found.records), found.aborted) == (b"messages", ())
+
+
 class TestResponse:
     """Responses."""
 
@@ -218,37 +233,3 @@ class TestResponse:
         """So it has the topics."""
         with pytest.raises(MalformedResponse, match="the response to Fetch has the partitions"):
             read_fetch(Reader(response(17, topic_id=OTHER_ID)), 17, parts(3))
-
-
-class TestSpan:
-    """Whole batches by their headers."""
-
-    def test_whole(self) -> None:
-        """The offsets of the first batch and after the last one, and its epoch."""
-        records = batch(100, 5) + batch(110, 10, epoch=8, body=b"xyz")
-        assert span_of(memoryview(records)) == Span(len(records), 100, 120, 8)
-
-    def test_partial(self) -> None:
-        """The begin of a further batch does not count."""
-        first, second = batch(100, 5), batch(105, 5, epoch=8)
-        for end in range(len(second)):
-            assert span_of(memoryview(first + second[:end])) == Span(len(first), 100, 105, 7)
-
-    def test_none(self) -> None:
-        """Without a whole batch there is no offset."""
-        assert span_of(memoryview(b"")) == Span(0, None, None, -1)
-        assert span_of(memoryview(batch(0, 1)[:-1])) == Span(0, None, None, -1)
-
-    @pytest.mark.parametrize("magic", [0, 1, 3, -1])
-    def test_other_formats(self, magic: int) -> None:
-        """Other message formats are left to librdkafka."""
-        with pytest.raises(Unsupported, match=f"message format {magic}"):
-            span_of(memoryview(batch(0, 1, magic=magic)))
-
-    @pytest.mark.parametrize("length", [-1, 0, 48, -(2**31)])
-    def test_lengths(self, length: int) -> None:
-        """A length that is too small for a header is malformed: it would never end."""
-        data = bytearray(batch(0, 1))
-        data[8:12] = struct.pack(">i", length)
-        with pytest.raises(MalformedResponse, match=f"a record batch of {length} bytes"):
-            span_of(memoryview(data))

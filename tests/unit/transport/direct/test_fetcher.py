@@ -15,9 +15,10 @@ from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.transport.consumer import PartitionEvents, Poll
 from pyspark_zkafka.transport.direct import wire
 from pyspark_zkafka.transport.direct.client import DirectClient
+from pyspark_zkafka.transport.direct.connection import Deadline
 from pyspark_zkafka.transport.direct.fetcher import Fetcher
 from pyspark_zkafka.transport.direct.wire import Reader
-from tests.support.fake_partition import EPOCH_END, FETCH, METADATA, TP, FakePartition, records
+from tests.support.fake_partition import EPOCH_END, FETCH, METADATA, TP, FakePartition, feed, records
 from tests.support.scripted_broker import RANGES, Received, ScriptedBroker
 
 NOT_LEADER, FENCED, UNKNOWN_EPOCH = 6, 74, 75
@@ -39,7 +40,7 @@ def open_fetcher() -> Iterator[Open]:
             given = {name.replace("_", "."): value for name, value in kafka.items()}
             properties = {"bootstrap.servers": server, "reconnect.backoff.ms": 1, **given}
             client = opened.enter_context(DirectClient(properties))
-            fetcher = Fetcher(client, Split(TP, 0, UNTIL, 0, 1, (0,), (server,)), PartitionEvents(TP))
+            fetcher = Fetcher(client, Split(TP, 0, UNTIL, 0, 1, (0,), (server,)), PartitionEvents(TP), feed)
             opened.callback(fetcher.abandon)
             return fetcher
 
@@ -49,7 +50,7 @@ def open_fetcher() -> Iterator[Open]:
 def fetch(fetcher: Fetcher) -> tuple[int | None, Poll]:
     """The offset after the next records, and the events before them."""
     poll = Poll()
-    found = fetcher.fetch(UNTIL, time.monotonic() + 5, poll)
+    found = fetcher.fetch(UNTIL, Deadline.after(5), poll)
     return None if found is None else found.next_offset, poll
 
 
@@ -90,7 +91,7 @@ def test_epoch_that_changes_again(open_fetcher: Open) -> None:
     assert fetch(fetcher)[0] == 10
     partition.leader_epoch = 2
     poll = Poll()
-    assert fetcher.fetch(UNTIL, time.monotonic() + 0.3, poll) is None
+    assert fetcher.fetch(UNTIL, Deadline.after(0.3), poll) is None
     partition.leader_epoch, partition.epoch_end = 3, (0, 1, 10)
     assert fetch(fetcher)[0] == 20
     assert partition.asked.count(FETCH) == 3
@@ -120,9 +121,9 @@ def test_time_of_a_poll() -> None:
         servers = f"127.0.0.1:{silent.getsockname()[1]}"
         with DirectClient({"bootstrap.servers": servers}) as client:
             for endpoints in ((servers,), ()):
-                fetcher = Fetcher(client, Split(TP, 0, UNTIL, 0, 1, (0,), endpoints), PartitionEvents(TP))
+                fetcher = Fetcher(client, Split(TP, 0, UNTIL, 0, 1, (0,), endpoints), PartitionEvents(TP), feed)
                 begin = time.monotonic()
-                assert fetcher.fetch(UNTIL, begin + 0.1, Poll()) is None
+                assert fetcher.fetch(UNTIL, Deadline.after(0.1), Poll()) is None
                 assert 0.1 <= time.monotonic() - begin < 0.3
 
 
@@ -133,9 +134,9 @@ def test_size_of_records(begin: int) -> None:
     with ScriptedBroker(FakePartition(data), WITH_EPOCHS) as broker:
         server = f"127.0.0.1:{broker.address[1]}"
         with DirectClient({"bootstrap.servers": server, "max.partition.fetch.bytes": 1}, most_fetch_bytes=10**6) as client:
-            fetcher = Fetcher(client, Split(TP, begin, 10, 0, 1, (0,), (server,)), PartitionEvents(TP))
+            fetcher = Fetcher(client, Split(TP, begin, 10, 0, 1, (0,), (server,)), PartitionEvents(TP), feed)
             fetcher.seek(begin)
-            assert fetcher.fetch(10, time.monotonic() + 5, Poll()) is not None
+            assert fetcher.fetch(10, Deadline.after(5), Poll()) is not None
             assert client.fetch_sizes.next(TP.topic, 10) == round(1.1 * len(data))
 
 
@@ -153,9 +154,9 @@ def test_wait_at_the_end_of_the_log() -> None:
         partition.port = broker.address[1]
         server = f"127.0.0.1:{partition.port}"
         with DirectClient({"bootstrap.servers": server, "fetch.wait.max.ms": 10}) as client:
-            fetcher = Fetcher(client, Split(TP, 0, 30, 0, 1, (0,), (server,)), PartitionEvents(TP))
+            fetcher = Fetcher(client, Split(TP, 0, 30, 0, 1, (0,), (server,)), PartitionEvents(TP), feed)
             while len(waits_ms(broker)) < 11:
-                fetcher.fetch(30, time.monotonic() + 5, Poll())
+                fetcher.fetch(30, Deadline.after(5), Poll())
             fetcher.abandon()
         assert waits_ms(broker)[:11] == [10, 10, 20, 40, 80, 160, 320, 500, 500, 500, 10]
 
@@ -182,8 +183,8 @@ def test_backoff(error: int | None, most_s: float) -> None:
         partition.port = broker.address[1]
         server = f"127.0.0.1:{partition.port}"
         with DirectClient({"bootstrap.servers": server}, clock=lambda: now[0]) as client:
-            fetcher = Fetcher(client, Split(TP, 0, 10, 0, 1, (0,), (server,)), PartitionEvents(TP), sleep)
-            assert fetcher.fetch(10, now[0] + 1000, Poll()) is not None
+            fetcher = Fetcher(client, Split(TP, 0, 10, 0, 1, (0,), (server,)), PartitionEvents(TP), feed, sleep)
+            assert fetcher.fetch(10, client.deadline(1000), Poll()) is not None
     assert max(pauses) == most_s
     assert pauses[:4] == [0.1, 0.2, 0.4, 0.8]
 
@@ -210,9 +211,9 @@ def test_size_of_fetches(
         server = f"127.0.0.1:{partition.port}"
         given = {"bootstrap.servers": server, "max.partition.fetch.bytes": 1_000, "reconnect.backoff.ms": 1, **properties}
         with DirectClient(given, most_fetch_bytes=10**9) as client:
-            fetcher = Fetcher(client, Split(TP, 0, 10**6 + 10, 0, 1, (0,), (server,)), PartitionEvents(TP))
+            fetcher = Fetcher(client, Split(TP, 0, 10**6 + 10, 0, 1, (0,), (server,)), PartitionEvents(TP), feed)
             for end in (10, 20):
-                found = fetcher.fetch(end + 1, time.monotonic() + 5, Poll())
+                found = fetcher.fetch(end + 1, Deadline.after(5), Poll())
                 assert found is not None
                 assert found.next_offset == end
             fetcher.abandon()
@@ -232,9 +233,9 @@ def test_size_on_a_slow_link() -> None:
     with ScriptedBroker(answer_late, WITH_EPOCHS) as broker:
         server = f"127.0.0.1:{broker.address[1]}"
         with DirectClient({"bootstrap.servers": server, "max.partition.fetch.bytes": 1}, most_fetch_bytes=10**9) as client:
-            fetcher = Fetcher(client, Split(TP, 0, 10**6, 0, 1, (0,), (server,)), PartitionEvents(TP))
+            fetcher = Fetcher(client, Split(TP, 0, 10**6, 0, 1, (0,), (server,)), PartitionEvents(TP), feed)
             for end in (10, 20):
-                assert fetcher.fetch(end + 1, time.monotonic() + 5, Poll()) is not None
+                assert fetcher.fetch(end + 1, Deadline.after(5), Poll()) is not None
             fetcher.abandon()
         _, second, *_ = sizes(broker)
         assert 1 < second <= len(data) / 0.1

@@ -12,13 +12,13 @@ from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Split
 from pyspark_zkafka.transport.consumer import PartitionEvents, Poll
 from pyspark_zkafka.transport.direct.client import DirectClient
-from pyspark_zkafka.transport.direct.fetcher import Fetcher
-from pyspark_zkafka.transport.direct.joint_fetch import JointFetches
+from pyspark_zkafka.transport.direct.connection import Deadline
+from pyspark_zkafka.transport.direct.fetcher import Fetcher, JointFetches
 from tests.support.eventually import eventually
 from tests.support.fake_leader import FakeLeader
-from tests.support.fake_partition import records
+from tests.support.fake_partition import feed, records
 from tests.support.record_batches import Batch, Row
-from tests.support.scripted_broker import ScriptedBroker
+from tests.support.scripted_broker import API_VERSIONS, RANGES, ScriptedBroker
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 NOT_LEADER, OUT_OF_RANGE = 6, 1
@@ -41,7 +41,7 @@ class Task:
     def fetcher(self, number: int) -> Fetcher:
         """The fetcher of a split, at its start."""
         split = self.splits[number]
-        found = Fetcher(self._client(), split, PartitionEvents(split.partition), joint=self.joint)
+        found = Fetcher(self._client(), split, PartitionEvents(split.partition), feed, joint=self.joint)
         self._opened.callback(found.abandon)
         found.seek(split.start)
         return found
@@ -49,7 +49,7 @@ class Task:
     def read(self, number: int) -> int | Poll:
         """The offset after the first records of a split, or the event instead of them."""
         poll = Poll()
-        found = self.fetcher(number).fetch(END, time.monotonic() + 5, poll)
+        found = self.fetcher(number).fetch(END, Deadline.after(5), poll)
         return poll if found is None else found.next_offset
 
     def _client(self) -> DirectClient:
@@ -131,10 +131,10 @@ def test_late_response(new_task: NewTask) -> None:
     task.leader.is_open.clear()
     first, second = task.fetcher(0), task.fetcher(1)
     for fetcher in (first, second, first):
-        assert fetcher.fetch(END, time.monotonic() + 0.1, Poll()) is None
+        assert fetcher.fetch(END, Deadline.after(0.1), Poll()) is None
     task.leader.is_open.set()
     for fetcher in (second, first):
-        found = fetcher.fetch(END, time.monotonic() + 5, Poll())
+        found = fetcher.fetch(END, Deadline.after(5), Poll())
         assert found is not None
         assert found.next_offset == END
     assert len(task.leader.fetches) == 1
@@ -145,7 +145,7 @@ def test_other_offset(new_task: NewTask) -> None:
     task = new_task({T0: BATCH, T1: BATCH})
     fetcher = task.fetcher(0)
     fetcher.seek(5)
-    found = fetcher.fetch(END, time.monotonic() + 5, Poll())
+    found = fetcher.fetch(END, Deadline.after(5), Poll())
     assert found is not None
     assert task.read(1) == END
     assert task.leader.fetches == [[(T0, 5)], [(T0, 0), (T1, 0)]]
@@ -157,9 +157,9 @@ def test_throttled(new_task: NewTask) -> None:
     task.leader.throttle_ms = 1000
     first, *others = (task.fetcher(n) for n in range(3))
     begin = time.monotonic()
-    assert first.fetch(END, begin + 0.1, Poll()) is None
+    assert first.fetch(END, Deadline.after(0.1), Poll()) is None
     for fetcher in (first, *others):
-        found = fetcher.fetch(END, begin + 5, Poll())
+        found = fetcher.fetch(END, Deadline.after(5), Poll())
         assert found is not None
         assert found.next_offset == END
     assert 1.0 <= time.monotonic() - begin < 1.9
@@ -170,7 +170,7 @@ def test_closed(new_task: NewTask) -> None:
     """After the end of the task nothing is left, and the connection with the response under way is closed."""
     task = new_task({T0: BATCH, T1: BATCH})
     task.leader.is_open.clear()
-    assert task.fetcher(0).fetch(END, time.monotonic() + 0.1, Poll()) is None
+    assert task.fetcher(0).fetch(END, Deadline.after(0.1), Poll()) is None
     task.joint.close()
     assert not task.joint.has(T0, 0)
     task.leader.is_open.set()
@@ -203,3 +203,16 @@ def test_two_ranges_of_a_partition() -> None:
     with DirectClient({"bootstrap.servers": "a:1"}) as client:
         joint = JointFetches(client, splits)
     assert [joint.has(split.partition, split.start) for split in splits] == [True, False, True]
+
+
+def test_broker_without_a_limit_of_responses() -> None:
+    """A broker that does not limit the bytes of a response is sent no joint request: it might be far too large."""
+    with ScriptedBroker(lambda request: b"", {**RANGES, 1: (0, 2)}) as broker:
+        server = f"127.0.0.1:{broker.address[1]}"
+        splits = [Split(TopicPartition("t", n), 0, END, 0, 1, (0,), (server,)) for n in range(2)]
+        with DirectClient({"bootstrap.servers": server}) as client:
+            joint = JointFetches(client, splits)
+            assert joint.has(splits[0].partition, 0)
+            assert joint.take(splits[0].partition, 0, Deadline.after(5)) is None
+            assert not joint.has(splits[1].partition, 0)
+            assert {request.api for request in broker.received} == {API_VERSIONS}

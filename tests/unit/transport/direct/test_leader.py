@@ -12,9 +12,9 @@ from confluent_kafka import KafkaError
 
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.planning import Split
-from pyspark_zkafka.transport.direct.client import DirectClient
+from pyspark_zkafka.transport.direct.client import DirectClient, PartitionBroker
+from pyspark_zkafka.transport.direct.connection import Deadline
 from pyspark_zkafka.transport.direct.errors import ConnectionLost, Unsupported
-from pyspark_zkafka.transport.direct.leader import PartitionBroker
 from tests.support.fake_partition import METADATA, TP, FakePartition
 from tests.support.scripted_broker import ScriptedBroker
 
@@ -65,7 +65,7 @@ def cluster() -> Iterator[Cluster]:
 
 def address(broker: PartitionBroker) -> str:
     """The address that is fetched from now."""
-    return str(broker.connect(math.inf))
+    return str(broker.connect(Deadline(math.inf)))
 
 
 def test_planned_leader(cluster: Cluster) -> None:
@@ -179,14 +179,14 @@ def test_replica_out_of_reach(cluster: Cluster) -> None:
     broker = cluster.broker(cluster.planned)
     broker.prefer(9)
     with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1: connecting failed"):
-        broker.connect(math.inf)
+        broker.connect(Deadline(math.inf))
     assert broker.avoids_replicas
 
 
 def test_leader_out_of_reach(cluster: Cluster) -> None:
     """A leader that accepts no connection has nothing to do with replicas."""
     broker = cluster.broker(f"127.0.0.1:{NOWHERE_PORT}")
-    connect: list[Callable[[], object]] = [lambda: broker.connect(math.inf), broker.connect_leader]
+    connect: list[Callable[[], object]] = [lambda: broker.connect(Deadline(math.inf)), broker.connect_leader]
     for call in connect:
         with pytest.raises(ConnectionLost):
             call()

@@ -5,16 +5,15 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 from cryptography import x509
 
+from pyspark_zkafka.transport.direct.connection import Address, Deadline, Link
 from pyspark_zkafka.transport.direct.errors import ConnectionLost, Unsupported
-from pyspark_zkafka.transport.direct.link import Address, Link
 from pyspark_zkafka.transport.direct.settings import settings_of
 from tests.support.certificates import Authority
 
@@ -34,18 +33,16 @@ class Clock:
 def link(
     address: Address,
     context: ssl.SSLContext | None = None,
-    clock: Callable[[], float] = time.monotonic,
     **properties: str,
 ) -> Link:
     """A link that is not connected yet."""
     given = {name.replace("_", "."): value for name, value in properties.items()}
-    return Link(address, settings_of({"bootstrap.servers": "b", **given}).socket, context, clock)
+    return Link(address, settings_of({"bootstrap.servers": "b", **given}).socket, context)
 
 
 def connect(opened: Link, seconds: float = 10) -> None:
     """Connect, and shake hands, without a pause."""
-    deadline = opened.wait_until = time.monotonic() + seconds
-    for _ in opened.open(deadline):
+    for _ in opened.open(Deadline.after(seconds)):
         pass
 
 
@@ -87,9 +84,9 @@ def test_bytes_in_and_out(pair: tuple[Link, socket.socket]) -> None:
     peer.sendall(b"ans")
     peer.sendall(b"wer!")
     target = bytearray(6)
-    assert opened.fill(memoryview(target), time.monotonic() + 10) == 6
+    assert opened.fill(memoryview(target), Deadline.after(10)) == 6
     assert target == b"answer"
-    assert opened.fill(memoryview(target)[:1], time.monotonic() + 10) == 1
+    assert opened.fill(memoryview(target)[:1], Deadline.after(10)) == 1
     assert target == b"!nswer"
 
 
@@ -97,10 +94,10 @@ def test_bytes_that_have_arrived(pair: tuple[Link, socket.socket]) -> None:
     """At the deadline there are as many bytes as have arrived, also if it has passed already; the link stays open."""
     opened, peer = pair
     target = memoryview(bytearray(4))
-    assert opened.fill(target, time.monotonic()) == 0
+    assert opened.fill(target, Deadline.after(0)) == 0
     peer.sendall(b"abc")
-    assert opened.fill(target[:1], time.monotonic() + 10) == 1
-    assert opened.fill(target, time.monotonic() - 1) == 2
+    assert opened.fill(target[:1], Deadline.after(10)) == 1
+    assert opened.fill(target, Deadline.after(-1)) == 2
     assert opened.is_open
 
 
@@ -110,9 +107,9 @@ def test_end_of_the_connection(pair: tuple[Link, socket.socket]) -> None:
     peer.close()
     target = memoryview(bytearray(4))
     with pytest.raises(ConnectionLost, match=r"^127\.0\.0\.1:\d+: the broker closed the connection$"):
-        opened.fill(target, time.monotonic() + 10)
+        opened.fill(target, Deadline.after(10))
     assert not opened.is_open
-    for call in (lambda: opened.send(b"x"), lambda: opened.fill(target, time.monotonic() + 10)):
+    for call in (lambda: opened.send(b"x"), lambda: opened.fill(target, Deadline.after(10))):
         with pytest.raises(ConnectionLost, match="the connection is closed"):
             call()
 
@@ -123,7 +120,7 @@ def test_reset(pair: tuple[Link, socket.socket]) -> None:
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     peer.close()
     with pytest.raises(ConnectionLost, match="receiving failed: Connection reset by peer"):
-        opened.fill(memoryview(bytearray(4)), time.monotonic() + 10)
+        opened.fill(memoryview(bytearray(4)), Deadline.after(10))
 
 
 def test_failure_that_a_caller_finds(pair: tuple[Link, socket.socket]) -> None:
@@ -179,10 +176,10 @@ def test_connecting_in_steps() -> None:
     """Connecting returns to the caller when its time is over, as often as it likes, and fails at the deadline."""
     clock = Clock()
     with ExitStack() as opened:
-        found = link(silent_address(opened), clock=clock)
-        steps = found.open(clock.now + 5)
+        found = link(silent_address(opened))
+        steps = found.open(Deadline.after(5, clock))
         for _ in range(3):
-            found.wait_until = clock.now
+            found.pause = Deadline.after(0, clock)
             next(steps)
             assert found.is_open
         clock.now += 5
@@ -194,9 +191,9 @@ def test_connecting_in_steps() -> None:
 def test_tls_handshake_in_steps(server: socket.socket) -> None:
     """So does a TLS handshake with a server that is silent, as another attempt may succeed."""
     clock = Clock()
-    found = link(server.getsockname(), ssl.create_default_context(), clock)
-    steps = found.open(clock.now + 5)
-    found.wait_until = clock.now
+    found = link(server.getsockname(), ssl.create_default_context())
+    steps = found.open(Deadline.after(5, clock))
+    found.pause = Deadline.after(0, clock)
     for _ in range(3):
         next(steps)
     clock.now += 5
@@ -208,11 +205,11 @@ def test_tls_handshake_in_steps(server: socket.socket) -> None:
 def test_tls_handshake_that_is_cut(server: socket.socket) -> None:
     """A connection that ends during the handshake is lost."""
     found = link(server.getsockname(), ssl.create_default_context())
-    found.wait_until = 0.0
-    steps = found.open(time.monotonic() + 10)
+    found.pause = Deadline(0.0)
+    steps = found.open(Deadline.after(10))
     next(steps)
     server.accept()[0].close()
-    found.wait_until = time.monotonic() + 10
+    found.pause = Deadline.after(10)
     with pytest.raises(ConnectionLost, match="the TLS handshake was broken off"):
         next(steps)
 
@@ -261,9 +258,9 @@ def test_bytes_through_tls(authority: Authority) -> None:
         opened = link(address, trusting(authority.file), broker_address_family="v4")
         connect(opened)
         target = bytearray(6)
-        assert opened.fill(memoryview(target), time.monotonic()) == 0
+        assert opened.fill(memoryview(target), Deadline.after(0)) == 0
         opened.send(b"answer")
-        assert opened.fill(memoryview(target), time.monotonic() + 10) == 6
+        assert opened.fill(memoryview(target), Deadline.after(10)) == 6
         assert target == b"answer"
         opened.close()
 

@@ -21,7 +21,7 @@ class TestVersions:
         """The newest version that both sides have, and the caller allows."""
         assert FETCH.version({1: (0, high)}, newest) == expected
 
-    @pytest.mark.parametrize("ranges", [{}, {1: (0, 3)}, {1: (18, 20)}])
+    @pytest.mark.parametrize("ranges", [{}, {1: (0, 1)}, {1: (18, 20)}])
     def test_none(self, ranges: dict[int, tuple[int, int]]) -> None:
         """A broker without a common version is left to librdkafka."""
         with pytest.raises(Unsupported, match="Fetch"):
@@ -101,13 +101,14 @@ def metadata(version: int) -> bytes:
         for error, index, leader in ((0, 3, 2), (5, 4, -1))
     )
     topic = wire.int16(0) + wire.string("orders") + wire.int8(0) + wire.int32(2) + partitions
-    return wire.int32(0) + wire.int32(2) + brokers + wire.string("id") + wire.int32(1) + wire.int32(1) + topic
+    throttle, cluster = wire.int32(0) if version >= 3 else b"", wire.string("id") if version >= 2 else b""
+    return throttle + wire.int32(2) + brokers + cluster + wire.int32(1) + wire.int32(1) + topic
 
 
 class TestMetadata:
     """Metadata."""
 
-    @pytest.mark.parametrize("version", range(4, 8))
+    @pytest.mark.parametrize("version", range(1, 8))
     def test_versions(self, version: int) -> None:
         """The addresses of brokers, and the leaders, with their epochs where there are any."""
         epoch = 7 if version >= 7 else -1
@@ -116,8 +117,9 @@ class TestMetadata:
         )
 
     def test_request(self) -> None:
-        """One topic, which is not to be created."""
+        """One topic, which is not to be created, as far as the broker can be told."""
         assert messages.metadata_request(7, "orders").body == b"\x00\x00\x00\x01\x00\x06orders\x00"
+        assert messages.metadata_request(3, "orders").body == b"\x00\x00\x00\x01\x00\x06orders"
 
     def test_truncated(self) -> None:
         """Each begin of a response is malformed, and one without the topic."""
@@ -135,12 +137,13 @@ class TestListOffsets:
     def test_request(self) -> None:
         """Each version has what the one before had, and more."""
         bodies = [
-            messages.list_offsets_request(v, TP, messages.LATEST, 7, read_committed=True).body.hex() for v in (1, 2, 4)
+            messages.list_offsets_request(v, TP, messages.LATEST, 7, read_committed=True).body.hex() for v in (0, 1, 2, 4)
         ]
         name = "00000001 0006 6f7264657273 00000001 00000003"
         assert bodies == [
             bytes.fromhex(text).hex()
             for text in (
+                f"ffffffff {name} ffffffffffffffff 00000001",
                 f"ffffffff {name} ffffffffffffffff",
                 f"ffffffff 01 {name} ffffffffffffffff",
                 f"ffffffff 01 {name} 00000007 ffffffffffffffff",
@@ -156,6 +159,13 @@ class TestListOffsets:
         assert messages.read_list_offsets(Reader(data), version, TP) == ListedOffset(6, 99)
         with pytest.raises(MalformedResponse, match="lacks the partition"):
             messages.read_list_offsets(Reader(data), version, TopicPartition("orders", 4))
+
+    @pytest.mark.parametrize(("offsets", "found"), [([99], 99), ([], -1)])
+    def test_first_response(self, offsets: list[int], found: int) -> None:
+        """Version 0 has a list of offsets, of which one was asked for."""
+        row = wire.int32(3) + wire.int16(0) + wire.int32(len(offsets)) + b"".join(map(wire.int64, offsets))
+        data = wire.int32(1) + wire.string("orders") + wire.int32(1) + row
+        assert messages.read_list_offsets(Reader(data), 0, TP) == ListedOffset(0, found)
 
 
 class TestHeader:
@@ -178,3 +188,19 @@ class TestHeader:
             reader = Reader(wire.int32(5) + wire.NO_TAGS)
             request.read_header(reader, 5)
             assert reader.left == left
+
+
+def test_epoch_end_request() -> None:
+    """Version 3 has the replica besides, which a consumer is not."""
+    body = "00000001 0006 6f7264657273 00000001 00000003 00000007 00000005"
+    assert messages.epoch_end_request(2, TP, 7, 5).body == bytes.fromhex(body)
+    assert messages.epoch_end_request(3, TP, 7, 5).body == bytes.fromhex(f"ffffffff {body}")
+
+
+def test_epoch_end_response() -> None:
+    """The error, the epoch and its end, of this partition."""
+    row = wire.int16(74) + wire.int32(3) + wire.int32(4) + wire.int64(99)
+    data = wire.int32(0) + wire.int32(1) + wire.string("orders") + wire.int32(1) + row
+    assert messages.read_epoch_end(Reader(data), TP) == messages.EpochEnd(74, 4, 99)
+    with pytest.raises(MalformedResponse, match="lacks the partition"):
+        messages.read_epoch_end(Reader(data), TopicPartition("orders", 4))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from scramp import ScramException, ScramMechanism
 
-from pyspark_zkafka.transport.direct.errors import Unsupported
+from pyspark_zkafka.transport.direct.errors import ConnectionLost, LoginRefused, Unsupported
 from pyspark_zkafka.transport.direct.sasl import exchange
-from pyspark_zkafka.transport.direct.settings import Login
+from pyspark_zkafka.transport.direct.settings import Login, TokenEndpoint
+from tests.support.token_server import TokenServer
 
 PASSWORD = "open-sesame"
 SCRAM = pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -86,3 +90,69 @@ def test_malformed_challenge(challenge: bytes) -> None:
     next(tokens)
     with pytest.raises(Unsupported, match=r"^SCRAM-SHA-256: the exchange failed$"):
         tokens.send(challenge)
+
+
+class TestBearer:
+    """OAUTHBEARER, with a token endpoint of the test's own."""
+
+    @pytest.fixture
+    def endpoint(self) -> Iterator[Callable[..., tuple[TokenEndpoint, list[tuple[str, str]]]]]:
+        """Starts an endpoint with an answer: ``endpoint(body, status)``; also returns what it receives."""
+        with ExitStack() as opened:
+
+            def start(answer: Any, status: int = 200, **how: Any) -> tuple[TokenEndpoint, list[tuple[str, str]]]:
+                server = opened.enter_context(TokenServer(answer, status))
+                return TokenEndpoint(server.url, "me", PASSWORD, **how), server.received
+
+            yield start
+
+    def test_token(self, endpoint: Any) -> None:
+        """A token is requested for the credentials, sent with the extensions, and used again until it gets old."""
+        login, received = endpoint({"access_token": "abc.def", "expires_in": 3600}, scope="read write", extensions=("a=1",))
+        for _ in range(2):
+            tokens = exchange(login)
+            assert next(tokens) == b"n,,\x01auth=Bearer abc.def\x01a=1\x01\x01"
+            with pytest.raises(StopIteration):
+                tokens.send(b"")
+        credentials = base64.b64encode(b"me:" + PASSWORD.encode()).decode()
+        assert received == [(f"Basic {credentials}", "grant_type=client_credentials&scope=read+write")]
+
+    def test_token_without_a_lifetime(self, endpoint: Any) -> None:
+        """A token whose lifetime is not known is used once."""
+        login, received = endpoint({"access_token": "abc"})
+        assert [next(exchange(login)) for _ in range(2)] == [b"n,,\x01auth=Bearer abc\x01\x01"] * 2
+        assert len(received) == 2
+
+    def test_refused_token(self, endpoint: Any) -> None:
+        """A broker that refuses a token says so once it is answered, and another token is requested the next time."""
+        login, received = endpoint({"access_token": "abc", "expires_in": 3600})
+        tokens = exchange(login)
+        next(tokens)
+        assert tokens.send(b'{"status":"invalid_token"}') == b"\x01"
+        next(exchange(login))
+        assert len(received) == 2
+
+    @pytest.mark.parametrize(
+        ("answer", "status", "error", "text"),
+        [
+            ({"error": "invalid_client"}, 401, LoginRefused, "status 401"),
+            ({}, 302, LoginRefused, "status 302"),
+            ({}, 503, ConnectionLost, "status 503"),
+            (b"no JSON", 200, Unsupported, "is not JSON"),
+            ([], 200, Unsupported, "has no token"),
+            ({"access_token": "a\x01auth=b"}, 200, Unsupported, "has no token"),
+        ],
+    )
+    def test_errors(self, endpoint: Any, answer: Any, status: int, error: type[Exception], text: str) -> None:
+        """What an endpoint answers instead of a token is an error, without the secret; no redirection is followed."""
+        login, _ = endpoint(answer, status)
+        with pytest.raises(error, match=text) as caught:
+            next(exchange(login))
+        assert PASSWORD not in str(caught.value)
+
+    def test_out_of_reach(self) -> None:
+        """An endpoint out of reach is tried again, like a broker; authorities that cannot be loaded are not."""
+        with pytest.raises(ConnectionLost, match="out of reach"):
+            next(exchange(TokenEndpoint("http://127.0.0.1:1/", "me", PASSWORD)))
+        with pytest.raises(Unsupported, match="authorities"):
+            next(exchange(TokenEndpoint("https://127.0.0.1:1/", "me", PASSWORD, ca_location="/no/such/file")))

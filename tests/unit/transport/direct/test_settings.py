@@ -10,7 +10,7 @@ from pyspark_zkafka.kafka.consumer_properties import consumer_properties
 from pyspark_zkafka.options.model import Connection
 from pyspark_zkafka.protocol.planning import Listener
 from pyspark_zkafka.transport.direct.errors import Unsupported
-from pyspark_zkafka.transport.direct.settings import Settings, settings_of
+from pyspark_zkafka.transport.direct.settings import Settings, TokenEndpoint, settings_of
 from tests.support.cases import each
 
 LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "open-sesame"}
@@ -59,7 +59,14 @@ def test_given() -> None:
         ({"broker_address_family": "v5"}, "the value of broker.address.family"),
         ({"isolation_level": "none"}, "the value of isolation.level"),
         ({"security_protocol": "SASL_PLAINTEXT"}, "sasl.mechanism=GSSAPI"),
-        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}, "sasl.mechanism=OAUTHBEARER"),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"},
+            "sasl.mechanism=OAUTHBEARER without sasl.oauthbearer.method=oidc",
+        ),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_method": "oidc"},
+            "sasl.mechanism=OAUTHBEARER without the id and the secret of a client, and an endpoint for tokens",
+        ),
         ({"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}, "a login without user and password"),
         ({"security_protocol": "other"}, "security.protocol=other"),
     ],
@@ -97,3 +104,22 @@ def test_tls(protocol: str) -> None:
     lax = settings(security_protocol=protocol.replace("SASL_", ""), ssl_endpoint_identification_algorithm="none").tls
     assert lax is not None
     assert (lax.checks_certificate, lax.checks_host) == (True, False)
+
+
+def test_token_endpoint() -> None:
+    """OAUTHBEARER needs a client's id and secret, and the endpoint that gives tokens for them."""
+    given = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": "me",
+        "sasl.oauthbearer.client.secret": "open-sesame",
+        "sasl.oauthbearer.token.endpoint.url": "https://login/token",
+        "sasl.oauthbearer.extensions": "a=1, b=2",
+    }
+    found = settings_of({"bootstrap.servers": "b", **given}).login
+    assert found == TokenEndpoint("https://login/token", "me", "open-sesame", None, ("a=1", "b=2"))
+    assert "open-sesame" not in repr(found)
+    for name, value in (("grant.type", "jwt"), ("token.endpoint.url", "file:///etc/passwd")):
+        with pytest.raises(Unsupported, match=name):
+            settings_of({"bootstrap.servers": "b", **given, f"sasl.oauthbearer.{name}": value})

@@ -10,8 +10,7 @@ import pytest
 from cryptography import x509
 
 from pyspark_zkafka.transport.direct.errors import Unsupported
-from pyspark_zkafka.transport.direct.settings import TlsSettings
-from pyspark_zkafka.transport.direct.tls import tls_context
+from pyspark_zkafka.transport.direct.settings import TlsSettings, tls_context
 from tests.support.certificates import Authority
 
 HOST = x509.DNSName("localhost")

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.transport.direct_errors import UnsupportedRecords
+from pyspark_zkafka.transport.direct.errors import Unsupported
 from pyspark_zkafka.transport.native.decompression import CorruptRecords, decompress, most_decompressed_bytes
 from tests.support.cases import each
 from tests.support.record_batches import CODECS, xerial
@@ -42,7 +42,7 @@ def test_bombs(name: str) -> None:
     """Records beyond the bound are refused."""
     bomb = CODECS[name][1](bytes(BOMB_BYTES))
     if len(bomb) * 256 < BOMB_BYTES:
-        with pytest.raises(UnsupportedRecords, match="more than 67108864 bytes after decompression"):
+        with pytest.raises(Unsupported, match="more than 67108864 bytes after decompression"):
             unpacked(name, bomb)
     else:
         assert len(unpacked(name, bomb)) == BOMB_BYTES
@@ -50,7 +50,7 @@ def test_bombs(name: str) -> None:
 
 def test_bomb_of_snappy_sizes() -> None:
     """A size that a snappy block only claims is refused before memory is allocated for it."""
-    with pytest.raises(UnsupportedRecords, match="more than 67108864 bytes"):
+    with pytest.raises(Unsupported, match="more than 67108864 bytes"):
         unpacked("snappy", b"\xff\xff\xff\xff\x07abc")
 
 
@@ -64,13 +64,13 @@ def test_corrupt_data(name: str) -> None:
     """Nothing, garbage, and data that are cut off or damaged are errors, or less or other bytes, within the bound."""
     chance, data = random.Random(name), CODECS[name][1](TEXT)
     for bad in (b"", b"garbage that is none of these formats"):
-        with pytest.raises((CorruptRecords, UnsupportedRecords)):
+        with pytest.raises((CorruptRecords, Unsupported)):
             unpacked(name, bad)
     for _ in range(200):
         damaged = bytearray(data[: chance.randrange(len(data))] if chance.random() < 0.5 else data)
         if damaged:
             damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(8)
-        with suppress(CorruptRecords, UnsupportedRecords):
+        with suppress(CorruptRecords, Unsupported):
             assert len(unpacked(name, bytes(damaged))) <= most_decompressed_bytes(len(damaged))
 
 

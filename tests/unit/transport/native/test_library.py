@@ -62,7 +62,7 @@ def assert_unused(reason: str) -> None:
     assert caught.value.condition == "NO_NATIVE_PATH"
     assert caught.value.message.startswith("The compiled path is required, but ")
     assert reason in caught.value.message
-    assert "leave transport and nativePath at auto" in caught.value.message
+    assert "leave transport at auto" in caught.value.message
 
 
 def test_there() -> None:
@@ -128,7 +128,7 @@ def test_wrong_interface(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_librdkafka_without_a_function(bound_to: Any) -> None:
     """A librdkafka that lacks a function is not used, and the function is named."""
     bound_to("libc.so.6")
-    assert_unused("cannot use confluent-kafka's librdkafka (it has no function rd_kafka_version)")
+    assert_unused("cannot use confluent-kafka's librdkafka (it has no function rd_kafka_version_str)")
 
 
 def test_librdkafka_that_cannot_be_opened(bound_to: Any) -> None:
@@ -165,7 +165,7 @@ def test_failure_to_bind_keeps_what_was_bound() -> None:
     functions = library.require()
     why = ctypes.create_string_buffer(512)
     assert not functions.bind(b"libc.so.6", why, 512)
-    assert why.value == b"it has no function rd_kafka_version"
+    assert why.value == b"it has no function rd_kafka_version_str"
     assert functions.librdkafka_version()
 
 
@@ -193,7 +193,7 @@ class FakeProducer:
 
 
 class TestChoice:
-    """The option nativePath."""
+    """The option transport."""
 
     def test_auto(self) -> None:
         """Left alone, it is the compiled path where that is there."""
@@ -206,21 +206,21 @@ class TestChoice:
             assert not choice.uses_native(connection("auto"))
         assert "was not built when the package was installed: pure Python is used" in caplog.text
 
-    def test_off(self, caplog: pytest.LogCaptureFixture) -> None:
-        """Off, it is pure Python, though the other is there."""
+    def test_python(self, caplog: pytest.LogCaptureFixture) -> None:
+        """With python it is pure Python, though the other is there."""
         with caplog.at_level(logging.INFO):
             assert not choice.uses_native(connection("python"))
         assert "transport=python: pure Python is used" in caplog.text
 
-    def test_on(self) -> None:
-        """On, it is the compiled path."""
-        assert choice.uses_native(connection("compiled"))
+    def test_direct(self) -> None:
+        """With direct it is the compiled path."""
+        assert choice.uses_native(connection("direct"))
 
     @pytest.mark.usefixtures("absent")
-    def test_on_where_it_is_absent(self) -> None:
-        """On where it is not there, it is an error that says what to do."""
+    def test_direct_where_it_is_absent(self) -> None:
+        """With direct where it is not there, it is an error that says what to do."""
         with pytest.raises(OptionError, match=r"\[NO_NATIVE_PATH\] The compiled path is .* install from a wheel"):
-            choice.uses_native(connection("compiled"))
+            choice.uses_native(connection("direct"))
 
     def test_senders(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Senders and hashes are those of the path."""
@@ -247,7 +247,7 @@ def test_settings() -> None:
 
 def test_structs_are_as_large_as_in_c(tmp_path: Path) -> None:
     """The structs that Python reads have the sizes that the C compiler gives them."""
-    names = {"report": library.Report, "poll": library.PollResult, "flaws": library.Flaws}
+    names = {"report": library.Report, "decoded": library.Decoded, "flaws": library.Flaws}
     names |= {"counts": library.Counts, "failure": library.Failure, "error": library.TransactionError}
     sizes = "".join(f'printf("%zu ", sizeof(struct zkafka_{name}));' for name in names)
     source = f'#include "zkafka.h"\n#include <stdio.h>\nint main(void) {{ {sizes} return ZKAFKA_INTERFACE; }}'

@@ -10,16 +10,16 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.transport.native.library import require
-from pyspark_zkafka.transport.native.reports import events, open_client
+from pyspark_zkafka.transport.native.reports import open_client, take_reports
 
-EVENT, ERROR, LOG = range(3)
+ERROR, LOG = range(2)
 HANDLE = 7
 
-Queued = tuple[int, int, int, int, bytes]
+Queued = tuple[int, int, int, bytes]
 
 
 def queue(*reports: Queued) -> Callable[[int, Any], bool]:
-    """The function of a client in C that takes its next report: kind, code, fatal, offset and text."""
+    """The function of a client in C that takes its next report: kind, code, fatal and text."""
     waiting = list(reports)
 
     def next_report(handle: int, place: Any) -> bool:
@@ -27,7 +27,7 @@ def queue(*reports: Queued) -> Callable[[int, Any], bool]:
         if not waiting:
             return False
         report = place._obj
-        report.kind, report.code, report.fatal, report.offset, report.text = waiting.pop(0)
+        report.kind, report.code, report.fatal, report.text = waiting.pop(0)
         return True
 
     return next_report
@@ -43,17 +43,14 @@ def logger() -> Iterator[logging.Logger]:
     found.setLevel(before)
 
 
-def test_events_and_errors() -> None:
-    """Events are returned with their offsets, errors of the client are noted, in order."""
+def test_errors() -> None:
+    """Errors of the client are noted, in order."""
     noted: list[KafkaError] = []
     reports = queue(
-        (EVENT, KafkaError._PARTITION_EOF, 0, 42, b"end"),
-        (ERROR, KafkaError._TRANSPORT, 0, 0, b"broker1:9092: refused"),
-        (ERROR, KafkaError._FENCED, 1, 0, b"fenced"),
-        (EVENT, KafkaError._AUTO_OFFSET_RESET, 0, -1001, b"reset"),
+        (ERROR, KafkaError._TRANSPORT, 0, b"broker1:9092: refused"),
+        (ERROR, KafkaError._FENCED, 1, b"fenced"),
     )
-    found = [(error.code(), offset) for error, offset in events(reports, HANDLE, noted.append)]
-    assert found == [(KafkaError._PARTITION_EOF, 42), (KafkaError._AUTO_OFFSET_RESET, -1001)]
+    take_reports(reports, HANDLE, noted.append)
     assert [(error.code(), error.str(), error.fatal()) for error in noted] == [
         (KafkaError._TRANSPORT, "broker1:9092: refused", False),
         (KafkaError._FENCED, "fenced", True),
@@ -74,21 +71,22 @@ def test_events_and_errors() -> None:
     ],
 )
 def test_log_lines(logger: logging.Logger, caplog: pytest.LogCaptureFixture, syslog: int, level: int) -> None:
-    """A log line has the level of Python for syslog's, its text as it is, and is neither event nor error."""
+    """A log line has the level of Python for syslog's, its text as it is, and is no error."""
     noted: list[KafkaError] = []
-    assert list(events(queue((LOG, syslog, 0, 0, b"%s of 100%")), HANDLE, noted.append)) == []
+    take_reports(queue((LOG, syslog, 0, b"%s of 100%")), HANDLE, noted.append)
     assert [(record.levelno, record.getMessage()) for record in caplog.records] == [(level, "%s of 100%")]
     assert noted == []
 
 
 def test_text_that_is_not_utf8() -> None:
     """A text that was cut within a character does not prevent the report."""
-    ((error, _),) = events(queue((EVENT, KafkaError._FAIL, 0, 0, b"gr\xc3")), HANDLE, lambda error: None)
-    assert error.str() == "gr\N{REPLACEMENT CHARACTER}"
+    noted: list[KafkaError] = []
+    take_reports(queue((ERROR, KafkaError._FAIL, 0, b"gr\xc3")), HANDLE, noted.append)
+    assert noted[0].str() == "gr\N{REPLACEMENT CHARACTER}"
 
 
 def test_refused_properties() -> None:
     """Properties that librdkafka refuses are its error, with its text."""
     with pytest.raises(KafkaException, match="Invalid value") as caught:
-        open_client(require().consumer_new, {"socket.timeout.ms": "soon"})
+        open_client(require().producer_new, {"socket.timeout.ms": "soon"}, 1, 1, 1)
     assert caught.value.args[0].code() == KafkaError._INVALID_ARG

@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_zkafka.errors import InvalidRow
 from pyspark_zkafka.protocol.rows import OutgoingBatch
-from pyspark_zkafka.transport.native.row_hashes import hash_rows
+from pyspark_zkafka.transport.native.hashes import hash_rows
 
 
 def batch(topic: str, values: pa.Array) -> OutgoingBatch:

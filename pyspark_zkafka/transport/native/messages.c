@@ -1,0 +1,81 @@
+#include "messages.h"
+
+#include "zkafka.h"
+
+/* Places in a message. `SIZE` counts the bytes behind itself, `CRC` is of the bytes behind itself. */
+enum { OFFSET = 0, SIZE = 8, SIZE_END = 12, CRC = 12, MAGIC = 16, ATTRIBUTES = 17, TIMESTAMP = 18 };
+enum { CODEC_MASK = 0x7, IS_LOG_APPEND_TIME = 0x8, LAST_CODEC = 3 };
+
+static uint32_t table[256];
+
+/* When the library is loaded, and so before any thread uses it. */
+__attribute__((constructor)) static void make_table(void) {
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        uint32_t crc = byte;
+        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? UINT32_C(0xedb88320) : 0);
+        table[byte] = crc;
+    }
+}
+
+static uint32_t crc32(const uint8_t *data, size_t size) {
+    uint32_t crc = UINT32_MAX;
+    for (; size; data++, size--) crc = crc >> 8 ^ table[(crc ^ *data) & 0xff];
+    return ~crc;
+}
+
+static uint32_t unsigned_32(const uint8_t *data) {
+    return (uint32_t)data[0] << 24 | (uint32_t)data[1] << 16 | (uint32_t)data[2] << 8 | data[3];
+}
+
+static int32_t int_32(const uint8_t *data) { return (int32_t)unsigned_32(data); }
+static int64_t int_64(const uint8_t *data) { return (int64_t)((uint64_t)unsigned_32(data) << 32 | unsigned_32(data + 4)); }
+
+/* The size of the message at the start of the bytes, with its offset and size; 0 if it is not whole. */
+static int64_t whole_size(const uint8_t *data, int64_t size) {
+    if (size < MESSAGE_LEAST_BYTES) return 0;
+    int64_t found = (int64_t)int_32(data + SIZE) + SIZE_END;
+    int64_t least = data[MAGIC] == 0 ? MESSAGE_LEAST_BYTES : MESSAGE_1_LEAST_BYTES;
+    return found < least || found > size ? 0 : found;
+}
+
+/* Bytes behind their length, which is negative for null. */
+static bool read_data(const uint8_t **at, const uint8_t *end, const void **data, size_t *size) {
+    if (end - *at < 4) return false;
+    int32_t length = int_32(*at);
+    *at += 4;
+    if (length > end - *at) return false;
+    *data = length < 0 ? NULL : *at;
+    *size = length < 0 ? 0 : (size_t)length;
+    *at += *size;
+    return true;
+}
+
+int32_t message_read(const uint8_t *data, int64_t size, struct message *message) {
+    *message = (struct message){.size = whole_size(data, size), .timestamp_type = -1, .timestamp_ms = -1};
+    if (!message->size) return DECODE_MALFORMED;
+    message->offset = int_64(data + OFFSET);
+    message->magic = (int8_t)data[MAGIC];
+    if (message->magic != 0 && message->magic != 1) return DECODE_OTHER_FORMAT;
+    if (crc32(data + MAGIC, (size_t)(message->size - MAGIC)) != unsigned_32(data + CRC)) return DECODE_WRONG_CHECKSUM;
+    message->codec = data[ATTRIBUTES] & CODEC_MASK;
+    if (message->codec > LAST_CODEC) return DECODE_UNKNOWN_CODEC;
+    const uint8_t *at = data + TIMESTAMP;
+    if (message->magic == 1) {
+        message->timestamp_type = (data[ATTRIBUTES] & IS_LOG_APPEND_TIME) != 0;
+        message->timestamp_ms = int_64(at);
+        at += 8;
+    }
+    const uint8_t *end = data + message->size;
+    bool whole = read_data(&at, end, &message->key, &message->key_bytes) && read_data(&at, end, &message->value, &message->value_bytes);
+    return whole && message->offset >= 0 ? DECODE_ON : DECODE_MALFORMED;
+}
+
+int64_t messages_last_offset(const uint8_t *data, int64_t size) {
+    int64_t last = -1, found;
+    for (int64_t at = 0; at < size; at += found) {
+        found = whole_size(data + at, size - at);
+        if (!found) return -1;
+        last = int_64(data + at + OFFSET);
+    }
+    return last;
+}
