@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import CheckpointError
-from pyspark_zkafka.protocol.checkpoint import PlannedRange, StreamOffset, TopicMark, Waiting
+from pyspark_zkafka.protocol.checkpoint import PlannedRange, StreamOffset, TopicMark
 from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.topic_names import is_topic_name
 
@@ -27,8 +27,7 @@ def spans(draw: st.DrawFn) -> PlannedRange:
     return PlannedRange(start, until, committed, None if committed is None else draw(st.none() | NUMBER))
 
 
-WAITING = st.dictionaries(st.integers(0, 2**31 - 1), st.builds(Waiting, st.integers(-1, 2**31 - 1), NUMBER), max_size=2)
-MARKS = st.builds(TopicMark, TOPIC_ID, st.none() | NUMBER, st.integers(0, 2**31 - 1), WAITING)
+MARKS = st.builds(TopicMark, TOPIC_ID, st.none() | NUMBER, st.integers(0, 2**31 - 1))
 OFFSETS = st.builds(
     StreamOffset,
     st.dictionaries(st.builds(TopicPartition, NAME, st.integers(0, 2**31 - 1)), spans(), max_size=8),
