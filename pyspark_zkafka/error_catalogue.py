@@ -54,7 +54,8 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
         "UNNAMED_WRITE": (
             "A batch write asks for exactly-once, and nothing says which micro-batch or which run of a job it is: under "
             "Spark Connect, in a thread that `foreachBatch` starts, or in a batch job.",
-            "Set `writerName` and `batchId`; see [Exactly once](exactly-once.md#batch-jobs).",
+            "Set `writerName` and `batchId` when no micro-batch is interrupted; see "
+            "[Exactly once](exactly-once.md#batch-jobs).",
         ),
         "INVALID_SCHEMA": (
             "A column is unknown, missing or of the wrong type.",
@@ -465,8 +466,9 @@ CATALOGUE: dict[type[ZKafkaError], dict[str, tuple[str, str]]] = {
             "[Exactly once](exactly-once.md#change-names-and-topics).",
         ),
         "WRITTEN_TWICE": (
-            "Two writes in one `foreachBatch` have the same name.",
-            "Give the second one, and each further one, a `writerName` of its own; leave the first one's as it is.",
+            "Two writes in one `foreachBatch` have the same name, or the function tries a failed write again.",
+            "Let the query fail and restart instead of trying again; give a second write a `writerName` of its own, and "
+            "leave the first one's as it is.",
         ),
         "UNREADABLE_LEDGER": (
             "An entry of the ledger was written by a later version of the package, or by another program.",

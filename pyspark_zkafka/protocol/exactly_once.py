@@ -273,9 +273,10 @@ def _require_same_write(attempt: Attempt, entries: Iterable[Entry]) -> None:
     if others:
         raise LedgerError(
             "WRITTEN_TWICE",
-            f"Micro-batch {attempt.batch} has been written already by another write of the same foreachBatch, under the "
-            "same name. Set a writerName of its own for this write and each further one, and leave that of the first write "
-            "as it is: its rows are recorded under it",
+            f"Micro-batch {attempt.batch} has been written already, at least in part, by an earlier write of the same "
+            "foreachBatch under the same name. If this write tries the earlier one again, do not name it, which would "
+            "duplicate rows: let the query fail, and restart it. If it is another write, set a writerName of its own for "
+            "it and for each further one, and leave that of the first write as it is: its rows are recorded under it",
             batch=attempt.batch,
         )
 

@@ -102,7 +102,8 @@ def _unnamed(reason: str) -> OptionError:
         "UNNAMED_WRITE",
         f"The write asks for exactly-once, but a repetition of it would not be recognised: {reason}. Set writerName, "
         "another one for each write, and batchId: in foreachBatch the number that Spark passes to the function, in a batch "
-        "job a number that stays the same when the job is run again",
+        "job a number that stays the same when the job is run again. If a micro-batch was interrupted, let it complete as "
+        "it was written before, and name the write then",
     )
 
 

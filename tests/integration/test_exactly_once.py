@@ -248,7 +248,7 @@ def test_remedy_of_written_twice(copy: Copy) -> None:
 
         return write_all
 
-    with pytest.raises(StreamingQueryException, match=r"WRITTEN_TWICE.*Set a writerName of its own for this write"):
+    with pytest.raises(StreamingQueryException, match=r"WRITTEN_TWICE.*set a writerName of its own for it"):
         copy.run(function(None, None))
     with pytest.raises(StreamingQueryException, match="LEDGER_MOVED"):
         copy.run(function("first", "second"))
