@@ -92,9 +92,9 @@ def test_decoder(parts: list[Part], whole: st.DataObject) -> None:
     assert found == most[: len(found)]
 
 
-def bounded(codec: int, data: pa.Buffer) -> pa.Buffer:
+def bounded(codec: int, data: pa.Buffer, magic: int) -> pa.Buffer:
     """Decompress, with a bound that small tests can reach."""
-    records = decompress(codec, data)
+    records = decompress(codec, data, magic)
     if records.size > BOUND_BYTES:
         raise Unsupported("too large")
     return records
