@@ -176,7 +176,7 @@ def test_stream(
     assert asked.since() == ([], {"ListOffsets": BROKERS})
 
 
-@pytest.mark.parametrize("membership", ["join", "none"])
+@pytest.mark.parametrize("membership", ["zookeeper", "none"])
 def test_stream_with_a_group(
     asked: Asked,
     planner: Planner,
