@@ -84,7 +84,7 @@ def open_admin(cluster: ClusterSource, connection: Connection, servers: str) -> 
 def current_snapshot(
     outdated: ClusterSnapshot, admin: KafkaAdmin, connection: Connection, topics: Collection[str] | None
 ) -> ClusterSnapshot:
-    """The current snapshot of a cluster, of which ZooKeeper's snapshot is outdated.
+    """Return the current snapshot of a cluster whose snapshot in ZooKeeper is outdated.
 
     While some brokers are in ZooKeeper, only the addresses of the others are missing there. Later the brokers' metadata
     replaces ZooKeeper's.

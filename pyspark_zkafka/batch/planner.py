@@ -117,7 +117,7 @@ def resolve_ranges(
     committed: Mapping[TopicPartition, int],
     pushed: PushedFilters | None = None,
 ) -> list[OffsetRange]:
-    """The ranges to read of `partitions`: all that are `subscribed`, or those that `pushed` filters admit.
+    """Return the ranges to read. `partitions` are all `subscribed` ones, or those that the `pushed` filters admit.
 
     `committed` are the group's offsets, if the read starts there. Raises DataLoss for an offset outside its log if
     `failOnDataLoss` is set. See `resolve` for other errors.

@@ -1,10 +1,7 @@
-"""All that lies under a group's offsets, and the activity of groups."""
+"""All that lies under a group's offsets."""
 
 from __future__ import annotations
 
-import pytest
-
-from pyspark_zkafka.errors import GroupError
 from pyspark_zkafka.inspect.groups import decode_groups
 from pyspark_zkafka.inspect.offsets import StoredOffsets, stored_in
 from pyspark_zkafka.operations.offset_files import GroupOffset, exported
@@ -12,8 +9,6 @@ from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.protocol.resumption import StoredOffset
 from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
 from pyspark_zkafka.zookeeper.connection import Znode, ZnodeStat
-from pyspark_zkafka.zookeeper.groups import Activity, group_activity, require_inactive
-from tests.support.ensemble_client import EnsembleClient
 
 
 def node(data: bytes | None, version: int = 3) -> Znode:
@@ -48,23 +43,3 @@ def test_name_that_no_topic_has() -> None:
     found = stored({"/consumers/g/offsets/a topic/0": node(b"1"), "/consumers/g/offsets/t/0": node(b"2")})
     assert found.misnamed.keys() == {"/consumers/g/offsets/a topic/0"}
     assert exported("g", found) == [GroupOffset("g", TopicPartition("t", 0), 2)]
-
-
-def test_activity() -> None:
-    """Members and claims are found; a group without a znode is inactive, as is a topic without claims."""
-    client = EnsembleClient()
-    client.put("/consumers/g/ids/g_a")
-    client.put("/consumers/g/owners/t/0")
-    client.put("/consumers/g/owners/u")
-    found = group_activity(client, ["g", "g", "unknown"])
-    assert found == {"g": Activity(("g_a",), ("t/0",)), "unknown": Activity()}
-    assert [bool(activity) for activity in found.values()] == [True, False]
-
-
-def test_require_inactive() -> None:
-    """The error names members, or, without any, the claims, and begins as the caller says."""
-    require_inactive("g", Activity(), "Nothing was done")
-    with pytest.raises(GroupError, match="group g must be inactive, but it has the members a, b, c and 1 more"):
-        require_inactive("g", Activity(("a", "b", "c", "d"), ("t/0",)), "Nothing was done")
-    with pytest.raises(GroupError, match=r"Nothing was done: .*but its partitions t/0 have owners; stop its consumers"):
-        require_inactive("g", Activity(claims=("t/0",)), "Nothing was done")
