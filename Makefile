@@ -101,7 +101,7 @@ dist: $(RELEASE_READY)
 clean:
 	rm -rf $(VENV) .nox build dist site soak *.egg-info spark-warehouse artifacts
 
-$(READY): setup.cfg pyproject.toml setup.py $(wildcard pyspark_zkafka/transport/native/*.[ch])
+$(READY): setup.cfg pyproject.toml setup.py $(wildcard pyspark_zkafka/records/native/*.[ch])
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[test,check,connect]'

@@ -12,7 +12,7 @@ SOURCES = (
     *("record_batches", "messages", "aborted_transactions", "crc32c"),
 )
 HEADERS = ("aborted_transactions", "arrow_abi", "client", "columns", "crc32c", "messages", "rdkafka_abi", "zkafka")
-FOLDER = "pyspark_zkafka/transport/native"
+FOLDER = "pyspark_zkafka/records/native"
 # auto: where there is a compiler; on: an error where there is none; off: left out.
 NATIVE_PATH = os.environ.get("ZKAFKA_NATIVE_PATH", "auto")
 
@@ -40,7 +40,7 @@ class AnyPythonWheel(bdist_wheel):
 
 
 LIBRARY = Extension(
-    "pyspark_zkafka.transport.native._arrow_path",
+    "pyspark_zkafka.records.native._arrow_path",
     [f"{FOLDER}/{name}.c" for name in SOURCES],
     depends=[f"{FOLDER}/{name}.h" for name in HEADERS],
     extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-O2", "-fvisibility=hidden", "-Wall", "-Wextra"],

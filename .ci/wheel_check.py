@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import pyspark_zkafka
-from pyspark_zkafka.transport.native.library import describe, library
+from pyspark_zkafka.records.native.library import describe, library
 
 installed = Path(pyspark_zkafka.__file__).parent
 if "site-packages" not in installed.parts or not (installed / "py.typed").exists():

@@ -9,8 +9,8 @@ from typing import Any
 from benchmarks.cluster import BenchCluster
 from benchmarks.kafka_groups import kafka_rebalances
 from benchmarks.rebalance import PARTITIONS, TOPIC, Group, rounds, started
-from pyspark_zkafka.options.model import ZooKeeperConfig
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.options.values import ZooKeeperConfig
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 
 def rebalances(cluster: BenchCluster, sizes: Iterable[int], count: int) -> list[dict[str, Any]]:

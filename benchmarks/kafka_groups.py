@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from benchmarks.rebalance import PARTITIONS, SESSION_MS, TOPIC, until
-from pyspark_zkafka.kafka.group_admin import GroupAdmin
+from pyspark_zkafka.brokers.group_admin import GroupAdmin
 from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.testing.configs import jvm_command
 from pyspark_zkafka.testing.jars import compiled_program, find_java
@@ -45,7 +45,7 @@ _HEAP_MB = 256
 
 MEMBERS = """
 import json, sys
-from pyspark_zkafka.protocol.planning import Subscribe
+from pyspark_zkafka.model.planning import Subscribe
 from tests.support.memberships import kafka_member
 
 servers, group, topic, options = sys.argv[1:]

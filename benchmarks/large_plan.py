@@ -29,9 +29,9 @@ _PRODUCER = 0  # RD_KAFKA_PRODUCER
 
 PLANNER = """
 import json, resource, sys, time
-from pyspark_zkafka.batch.planner import plan_batch
+from pyspark_zkafka.read.batch_planner import plan_batch
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 def peak_mib():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

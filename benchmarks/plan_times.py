@@ -11,16 +11,16 @@ from typing import Any, TypeVar
 from confluent_kafka import Producer
 
 from benchmarks.checks import require
-from pyspark_zkafka.batch.planner import plan_batch
-from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.brokers.admin import KafkaAdmin
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import LATEST
+from pyspark_zkafka.read.batch_planner import plan_batch
+from pyspark_zkafka.read.stream_driver import StreamDriver
 from pyspark_zkafka.retries import Retry
-from pyspark_zkafka.stream.driver import StreamDriver
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 SIZES = (8, 1_000, 10_000)
 _STEP = 1_000

@@ -18,12 +18,12 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from pyspark_zkafka.options.model import ZooKeeperConfig
-from pyspark_zkafka.protocol.assignors import Subscribers, assign, java_order
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.znodes import groups as group_znodes
+from pyspark_zkafka.model.assignors import Subscribers, assign, java_order
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.znodes import groups as group_znodes
+from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 SIZES = (2, 5, 20)
 PARTITIONS = 60
@@ -35,8 +35,8 @@ TIMEOUT_S = 60.0
 MEMBER = """
 import sys
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.options.model import GroupOptions, ZooKeeperConfig
-from pyspark_zkafka.protocol.planning import Subscribe
+from pyspark_zkafka.options.values import GroupOptions, ZooKeeperConfig
+from pyspark_zkafka.model.planning import Subscribe
 
 hosts, chroot, group, topic, name, session_ms = sys.argv[1:]
 config = ZooKeeperConfig(hosts, chroot, int(session_ms), int(session_ms))

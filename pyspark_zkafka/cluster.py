@@ -8,14 +8,14 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
+from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.errors import ClusterStateError
-from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.options.model import Connection
-from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint
-from pyspark_zkafka.protocol.planning import Listener
+from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint
+from pyspark_zkafka.model.planning import Listener
+from pyspark_zkafka.options.values import Connection
 
 if TYPE_CHECKING:
-    from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+    from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class ClusterSource(Protocol):
 def open_cluster(connection: Connection) -> Iterator[ClusterSource]:
     """Open a source of the cluster's state. Raises ZooKeeperError or BrokersUnavailable if it cannot be reached."""
     if connection.zookeeper is not None:
-        from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+        from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
         with ZooKeeperClient(connection.zookeeper) as zookeeper, ExitStack() as opened:
             yield ZooKeeperSource(zookeeper, connection, opened)

@@ -12,8 +12,8 @@ from pyspark_zkafka.errors import GroupError, OptionError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pyspark_zkafka.protocol.model import ClaimOwner, OffsetRange, TopicPartition
-    from pyspark_zkafka.stream.session import StreamSession
+    from pyspark_zkafka.model.nouns import ClaimOwner, OffsetRange, TopicPartition
+    from pyspark_zkafka.read.stream_session import StreamSession
 
 __all__ = ["ConsumerGroup", "GroupBatch"]
 
@@ -91,7 +91,7 @@ class ConsumerGroup:
         options: Mapping[str, str] | None = None,
     ) -> None:
         from pyspark_zkafka.options.stream import parse_stream
-        from pyspark_zkafka.stream.warnings import StreamWarnings
+        from pyspark_zkafka.read.stream_warnings import StreamWarnings
 
         unfit = [name for name in _OF_OTHERS if name.lower() in {given.lower() for given in options or {}}]
         if unfit:
@@ -117,7 +117,7 @@ class ConsumerGroup:
         GroupError, ZooKeeperError
             The group or ZooKeeper refuses, or cannot be reached.
         """
-        from pyspark_zkafka.stream.session import StreamSession
+        from pyspark_zkafka.read.stream_session import StreamSession
 
         self._session = StreamSession(self._options).__enter__()
         return self
@@ -154,10 +154,10 @@ class ConsumerGroup:
             ZooKeeper or the brokers cannot be reached; retriable (NO_SESSION) while the ZooKeeper session is lost.
         """
         from pyspark_zkafka.group.claims import OwnedBy
-        from pyspark_zkafka.protocol.model import OffsetRange
-        from pyspark_zkafka.protocol.offsets import LATEST
-        from pyspark_zkafka.stream.ends import StreamLimits
-        from pyspark_zkafka.stream.positions import StreamStarts
+        from pyspark_zkafka.model.nouns import OffsetRange
+        from pyspark_zkafka.model.offsets import LATEST
+        from pyspark_zkafka.read.stream_ends import StreamLimits
+        from pyspark_zkafka.read.stream_positions import StreamStarts
 
         session = self._open()
         owned, owner = self._owned(session)
@@ -201,7 +201,7 @@ class ConsumerGroup:
 
 def _joined(topics: Sequence[str]) -> str:
     """The option `subscribe`; rejects names that would be read as another one, or as two."""
-    from pyspark_zkafka.protocol.topic_names import describe_bad_names
+    from pyspark_zkafka.model.topic_names import describe_bad_names
 
     problem = describe_bad_names("subscribe", topics)
     if problem is not None:
@@ -234,7 +234,7 @@ class GroupBatch:
         schema : str, optional
             The columns, as ``spark.read.schema`` takes them.
         """
-        from pyspark_zkafka.protocol.records import schema_ddl
+        from pyspark_zkafka.model.records import schema_ddl
 
         if not self.ranges:
             include_headers = self._member._options.read.include_headers
@@ -287,6 +287,6 @@ class GroupBatch:
         return {**shared, "assign": json.dumps(partitions), **ends}
 
     def _json(self, bound: str) -> str:
-        from pyspark_zkafka.protocol.offsets import canonical_json
+        from pyspark_zkafka.model.offsets import canonical_json
 
         return canonical_json({r.partition: getattr(r, bound) for r in self.ranges})

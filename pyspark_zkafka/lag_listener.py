@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from pyspark_zkafka.protocol.query_lag import LagHistory, QueryLag, parse_source_offsets, query_lag
+from pyspark_zkafka.model.query_lag import LagHistory, QueryLag, parse_source_offsets, query_lag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
-    from pyspark_zkafka.options.model import WriteOptions
+    from pyspark_zkafka.options.values import WriteOptions
 
 __all__ = ["ZKafkaDataSource"]
 
@@ -39,9 +39,9 @@ class ZKafkaDataSource(DataSource):
 
     def schema(self) -> str:
         """The columns of Spark's own Kafka source (with headers if requested), or those of the view."""
+        from pyspark_zkafka.model.records import schema_ddl
+        from pyspark_zkafka.model.view_tables import VIEWS
         from pyspark_zkafka.options.stream import parse_either
-        from pyspark_zkafka.protocol.records import schema_ddl
-        from pyspark_zkafka.protocol.view_tables import VIEWS
 
         options = parse_either(self.options)
         return schema_ddl(options.include_headers) if options.view is None else VIEWS[options.view].ddl
@@ -51,11 +51,11 @@ class ZKafkaDataSource(DataSource):
         with prepared_worker():
             from pyspark.sql.pandas.types import to_arrow_schema
 
-            from pyspark_zkafka.batch.reader import PushdownReader, ZKafkaReader
+            from pyspark_zkafka.model.records import require_projection
+            from pyspark_zkafka.model.view_tables import require_view_projection
             from pyspark_zkafka.options.batch import parse_read
-            from pyspark_zkafka.protocol.records import require_projection
-            from pyspark_zkafka.protocol.view_tables import require_view_projection
-            from pyspark_zkafka.views.reader import ViewReader
+            from pyspark_zkafka.read.batch_reader import PushdownReader, ZKafkaReader
+            from pyspark_zkafka.read.view_reader import ViewReader
 
         options = parse_read(self.options)
         projection = to_arrow_schema(schema, timezone="UTC")
@@ -75,9 +75,9 @@ class ZKafkaDataSource(DataSource):
         with prepared_worker():
             from pyspark.sql.pandas.types import to_arrow_schema
 
+            from pyspark_zkafka.model.records import require_projection
             from pyspark_zkafka.options.stream import parse_stream
-            from pyspark_zkafka.protocol.records import require_projection
-            from pyspark_zkafka.stream.reader import ZKafkaStreamReader
+            from pyspark_zkafka.read.stream_reader import ZKafkaStreamReader
 
         options = parse_stream(self.options)
         projection = to_arrow_schema(schema, timezone="UTC")
@@ -109,8 +109,8 @@ class ZKafkaDataSource(DataSource):
     def _write_options(self, schema: StructType, *, overwrite: bool, is_stream: bool) -> WriteOptions:
         from pyspark.sql.pandas.types import to_arrow_schema
 
+        from pyspark_zkafka.model.rows import check_columns
         from pyspark_zkafka.options.batch import parse_append
-        from pyspark_zkafka.protocol.rows import check_columns
 
         options = parse_append(self.options, overwrite=overwrite, is_stream=is_stream)
         check_columns(to_arrow_schema(schema, timezone="UTC"), options.topic)

@@ -223,9 +223,9 @@ def header_of_any_name(zkafka_cluster: LocalCluster) -> Callable[[str, bytes], N
     import numpy as np
     import pyarrow as pa
 
-    from pyspark_zkafka.protocol.rows import OutgoingBatch
-    from pyspark_zkafka.transport.native.producer import ArrowSender
-    from pyspark_zkafka.transport.sender import QueueLimits
+    from pyspark_zkafka.model.rows import OutgoingBatch
+    from pyspark_zkafka.records.native.producer import ArrowSender
+    from pyspark_zkafka.records.sender import QueueLimits
 
     def write(topic: str, name: bytes) -> None:
         names = pa.Array.from_buffers(pa.string(), 1, pa.array([name]).buffers())
@@ -285,7 +285,7 @@ def chroot(zkafka_cluster: LocalCluster) -> Iterator[Chroot]:
     """A new chroot that holds ``/brokers/ids``, ``/brokers/topics`` and ``/consumers``, removed afterwards."""
     from kazoo.client import KazooClient
 
-    from pyspark_zkafka.options.model import ZooKeeperConfig
+    from pyspark_zkafka.options.values import ZooKeeperConfig
 
     hosts, path = zkafka_cluster.zookeeper_connect.partition("/")[0], f"/znodes-{secrets.token_hex(4)}"
     other = KazooClient(hosts=hosts, timeout=30)  # outlives a ZooKeeper that halts for some seconds
@@ -322,8 +322,8 @@ def new_member(chroot: Chroot) -> Iterator[Callable[..., GroupMember]]:
     subscription can be given. They leave when the test ends.
     """
     from pyspark_zkafka.group.member import GroupMember
-    from pyspark_zkafka.options.model import GroupOptions
-    from pyspark_zkafka.protocol.planning import Subscribe
+    from pyspark_zkafka.model.planning import Subscribe
+    from pyspark_zkafka.options.values import GroupOptions
 
     with ExitStack() as leaving:
 

@@ -32,7 +32,7 @@ app.add_typer(cluster_app, name="cluster")
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from pyspark_zkafka.transport.native.library import describe
+        from pyspark_zkafka.records.native.library import describe
 
         typer.echo(f"zkafka {__version__}: {describe()}")
         raise typer.Exit

@@ -15,9 +15,9 @@ from pyspark_zkafka.cli.reassign import WAIT_S, NoWait, Timeout, reassign
 from pyspark_zkafka.errors import OptionError, ZKafkaError
 
 if TYPE_CHECKING:
+    from pyspark_zkafka.model.nouns import ClusterSnapshot
     from pyspark_zkafka.operations.election import Candidate
-    from pyspark_zkafka.protocol.model import ClusterSnapshot
-    from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+    from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 __all__ = ["app"]
 
@@ -180,8 +180,8 @@ def _check_enabled(target: Target, snapshot: ClusterSnapshot) -> None:
 
 
 def _show_topics(target: Target, snapshot: ClusterSnapshot) -> None:
-    from pyspark_zkafka.inspect.cluster import ClusterReport
-    from pyspark_zkafka.views.rows import topic_rows
+    from pyspark_zkafka.inspect.clusters import ClusterReport
+    from pyspark_zkafka.inspect.view_rows import topic_rows
 
     rows = topic_rows(ClusterReport(snapshot))
     named = [{**row, "partition_count": row["partitions"], "replication_factor": row["replication"]} for row in rows]

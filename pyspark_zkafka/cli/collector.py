@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from pyspark_zkafka.brokers.group_admin import GroupAdmin
 from pyspark_zkafka.cluster import bootstrap_servers
 from pyspark_zkafka.errors import OptionError, ZKafkaError
-from pyspark_zkafka.inspect.cluster import ClusterReport, read_cluster
+from pyspark_zkafka.inspect.clusters import ClusterReport, read_cluster
 from pyspark_zkafka.inspect.group_reads import read_groups, read_logs
 from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, OffsetsStorage, PartitionReport
 from pyspark_zkafka.inspect.metrics import (
@@ -30,13 +31,12 @@ from pyspark_zkafka.inspect.metrics import (
     log_metrics,
     partition_metrics,
 )
-from pyspark_zkafka.kafka.group_admin import GroupAdmin
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-    from pyspark_zkafka.options.model import Connection
+    from pyspark_zkafka.options.values import Connection
 
 _log = logging.getLogger(__name__)
 _EVERYTHING = re.compile("")

@@ -21,12 +21,12 @@ from pyspark_zkafka.errors import OptionError, ZKafkaError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pyspark_zkafka.brokers.config_admin import ConfigAdmin
+    from pyspark_zkafka.brokers.group_admin import GroupAdmin
     from pyspark_zkafka.cluster import ClusterSource
-    from pyspark_zkafka.kafka.config_admin import ConfigAdmin
-    from pyspark_zkafka.kafka.group_admin import GroupAdmin
-    from pyspark_zkafka.options.model import Connection
-    from pyspark_zkafka.protocol.model import ClusterSnapshot
-    from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+    from pyspark_zkafka.model.nouns import ClusterSnapshot
+    from pyspark_zkafka.options.values import Connection
+    from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 __all__ = ["Target", "changes_cluster", "exit_status", "pairs", "read_text", "reads_cluster"]
 
@@ -93,7 +93,7 @@ class Target:
     def view(self, name: str, **options: str) -> list[Row]:
         """The rows of one of the package's views, as docs/views.md has them; `options` restrict it."""
         from pyspark_zkafka.options.batch import parse_read
-        from pyspark_zkafka.views.planner import plan_view
+        from pyspark_zkafka.read.view_planner import plan_view
 
         self.require_cluster()
         return plan_view(name, parse_read({**self.options, "view": name, **options}))
@@ -117,7 +117,7 @@ class Target:
         ZooKeeperError
             It cannot be reached.
         """
-        from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+        from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
         if self.connection.zookeeper is None:
             raise OptionError(
@@ -137,8 +137,8 @@ class Target:
     @contextmanager
     def brokers(self, snapshot: ClusterSnapshot) -> Iterator[ConfigAdmin]:
         """An admin client of the brokers: those that were given, else the live ones in the snapshot."""
+        from pyspark_zkafka.brokers.config_admin import ConfigAdmin
         from pyspark_zkafka.cluster import bootstrap_servers
-        from pyspark_zkafka.kafka.config_admin import ConfigAdmin
 
         connection = self.connection
         servers = bootstrap_servers(connection, snapshot)
@@ -148,8 +148,8 @@ class Target:
     @contextmanager
     def group_brokers(self, snapshot: ClusterSnapshot, timeout_s: float | None = None) -> Iterator[GroupAdmin]:
         """A client of the brokers as `brokers`, for their groups; `timeout_s` limits each of its requests."""
+        from pyspark_zkafka.brokers.group_admin import GroupAdmin
         from pyspark_zkafka.cluster import bootstrap_servers
-        from pyspark_zkafka.kafka.group_admin import GroupAdmin
 
         connection = self.connection
         limit = {} if timeout_s is None else {"socket.timeout.ms": int(timeout_s * 1000)}

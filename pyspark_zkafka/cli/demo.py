@@ -18,16 +18,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from pyspark_zkafka.brokers.admin import KafkaAdmin
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.cli.demo_steps import log_ends, prove, step, table, zookeeper_client
 from pyspark_zkafka.cli.group_demo import GroupDemo
 from pyspark_zkafka.cli.stream_demo import run_stream_demo
 from pyspark_zkafka.cluster import open_cluster
-from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.model.offsets import canonical_json
+from pyspark_zkafka.model.partitioners import Router
 from pyspark_zkafka.options.batch import parse_connection
-from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
-from pyspark_zkafka.protocol.offsets import canonical_json
-from pyspark_zkafka.protocol.partitioners import Router
 from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.testing.spec import tested_version
 

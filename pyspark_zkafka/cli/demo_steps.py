@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
+from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.options.model import ZooKeeperConfig
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import LATEST
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import LATEST
+from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 __all__ = ["log_ends", "prove", "step", "table", "zookeeper_client"]
 

@@ -33,8 +33,8 @@ def delete(
 
     Example: zkafka groups delete billing --dry-run
     """
+    from pyspark_zkafka.model.znodes.paths import is_znode_name
     from pyspark_zkafka.operations.group_deletion import delete_group, group_znodes_of, require_groups
-    from pyspark_zkafka.protocol.znodes.paths import is_znode_name
     from pyspark_zkafka.zookeeper.groups import group_activity, require_inactive
 
     names = list(dict.fromkeys(groups))

@@ -17,11 +17,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.cli.demo_steps import log_ends, prove, step, table, zookeeper_client
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.znodes.groups import consumer_of_thread
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.znodes.groups import consumer_of_thread
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
 from pyspark_zkafka.testing.processes import Deadline
 

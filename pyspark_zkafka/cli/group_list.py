@@ -12,11 +12,11 @@ from pyspark_zkafka.cli.group_describe import StorageOption
 from pyspark_zkafka.cli.group_stores import Storage, open_servers
 from pyspark_zkafka.cli.output import Row, columns
 from pyspark_zkafka.errors import listing
-from pyspark_zkafka.protocol.ledger import LedgerGroup
+from pyspark_zkafka.model.ledger import LedgerGroup
 
 if TYPE_CHECKING:
+    from pyspark_zkafka.brokers.group_admin import GroupAdmin
     from pyspark_zkafka.inspect.groups import GroupReport
-    from pyspark_zkafka.kafka.group_admin import GroupAdmin
 
 _COLUMNS = columns("group members topics state store", right="members")
 _JSON_ONLY = columns("unreadable_offsets")

@@ -46,7 +46,7 @@ def members(target: Target, groups: Groups = None, all_groups: AllGroups = False
 def _rows(group: GroupReport) -> list[Row]:
     """The rows of the view, with the host and the partitions of each member."""
     from pyspark_zkafka.inspect.groups import consumer_host, partitions_by_topic
-    from pyspark_zkafka.views.rows import member_rows
+    from pyspark_zkafka.inspect.view_rows import member_rows
 
     rows: list[Row] = []
     for row in member_rows(group):

@@ -104,8 +104,8 @@ def migrate(
 
 def _all_groups(target: Target, migration: Migration) -> list[str]:
     """The groups that have offsets in the source, but for ledgers, and those whose names ZooKeeper does not allow."""
-    from pyspark_zkafka.protocol.ledger import LedgerGroup
-    from pyspark_zkafka.protocol.znodes.paths import is_znode_name
+    from pyspark_zkafka.model.ledger import LedgerGroup
+    from pyspark_zkafka.model.znodes.paths import is_znode_name
 
     found = migration.groups()
     ledgers = [name for name in found if LedgerGroup.parse(name) is not None]

@@ -10,14 +10,14 @@ import typer
 from pyspark_zkafka.cli.command import Target, read_text, reads_cluster
 from pyspark_zkafka.cli.output import Column, Row, columns
 from pyspark_zkafka.errors import GroupError, OptionError
-from pyspark_zkafka.protocol.znodes.groups import consumer_of_thread
+from pyspark_zkafka.model.znodes.groups import consumer_of_thread
 
 if TYPE_CHECKING:
     from pyspark_zkafka.inspect.groups import GroupReport
+    from pyspark_zkafka.model.nouns import TopicPartition
+    from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
     from pyspark_zkafka.operations.assignment_plans import Plan
-    from pyspark_zkafka.protocol.model import TopicPartition
-    from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
-    from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+    from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 __all__ = ["add_to"]
 
@@ -101,9 +101,9 @@ def _inputs(
     topics: list[str] | None,
 ) -> tuple[dict[str, ConsumerRegistration], dict[str, list[int]]]:
     """The members to plan for, and the partitions of the topics that may be theirs."""
+    from pyspark_zkafka.model.assignors import topics_of
     from pyspark_zkafka.operations.assignment_plans import numbered_members, parse_members
     from pyspark_zkafka.operations.topics import require_topics
-    from pyspark_zkafka.protocol.assignors import topics_of
 
     existing = client.topic_names()
     names = sorted(state.all_topics(existing)) if topics is None else topics

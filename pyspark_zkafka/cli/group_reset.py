@@ -14,10 +14,10 @@ from pyspark_zkafka.cli.output import columns
 from pyspark_zkafka.errors import OptionError
 
 if TYPE_CHECKING:
+    from pyspark_zkafka.model.nouns import TopicPartition
     from pyspark_zkafka.operations.offset_reset import Scenario
     from pyspark_zkafka.operations.reset import PlannedReset
     from pyspark_zkafka.operations.topics import Scope
-    from pyspark_zkafka.protocol.model import TopicPartition
 
 __all__ = ["add_to"]
 
@@ -129,8 +129,8 @@ def _scope(topics: list[str] | None, all_topics: bool, from_file: Path | None) -
 
 
 def _scenario(given: dict[str, object], group: str) -> Scenario:
+    from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp
     from pyspark_zkafka.operations import offset_reset as resets
-    from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp
 
     named = [(name, value) for name, value in given.items() if value is not None]
     if len(named) != 1:
@@ -156,8 +156,8 @@ def _scenario(given: dict[str, object], group: str) -> Scenario:
 
 
 def _offsets_in(file: Path, group: str) -> dict[TopicPartition, int]:
+    from pyspark_zkafka.model.nouns import TopicPartition
     from pyspark_zkafka.operations.offset_files import parse_offsets_file
-    from pyspark_zkafka.protocol.model import TopicPartition
 
     found = parse_offsets_file(str(file), read_text(file), group)
     bad = [str(o.partition) for o in (*found.offsets, *found.without) if not isinstance(o.partition, TopicPartition)]

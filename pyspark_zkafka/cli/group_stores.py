@@ -15,9 +15,9 @@ from rich.progress import track
 from pyspark_zkafka.errors import OptionError
 
 if TYPE_CHECKING:
+    from pyspark_zkafka.brokers.group_admin import GroupAdmin
     from pyspark_zkafka.cli.command import Target
-    from pyspark_zkafka.kafka.group_admin import GroupAdmin
-    from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+    from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 __all__ = ["AllGroups", "Groups", "Servers", "Storage", "open_servers", "require_groups", "with_progress"]
 
@@ -67,7 +67,7 @@ class Servers:
 @contextmanager
 def open_servers(target: Target) -> Iterator[Servers]:
     """Clients of ZooKeeper, where it is given, and of the brokers, where they are needed."""
-    from pyspark_zkafka.protocol.model import ClusterSnapshot
+    from pyspark_zkafka.model.nouns import ClusterSnapshot
 
     with ExitStack() as opened:
         zookeeper = None if target.connection.zookeeper is None else opened.enter_context(target.zookeeper())

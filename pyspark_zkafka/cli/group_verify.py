@@ -23,10 +23,10 @@ from pyspark_zkafka.cli.group_stores import AllGroups, Groups, open_servers, req
 from pyspark_zkafka.cli.output import columns
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.inspect.groups import Committed, GroupReport, GroupReports, LogBounds, Owner, partitions_by_topic
-from pyspark_zkafka.protocol.assignors import STRATEGIES, Subscribers, assign, threads_by_topic
-from pyspark_zkafka.protocol.model import TopicPartition, session_text
-from pyspark_zkafka.protocol.planning import INTERNAL_TOPICS
-from pyspark_zkafka.protocol.znodes import groups as group_znodes
+from pyspark_zkafka.model.assignors import STRATEGIES, Subscribers, assign, threads_by_topic
+from pyspark_zkafka.model.nouns import TopicPartition, session_text
+from pyspark_zkafka.model.planning import INTERNAL_TOPICS
+from pyspark_zkafka.model.znodes import groups as group_znodes
 
 _UNNAMED_STRATEGIES = ("range", "roundrobin", "roundrobin-0.8", "legacy-range")
 _SHOWN, _SHOWN_BYTES = 3, 40

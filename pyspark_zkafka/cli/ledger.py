@@ -13,11 +13,11 @@ from pyspark_zkafka.cli.command import FAILED, Target, changes_cluster, reads_cl
 from pyspark_zkafka.cli.group_stores import open_servers, with_progress
 from pyspark_zkafka.cli.output import Column, Row, columns, duration_text, iso_time
 from pyspark_zkafka.errors import LedgerError, OptionError, listing
-from pyspark_zkafka.protocol.ledger import Entry, LedgerGroup, decode, newest
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.model.ledger import Entry, LedgerGroup, decode, newest
+from pyspark_zkafka.model.nouns import TopicPartition
 
 if TYPE_CHECKING:
-    from pyspark_zkafka.kafka.group_admin import GroupAdmin
+    from pyspark_zkafka.brokers.group_admin import GroupAdmin
 
 RECENT_MS = 60_000
 """The age up to which a ledger's newest entry suggests that its query is running."""

@@ -14,9 +14,9 @@ from pyspark_zkafka.cli.progress import progress_bar
 from pyspark_zkafka.errors import OptionError
 
 if TYPE_CHECKING:
+    from pyspark_zkafka.model.nouns import TopicPartition
     from pyspark_zkafka.operations.reassignment import Move, Replicas
-    from pyspark_zkafka.protocol.model import TopicPartition
-    from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+    from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 __all__ = ["WAIT_S", "NoWait", "Timeout", "reassign"]
 
@@ -67,8 +67,8 @@ def reassign(
 
 
 def _propose(target: Target, topics: list[str], brokers: list[int], rack_aware: bool) -> None:
+    from pyspark_zkafka.model.znodes.admin import encode_reassignment
     from pyspark_zkafka.operations.reassignment import propose
-    from pyspark_zkafka.protocol.znodes.admin import encode_reassignment
 
     with target.zookeeper() as client:
         snapshot = client.snapshot(topics)
@@ -91,9 +91,9 @@ def _check(target: Target, wanted: Replicas) -> None:
 
 
 def _start(target: Target, wanted: Replicas, wait_s: float | None) -> None:
+    from pyspark_zkafka.model.znodes.admin import encode_reassignment
     from pyspark_zkafka.operations.controller import require_controller
     from pyspark_zkafka.operations.reassignment import current_replicas, find_moves, start
-    from pyspark_zkafka.protocol.znodes.admin import encode_reassignment
 
     with target.zookeeper() as client:
         require_controller(client)

@@ -13,7 +13,7 @@ from pyspark_zkafka.errors import OptionError, ZKafkaError
 
 if TYPE_CHECKING:
     from pyspark_zkafka.operations.topic_config import StoredConfig
-    from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+    from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 __all__ = ["app"]
 
@@ -90,7 +90,7 @@ def _change(target: Target, client: ZooKeeperClient, stored: StoredConfig, confi
 
 def _validate(target: Target, client: ZooKeeperClient, topic: str, config: Mapping[str, str], changed: list[str]) -> None:
     """Have a broker validate the configuration; if none answers, check the names and values that are changed."""
-    from pyspark_zkafka.protocol.topic_configs import config_problems
+    from pyspark_zkafka.model.topic_configs import config_problems
 
     try:
         with target.brokers(client.snapshot([])) as admin:

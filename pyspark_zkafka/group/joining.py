@@ -6,18 +6,18 @@ from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from pyspark_zkafka.brokers.group_admin import GroupAdmin
+from pyspark_zkafka.brokers.group_consumer import GroupConsumer, unsupported_protocol
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, listing
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.kafka_state import is_final
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
-from pyspark_zkafka.kafka.group_admin import GroupAdmin
-from pyspark_zkafka.kafka.group_consumer import GroupConsumer, unsupported_protocol
-from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
-from pyspark_zkafka.options.model import Connection, GroupOptions
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.planning import Subscription
-from pyspark_zkafka.protocol.znodes import brokers as broker_znodes
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.planning import Subscription
+from pyspark_zkafka.model.znodes import brokers as broker_znodes
+from pyspark_zkafka.options.values import Connection, GroupOptions
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 _WITH_COORDINATORS = 2  # the version of a broker's registration from 0.9 on
 _SHOWN = 3

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_zkafka.errors import BrokersUnavailable, GroupContended, ZKafkaError
-from pyspark_zkafka.protocol.model import Claim, TopicPartition
+from pyspark_zkafka.model.nouns import Claim, TopicPartition
 
 if TYPE_CHECKING:  # the state machine needs no librdkafka
-    from pyspark_zkafka.kafka.group_consumer import CommitAnswer
+    from pyspark_zkafka.brokers.group_consumer import CommitAnswer
 
 COMMIT_S = 30.0
 _RETRY_S = 0.1

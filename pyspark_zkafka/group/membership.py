@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
+from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,17 +9,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.data_loss import report_data_loss
 from pyspark_zkafka.errors import CodecError, GroupContended, OptionError, PartitionLost, ZKafkaError, listing
 from pyspark_zkafka.group.claims import NOBODY, NoJvmOwner, NoOwner, OwnedBy
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets, find_lost
-from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
-from pyspark_zkafka.options.model import CommitPlan, Connection, OffsetStore
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.resumption import StoredOffset
-from pyspark_zkafka.protocol.znodes import groups as group_znodes
-from pyspark_zkafka.protocol.znodes.topics import partition_state_path
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.resumption import StoredOffset
+from pyspark_zkafka.model.znodes import groups as group_znodes
+from pyspark_zkafka.model.znodes.topics import partition_state_path
+from pyspark_zkafka.options.values import CommitPlan, Connection, OffsetStore
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 if TYPE_CHECKING:  # a group in ZooKeeper needs no member in Kafka
     from pyspark_zkafka.group.kafka_member import KafkaGroupMember
@@ -91,7 +91,7 @@ class GroupOffsets:
         return sorted(names)
 
     def _group_names_in_kafka(self) -> list[str]:
-        from pyspark_zkafka.kafka.group_admin import GroupAdmin  # for errors alone
+        from pyspark_zkafka.brokers.group_admin import GroupAdmin  # for errors alone
 
         with GroupAdmin.of(self._connection, self._servers) as admin:
             return admin.group_names()

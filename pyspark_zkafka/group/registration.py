@@ -19,12 +19,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark_zkafka.errors import ConsumerIdTaken, GroupContended, GroupError
-from pyspark_zkafka.options.model import GroupOptions
-from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition, session_text
-from pyspark_zkafka.protocol.planning import Assign, SubscribeExcept, SubscribePattern, Subscription
-from pyspark_zkafka.protocol.znodes import groups as group_znodes
-from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
-from pyspark_zkafka.protocol.znodes.paths import child_path
+from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition, session_text
+from pyspark_zkafka.model.planning import Assign, SubscribeExcept, SubscribePattern, Subscription
+from pyspark_zkafka.model.znodes import groups as group_znodes
+from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
+from pyspark_zkafka.model.znodes.paths import child_path
+from pyspark_zkafka.options.values import GroupOptions
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import Create, Operation, Reason, pieces
 
@@ -140,7 +140,7 @@ def younger(
 ) -> set[TopicPartition]:
     """The partitions created after the group subscribed to their topics.
 
-    >>> from pyspark_zkafka.protocol.model import PartitionState
+    >>> from pyspark_zkafka.model.nouns import PartitionState
     >>> state = PartitionState(1, 0, (1,), czxid=70)
     >>> t0 = TopicPartition("t", 0)
     >>> younger([t0], ClusterSnapshot({}, states={t0: state}), {"t": 60})

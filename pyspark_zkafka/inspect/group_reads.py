@@ -12,15 +12,15 @@ from pyspark_zkafka.cluster import completed, describe_migration
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, CodecError, GroupError, ZKafkaError, listing
 from pyspark_zkafka.group.joining import old_brokers
 from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, LogBounds, Logs, OffsetsStorage, decode_groups
-from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST
-from pyspark_zkafka.protocol.znodes import groups as group_paths
+from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST
+from pyspark_zkafka.model.znodes import groups as group_paths
 from pyspark_zkafka.zookeeper.groups import group_children, group_znodes
 
 if TYPE_CHECKING:
-    from pyspark_zkafka.kafka.group_admin import GroupAdmin
-    from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+    from pyspark_zkafka.brokers.group_admin import GroupAdmin
     from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
+    from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 _SHOWN = 5
 _TIMEOUT_S = 10.0

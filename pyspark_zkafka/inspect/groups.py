@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from pyspark_zkafka.errors import CodecError, listing
-from pyspark_zkafka.protocol.assignors import topics_of
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.znodes import groups as group_znodes
-from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration, LegacyPartition
+from pyspark_zkafka.model.assignors import topics_of
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.znodes import groups as group_znodes
+from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, LegacyPartition
 
 if TYPE_CHECKING:
     from pyspark_zkafka.zookeeper.connection import Znode

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.inspect.group_reads import read_part
 from pyspark_zkafka.inspect.groups import GroupReport, Partition
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.resumption import StoredOffset
-from pyspark_zkafka.protocol.topic_names import is_topic_name
-from pyspark_zkafka.protocol.znodes import groups as group_paths
-from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
-from pyspark_zkafka.protocol.znodes.paths import child_path
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.resumption import StoredOffset
+from pyspark_zkafka.model.topic_names import is_topic_name
+from pyspark_zkafka.model.znodes import groups as group_paths
+from pyspark_zkafka.model.znodes.groups import LegacyPartition
+from pyspark_zkafka.model.znodes.paths import child_path
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark_zkafka.errors import CodecError, OptionError
-from pyspark_zkafka.protocol.assignors import Subscribers, assign, threads_by_topic
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.topic_names import shown_name
-from pyspark_zkafka.protocol.znodes import groups as group_znodes
-from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
+from pyspark_zkafka.model.assignors import Subscribers, assign, threads_by_topic
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.topic_names import shown_name
+from pyspark_zkafka.model.znodes import groups as group_znodes
+from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 
 __all__ = ["Plan", "numbered_members", "parse_members", "plan_assignments"]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from pyspark_zkafka.errors import ClusterStateError
-from pyspark_zkafka.protocol.znodes.topics import CONTROLLER, MIGRATION, ControllerInfo, decode_controller
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.model.znodes.topics import CONTROLLER, MIGRATION, ControllerInfo, decode_controller
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Conflict, Operation, Reason
 
 __all__ = ["controller_problem", "follow", "require_controller", "submit"]

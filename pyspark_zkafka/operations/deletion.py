@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pyspark_zkafka.errors import ClusterStateError, OptionError
+from pyspark_zkafka.model.nouns import ClusterSnapshot
+from pyspark_zkafka.model.planning import INTERNAL_TOPICS
+from pyspark_zkafka.model.znodes.admin import delete_topic_path
+from pyspark_zkafka.model.znodes.topics import topic_path
 from pyspark_zkafka.operations.controller import submit
 from pyspark_zkafka.operations.topics import require_topics
-from pyspark_zkafka.protocol.model import ClusterSnapshot
-from pyspark_zkafka.protocol.planning import INTERNAL_TOPICS
-from pyspark_zkafka.protocol.znodes.admin import delete_topic_path
-from pyspark_zkafka.protocol.znodes.topics import topic_path
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Create
 
 __all__ = ["DELETE_TOPIC_ENABLE", "existing_topics", "require_deletable", "require_enabled", "start"]

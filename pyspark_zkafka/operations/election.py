@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pyspark_zkafka.model.nouns import NO_LEADER, ClusterSnapshot, TopicPartition
+from pyspark_zkafka.model.znodes.admin import PREFERRED_REPLICA_ELECTION, AdminState, encode_preferred_election
 from pyspark_zkafka.operations.controller import submit
-from pyspark_zkafka.protocol.model import NO_LEADER, ClusterSnapshot, TopicPartition
-from pyspark_zkafka.protocol.znodes.admin import PREFERRED_REPLICA_ELECTION, AdminState, encode_preferred_election
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Create
 
 __all__ = ["LEADS_ALREADY", "Candidate", "candidates", "is_requested", "start"]

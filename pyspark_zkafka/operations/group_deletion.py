@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from pyspark_zkafka.errors import GroupContended
 from pyspark_zkafka.inspect.group_reads import unknown_groups
-from pyspark_zkafka.protocol.znodes import groups as group_znodes
-from pyspark_zkafka.protocol.znodes.paths import child_path
+from pyspark_zkafka.model.znodes import groups as group_znodes
+from pyspark_zkafka.model.znodes.paths import child_path
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 from pyspark_zkafka.zookeeper.groups import NoMembers, group_activity, require_inactive
 from pyspark_zkafka.zookeeper.transactions import MAX_TRANSACTION_BYTES, Conflict, Delete, Reason, pieces

@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pyspark_zkafka.brokers.group_admin import GroupAdmin, GroupState
 from pyspark_zkafka.errors import GroupContended, GroupError, ZKafkaError, listing
 from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.inspect.offsets import StoredOffsets, stored_offsets
-from pyspark_zkafka.kafka.group_admin import GroupAdmin, GroupState
+from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.model.offsets import LATEST
+from pyspark_zkafka.model.resumption import outdated
 from pyspark_zkafka.operations.migration import Difference, Facts, LiveRounds, Outcome, compare, outcomes, to_copy
-from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
-from pyspark_zkafka.protocol.offsets import LATEST
-from pyspark_zkafka.protocol.resumption import outdated
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 from pyspark_zkafka.zookeeper.groups import Activity, group_activity, require_inactive
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 __all__ = ["Look", "Migration", "Store", "failures", "require_offsets"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pyspark_zkafka.inspect.groups import Partition
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.znodes.groups import LegacyPartition
 
 __all__ = ["Difference", "Facts", "LiveRounds", "Outcome", "State", "compare", "outcomes", "to_copy"]
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pyspark_zkafka.errors import CodecError, OptionError, listing
 from pyspark_zkafka.inspect.groups import Partition
 from pyspark_zkafka.inspect.offsets import StoredOffsets, offset_znode
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.topic_names import is_topic_name
-from pyspark_zkafka.protocol.znodes import groups as group_znodes
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.topic_names import is_topic_name
+from pyspark_zkafka.model.znodes import groups as group_znodes
 
 __all__ = ["GroupOffset", "OffsetsFile", "csv_text", "exported", "parse_offsets_file", "zk_text"]
 

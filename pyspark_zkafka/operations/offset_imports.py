@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from pyspark_zkafka.brokers.group_admin import GroupAdmin
 from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.inspect.groups import Partition
 from pyspark_zkafka.inspect.offsets import StoredOffsets, stored_offsets
-from pyspark_zkafka.kafka.group_admin import GroupAdmin
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.operations.offset_files import GroupOffset
 from pyspark_zkafka.operations.offset_reset import clamp
 from pyspark_zkafka.operations.reset import LeaderLogs
 from pyspark_zkafka.operations.topics import require_partitions
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 from pyspark_zkafka.zookeeper.groups import group_activity, require_inactive
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 __all__ = ["OffsetImports", "PlannedImport"]
 

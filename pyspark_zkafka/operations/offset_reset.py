@@ -14,8 +14,8 @@ from datetime import datetime, timedelta, timezone
 from typing import Protocol
 
 from pyspark_zkafka.errors import ClusterStateError, OptionError, listing
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
 
 __all__ = [
     "FromFile",

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pyspark_zkafka.errors import CodecError, OptionError
+from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.model.znodes.admin import REASSIGN_PARTITIONS, AdminState, encode_reassignment, reassigned_partitions
 from pyspark_zkafka.operations.controller import submit
 from pyspark_zkafka.operations.placement import place_replicas
 from pyspark_zkafka.operations.topics import require_topics
-from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
-from pyspark_zkafka.protocol.znodes.admin import REASSIGN_PARTITIONS, AdminState, encode_reassignment, reassigned_partitions
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Create
 
 __all__ = [

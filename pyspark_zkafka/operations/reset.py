@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from pyspark_zkafka.brokers.group_admin import GroupAdmin
 from pyspark_zkafka.cluster import ClusterSource
 from pyspark_zkafka.errors import GroupError, NoLeader, ZKafkaError, listing
 from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.inspect.groups import OffsetsStorage
 from pyspark_zkafka.inspect.offsets import StoredOffsets, stored_offsets
-from pyspark_zkafka.kafka.group_admin import GroupAdmin
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Position
 from pyspark_zkafka.operations.offset_reset import (
     FromFile,
     ResetPlan,
@@ -21,10 +23,8 @@ from pyspark_zkafka.operations.offset_reset import (
     plan_reset,
 )
 from pyspark_zkafka.operations.topics import Scope, require_partitions, scope_partitions
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, Position
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
 from pyspark_zkafka.zookeeper.groups import group_activity, require_inactive
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 __all__ = ["KnownLogs", "LeaderLogs", "OffsetResets", "PlannedReset"]
 

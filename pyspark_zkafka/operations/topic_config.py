@@ -6,16 +6,16 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from pyspark_zkafka.errors import OptionError, UnknownTopic
-from pyspark_zkafka.operations.controller import submit
-from pyspark_zkafka.protocol.znodes.admin import (
+from pyspark_zkafka.model.znodes.admin import (
     CONFIG_CHANGE,
     decode_topic_config,
     encode_config_change,
     encode_topic_config,
     topic_config_path,
 )
-from pyspark_zkafka.protocol.znodes.brokers import BROKER_IDS, decode_broker
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.model.znodes.brokers import BROKER_IDS, decode_broker
+from pyspark_zkafka.operations.controller import submit
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Create, SetData
 
 __all__ = ["StoredConfig", "parse_settings", "read_config", "with_settings", "without_settings", "write_config"]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from pyspark_zkafka.errors import OptionError, UnknownTopic, listing
-from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 
 __all__ = ["Scope", "parse_scope", "require_partitions", "require_topics", "scope_partitions"]
 

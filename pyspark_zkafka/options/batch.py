@@ -12,9 +12,15 @@ from dataclasses import replace
 from typing import Literal
 
 from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec, Position
+from pyspark_zkafka.model.planning import Listener, Subscription
+from pyspark_zkafka.model.view_tables import VIEWS, view_problems
+from pyspark_zkafka.model.znodes.paths import is_znode_name
 from pyspark_zkafka.options.client_properties import translate
 from pyspark_zkafka.options.librdkafka import Role
-from pyspark_zkafka.options.model import (
+from pyspark_zkafka.options.parser import OptionParser
+from pyspark_zkafka.options.table import STREAM, TABLE, Scope
+from pyspark_zkafka.options.values import (
     CommitPlan,
     Connection,
     ExactlyOnce,
@@ -24,12 +30,6 @@ from pyspark_zkafka.options.model import (
     ZooKeeperConfig,
     ZooKeeperTls,
 )
-from pyspark_zkafka.options.parser import OptionParser
-from pyspark_zkafka.options.table import STREAM, TABLE, Scope
-from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec, Position
-from pyspark_zkafka.protocol.planning import Listener, Subscription
-from pyspark_zkafka.protocol.view_tables import VIEWS, view_problems
-from pyspark_zkafka.protocol.znodes.paths import is_znode_name
 
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "subscribeExceptPattern", "assign")
 _BOOTSTRAP = ("kafka.bootstrap.servers", "kafka.metadata.broker.list")

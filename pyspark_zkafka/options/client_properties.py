@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from pyspark_zkafka.options.client_property_table import PROPERTIES, REFUSED, ClientProperty
 from pyspark_zkafka.options.librdkafka import UNKNOWN, Role, Verdict, judge, judge_together
-from pyspark_zkafka.options.model import DELIVERY_TIMEOUT_MS, concerns_connection
+from pyspark_zkafka.options.values import DELIVERY_TIMEOUT_MS, concerns_connection
 
 _SECRET = re.compile(
     r".*(password|passphrase|secret|jaas|private\.key).*"

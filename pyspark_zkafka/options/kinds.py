@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec, Position
-from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
-from pyspark_zkafka.protocol.topic_filters import FilterError, topic_filter
-from pyspark_zkafka.protocol.topic_names import describe_bad_names
-from pyspark_zkafka.protocol.znodes.paths import is_znode_path
+from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec, Position
+from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
+from pyspark_zkafka.model.topic_filters import FilterError, topic_filter
+from pyspark_zkafka.model.topic_names import describe_bad_names
+from pyspark_zkafka.model.znodes.paths import is_znode_path
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pyspark_zkafka.model.assignors import STRATEGIES
+from pyspark_zkafka.model.partitioners import PARTITIONERS
+from pyspark_zkafka.model.view_tables import VIEWS
 from pyspark_zkafka.options import kinds
 from pyspark_zkafka.options.client_properties import is_of_connection
 from pyspark_zkafka.options.kinds import BOOLEAN, PEM_FILE, TOPIC, choice, integer, text
-from pyspark_zkafka.protocol.assignors import STRATEGIES
-from pyspark_zkafka.protocol.partitioners import PARTITIONERS
-from pyspark_zkafka.protocol.view_tables import VIEWS
 
 Scope = Literal["read", "write", "stream"]
 

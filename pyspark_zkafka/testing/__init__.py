@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark_zkafka.testing.cluster import LocalCluster
     from pyspark_zkafka.testing.detached import attach
     from pyspark_zkafka.testing.jars import cache_folder, fetch_jars
     from pyspark_zkafka.testing.kafka_tools import (
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
         run_kafka_tool,
         verify_consumer_rebalance,
     )
+    from pyspark_zkafka.testing.local_cluster import LocalCluster
     from pyspark_zkafka.testing.old_consumer import OldConsumer
 
 __all__ = [

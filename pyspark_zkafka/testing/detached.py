@@ -27,7 +27,7 @@ from pyspark_zkafka.testing.processes import Deadline
 from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER
 
 if TYPE_CHECKING:
-    from pyspark_zkafka.testing.cluster import LocalCluster
+    from pyspark_zkafka.testing.local_cluster import LocalCluster
 
 __all__ = ["DetachedCluster", "attach", "bring_down", "bring_up", "running_clusters", "share"]
 
@@ -90,7 +90,7 @@ def attach(name: str = "default") -> LocalCluster:
     Topics, records and addresses work as in the owner's process. Closing the handle leaves the servers running, and they
     cannot be stopped or killed through it: `ATTACHED_CLUSTER`. Raises `NO_CLUSTER_UP`.
     """
-    from pyspark_zkafka.testing.cluster import LocalCluster
+    from pyspark_zkafka.testing.local_cluster import LocalCluster
     from pyspark_zkafka.testing.processes import ForeignProcesses
 
     state = _running(name)
@@ -159,7 +159,7 @@ def _lives(pid: int) -> bool:
 
 
 def _keep_up(name: str, options: dict[str, Any], ended: Callable[[], bool]) -> None:
-    from pyspark_zkafka.testing.cluster import LocalCluster  # here: `status` and `down` need no Kafka client
+    from pyspark_zkafka.testing.local_cluster import LocalCluster  # here: `status` and `down` need no Kafka client
 
     with _exclusively(name):
         try:

@@ -15,7 +15,7 @@ import subprocess
 from pathlib import Path
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.testing.configs import jvm_command
 from pyspark_zkafka.testing.jars import find_java, kafka_classpath, tools_classpath
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from pyspark_zkafka.testing.cluster import LocalCluster
+    from pyspark_zkafka.testing.local_cluster import LocalCluster
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,8 +29,8 @@ def zkafka_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
 
     With workers, or with ``--zkafka-cluster``, tests can use the servers but not stop them (see `attach`).
     """
-    from pyspark_zkafka.testing.cluster import LocalCluster
     from pyspark_zkafka.testing.detached import attach, share
+    from pyspark_zkafka.testing.local_cluster import LocalCluster
 
     options = {
         "kafka_version": request.config.getoption("--zkafka-kafka-version"),

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
+from pyspark_zkafka.brokers.ledger_offsets import Ledger
 from pyspark_zkafka.errors import BrokersUnavailable, OptionError, TransactionFailed
-from pyspark_zkafka.kafka.ledger import Ledger
-from pyspark_zkafka.options.model import WriteOptions
-from pyspark_zkafka.protocol.exactly_once import (
+from pyspark_zkafka.model.exactly_once import (
     Abort,
     Attempt,
     Await,
@@ -28,11 +27,12 @@ from pyspark_zkafka.protocol.exactly_once import (
     Step,
     write_slot,
 )
-from pyspark_zkafka.protocol.ledger import Entry, QueryName, encode
-from pyspark_zkafka.protocol.row_digests import RowDigest
-from pyspark_zkafka.protocol.rows import outgoing
-from pyspark_zkafka.transport.select import hash_function, open_transactional, row_hash_function
-from pyspark_zkafka.transport.transactions import TransactionalProducer, transactional_properties
+from pyspark_zkafka.model.ledger import Entry, QueryName, encode
+from pyspark_zkafka.model.row_digests import RowDigest
+from pyspark_zkafka.model.rows import outgoing
+from pyspark_zkafka.options.values import WriteOptions
+from pyspark_zkafka.records.select import hash_function, open_transactional, row_hash_function
+from pyspark_zkafka.records.transactions import TransactionalProducer, transactional_properties
 from pyspark_zkafka.write.plan import LedgerPlan, WritePlan
 from pyspark_zkafka.write.rows import RowSender, Written, first_turn
 

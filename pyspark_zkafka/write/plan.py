@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark_zkafka.errors import BrokersUnavailable, UnknownTopic
-from pyspark_zkafka.options.model import CommitPlan, WriteOptions
-from pyspark_zkafka.protocol.group_jobs import MAX_ENDS_BYTES, GroupJob, group_job, is_ledger_of, job_names, last_job
-from pyspark_zkafka.protocol.ledger import Entry, QueryName
-from pyspark_zkafka.protocol.model import ClusterSnapshot, Topic, TopicPartition
-from pyspark_zkafka.protocol.partitioners import Router
+from pyspark_zkafka.model.group_jobs import MAX_ENDS_BYTES, GroupJob, group_job, is_ledger_of, job_names, last_job
+from pyspark_zkafka.model.ledger import Entry, QueryName
+from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic, TopicPartition
+from pyspark_zkafka.model.partitioners import Router
+from pyspark_zkafka.options.values import CommitPlan, WriteOptions
 
 __all__ = ["LedgerPlan", "WritePlan", "named_topics", "plan_topics", "plan_write"]
 
@@ -55,7 +55,7 @@ def plan_write(options: WriteOptions, *, is_stream: bool = False) -> WritePlan:
     transaction's timeout.
     """
     from pyspark_zkafka.cluster import bootstrap_servers, open_cluster
-    from pyspark_zkafka.transport.select import uses_native
+    from pyspark_zkafka.records.select import uses_native
 
     uses_native(options.connection)  # report a missing native path here, not in each task
     with open_cluster(options.connection) as cluster:
@@ -86,8 +86,8 @@ def named_topics(options: WriteOptions) -> list[str] | None:
 
 def _created(options: WriteOptions, servers: str) -> Router:
     """The router of the option's topic, which the brokers may create when they are asked for it."""
-    from pyspark_zkafka.transport.producer import producer_properties
-    from pyspark_zkafka.transport.select import open_producer
+    from pyspark_zkafka.records.producer import producer_properties
+    from pyspark_zkafka.records.select import open_producer
 
     topic = options.topic or ""
     with open_producer(options.connection, producer_properties(options.connection, servers)) as producer:
@@ -100,7 +100,7 @@ def _generation(topics: Iterable[Topic]) -> frozenset[tuple[str, str | int, int]
 
 
 def _ledger(options: WriteOptions, plan: WritePlan, *, is_stream: bool) -> LedgerPlan:
-    from pyspark_zkafka.kafka.transaction_limits import require_transaction_timeout
+    from pyspark_zkafka.brokers.transaction_limits import require_transaction_timeout
 
     topic = options.ledger_topic
     if topic not in plan.routers:
@@ -114,7 +114,7 @@ def _ledger(options: WriteOptions, plan: WritePlan, *, is_stream: bool) -> Ledge
 
 def _job(options: WriteOptions, commit: CommitPlan, plan: WritePlan, ledger: LedgerPlan) -> GroupJob | None:
     """The job that commits the offsets; None if they are too many for an entry, or committed. Blocks for some requests."""
-    from pyspark_zkafka.kafka.ledger import Ledger
+    from pyspark_zkafka.brokers.ledger_offsets import Ledger
 
     if options.once is None or not commit.offsets:
         return None
@@ -140,7 +140,7 @@ def _entries(options: WriteOptions, plan: WritePlan, ledger: LedgerPlan, name: Q
     A transaction that is being committed is waited for. One that is still open after that may be a killed job's: its slot
     ends it before it writes, and reads the ledger again.
     """
-    from pyspark_zkafka.kafka.ledger import Ledger
+    from pyspark_zkafka.brokers.ledger_offsets import Ledger
 
     place = plan.bootstrap_servers, options.connection.kafka, name, ledger.topic, ledger.partitions
     try:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_zkafka.errors import DeliveryFailed
-from pyspark_zkafka.options.model import WriteOptions
-from pyspark_zkafka.protocol.key_hashes import HashKeys
-from pyspark_zkafka.protocol.partitioners import Router
-from pyspark_zkafka.protocol.rows import OutgoingBatch, outgoing
+from pyspark_zkafka.model.key_hashes import HashKeys
+from pyspark_zkafka.model.partitioners import Router
+from pyspark_zkafka.model.rows import OutgoingBatch, outgoing
+from pyspark_zkafka.options.values import WriteOptions
 from pyspark_zkafka.write.plan import WritePlan
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.taskcontext import TaskContext
 
-    from pyspark_zkafka.transport.producer import CountingProducer
+    from pyspark_zkafka.records.producer import CountingProducer
 
 __all__ = ["RowSender", "Written", "first_turn"]
 

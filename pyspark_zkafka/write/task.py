@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from pyspark_zkafka.options.model import WriteOptions
+from pyspark_zkafka.options.values import WriteOptions
 from pyspark_zkafka.worker import prepared_worker
 from pyspark_zkafka.write.plan import WritePlan, plan_write
 from pyspark_zkafka.write.rows import RowSender, Written, first_turn
@@ -57,8 +57,8 @@ def write_rows(options: WriteOptions, plan: WritePlan, batches: Iterator[pa.Reco
     with prepared_worker(for_task=True):
         from pyspark.taskcontext import TaskContext
 
-        from pyspark_zkafka.transport.producer import producer_properties
-        from pyspark_zkafka.transport.select import hash_function, open_producer
+        from pyspark_zkafka.records.producer import producer_properties
+        from pyspark_zkafka.records.select import hash_function, open_producer
 
     context = TaskContext.get()
     if plan.ledger is not None:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KeeperState
 
-from pyspark_zkafka.options.model import ZooKeeperConfig
-from pyspark_zkafka.protocol.znodes.paths import is_znode_path
-from pyspark_zkafka.zookeeper import errors
+from pyspark_zkafka.model.znodes.paths import is_znode_path
+from pyspark_zkafka.options.values import ZooKeeperConfig
+from pyspark_zkafka.zookeeper import kazoo_errors as errors
 from pyspark_zkafka.zookeeper.kazoo_handler import BoundedHandler, ConnectionLog
 from pyspark_zkafka.zookeeper.tls import tls_context
 from pyspark_zkafka.zookeeper.transactions import REASONS, Conflict, Operation, Outcome, request_bytes, to_wire

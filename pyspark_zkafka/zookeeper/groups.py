@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark_zkafka.errors import GroupError, listing
-from pyspark_zkafka.protocol.znodes.groups import group_path, ids_path, offsets_path, owners_path
+from pyspark_zkafka.model.znodes.groups import group_path, ids_path, offsets_path, owners_path
 from pyspark_zkafka.zookeeper.connection import Znode, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import Create, Delete, Operation
 

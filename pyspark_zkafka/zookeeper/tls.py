@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Callable
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.options.model import ZooKeeperTls
+from pyspark_zkafka.options.values import ZooKeeperTls
 
 __all__ = ["tls_context"]
 

@@ -11,8 +11,8 @@ from kazoo import exceptions as kazoo
 from kazoo.protocol import serialization as wire
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-from pyspark_zkafka.options.model import GroupAcl
-from pyspark_zkafka.protocol.znodes.groups import CONSUMERS
+from pyspark_zkafka.model.znodes.groups import CONSUMERS
+from pyspark_zkafka.options.values import GroupAcl
 
 __all__ = [
     "MAX_TRANSACTION_BYTES",

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.stream.driver import StreamDriver
+from pyspark_zkafka.read.stream_driver import StreamDriver
 from tests.support.members import MemberProcesses
 from tests.support.topic_group import Gate, TopicGroup, planning_process
 from tests.support.wire import Wire

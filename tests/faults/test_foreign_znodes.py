@@ -11,10 +11,10 @@ from kazoo.client import KazooClient
 from pyspark_zkafka.group.claims import proof_of
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.options.model import ZooKeeperConfig
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.zookeeper.connection import Results, Watch
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from tests.support.eventually import eventually
 from tests.support.members import numbers, settled
 from tests.support.tiers import seldom

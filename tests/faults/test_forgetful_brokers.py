@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.errors import DeliveryFailed
-from pyspark_zkafka.protocol.rows import OutgoingBatch
-from pyspark_zkafka.transport.producer import producer_properties
-from pyspark_zkafka.transport.select import open_producer
+from pyspark_zkafka.model.rows import OutgoingBatch
+from pyspark_zkafka.records.producer import producer_properties
+from pyspark_zkafka.records.select import open_producer
 from tests.support.both_paths import BOTH, connection
 from tests.support.scripted_broker import RANGES, Received, ScriptedBroker
 from tests.support.starting_broker import StartingBroker
 
 if TYPE_CHECKING:
-    from pyspark_zkafka.options.model import Transport
+    from pyspark_zkafka.options.values import Transport
 
 PRODUCE = 0
 GRACE_S = 30

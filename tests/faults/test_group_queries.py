@@ -10,9 +10,9 @@ import pytest
 from pyspark_zkafka.group.claims import proof_of
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.options.model import GroupOptions
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.planning import SubscribePattern
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.planning import SubscribePattern
+from pyspark_zkafka.options.values import GroupOptions
 from tests.support.eventually import eventually
 from tests.support.members import SESSION_S, settled
 from tests.support.topic_group import Gate, TopicGroup, halted

@@ -15,9 +15,9 @@ from kazoo.client import KazooClient
 
 from pyspark_zkafka.errors import ConsumerIdTaken
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.options.model import GroupOptions
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.planning import Subscribe, SubscribePattern
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.planning import Subscribe, SubscribePattern
+from pyspark_zkafka.options.values import GroupOptions
 from tests.support.chroot import IDLE_JVM
 from tests.support.eventually import eventually
 from tests.support.members import FORKING, SESSION_S, MemberProcesses, numbers, seconds, settled

@@ -17,16 +17,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.batch.split_reader import ReadPolicy, SplitReader
-from pyspark_zkafka.kafka.consumer_properties import consumer_properties
-from pyspark_zkafka.options.model import Connection
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.planning import Listener, Split
-from pyspark_zkafka.protocol.records import COLUMNS
-from pyspark_zkafka.protocol.rows import OutgoingBatch, outgoing
-from pyspark_zkafka.transport.native import library
-from pyspark_zkafka.transport.producer import producer_properties
-from pyspark_zkafka.transport.select import open_consumer, open_producer
+from pyspark_zkafka.brokers.consumer_properties import consumer_properties
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.planning import Listener, Split
+from pyspark_zkafka.model.records import COLUMNS
+from pyspark_zkafka.model.rows import OutgoingBatch, outgoing
+from pyspark_zkafka.options.values import Connection
+from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
+from pyspark_zkafka.records.native import library
+from pyspark_zkafka.records.producer import producer_properties
+from pyspark_zkafka.records.select import open_consumer, open_producer
 from tests.support.compiler import compiler
 from tests.support.tiers import seldom
 

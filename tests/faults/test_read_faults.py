@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.batch.planner import BatchPlan, plan_batch
-from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.brokers.admin import KafkaAdmin
+from pyspark_zkafka.brokers.offset_lookups import LookupSizes
 from pyspark_zkafka.errors import BrokersUnavailable, DataLoss, NoLeader
-from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.kafka.offset_lookups import LookupSizes
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.options.model import ReadOptions
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import LATEST
+from pyspark_zkafka.options.values import ReadOptions
+from pyspark_zkafka.read.batch_planner import BatchPlan, plan_batch
+from pyspark_zkafka.read.batch_reader import SplitPartition, ZKafkaReader
 from tests.support.eventually import eventually
 from tests.support.fill import fill
 from tests.support.tiers import seldom

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.errors import DataLoss
-from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import LATEST
-from pyspark_zkafka.stream.driver import StreamDriver
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import LATEST
+from pyspark_zkafka.read.stream_driver import StreamDriver
 from tests.support.eventually import eventually
 from tests.support.fill import fill
 from tests.support.tiers import seldom

@@ -11,16 +11,16 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from pyspark_zkafka.batch.planner import BatchPlan, plan_batch
-from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
-from pyspark_zkafka.batch.split_reader import ReadPolicy, SplitReader
+from pyspark_zkafka.brokers.consumer_properties import consumer_properties
 from pyspark_zkafka.errors import DataLoss
-from pyspark_zkafka.kafka.consumer_properties import consumer_properties
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.options.model import ReadOptions
-from pyspark_zkafka.stream.driver import StreamDriver
-from pyspark_zkafka.transport.direct.client import DirectClient
-from pyspark_zkafka.transport.direct.consumer import DirectConsumer
+from pyspark_zkafka.options.values import ReadOptions
+from pyspark_zkafka.read.batch_planner import BatchPlan, plan_batch
+from pyspark_zkafka.read.batch_reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
+from pyspark_zkafka.read.stream_driver import StreamDriver
+from pyspark_zkafka.records.direct.client import DirectClient
+from pyspark_zkafka.records.direct.consumer import DirectConsumer
 from tests.support.eventually import eventually
 from tests.support.fill import fill
 from tests.support.tiers import seldom

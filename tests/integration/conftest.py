@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.options.model import ZooKeeperConfig
 from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.stream.driver import StreamDriver
+from pyspark_zkafka.options.values import ZooKeeperConfig
+from pyspark_zkafka.read.stream_driver import StreamDriver
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.wire import Wire
 

@@ -12,8 +12,8 @@ from kazoo.client import KazooClient
 from pyspark_zkafka.errors import GroupContended, ZooKeeperError
 from pyspark_zkafka.group.claims import Claims, proof_of
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
-from pyspark_zkafka.options.model import ZooKeeperConfig
-from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
+from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
+from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.zookeeper.transactions import Create
 from tests.support.meddled import Meddled, lose
 

@@ -14,7 +14,7 @@ from pyspark_zkafka.cli import app
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.operations.topic_config import read_config, write_config
 from pyspark_zkafka.testing import LocalCluster, run_kafka_tool
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 if TYPE_CHECKING:
     from conftest import Chroot

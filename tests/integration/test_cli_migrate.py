@@ -15,9 +15,9 @@ import pytest
 from confluent_kafka import Consumer
 from typer.testing import CliRunner, Result
 
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.cli import app as zkafka
-from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
 from tests.support.eventually import eventually
 from tests.support.java_consumer import JavaConsumer

@@ -15,8 +15,8 @@ from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 
 from pyspark_zkafka.errors import CodecError, GroupContended, OptionError, PartitionOwned, ZooKeeperRefused
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from tests.support.meddled import Meddled, lose
 
 if TYPE_CHECKING:

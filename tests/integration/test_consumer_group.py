@@ -15,10 +15,10 @@ from pyspark_zkafka import ConsumerGroup
 from pyspark_zkafka.consumer_group import GroupBatch
 from pyspark_zkafka.errors import DataLoss, GroupError, OptionError, PartitionLost
 from pyspark_zkafka.group.member import GroupMember
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.planning import Subscribe
 from pyspark_zkafka.options.batch import parse_connection
-from pyspark_zkafka.options.model import GroupOptions
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.planning import Subscribe
+from pyspark_zkafka.options.values import GroupOptions
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.eventually import eventually
 from tests.support.fill import fill

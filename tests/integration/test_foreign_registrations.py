@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.planning import SubscribePattern
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.planning import SubscribePattern
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from pyspark_zkafka import ConsumerGroup
 from pyspark_zkafka.errors import ConsumerIdTaken, PartitionOwned
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from tests.support.chroot import JVM
 from tests.support.eventually import eventually
 from tests.support.fill import fill

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import canonical_json
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import canonical_json
 from tests.support.fill import fill
 from tests.support.numbered_rows import numbers
 from tests.support.tiers import seldom

@@ -91,7 +91,7 @@ def compiled(build: Build, install: Callable[[Path], Path]) -> Path:
     wheel = build(shutil.which("cc") or shutil.which("gcc") or "cc")
     assert is_for_every_python(wheel)
     [library] = [name for name in files_of(wheel) if name.endswith(".so")]
-    assert library.startswith("pyspark_zkafka/transport/native/_arrow_path.")
+    assert library.startswith("pyspark_zkafka/records/native/_arrow_path.")
     return install(wheel)
 
 
@@ -110,7 +110,7 @@ def test_no_compiler_no_library(without_compiler: Path) -> None:
     """Without a compiler the wheel is one for every platform, with the Python code and without a library."""
     assert without_compiler.name.endswith("-py3-none-any.whl")
     names = files_of(without_compiler)
-    assert {"pyspark_zkafka/transport/native/library.py", "pyspark_zkafka/py.typed"} <= set(names)
+    assert {"pyspark_zkafka/records/native/library.py", "pyspark_zkafka/py.typed"} <= set(names)
     assert not [name for name in names if name.endswith(".so")]
     with zipfile.ZipFile(without_compiler) as archive:
         [about] = [archive.read(name).decode() for name in names if name.endswith(".dist-info/WHEEL")]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyspark_zkafka import LagListener
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.query_lag import QueryLag
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.query_lag import QueryLag
 from tests.support.fill import fill
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 
 from pyspark_zkafka.group.claims import Claims
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 if TYPE_CHECKING:
     from tests.support.chroot import Chroot

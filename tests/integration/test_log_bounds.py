@@ -8,13 +8,13 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Producer
 
+from pyspark_zkafka.brokers import admin as admin_module
+from pyspark_zkafka.brokers.admin import KafkaAdmin
+from pyspark_zkafka.brokers.clients import MessageClient
+from pyspark_zkafka.brokers.offset_lookups import LookupSizes, find_watermarks
 from pyspark_zkafka.errors import NoLeader
-from pyspark_zkafka.kafka import admin as admin_module
-from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.kafka.clients import MessageClient
-from pyspark_zkafka.kafka.offset_lookups import LookupSizes, find_watermarks
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.testing import LocalCluster
 
 NewTopic = Callable[..., str]

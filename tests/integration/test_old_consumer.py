@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.testing import (
     LocalCluster,
     OldConsumer,

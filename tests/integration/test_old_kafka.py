@@ -8,16 +8,16 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from pyspark_zkafka.batch.planner import plan_batch
-from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
-from pyspark_zkafka.batch.split_reader import ReadPolicy, SplitReader
 from pyspark_zkafka.errors import DataLoss
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.planning import Split
+from pyspark_zkafka.read.batch_planner import plan_batch
+from pyspark_zkafka.read.batch_reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
+from pyspark_zkafka.records.direct.client import DirectClient
+from pyspark_zkafka.records.direct.consumer import DirectConsumer
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.transport.direct.client import DirectClient
-from pyspark_zkafka.transport.direct.consumer import DirectConsumer
 from tests.support.both_paths_reads import VALUE, Read
 from tests.support.eventually import eventually
 from tests.support.tiers import seldom

@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka import Producer
 
 from pyspark_zkafka import ConsumerGroup
-from pyspark_zkafka.batch.planner import BatchPlan, plan_batch
-from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.errors import ClusterStateError, DataLoss
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.stream.driver import StreamDriver
+from pyspark_zkafka.read.batch_planner import BatchPlan, plan_batch
+from pyspark_zkafka.read.batch_reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.read.stream_driver import StreamDriver
 from tests.support.fill import fill
 from tests.support.tiers import seldom
 from tests.support.transactions import transaction as open_transaction

@@ -9,11 +9,11 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
+from pyspark_zkafka.brokers.admin import KafkaAdmin
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.errors import ClusterStateError
-from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import LATEST
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.testing import LocalCluster
 
 pytestmark = pytest.mark.server

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyspark_zkafka.batch.planner import plan_batch
-from pyspark_zkafka.batch.reader import ZKafkaReader, split_partitions
+from pyspark_zkafka.brokers.admin import KafkaAdmin
+from pyspark_zkafka.brokers.offset_lookups import LookupSizes
+from pyspark_zkafka.brokers.pool import ClientPool
 from pyspark_zkafka.errors import DataLoss
-from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.kafka.offset_lookups import LookupSizes
-from pyspark_zkafka.kafka.pool import ClientPool
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST
-from pyspark_zkafka.stream.driver import StreamDriver
+from pyspark_zkafka.read.batch_planner import plan_batch
+from pyspark_zkafka.read.batch_reader import ZKafkaReader, split_partitions
+from pyspark_zkafka.read.stream_driver import StreamDriver
 from pyspark_zkafka.zookeeper.connection import Results, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import Operation, Outcome
 from tests.support.eventually import eventually
@@ -310,7 +310,7 @@ class TestIdentity:
 
 EXIT = """
 import os, sys
-from pyspark_zkafka.kafka.admin import lease_admin
+from pyspark_zkafka.brokers.admin import lease_admin
 
 def ask():
     with lease_admin(sys.argv[1], {}) as client:

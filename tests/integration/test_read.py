@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_zkafka.batch.planner import plan_batch
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.read.batch_planner import plan_batch
 from tests.support.all_columns import COLUMNS, expected_rows, produce_all_columns, shown
 from tests.support.fill import fill
 from tests.support.topics import KEPT

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyspark_zkafka.batch.planner import plan_batch
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DataLoss, UnknownTopic, ZooKeeperError
 from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.read.batch_planner import plan_batch
 from tests.support.tiers import seldom
 
 if TYPE_CHECKING:

@@ -11,18 +11,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.batch.split_reader import ReadPolicy, SplitReader
+from pyspark_zkafka.brokers.admin import KafkaAdmin
+from pyspark_zkafka.brokers.consumer_properties import consumer_properties
 from pyspark_zkafka.errors import DeliveryFailed, OptionError
-from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.kafka.consumer_properties import consumer_properties
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import LATEST
+from pyspark_zkafka.model.planning import Split
+from pyspark_zkafka.model.rows import outgoing
 from pyspark_zkafka.options.batch import parse_connection, parse_write
-from pyspark_zkafka.options.model import Connection
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import LATEST
-from pyspark_zkafka.protocol.planning import Split
-from pyspark_zkafka.protocol.rows import outgoing
-from pyspark_zkafka.transport import select as choice
-from pyspark_zkafka.transport.producer import producer_properties
+from pyspark_zkafka.options.values import Connection
+from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
+from pyspark_zkafka.records import select as choice
+from pyspark_zkafka.records.producer import producer_properties
 from pyspark_zkafka.write.batch_writer import ZKafkaWriter
 from pyspark_zkafka.write.plan import plan_write
 from tests.support.librdkafka_log import ClientNames, librdkafka_log

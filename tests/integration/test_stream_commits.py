@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
-from pyspark_zkafka.protocol.model import Claim, TopicPartition
-from pyspark_zkafka.stream.commits import commit_positions
-from pyspark_zkafka.stream.planner import PartitionProgress, StreamState
-from pyspark_zkafka.stream.warnings import StreamWarnings
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.model.nouns import Claim, TopicPartition
+from pyspark_zkafka.read.stream_commits import commit_positions
+from pyspark_zkafka.read.stream_planner import PartitionProgress, StreamState
+from pyspark_zkafka.read.stream_warnings import StreamWarnings
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from tests.support.meddled import Meddled
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyspark_zkafka.stream.driver import StreamDriver
+from pyspark_zkafka.read.stream_driver import StreamDriver
 from tests.support.fill import fill
 from tests.support.stream_offsets import positions
 from tests.support.tiers import seldom

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from pyspark_zkafka.errors import ClusterStateError
-from pyspark_zkafka.stream.driver import StreamDriver
+from pyspark_zkafka.read.stream_driver import StreamDriver
 from tests.support.all_columns import COLUMNS, expected_rows, produce_all_columns, shown
 from tests.support.fill import fill
 from tests.support.stream_offsets import initial

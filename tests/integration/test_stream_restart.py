@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from pyspark_zkafka.protocol.checkpoint import StreamOffset
+from pyspark_zkafka.model.checkpoint import StreamOffset
 from tests.support.fill import fill
 from tests.support.tiers import seldom
 

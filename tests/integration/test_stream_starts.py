@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyspark_zkafka.errors import ClusterStateError, DataLoss, OptionError
-from pyspark_zkafka.stream.driver import StreamDriver
+from pyspark_zkafka.read.stream_driver import StreamDriver
 from tests.support.fill import fill
 from tests.support.stream_offsets import initial, positions
 from tests.support.topics import KEPT

@@ -17,7 +17,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812
 
 from pyspark_zkafka.options.batch import parse_write
-from pyspark_zkafka.options.model import WriteOptions
+from pyspark_zkafka.options.values import WriteOptions
 from pyspark_zkafka.source import ZKafkaDataSource
 from pyspark_zkafka.write import plan as planning
 from pyspark_zkafka.write.plan import WritePlan, plan_write

@@ -14,10 +14,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from pyspark_zkafka.errors import DeliveryFailed, TransactionFailed
-from pyspark_zkafka.protocol.rows import OutgoingBatch
+from pyspark_zkafka.model.rows import OutgoingBatch
+from pyspark_zkafka.records.select import open_transactional
+from pyspark_zkafka.records.transactions import TransactionalProducer, transactional_properties
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.transport.select import open_transactional
-from pyspark_zkafka.transport.transactions import TransactionalProducer, transactional_properties
 from tests.support.both_paths import connection
 from tests.support.eventually import eventually
 from tests.support.transactions import wait_until_forgotten
@@ -25,7 +25,7 @@ from tests.support.transactions import wait_until_forgotten
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from pyspark_zkafka.options.model import Transport
+    from pyspark_zkafka.options.values import Transport
 
 PROMPT = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
 FORGETFUL = {

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyspark_zkafka.model.view_tables import VIEWS
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.protocol.view_tables import VIEWS
+from pyspark_zkafka.read.view_planner import plan_view
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.views.planner import plan_view
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
-from pyspark_zkafka.protocol.offsets import canonical_json
+from pyspark_zkafka.model.offsets import canonical_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -280,6 +280,6 @@ def test_read_write_commit(
 
 
 def _partitions(topic: str) -> list[Any]:
-    from pyspark_zkafka.protocol.model import TopicPartition
+    from pyspark_zkafka.model.nouns import TopicPartition
 
     return [TopicPartition(topic, p) for p in (0, 1)]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyspark_zkafka.errors import CodecError, ZooKeeperMisused
-from pyspark_zkafka.options.model import ZooKeeperConfig
-from pyspark_zkafka.protocol.model import Broker, Endpoint, TopicPartition
-from pyspark_zkafka.protocol.znodes.admin import AdminState
-from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
-from pyspark_zkafka.protocol.znodes.json import encode_json
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.model.nouns import Broker, Endpoint, TopicPartition
+from pyspark_zkafka.model.znodes.admin import AdminState
+from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
+from pyspark_zkafka.model.znodes.json import encode_json
+from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.zookeeper.connection import Results, Watch
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from tests.support.topic_znodes import make_topic
 
 if TYPE_CHECKING:

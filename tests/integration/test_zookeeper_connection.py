@@ -12,9 +12,9 @@ import pytest
 from kazoo.security import make_acl
 
 from pyspark_zkafka.errors import ChrootMissing, ClusterStateError, ZooKeeperError
-from pyspark_zkafka.options.model import ZooKeeperConfig
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Check, Conflict, Create, Delete, Reason, SetData
 from tests.support.wire import Wire
 from tests.support.zookeeper_sessions import connections

@@ -15,10 +15,10 @@ from pyspark_zkafka.errors import ChrootMissing, ZooKeeperError, ZooKeeperRefuse
 from pyspark_zkafka.group.claims import proof_of
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.options.model import GroupAcl, GroupOptions, ZooKeeperConfig
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.planning import Subscribe
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.planning import Subscribe
+from pyspark_zkafka.options.values import GroupAcl, GroupOptions, ZooKeeperConfig
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Check, Create
 from tests.support.topic_znodes import make_topic
 

@@ -13,9 +13,9 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 from pyspark_zkafka.errors import ZooKeeperRefused
-from pyspark_zkafka.options.model import ZooKeeperConfig
+from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 pytestmark = pytest.mark.server
 

@@ -18,11 +18,11 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from pyspark_zkafka.group.member import GroupMember
+from pyspark_zkafka.model.assignors import Subscribers, assign, threads_by_topic
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.znodes import groups as group_znodes
+from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, consumer_of_thread
 from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.protocol.assignors import Subscribers, assign, threads_by_topic
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.znodes import groups as group_znodes
-from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration, consumer_of_thread
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
 from tests.support.eventually import eventually
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.testing import LocalCluster, describe_group, export_offsets, verify_consumer_rebalance
 from tests.support.eventually import eventually
 from tests.support.tiers import seldom

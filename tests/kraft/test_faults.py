@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_zkafka.batch.planner import plan_batch
-from pyspark_zkafka.batch.reader import topic_identity
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.errors import BrokersUnavailable
-from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.read.batch_planner import plan_batch
+from pyspark_zkafka.read.batch_reader import topic_identity
 from pyspark_zkafka.testing import LocalCluster
 
 # One broker answers everything.

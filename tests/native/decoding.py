@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.records import COLUMNS, build_batch
-from pyspark_zkafka.transport.native.record_decoder import RecordDecoder
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.records import COLUMNS, build_batch
+from pyspark_zkafka.records.native.record_decoder import RecordDecoder
 from tests.support.message_sets import MessageSet
 from tests.support.record_batches import CONTROL, LOG_APPEND_TIME, Batch, Row
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_zkafka.protocol.records import COLUMNS
-from pyspark_zkafka.transport.native.record_decoder import RecordDecoder
+from pyspark_zkafka.model.records import COLUMNS
+from pyspark_zkafka.records.native.record_decoder import RecordDecoder
 from tests.native.decoding import ALL, PARTITION, Limits, assert_same, decoded, encode, expected, taken
 from tests.support.cases import each
 from tests.support.record_batches import Batch, Row

@@ -7,7 +7,7 @@ from ctypes import byref, c_uint32
 
 import pytest
 
-from pyspark_zkafka.transport.native.library import require
+from pyspark_zkafka.records.native.library import require
 from tests.support import record_batches
 
 # RFC 3720, appendix B.4, and the check value of the catalogue of CRCs.

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import ClusterStateError
-from pyspark_zkafka.transport.direct.errors import Unsupported
-from pyspark_zkafka.transport.native import record_decoder
-from pyspark_zkafka.transport.native.decompression import decompress
-from pyspark_zkafka.transport.native.record_decoder import RecordDecoder
+from pyspark_zkafka.records.direct.errors import Unsupported
+from pyspark_zkafka.records.native import record_decoder
+from pyspark_zkafka.records.native.decompression import decompress
+from pyspark_zkafka.records.native.record_decoder import RecordDecoder
 from tests.native.decoding import ALL, PARTITION
 from tests.support.record_batches import Batch, Row
 

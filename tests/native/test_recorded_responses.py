@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_zkafka.transport.native.record_decoder import RecordDecoder
+from pyspark_zkafka.records.native.record_decoder import RecordDecoder
 from tests.native.decoding import ALL, PARTITION, Limits, decoded, polled
 from tests.support.cases import each
 from tests.support.recorded_responses import RecordedLog, recorded_logs

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.batch.planner import plan_batch
 from pyspark_zkafka.errors import DataLoss
 from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.read.batch_planner import plan_batch
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.eventually import eventually
 from tests.support.fill import fill

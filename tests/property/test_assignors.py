@@ -9,8 +9,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_zkafka.protocol.assignors import STRATEGIES, Subscribers, assign, java_order
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.model.assignors import STRATEGIES, Subscribers, assign, java_order
+from pyspark_zkafka.model.nouns import TopicPartition
 
 Owners = dict[TopicPartition, str]
 

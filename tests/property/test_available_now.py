@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.protocol.model import Claim, TopicPartition
+from pyspark_zkafka.model.nouns import Claim, TopicPartition
 from tests.support.planned_stream import T0, T1, T2, Member, Session, driver
 from tests.support.stream_offsets import positions
 

@@ -9,11 +9,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.transport.direct import messages
-from pyspark_zkafka.transport.direct.errors import Unsupported
-from pyspark_zkafka.transport.direct.fetch import Part, Position, read_fetch
-from pyspark_zkafka.transport.direct.wire import Reader, unsigned_varint
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.records.direct import messages
+from pyspark_zkafka.records.direct.errors import Unsupported
+from pyspark_zkafka.records.direct.fetch import Part, Position, read_fetch
+from pyspark_zkafka.records.direct.wire import Reader, unsigned_varint
 from tests.support.cases import each
 
 TP = TopicPartition("t", 0)

@@ -12,20 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import CheckpointError, LedgerError, OptionError, ZKafkaError
+from pyspark_zkafka.model import ledger
+from pyspark_zkafka.model.checkpoint import StreamOffset
+from pyspark_zkafka.model.group_jobs import parse_ends
+from pyspark_zkafka.model.nouns import ClaimOwner
+from pyspark_zkafka.model.query_lag import parse_source_offsets
+from pyspark_zkafka.model.topic_filters import FilterError, topic_filter
 from pyspark_zkafka.operations.assignment_plans import parse_members
 from pyspark_zkafka.operations.offset_files import parse_offsets_file
 from pyspark_zkafka.operations.reassignment import parse_reassignment
 from pyspark_zkafka.options import kinds
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.protocol import ledger
-from pyspark_zkafka.protocol.checkpoint import StreamOffset
-from pyspark_zkafka.protocol.group_jobs import parse_ends
-from pyspark_zkafka.protocol.model import ClaimOwner
-from pyspark_zkafka.protocol.query_lag import parse_source_offsets
-from pyspark_zkafka.protocol.topic_filters import FilterError, topic_filter
-from pyspark_zkafka.transport.direct.errors import Unsupported
-from pyspark_zkafka.transport.direct.sasl import exchange
-from pyspark_zkafka.transport.direct.settings import Login
+from pyspark_zkafka.records.direct.errors import Unsupported
+from pyspark_zkafka.records.direct.sasl import exchange
+from pyspark_zkafka.records.direct.settings import Login
 from tests.support.cases import each
 
 DEPTHS = (500, 900, 960, 980, 990, 995, 100_000)

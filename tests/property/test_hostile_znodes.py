@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import CodecError
-from pyspark_zkafka.protocol.znodes import admin, brokers, groups
-from pyspark_zkafka.protocol.znodes import topics as znodes
+from pyspark_zkafka.model.znodes import admin, brokers, groups
+from pyspark_zkafka.model.znodes import topics as znodes
 from tests.support.cases import each
 
 Decoder = Callable[[str, "bytes | None"], object]

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import LedgerError
-from pyspark_zkafka.protocol.ledger import Entry, LedgerGroup, QueryName, decode, encode, key_of, newest
-from pyspark_zkafka.protocol.model import LAST_MS, TopicPartition
-from pyspark_zkafka.protocol.offsets import canonical_json
+from pyspark_zkafka.model.ledger import Entry, LedgerGroup, QueryName, decode, encode, key_of, newest
+from pyspark_zkafka.model.nouns import LAST_MS, TopicPartition
+from pyspark_zkafka.model.offsets import canonical_json
 
 BASES = st.text(min_size=1) | st.lists(st.sampled_from(["a", "-", ".slots-", "4", "4-1", "\n"]), min_size=1).map("".join)
 NUMBERS = st.integers(0, 2**31 - 1)

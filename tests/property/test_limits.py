@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
-from pyspark_zkafka.protocol.planning import TriggerLimits, limit_bytes, limit_records
+from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
+from pyspark_zkafka.model.planning import TriggerLimits, limit_bytes, limit_records
 
 Ranges = dict[TopicPartition, OffsetRange]
 LIMITS = st.integers(1, 200) | st.integers(1, 2**63 - 1)

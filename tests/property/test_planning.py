@@ -8,8 +8,8 @@ from itertools import groupby, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
-from pyspark_zkafka.protocol.planning import Split, coalesce, split_ranges, spread_over_leaders
+from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
+from pyspark_zkafka.model.planning import Split, coalesce, split_ranges, spread_over_leaders
 
 LIMITS = st.none() | st.integers(1, 60)
 

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_zkafka.protocol.model import OffsetRange, TopicPartition
-from pyspark_zkafka.protocol.pushdown import Comparison, pushed_filters
+from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
+from pyspark_zkafka.model.pushdown import Comparison, pushed_filters
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_zkafka.protocol.rows import outgoing, slices_by_size
+from pyspark_zkafka.model.rows import outgoing, slices_by_size
 
 
 @given(st.lists(st.integers(0, 30), max_size=60), st.integers(1, 20), st.integers(1, 60))

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import CheckpointError
-from pyspark_zkafka.protocol.checkpoint import PlannedRange, StreamOffset, TopicMark
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.topic_names import is_topic_name
+from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicMark
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.topic_names import is_topic_name
 
 NUMBER = st.integers(0, 2**63 - 1)
 NAME = st.text("abcXYZ019._-", min_size=1, max_size=5).filter(is_topic_name)

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.group.claims import owner_parents
 from pyspark_zkafka.inspect.offsets import offset_znode
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.topic_names import is_topic_name
+from pyspark_zkafka.model.znodes import admin, groups, topics
+from pyspark_zkafka.model.znodes.paths import child_path, is_znode_name, is_znode_path
 from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.topic_names import is_topic_name
-from pyspark_zkafka.protocol.znodes import admin, groups, topics
-from pyspark_zkafka.protocol.znodes.paths import child_path, is_znode_name, is_znode_path
 from tests.support.cases import each
 
 HOSTILE = [

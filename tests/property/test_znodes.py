@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import CodecError
-from pyspark_zkafka.protocol.model import Broker, Endpoint, PartitionState, Topic, TopicPartition
-from pyspark_zkafka.protocol.topic_names import is_topic_name
-from pyspark_zkafka.protocol.znodes import admin, brokers, groups
-from pyspark_zkafka.protocol.znodes import topics as znodes
-from pyspark_zkafka.protocol.znodes.json import encode_json
+from pyspark_zkafka.model.nouns import Broker, Endpoint, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.model.topic_names import is_topic_name
+from pyspark_zkafka.model.znodes import admin, brokers, groups
+from pyspark_zkafka.model.znodes import topics as znodes
+from pyspark_zkafka.model.znodes.json import encode_json
 
 INT = st.integers(-(2**31), 2**31 - 1)
 ID = st.integers(0, 2**31 - 1)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from pyspark_zkafka.errors import NoLeader, UnknownTopic
-from pyspark_zkafka.protocol.model import (
+from pyspark_zkafka.model.nouns import (
     NO_LEADER,
     Broker,
     ClusterSnapshot,
@@ -15,8 +15,8 @@ from pyspark_zkafka.protocol.model import (
     Topic,
     TopicPartition,
 )
-from pyspark_zkafka.protocol.offsets import EARLIEST
-from pyspark_zkafka.protocol.planning import Subscription, wanted_topics
+from pyspark_zkafka.model.offsets import EARLIEST
+from pyspark_zkafka.model.planning import Subscription, wanted_topics
 from pyspark_zkafka.zookeeper.connection import Znode
 from tests.simulation.ensemble import Ensemble
 

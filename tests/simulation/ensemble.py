@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark_zkafka.errors import ZooKeeperError
-from pyspark_zkafka.options.model import ZooKeeperConfig
+from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.zookeeper.connection import Results, Znode, ZnodeStat
 from pyspark_zkafka.zookeeper.transactions import Check, Conflict, Create, Delete, Operation, Outcome, Reason, SetData
 

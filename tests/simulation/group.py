@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from pyspark_zkafka.errors import DataLoss, UnknownTopic, ZKafkaError
-from pyspark_zkafka.options.model import StreamOptions
+from pyspark_zkafka.model.checkpoint import StreamOffset
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.planning import Assign, Subscribe
 from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.protocol.checkpoint import StreamOffset
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.planning import Assign, Subscribe
+from pyspark_zkafka.options.values import StreamOptions
 from tests.simulation.cluster import Cluster
 from tests.simulation.ensemble import Ensemble, Session
 from tests.simulation.member import GROUP, Member

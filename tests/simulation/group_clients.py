@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
+from pyspark_zkafka.brokers.group_consumer import CommitAnswer
 from pyspark_zkafka.errors import BrokersUnavailable, GroupError, ZKafkaError
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
-from pyspark_zkafka.kafka.group_consumer import CommitAnswer
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.model.nouns import TopicPartition
 from tests.simulation.coordinator import (
     NONE,
     REBALANCE_S,

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark_zkafka.errors import LedgerError
-from pyspark_zkafka.protocol.exactly_once import Attempt
-from pyspark_zkafka.protocol.ledger import QueryName
+from pyspark_zkafka.model.exactly_once import Attempt
+from pyspark_zkafka.model.ledger import QueryName
 from tests.simulation.tasks import Executor, Task
 from tests.simulation.transactions import Broker, Fenced, Row
 

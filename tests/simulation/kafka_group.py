@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.options.model import StreamOptions
+from pyspark_zkafka.model.checkpoint import StreamOffset
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.protocol.checkpoint import StreamOffset
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.options.values import StreamOptions
 from tests.simulation.cluster import Cluster
 from tests.simulation.coordinator import SESSION_S, ClassicCoordinator, ConsumerCoordinator, Coordinator
 from tests.simulation.ensemble import Ensemble

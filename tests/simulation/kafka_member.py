@@ -12,8 +12,8 @@ from pyspark_zkafka.group.kafka_member import KafkaGroupMember, not_running
 from pyspark_zkafka.group.kafka_state import is_final
 from pyspark_zkafka.group.membership import Timing
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
-from pyspark_zkafka.options.model import StreamOptions
-from pyspark_zkafka.protocol.model import Claim, TopicPartition
+from pyspark_zkafka.model.nouns import Claim, TopicPartition
+from pyspark_zkafka.options.values import StreamOptions
 from tests.simulation.cluster import Cluster
 from tests.simulation.coordinator import ClassicCoordinator, Coordinator, Partitions
 from tests.simulation.group_clients import AWAY, ClassicClient, Client, ConsumerClient

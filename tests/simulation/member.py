@@ -8,9 +8,9 @@ from pyspark_zkafka.errors import ZooKeeperError
 from pyspark_zkafka.group.assignment import Step, step
 from pyspark_zkafka.group.claims import Claims
 from pyspark_zkafka.group.registration import leave_trace
-from pyspark_zkafka.protocol.assignors import Subscribers, assign
-from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
-from pyspark_zkafka.protocol.znodes.groups import consumer_of_thread
+from pyspark_zkafka.model.assignors import Subscribers, assign
+from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition
+from pyspark_zkafka.model.znodes.groups import consumer_of_thread
 from tests.simulation.cluster import Cluster
 from tests.simulation.ensemble import Session
 

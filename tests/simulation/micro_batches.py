@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from pyspark_zkafka.protocol.exactly_once import Attempt
-from pyspark_zkafka.protocol.ledger import QueryName
+from pyspark_zkafka.model.exactly_once import Attempt
+from pyspark_zkafka.model.ledger import QueryName
 from tests.simulation.jobs import Cluster, Job
 from tests.simulation.plans import LAYOUTS, Plan
 from tests.simulation.tasks import Executor, Task

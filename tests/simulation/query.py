@@ -7,14 +7,14 @@ from typing import Any
 
 from pyspark_zkafka.errors import DataLoss, NoLeader, UnknownTopic, ZKafkaError
 from pyspark_zkafka.group.offsets import GroupOffsets
-from pyspark_zkafka.options.model import StreamOptions
-from pyspark_zkafka.protocol.checkpoint import StreamOffset
-from pyspark_zkafka.protocol.model import ClusterSnapshot, TopicPartition
-from pyspark_zkafka.protocol.offsets import LATEST
-from pyspark_zkafka.protocol.planning import Subscribe
-from pyspark_zkafka.stream.cluster_state import has_same_topics
-from pyspark_zkafka.stream.driver import StreamDriver
-from pyspark_zkafka.stream.session import StreamSession
+from pyspark_zkafka.model.checkpoint import StreamOffset
+from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.model.offsets import LATEST
+from pyspark_zkafka.model.planning import Subscribe
+from pyspark_zkafka.options.values import StreamOptions
+from pyspark_zkafka.read.cluster_state import has_same_topics
+from pyspark_zkafka.read.stream_driver import StreamDriver
+from pyspark_zkafka.read.stream_session import StreamSession
 from tests.simulation.cluster import Cluster
 from tests.simulation.member import GROUP
 

@@ -24,7 +24,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.model.nouns import TopicPartition
 from tests.simulation.cluster import Cluster
 from tests.simulation.query import Query
 

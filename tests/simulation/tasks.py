@@ -6,7 +6,7 @@ from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark_zkafka.protocol.exactly_once import (
+from pyspark_zkafka.model.exactly_once import (
     Abort,
     Attempt,
     Await,
@@ -21,7 +21,7 @@ from pyspark_zkafka.protocol.exactly_once import (
     Step,
     write_slot,
 )
-from pyspark_zkafka.protocol.ledger import Entry, LedgerGroup, LedgerKey, QueryName, encode, key_of, newest
+from pyspark_zkafka.model.ledger import Entry, LedgerGroup, LedgerKey, QueryName, encode, key_of, newest
 from tests.simulation.transactions import Broker, Fenced, Producer, Row
 
 WIDTH = 2

@@ -11,15 +11,17 @@ import pytest
 from pyspark_zkafka.group import commits
 from pyspark_zkafka.group.claims import Claims, NoJvmOwner, OwnedBy
 from pyspark_zkafka.group.offsets import GroupOffsets
-from pyspark_zkafka.protocol import checkpoint, resumption
-from pyspark_zkafka.protocol.checkpoint import StreamOffset, TopicMark
-from pyspark_zkafka.protocol.model import Topic
-from pyspark_zkafka.protocol.offsets import LATEST
-from pyspark_zkafka.protocol.resumption import StoredOffset, new_partition, resume
-from pyspark_zkafka.stream import driver, planner, positions
-from pyspark_zkafka.stream.driver import StreamDriver
-from pyspark_zkafka.stream.planner import StreamState
-from pyspark_zkafka.stream.positions import StreamStarts
+from pyspark_zkafka.model import checkpoint, resumption
+from pyspark_zkafka.model.checkpoint import StreamOffset, TopicMark
+from pyspark_zkafka.model.nouns import Topic
+from pyspark_zkafka.model.offsets import LATEST
+from pyspark_zkafka.model.resumption import StoredOffset, new_partition, resume
+from pyspark_zkafka.read import stream_driver as driver
+from pyspark_zkafka.read import stream_planner as planner
+from pyspark_zkafka.read import stream_positions as positions
+from pyspark_zkafka.read.stream_driver import StreamDriver
+from pyspark_zkafka.read.stream_planner import StreamState
+from pyspark_zkafka.read.stream_positions import StreamStarts
 from tests.simulation.group import KINDS, simulate
 from tests.simulation.member import Member
 from tests.simulation.query import SessionOfValues

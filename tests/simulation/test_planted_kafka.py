@@ -11,12 +11,12 @@ import pytest
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.kafka_state import Commit, MemberState
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
-from pyspark_zkafka.protocol.checkpoint import StreamOffset
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.resumption import StoredOffset
-from pyspark_zkafka.stream import driver
-from pyspark_zkafka.stream.driver import StreamDriver
-from pyspark_zkafka.stream.planner import StreamState
+from pyspark_zkafka.model.checkpoint import StreamOffset
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.resumption import StoredOffset
+from pyspark_zkafka.read import stream_driver as driver
+from pyspark_zkafka.read.stream_driver import StreamDriver
+from pyspark_zkafka.read.stream_planner import StreamState
 from tests.simulation import kafka_member
 from tests.simulation.kafka_group import KINDS, simulate
 from tests.simulation.query import SessionOfValues

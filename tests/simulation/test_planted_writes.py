@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import LedgerError
-from pyspark_zkafka.protocol import exactly_once
-from pyspark_zkafka.protocol.exactly_once import Attempt, Await, Measure, Result, RowSet
-from pyspark_zkafka.protocol.ledger import Entry, LedgerKey, QueryName, decode, encode, key_of
+from pyspark_zkafka.model import exactly_once
+from pyspark_zkafka.model.exactly_once import Attempt, Await, Measure, Result, RowSet
+from pyspark_zkafka.model.ledger import Entry, LedgerKey, QueryName, decode, encode, key_of
 from tests.simulation import tasks
 from tests.simulation.tasks import WIDTH, Requests, Task
 from tests.simulation.transactions import Broker, Row

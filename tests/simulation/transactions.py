@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pyspark_zkafka.protocol.ledger import Entry, LedgerKey, QueryName, decode
+from pyspark_zkafka.model.ledger import Entry, LedgerKey, QueryName, decode
 
 TRANSACTION_TIMEOUT_MS = 300_000
 

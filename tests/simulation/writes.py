@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 
 from pyspark_zkafka.errors import LedgerError
-from pyspark_zkafka.protocol.ledger import LedgerKey
+from pyspark_zkafka.model.ledger import LedgerKey
 from tests.simulation.jobs import JobFailed
 from tests.simulation.micro_batches import PREFIX, Form, Query, Settings
 from tests.simulation.plans import LAYOUTS, Plan, Repeats

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.options.model import Connection, Transport
-from pyspark_zkafka.protocol.planning import Listener
+from pyspark_zkafka.model.planning import Listener
+from pyspark_zkafka.options.values import Connection, Transport
 
 BOTH: tuple[Transport, ...] = ("python", "direct")
 each_path = pytest.mark.parametrize("transport", BOTH)

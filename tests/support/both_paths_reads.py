@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pyspark_zkafka.batch.split_reader import Identity, ReadPolicy, SplitReader
-from pyspark_zkafka.kafka.consumer_properties import consumer_properties
-from pyspark_zkafka.options.model import Transport
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.planning import Split
-from pyspark_zkafka.protocol.records import COLUMNS
-from pyspark_zkafka.transport.direct.consumer import DirectConsumer
-from pyspark_zkafka.transport.select import open_consumer
+from pyspark_zkafka.brokers.consumer_properties import consumer_properties
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.planning import Split
+from pyspark_zkafka.model.records import COLUMNS
+from pyspark_zkafka.options.values import Transport
+from pyspark_zkafka.read.split_reader import Identity, ReadPolicy, SplitReader
+from pyspark_zkafka.records.direct.consumer import DirectConsumer
+from pyspark_zkafka.records.select import open_consumer
 from tests.support.both_paths import connection, same, unnumbered
 
 if TYPE_CHECKING:

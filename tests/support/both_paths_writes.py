@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from pyspark_zkafka.options.model import Transport
-from pyspark_zkafka.protocol.rows import outgoing
-from pyspark_zkafka.transport.producer import producer_properties
-from pyspark_zkafka.transport.select import open_producer
+from pyspark_zkafka.model.rows import outgoing
+from pyspark_zkafka.options.values import Transport
+from pyspark_zkafka.records.producer import producer_properties
+from pyspark_zkafka.records.select import open_producer
 from tests.support.both_paths import connection, outcome, same, unnumbered
 from tests.support.topics import KEPT, arrived
 

@@ -11,8 +11,8 @@ from kazoo.exceptions import NoNodeError
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
-    from pyspark_zkafka.options.model import ZooKeeperConfig
-    from pyspark_zkafka.protocol.model import TopicPartition
+    from pyspark_zkafka.model.nouns import TopicPartition
+    from pyspark_zkafka.options.values import ZooKeeperConfig
 
 __all__ = ["IDLE_JVM", "JVM", "Chroot"]
 

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from pyspark_zkafka.transport.native import library
+from pyspark_zkafka.records.native import library
 
 __all__ = ["SOURCES", "compile_c", "compiler"]
 

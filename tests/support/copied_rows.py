@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka.admin import AdminClient
 
-from pyspark_zkafka.protocol.ledger import LedgerGroup
+from pyspark_zkafka.model.ledger import LedgerGroup
 from tests.support.applications import Application, Outcome, Request, Rule
 from tests.support.numbered_rows import fill_numbered, numbers
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 
 from pyspark_zkafka.errors import ZooKeeperError
-from pyspark_zkafka.options.model import ZooKeeperConfig
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.zookeeper.connection import Results, Watch
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Operation, Outcome
 from tests.simulation.ensemble import Ensemble
 

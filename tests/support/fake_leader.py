@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.transport.direct import wire
-from pyspark_zkafka.transport.direct.wire import Reader
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.records.direct import wire
+from pyspark_zkafka.records.direct.wire import Reader
 from tests.support.scripted_broker import Received, answered
 
 __all__ = ["FakeLeader"]

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.transport.direct import wire
-from pyspark_zkafka.transport.native.record_decoder import Fed, RecordDecoder
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.records.direct import wire
+from pyspark_zkafka.records.native.record_decoder import Fed, RecordDecoder
 from tests.support.record_batches import Batch, Row
 from tests.support.scripted_broker import Received, answered
 

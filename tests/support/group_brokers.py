@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from pyspark_zkafka.brokers.group_admin import GroupState
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.kafka.group_admin import GroupState
-from pyspark_zkafka.protocol.model import ClusterSnapshot, PartitionState, Topic, TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, Position
+from pyspark_zkafka.model.nouns import ClusterSnapshot, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.model.offsets import EARLIEST, Position
 
 __all__ = ["GroupBrokers"]
 

@@ -15,9 +15,9 @@ _PROGRAM = """
 import json, sys
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
 from pyspark_zkafka.group.claims import OwnedBy
-from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.planning import Subscribe
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.planning import Subscribe
 from tests.support.memberships import kafka_member
 
 servers, group, topic, options = sys.argv[1:]

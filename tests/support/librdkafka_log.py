@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyspark_zkafka.kafka.clients import librdkafka_logger
+from pyspark_zkafka.brokers.clients import librdkafka_logger
 
 __all__ = ["ClientNames", "librdkafka_log"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pyspark_zkafka.errors import ZooKeeperError
-from pyspark_zkafka.options.model import ZooKeeperConfig
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.options.values import ZooKeeperConfig
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Operation, Outcome
 
 __all__ = ["Meddled", "lose"]

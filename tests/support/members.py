@@ -13,7 +13,7 @@ from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from pyspark_zkafka.group.member import GroupMember
-    from pyspark_zkafka.options.model import ZooKeeperConfig
+    from pyspark_zkafka.options.values import ZooKeeperConfig
 
 __all__ = [
     "FORKING",
@@ -34,8 +34,8 @@ SESSION_S = 2.0
 MEMBER = """
 import signal, sys, threading
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.options.model import GroupOptions, ZooKeeperConfig
-from pyspark_zkafka.protocol.planning import Subscribe
+from pyspark_zkafka.options.values import GroupOptions, ZooKeeperConfig
+from pyspark_zkafka.model.planning import Subscribe
 
 hosts, chroot, consumer, session_ms = sys.argv[1:]
 member = GroupMember(

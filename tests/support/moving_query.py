@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from kazoo.exceptions import NoNodeError
 from typer.testing import CliRunner
 
+from pyspark_zkafka.brokers.group_admin import GroupAdmin
 from pyspark_zkafka.cli import app as zkafka
-from pyspark_zkafka.kafka.group_admin import GroupAdmin
 from tests.support.eventually import eventually
 from tests.support.fill import fill
 

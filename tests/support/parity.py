@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import canonical_json
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import canonical_json
 
 __all__ = ["KEPT", "T0", "by_partition", "filled", "offsets"]
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from pyspark_zkafka.errors import NoLeader, ZKafkaError
 from pyspark_zkafka.group.commits import CommitResult
-from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.protocol.model import (
+from pyspark_zkafka.model.nouns import (
     Broker,
     Claim,
     ClaimOwner,
@@ -18,9 +17,10 @@ from pyspark_zkafka.protocol.model import (
     Topic,
     TopicPartition,
 )
-from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, Position
-from pyspark_zkafka.protocol.resumption import StoredOffset
-from pyspark_zkafka.stream.driver import StreamDriver
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Position
+from pyspark_zkafka.model.resumption import StoredOffset
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.read.stream_driver import StreamDriver
 
 __all__ = ["T0", "T1", "T2", "U0", "Member", "Session", "driver"]
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.batch.planner import plan_batch
-from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.options.batch import parse_read, parse_write
+from pyspark_zkafka.read.batch_planner import plan_batch
+from pyspark_zkafka.read.batch_reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.write.batch_writer import ZKafkaWriter
 from pyspark_zkafka.write.plan import plan_write
 

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from pyspark_zkafka.model.ledger import QueryName, key_of
 from pyspark_zkafka.options.batch import parse_write
-from pyspark_zkafka.protocol.ledger import QueryName, key_of
-from pyspark_zkafka.transport.sender import GroupOffset
+from pyspark_zkafka.records.sender import GroupOffset
 from pyspark_zkafka.write.plan import plan_write
 
 if TYPE_CHECKING:
-    from pyspark_zkafka.options.model import WriteOptions
+    from pyspark_zkafka.options.values import WriteOptions
     from pyspark_zkafka.write.rows import Written
 
 __all__ = ["IN_TRANSACTION", "SlotContext", "SlotJob", "SlotQuery", "TaskProcess", "once", "open_entry", "rows"]
@@ -117,8 +117,8 @@ def open_entry(options: WriteOptions, name: QueryName, slot: int, width: int) ->
     import pytest  # here, as processes of tasks import this module as well
 
     from pyspark_zkafka.errors import TransactionFailed
-    from pyspark_zkafka.transport.python_sender import MessageSender
-    from pyspark_zkafka.transport.transactions import TransactionalProducer, transactional_properties
+    from pyspark_zkafka.records.python_sender import MessageSender
+    from pyspark_zkafka.records.transactions import TransactionalProducer, transactional_properties
 
     topic, key = options.ledger_topic, key_of(name, slot, width)
     servers = plan_write(options, is_stream=True).bootstrap_servers

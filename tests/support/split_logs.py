@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyspark_zkafka.batch.split_reader import Identity, ReadPolicy, SplitReader
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.planning import Split
-from pyspark_zkafka.transport.consumer import Poll
-from pyspark_zkafka.transport.python_consumer import MessageBatch
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.planning import Split
+from pyspark_zkafka.read.split_reader import Identity, ReadPolicy, SplitReader
+from pyspark_zkafka.records.consumer import Poll
+from pyspark_zkafka.records.python_consumer import MessageBatch
 
 OFFSETS = pa.schema([("offset", pa.int64())])
 POLL_RECORDS = 256

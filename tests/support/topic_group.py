@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from kazoo.exceptions import NoNodeError
 
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.options.model import GroupOptions, ZooKeeperConfig
-from pyspark_zkafka.protocol.planning import Subscribe
+from pyspark_zkafka.model.planning import Subscribe
+from pyspark_zkafka.options.values import GroupOptions, ZooKeeperConfig
 from tests.support.eventually import eventually
 from tests.support.fill import fill
 from tests.support.members import SESSION_S

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.znodes import topics as znodes
-from pyspark_zkafka.protocol.znodes.json import encode_json
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.znodes import topics as znodes
+from pyspark_zkafka.model.znodes.json import encode_json
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import Create
 

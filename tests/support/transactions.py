@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import LATEST
+from pyspark_zkafka.brokers.admin import KafkaAdmin
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import LATEST
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:

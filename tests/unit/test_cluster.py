@@ -6,9 +6,9 @@ import pytest
 
 from pyspark_zkafka.cluster import bootstrap_servers, of_listener
 from pyspark_zkafka.errors import ClusterStateError
-from pyspark_zkafka.options.model import Connection
-from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint
-from pyspark_zkafka.protocol.planning import Listener
+from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint
+from pyspark_zkafka.model.planning import Listener
+from pyspark_zkafka.options.values import Connection
 
 SNAPSHOT = ClusterSnapshot(
     {

@@ -11,11 +11,7 @@ import pytest
 
 from pyspark_zkafka.consumer_group import ConsumerGroup, GroupBatch
 from pyspark_zkafka.errors import GroupError, OptionError, UnknownTopic
-from pyspark_zkafka.options.batch import parse_write
-from pyspark_zkafka.options.client_property_table import PROPERTIES
-from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.options.table import is_connection_option
-from pyspark_zkafka.protocol.model import (
+from pyspark_zkafka.model.nouns import (
     Broker,
     Claim,
     ClaimOwner,
@@ -25,9 +21,13 @@ from pyspark_zkafka.protocol.model import (
     Topic,
     TopicPartition,
 )
-from pyspark_zkafka.protocol.offsets import EARLIEST, Position
-from pyspark_zkafka.protocol.resumption import StoredOffset
-from pyspark_zkafka.stream.session import StreamSession
+from pyspark_zkafka.model.offsets import EARLIEST, Position
+from pyspark_zkafka.model.resumption import StoredOffset
+from pyspark_zkafka.options.batch import parse_write
+from pyspark_zkafka.options.client_property_table import PROPERTIES
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.options.table import is_connection_option
+from pyspark_zkafka.read.stream_session import StreamSession
 from tests.support.cases import each
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "librdkafka_config_names.json"

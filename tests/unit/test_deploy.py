@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from pyspark_zkafka.cli.collector import ClusterCollector, Ensemble
-from pyspark_zkafka.inspect.cluster import ClusterReport
+from pyspark_zkafka.inspect.clusters import ClusterReport
 from pyspark_zkafka.inspect.groups import GroupReports
 from pyspark_zkafka.lag_listener import LagMetrics
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from pyspark_zkafka.model.znodes import admin, brokers, groups, topics
 from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.options.table import TABLE
-from pyspark_zkafka.protocol.znodes import admin, brokers, groups, topics
 from tests.support.cases import each
 from tests.support.commands import problem
 from tests.support.documentation import (

@@ -17,8 +17,8 @@ PACKAGE = Path(pyspark_zkafka.__file__).parent
 CLASSES = {name: getattr(errors, name) for name in errors.__all__}
 UNSCANNED = {"errors.py", "error_catalogue.py"}
 OF_REPORTS = dict.fromkeys(["lose", "Loss", "report_data_loss", "_report_loss"], "DataLoss")
-"""Methods that raise a class with the condition that is their first argument, see stream/warnings.py."""
-VARIABLES = ("data_loss.py", "stream/warnings.py", "stream/driver.py", "batch/split_reader.py")
+"""Methods that raise a class with the condition that is their first argument, see read/stream_warnings.py."""
+VARIABLES = ("data_loss.py", "read/stream_warnings.py", "read/stream_driver.py", "read/split_reader.py")
 VARIABLE = {(path, "DataLoss") for path in VARIABLES}
 """Where the condition is an argument of a function: those in `OF_REPORTS`."""
 

@@ -8,13 +8,13 @@ import sys
 
 import pyarrow as pa
 
-from pyspark_zkafka.batch.reader import PushdownReader, SplitPartition, ZKafkaReader
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.partitioners import Router
+from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.partitioners import Router
-from pyspark_zkafka.protocol.planning import Split
-from pyspark_zkafka.stream.reader import ZKafkaStreamReader
+from pyspark_zkafka.read.batch_reader import PushdownReader, SplitPartition, ZKafkaReader
+from pyspark_zkafka.read.stream_reader import ZKafkaStreamReader
 from pyspark_zkafka.write.batch_writer import ZKafkaWriter
 from pyspark_zkafka.write.plan import WritePlan
 from pyspark_zkafka.write.stream_writer import ZKafkaStreamWriter
@@ -32,8 +32,8 @@ READERS = [
 WRITERS = [ZKafkaWriter(WRITE, PLAN), ZKafkaStreamWriter(WRITE, PLAN)]
 NO_TASKS = {"kazoo", "mmh3", "rich", "typer", "puresasl"}
 OF_DRIVERS = {"cli", "error_catalogue", "group", "inspect", "stream.driver", "testing", "views", "zookeeper"}
-CLIENTS = {"confluent_kafka", "pyspark_zkafka.kafka", "pyspark_zkafka.zookeeper"}
-OF_WRITERS = {"pyspark_zkafka.transport.producer", "pyspark_zkafka.transport.python_sender", "pyspark_zkafka.protocol.rows"}
+CLIENTS = {"confluent_kafka", "pyspark_zkafka.brokers", "pyspark_zkafka.zookeeper"}
+OF_WRITERS = {"pyspark_zkafka.records.producer", "pyspark_zkafka.records.python_sender", "pyspark_zkafka.model.rows"}
 COMPUTE = {"pyarrow.compute"}
 PARSERS = {
     "pyspark_zkafka.options.batch",
@@ -71,7 +71,7 @@ def test_a_read_task() -> None:
         "from pyspark_zkafka.errors import BrokersUnavailable\n"
         "try: list(reader.read(partition))\n"
         "except BrokersUnavailable: pass\n"
-        "from pyspark_zkafka.kafka.admin import lease_admin\n"
+        "from pyspark_zkafka.brokers.admin import lease_admin\n"
     )
     modules = imported(f"exec({code!r})", ZKafkaReader(options, SCHEMA), PARTITION)
     assert "confluent_kafka" in modules
@@ -83,8 +83,8 @@ def test_a_write_task() -> None:
     """A task that writes, or would if it had rows, parses no options either, and reads nothing."""
     code = (
         "[writer] = values\n"
-        "import pyspark_zkafka.transport.producer, pyspark_zkafka.transport.select\n"
-        "import pyspark_zkafka.transport.native.producer\n"
+        "import pyspark_zkafka.records.producer, pyspark_zkafka.records.select\n"
+        "import pyspark_zkafka.records.native.producer\n"
         "assert not writer.write(iter([])).rows\n"
     )
     modules = imported(f"exec({code!r})", WRITERS[0])
@@ -98,7 +98,7 @@ def test_a_write_task() -> None:
 
 def test_a_stream_without_a_group() -> None:
     """Planning a stream that is in no group loads nothing of groups."""
-    modules = imported("import pyspark_zkafka.stream.driver, pyspark_zkafka.zookeeper.cluster")
+    modules = imported("import pyspark_zkafka.read.stream_driver, pyspark_zkafka.zookeeper.snapshots")
     assert "kazoo" in modules
     assert not of({"pyspark_zkafka.group", "mmh3", *OF_WRITERS, *COMPUTE}, modules)
 

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
 
 from pyspark_zkafka.lag_listener import LagListener, LagMetrics
-from pyspark_zkafka.protocol.query_lag import QueryLag
+from pyspark_zkafka.model.query_lag import QueryLag
 
 ID, RUN = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
 OTHER: dict[str, Any] = {"startOffset": 1, "endOffset": 2, "latestOffset": 2}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
-from pyspark_zkafka.batch.reader import PushdownReader
 from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.read.batch_reader import PushdownReader
 from pyspark_zkafka.source import ZKafkaDataSource
 
 CONNECT = {"kafka.bootstrap.servers": "broker1:9092"}

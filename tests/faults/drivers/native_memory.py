@@ -15,18 +15,18 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from pyspark_zkafka.batch.split_reader import ReadPolicy, SplitReader
+from pyspark_zkafka.brokers.consumer_properties import consumer_properties
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.kafka.consumer_properties import consumer_properties
-from pyspark_zkafka.options.model import Connection
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.planning import Listener, Split
-from pyspark_zkafka.protocol.records import COLUMNS
-from pyspark_zkafka.protocol.rows import outgoing
-from pyspark_zkafka.transport.native import library
-from pyspark_zkafka.transport.native.hashes import hash_keys
-from pyspark_zkafka.transport.producer import producer_properties
-from pyspark_zkafka.transport.select import open_consumer, open_producer
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.planning import Listener, Split
+from pyspark_zkafka.model.records import COLUMNS
+from pyspark_zkafka.model.rows import outgoing
+from pyspark_zkafka.options.values import Connection
+from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
+from pyspark_zkafka.records.native import library
+from pyspark_zkafka.records.native.hashes import hash_keys
+from pyspark_zkafka.records.producer import producer_properties
+from pyspark_zkafka.records.select import open_consumer, open_producer
 
 ALL = pa.schema([(name, kinds[0]) for name, kinds in COLUMNS.items()])
 # The broker's limit is on what librdkafka sends at a time.

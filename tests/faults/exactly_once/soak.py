@@ -25,9 +25,9 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
+from pyspark_zkafka.brokers.ledger_offsets import Ledger
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.kafka.ledger import Ledger
-from pyspark_zkafka.protocol.ledger import QueryName
+from pyspark_zkafka.model.ledger import QueryName
 from pyspark_zkafka.testing import LocalCluster
 from tests.faults.harness.checker import Figures
 from tests.faults.harness.report import ANY_FAULT, Row

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.model.nouns import TopicPartition
 from tests.support.fill import fill
 from tests.support.numbered_rows import numbers
 from tests.support.slot_tasks import IN_TRANSACTION, SlotQuery, once, rows
 
 if TYPE_CHECKING:
-    from pyspark_zkafka.stream.driver import StreamDriver
+    from pyspark_zkafka.read.stream_driver import StreamDriver
     from pyspark_zkafka.testing import LocalCluster
 
 pytestmark = pytest.mark.long

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.protocol.ledger import QueryName
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import LATEST
+from pyspark_zkafka.brokers.admin import KafkaAdmin
+from pyspark_zkafka.model.ledger import QueryName
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import LATEST
 from tests.support.eventually import eventually
 from tests.support.numbered_rows import numbers
 from tests.support.slot_tasks import IN_TRANSACTION, SlotQuery, TaskProcess, once, open_entry, rows

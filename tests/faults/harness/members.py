@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyspark_zkafka.protocol.checkpoint import StreamOffset
+from pyspark_zkafka.model.checkpoint import StreamOffset
 from tests.faults.harness.history import Event, Finished, Life
 from tests.faults.harness.journal import Journal
 from tests.support.applications import Application

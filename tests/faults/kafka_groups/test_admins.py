@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from pyspark_zkafka.kafka.group_admin import GroupAdmin
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.brokers.group_admin import GroupAdmin
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.testing import LocalCluster
 
 

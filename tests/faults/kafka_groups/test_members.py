@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from pyspark_zkafka.brokers.group_admin import GroupAdmin
 from pyspark_zkafka.errors import GroupError
 from pyspark_zkafka.group.claims import proof_of
-from pyspark_zkafka.kafka.group_admin import GroupAdmin
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.model.nouns import TopicPartition
 from tests.support.commit_history import commit_history, went_back
 from tests.support.eventually import eventually
 from tests.support.kafka_members import KafkaMemberProcess
@@ -132,7 +132,7 @@ def test_thousands_of_partitions(group: MemberGroup) -> None:
     """Two members share 3,000 partitions, and commit them all."""
     topic = f"{group.topic}-wide"
     group.cluster.create_topic(topic, partitions=3000)
-    from pyspark_zkafka.protocol.planning import Subscribe
+    from pyspark_zkafka.model.planning import Subscribe
 
     members = [group.member(Subscribe((topic,))) for _ in range(2)]
     eventually(lambda: settled(members, 3000), timeout_s=90)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyspark_zkafka.batch.split_reader import ReadPolicy
-from pyspark_zkafka.kafka.consumer_properties import consumer_properties
-from pyspark_zkafka.options.model import Transport
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.planning import Split
-from pyspark_zkafka.transport.select import open_consumer
+from pyspark_zkafka.brokers.consumer_properties import consumer_properties
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.planning import Split
+from pyspark_zkafka.options.values import Transport
+from pyspark_zkafka.read.split_reader import ReadPolicy
+from pyspark_zkafka.records.select import open_consumer
 from tests.support.both_paths import HASTY, connection, same
 from tests.support.both_paths_reads import VALUE, Range, Read
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.options.model import Transport
-from pyspark_zkafka.protocol.rows import outgoing
-from pyspark_zkafka.transport.producer import producer_properties
-from pyspark_zkafka.transport.select import open_producer
+from pyspark_zkafka.model.rows import outgoing
+from pyspark_zkafka.options.values import Transport
+from pyspark_zkafka.records.producer import producer_properties
+from pyspark_zkafka.records.select import open_producer
 from tests.support.both_paths import HASTY, Failed, connection, outcome, same, unnumbered
 from tests.support.both_paths_writes import HEADERS, Write, frame, send
 from tests.support.topics import arrived

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka.admin import ResourceType
 
-from pyspark_zkafka.batch.split_reader import ReadPolicy
-from pyspark_zkafka.options.model import Transport
+from pyspark_zkafka.options.values import Transport
+from pyspark_zkafka.read.split_reader import ReadPolicy
 from tests.support.both_paths import each_path
 from tests.support.both_paths_reads import VALUE, Range, Read, as_table
 from tests.support.eventually import eventually

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.options.batch import parse_write
-from pyspark_zkafka.options.model import Transport
-from pyspark_zkafka.transport.native.producer import ArrowSender
-from pyspark_zkafka.transport.producer import CountingProducer, producer_properties
-from pyspark_zkafka.transport.python_sender import MessageSender
-from pyspark_zkafka.transport.select import open_producer
+from pyspark_zkafka.options.values import Transport
+from pyspark_zkafka.records.native.producer import ArrowSender
+from pyspark_zkafka.records.producer import CountingProducer, producer_properties
+from pyspark_zkafka.records.python_sender import MessageSender
+from pyspark_zkafka.records.select import open_producer
 from pyspark_zkafka.write.plan import plan_write
 from pyspark_zkafka.write.task import write_rows
 from tests.support.both_paths import connection, same

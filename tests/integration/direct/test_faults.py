@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.batch.split_reader import ReadPolicy, SplitReader
+from pyspark_zkafka.brokers.consumer_properties import consumer_properties
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError
-from pyspark_zkafka.kafka.consumer_properties import consumer_properties
-from pyspark_zkafka.options.model import Connection
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.planning import Listener, Split
-from pyspark_zkafka.transport.consumer import PartitionConsumer
-from pyspark_zkafka.transport.direct.consumer import DirectConsumer
-from pyspark_zkafka.transport.direct.errors import Unsupported
-from pyspark_zkafka.transport.select import open_consumer, open_fallback
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.planning import Listener, Split
+from pyspark_zkafka.options.values import Connection
+from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
+from pyspark_zkafka.records.consumer import PartitionConsumer
+from pyspark_zkafka.records.direct.consumer import DirectConsumer
+from pyspark_zkafka.records.direct.errors import Unsupported
+from pyspark_zkafka.records.select import open_consumer, open_fallback
 from tests.support.faulty_wire import FaultyWire, cut_after, flip, in_pieces
 from tests.support.tiers import seldom
 from tests.support.wire import Wire

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.transport.direct.connection import Connection
-from pyspark_zkafka.transport.direct.messages import FETCH, Request
+from pyspark_zkafka.read.batch_reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.records.direct.connection import Connection
+from pyspark_zkafka.records.direct.messages import FETCH, Request
 from tests.support.faulty_wire import FaultyWire, cut_after
 from tests.support.tiers import seldom
 from tests.support.transactions import abort, commit
@@ -122,7 +122,7 @@ def test_topic_is_compared_by_the_brokers(
         asked[split.partition.topic] += 1  # type: ignore[attr-defined]
         return "same"
 
-    monkeypatch.setattr("pyspark_zkafka.batch.reader.topic_identity", same)
+    monkeypatch.setattr("pyspark_zkafka.read.batch_reader.topic_identity", same)
     rows(zkafka_cluster, topics, "direct")
     assert asked == {}
     rows(zkafka_cluster, topics, "python")

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.batch.planner import plan_batch
-from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
-from pyspark_zkafka.kafka.admin import KafkaAdmin
+from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.read.batch_planner import plan_batch
+from pyspark_zkafka.read.batch_reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.testing import LocalCluster
 
 COLUMNS = pa.schema([("offset", pa.int64()), ("value", pa.binary())])
@@ -43,7 +43,7 @@ def topic(breakable_cluster: LocalCluster, request: pytest.FixtureRequest) -> st
 
 def test_nearest_replica(breakable_cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture) -> None:
     """A client with a rack reads from the replica there."""
-    with caplog.at_level(logging.DEBUG, "pyspark_zkafka.transport"):
+    with caplog.at_level(logging.DEBUG, "pyspark_zkafka.records"):
         assert offsets(begin(breakable_cluster, topic, **{"kafka.client.rack": "b"})) == list(range(COUNT))
     assert f"{topic}-0: fetches go to the preferred replica 1" in caplog.text
     assert "librdkafka continues" not in caplog.text
@@ -51,7 +51,7 @@ def test_nearest_replica(breakable_cluster: LocalCluster, topic: str, caplog: py
 
 def test_leader_in_the_rack(breakable_cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture) -> None:
     """A client in the leader's rack, or in none of the brokers', reads from the leader."""
-    with caplog.at_level(logging.DEBUG, "pyspark_zkafka.transport"):
+    with caplog.at_level(logging.DEBUG, "pyspark_zkafka.records"):
         for rack in ("a", "elsewhere"):
             assert offsets(begin(breakable_cluster, topic, **{"kafka.client.rack": rack})) == list(range(COUNT))
     assert "preferred replica" not in caplog.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.group.claims import proof_of
-from pyspark_zkafka.protocol.planning import SubscribePattern
+from pyspark_zkafka.model.planning import SubscribePattern
 from tests.support.eventually import eventually
 from tests.support.members import numbers, settled
 from tests.support.memberships import MemberGroup

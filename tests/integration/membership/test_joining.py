@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 
 from pyspark_zkafka.errors import ConsumerIdTaken
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.model.nouns import TopicPartition
 from tests.support.chroot import JVM
 from tests.support.eventually import eventually
 from tests.support.members import numbers, settled

@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_zkafka import ConsumerGroup
+from pyspark_zkafka.brokers.group_admin import GroupAdmin
 from pyspark_zkafka.errors import GroupError
-from pyspark_zkafka.kafka.group_admin import GroupAdmin
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.stream.driver import StreamDriver
+from pyspark_zkafka.read.stream_driver import StreamDriver
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.commit_history import commit_history, went_back
 from tests.support.eventually import eventually

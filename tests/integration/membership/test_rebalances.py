@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.group.membership import Timing
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.model.nouns import TopicPartition
 from tests.support.eventually import eventually
 from tests.support.members import StoppingClock, numbers, settled
 from tests.support.membership import shares, tries_in_vain

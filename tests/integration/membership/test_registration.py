@@ -9,11 +9,11 @@ import pytest
 
 from pyspark_zkafka.errors import ConsumerIdTaken, GroupContended, GroupError, ZooKeeperRefused
 from pyspark_zkafka.group.registration import Registration, registration_of
-from pyspark_zkafka.options.model import GroupOptions
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
-from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
+from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
+from pyspark_zkafka.options.values import GroupOptions
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from tests.support.chroot import JVM
 from tests.support.meddled import Meddled
 from tests.support.membership import IDS, created

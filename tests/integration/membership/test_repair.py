@@ -9,7 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.model.nouns import TopicPartition
 from tests.support.eventually import eventually
 from tests.support.members import numbers, settled
 from tests.support.membership import IDS, OWNERS, created

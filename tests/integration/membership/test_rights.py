@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
+from pyspark_zkafka.brokers.group_admin import GroupAdmin
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.kafka.group_admin import GroupAdmin
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.stream.driver import StreamDriver
+from pyspark_zkafka.read.stream_driver import StreamDriver
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.acls import CONFIG, LOGIN, Right, grant, withdraw
 from tests.support.fill import fill

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.protocol.planning import SubscribePattern
+from pyspark_zkafka.model.planning import SubscribePattern
 from tests.support.eventually import eventually
 from tests.support.members import numbers, settled
 

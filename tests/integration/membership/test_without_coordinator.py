@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from pyspark_zkafka.protocol.planning import Subscribe
+from pyspark_zkafka.model.planning import Subscribe
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.memberships import KINDS, kafka_member
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from kazoo.security import ACL, make_acl, make_digest_acl
 
-from pyspark_zkafka.batch.planner import plan_batch
 from pyspark_zkafka.errors import OptionError, ZooKeeperRefused
 from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.read.batch_planner import plan_batch
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.security import SECRET, TEN, WRONG, Options, fails_soon, read_values
 

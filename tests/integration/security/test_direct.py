@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_zkafka.batch.planner import plan_batch
-from pyspark_zkafka.batch.reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.read.batch_planner import plan_batch
+from pyspark_zkafka.read.batch_reader import SplitPartition, ZKafkaReader
 from tests.support.security import (
     JAVA_SCRAM,
     SCHEMA,

@@ -14,9 +14,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from pyspark_zkafka.kafka.group_admin import GroupAdmin
-from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.brokers.group_admin import GroupAdmin
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.testing import LocalCluster
 
 T0 = TopicPartition("t", 0)

@@ -7,11 +7,11 @@ from itertools import count
 import pytest
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
+from pyspark_zkafka.brokers.group_admin import GroupAdmin
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.kafka.group_admin import GroupAdmin
-from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.protocol.model import TopicPartition
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.acls import LOGIN, Right, grant
 from tests.support.security import TEN, Options, fails_soon, read_values, write_values

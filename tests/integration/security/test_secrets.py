@@ -24,9 +24,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from pyspark_zkafka.batch.planner import plan_batch
-from pyspark_zkafka.batch.reader import split_partitions
 from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.read.batch_planner import plan_batch
+from pyspark_zkafka.read.batch_reader import split_partitions
 from tests.support.certificates import Authority
 from tests.support.security import SECRET, Options, jaas_config
 

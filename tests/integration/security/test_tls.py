@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_zkafka.batch.planner import plan_batch
+from pyspark_zkafka.brokers.admin import KafkaAdmin
+from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S
 from pyspark_zkafka.errors import ClusterStateError, OptionError, ZKafkaError
-from pyspark_zkafka.kafka.admin import KafkaAdmin
-from pyspark_zkafka.kafka.errors import REFUSED_FOR_S
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import LATEST
+from pyspark_zkafka.read.batch_planner import plan_batch
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.security import JAVA_SCRAM, SECRET, TEN, Options, connecting, fails_soon, read_values, write_values
 

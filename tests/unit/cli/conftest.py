@@ -13,8 +13,8 @@ import pytest
 from pyspark_zkafka.cli.command import Target
 from pyspark_zkafka.cli.output import Output, Row
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.group_brokers import GroupBrokers
 

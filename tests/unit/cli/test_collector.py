@@ -22,10 +22,10 @@ from pyspark_zkafka.cli.collector import (
     SharedCall,
 )
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, OptionError
-from pyspark_zkafka.inspect.cluster import ClusterReport
+from pyspark_zkafka.inspect.clusters import ClusterReport
 from pyspark_zkafka.inspect.groups import Committed, GroupReport, GroupReports, LogBounds, Logs, OffsetsStorage
+from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.options.batch import parse_connection
-from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.zookeeper.connection import Results
 from tests.support.ensemble_client import EnsembleClient
 

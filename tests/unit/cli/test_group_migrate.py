@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import typer
 
+from pyspark_zkafka.brokers.group_admin import GroupState
 from pyspark_zkafka.cli.group_migrate import Store, migrate, unchanged
 from pyspark_zkafka.cli.output import Row
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, OptionError
-from pyspark_zkafka.kafka.group_admin import GroupState
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.operations.migrate import Migration
-from pyspark_zkafka.protocol.model import TopicPartition
 from tests.support.ensemble_client import EnsembleClient
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

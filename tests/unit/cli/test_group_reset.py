@@ -12,7 +12,7 @@ from pyspark_zkafka.cli.group_reset import reset_offsets
 from pyspark_zkafka.cli.group_stores import Storage
 from pyspark_zkafka.cli.output import Row
 from pyspark_zkafka.errors import GroupError, OptionError
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.model.nouns import TopicPartition
 from tests.support.ensemble_client import EnsembleClient
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -23,9 +23,9 @@ from pyspark_zkafka.inspect.groups import (
     Owner,
     UnusableZnode,
 )
-from pyspark_zkafka.protocol.assignors import Subscribers, assign, threads_by_topic
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration, decode_registration
+from pyspark_zkafka.model.assignors import Subscribers, assign, threads_by_topic
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, decode_registration
 from tests.support.ensemble_client import EnsembleClient
 
 

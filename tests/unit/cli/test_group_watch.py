@@ -21,8 +21,8 @@ from pyspark_zkafka.inspect.groups import (
     Owner,
     PartitionReport,
 )
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from tests.support.cases import each
 
 

@@ -24,8 +24,8 @@ from pyspark_zkafka.cli.ledger import (
 )
 from pyspark_zkafka.cli.output import Row
 from pyspark_zkafka.errors import LedgerError
-from pyspark_zkafka.protocol.ledger import Entry, QueryName, encode, key_of
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.model.ledger import Entry, QueryName, encode, key_of
+from pyspark_zkafka.model.nouns import TopicPartition
 from tests.support.group_brokers import GroupBrokers
 
 NOWHERE = ["--bootstrap-server", "127.0.0.1:1"]

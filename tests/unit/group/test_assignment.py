@@ -8,11 +8,11 @@ import pytest
 
 from pyspark_zkafka.errors import GroupError
 from pyspark_zkafka.group.assignment import Attempts, GroupView, GroupWatch, Step, step
-from pyspark_zkafka.options.model import ZooKeeperConfig
-from pyspark_zkafka.protocol.assignors import Subscribers
-from pyspark_zkafka.protocol.model import Claim, TopicPartition
-from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
-from pyspark_zkafka.zookeeper.cluster import ZooKeeperClient
+from pyspark_zkafka.model.assignors import Subscribers
+from pyspark_zkafka.model.nouns import Claim, TopicPartition
+from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
+from pyspark_zkafka.options.values import ZooKeeperConfig
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 OWN = ConsumerRegistration({"t": 1})
 VIEW = GroupView({"g_c1": OWN, "g_c2": OWN}, ("t",), Subscribers({"t": ("g_c1-0", "g_c2-0")}, {"t": (0, 1, 2)}))

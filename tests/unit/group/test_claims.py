@@ -15,7 +15,7 @@ from pyspark_zkafka.group.claims import (
     is_claim_of,
     thread_of,
 )
-from pyspark_zkafka.protocol.model import Claim, ClaimOwner, TopicPartition
+from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.zookeeper.connection import Results, Znode, ZnodeStat
 from pyspark_zkafka.zookeeper.transactions import Check, Create, Delete
 from tests.support.ensemble_client import EnsembleClient

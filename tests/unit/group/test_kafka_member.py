@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from pyspark_zkafka.brokers.group_consumer import Assigned, CommitAnswer, Expelled, Revoked
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.errors import BrokersUnavailable, GroupError, OptionError, UnknownTopic, ZKafkaError
 from pyspark_zkafka.group.claims import OwnedBy
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
-from pyspark_zkafka.kafka.group_consumer import Assigned, CommitAnswer, Expelled, Revoked
-from pyspark_zkafka.kafka.group_offsets import KafkaGroupOffsets
-from pyspark_zkafka.options.model import GroupOptions, KafkaGroupOptions
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.planning import Subscribe, SubscribePattern
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.planning import Subscribe, SubscribePattern
+from pyspark_zkafka.options.values import GroupOptions, KafkaGroupOptions
 from tests.support.eventually import eventually
 
 T0, T1 = (TopicPartition("t", n) for n in range(2))

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from pyspark_zkafka.brokers.group_consumer import CommitAnswer
 from pyspark_zkafka.errors import BrokersUnavailable, GroupContended, GroupError, ZKafkaError
 from pyspark_zkafka.group.kafka_state import Admission, Commit, CommitQueue, MemberState, Outcome, hold_s
-from pyspark_zkafka.kafka.group_consumer import CommitAnswer
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.model.nouns import TopicPartition
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 NEVER = float("inf")

@@ -12,9 +12,9 @@ from pyspark_zkafka.errors import CodecError, DataLoss, GroupContended, OptionEr
 from pyspark_zkafka.group import offsets as group_offsets
 from pyspark_zkafka.group.commits import CommitResult
 from pyspark_zkafka.group.offsets import GroupOffsets, KafkaMemberOffsets, report_outdated, require_none_lost
+from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
+from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.options.batch import parse_connection
-from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
-from pyspark_zkafka.protocol.resumption import StoredOffset
 from tests.support.ensemble_client import EnsembleClient
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -8,10 +8,10 @@ import pytest
 
 from pyspark_zkafka.errors import GroupContended, GroupError
 from pyspark_zkafka.group.registration import consumer_id_of, leave_trace, registration_of, subscribed_since, younger
-from pyspark_zkafka.options.model import GroupOptions
-from pyspark_zkafka.protocol.model import ClusterSnapshot, PartitionState, TopicPartition
-from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
-from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
+from pyspark_zkafka.model.nouns import ClusterSnapshot, PartitionState, TopicPartition
+from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
+from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
+from pyspark_zkafka.options.values import GroupOptions
 from tests.support.ensemble_client import EnsembleClient
 
 

@@ -7,12 +7,12 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
+from pyspark_zkafka.brokers.group_admin import GroupAdmin, GroupState
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, ZKafkaError
 from pyspark_zkafka.inspect.group_reads import read_groups, read_logs
 from pyspark_zkafka.inspect.groups import LogBounds
-from pyspark_zkafka.kafka.group_admin import GroupAdmin, GroupState
-from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, Position
+from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.model.offsets import EARLIEST, Position
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.group_brokers import GroupBrokers
 

@@ -19,8 +19,8 @@ from pyspark_zkafka.inspect.groups import (
     member_notes,
     partition_reports,
 )
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.zookeeper.connection import Znode, ZnodeStat
 
 CHILDREN = {

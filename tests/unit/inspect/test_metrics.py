@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyspark_zkafka.inspect.cluster import ClusterReport
+from pyspark_zkafka.inspect.clusters import ClusterReport
 from pyspark_zkafka.inspect.groups import (
     Committed,
     GroupReport,
@@ -15,8 +15,8 @@ from pyspark_zkafka.inspect.groups import (
     partition_reports,
 )
 from pyspark_zkafka.inspect.metrics import Gauge, cluster_metrics, group_metrics, log_metrics, partition_metrics
-from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
-from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
+from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from tests.support.cases import each
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.operations.assignment_plans import numbered_members, parse_members, plan_assignments
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.znodes.groups import ConsumerRegistration
 from tests.support.cases import each
 
 PARTITIONS = {"t": [0, 1, 2, 3]}

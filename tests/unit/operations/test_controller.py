@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.errors import ClusterStateError
+from pyspark_zkafka.model.znodes.topics import ControllerInfo, decode_controller
 from pyspark_zkafka.operations.controller import controller_problem, follow
-from pyspark_zkafka.protocol.znodes.topics import ControllerInfo, decode_controller
 from tests.support.cases import each
 
 

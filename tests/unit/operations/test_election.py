@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.model.znodes.admin import AdminState
 from pyspark_zkafka.operations.election import candidates
-from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
-from pyspark_zkafka.protocol.znodes.admin import AdminState
 
 SNAPSHOT = ClusterSnapshot(
     brokers={n: Broker(n, ()) for n in (0, 1)},

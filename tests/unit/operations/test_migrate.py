@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from pyspark_zkafka.brokers.group_admin import GroupState
 from pyspark_zkafka.errors import ClusterStateError, GroupError
-from pyspark_zkafka.kafka.group_admin import GroupState
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.operations.migrate import Migration, Store, failures, require_offsets
-from pyspark_zkafka.protocol.model import TopicPartition
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.group_brokers import GroupBrokers
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.znodes.groups import LegacyPartition
 from pyspark_zkafka.operations.migration import Difference, Facts, LiveRounds, compare, outcomes, to_copy
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
 
 TPS = [TopicPartition("t", n) for n in range(4)]
 P0, P1, *_ = TPS

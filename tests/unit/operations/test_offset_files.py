@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.znodes.groups import LegacyPartition
 from pyspark_zkafka.operations.offset_files import GroupOffset, OffsetsFile, csv_text, parse_offsets_file, zk_text
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
 from tests.support.cases import each
 
 T0 = TopicPartition("t", 0)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import ClusterStateError, GroupError
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.znodes.groups import LegacyPartition
 from pyspark_zkafka.operations.offset_files import GroupOffset
 from pyspark_zkafka.operations.offset_imports import OffsetImports
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.znodes.groups import LegacyPartition
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.group_brokers import GroupBrokers
 

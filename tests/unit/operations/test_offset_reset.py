@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import ClusterStateError, OptionError
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.operations.offset_reset import (
     FromFile,
     ResetPlan,
@@ -23,8 +25,6 @@ from pyspark_zkafka.operations.offset_reset import (
     parse_iso_duration_ms,
     plan_reset,
 )
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from tests.support.cases import each
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)

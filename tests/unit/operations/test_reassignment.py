@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import OptionError, UnknownTopic
+from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.model.znodes.admin import AdminState
 from pyspark_zkafka.operations.reassignment import move_problems, moves, parse_reassignment, propose
-from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
-from pyspark_zkafka.protocol.znodes.admin import AdminState
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SNAPSHOT = ClusterSnapshot(

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from pyspark_zkafka.brokers.group_admin import GroupState
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, CodecError, GroupError, NoLeader
 from pyspark_zkafka.inspect.groups import OffsetsStorage
-from pyspark_zkafka.kafka.group_admin import GroupState
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST
 from pyspark_zkafka.operations.offset_reset import FromFile, ShiftBy, ToPosition
 from pyspark_zkafka.operations.reset import LeaderLogs, OffsetResets
 from pyspark_zkafka.operations.topics import parse_scope
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.group_brokers import GroupBrokers
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.errors import OptionError, UnknownTopic
+from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic, TopicPartition
 from pyspark_zkafka.operations.topics import parse_scope, require_topics, scope_partitions
-from pyspark_zkafka.protocol.model import ClusterSnapshot, Topic, TopicPartition
 from tests.support.cases import each
 
 

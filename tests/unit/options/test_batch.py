@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec
+from pyspark_zkafka.model.planning import Assign, Listener, Subscribe, SubscribeExcept, SubscribePattern
+from pyspark_zkafka.model.view_tables import VIEWS
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.options.model import Connection, ReadOptions, ZooKeeperConfig
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec
-from pyspark_zkafka.protocol.planning import Assign, Listener, Subscribe, SubscribeExcept, SubscribePattern
-from pyspark_zkafka.protocol.view_tables import VIEWS
+from pyspark_zkafka.options.values import Connection, ReadOptions, ZooKeeperConfig
 from tests.support.cases import each
 from tests.support.option_problems import only_problem, problems
 

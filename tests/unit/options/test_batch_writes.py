@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
+from pyspark_zkafka.model.partitioners import PARTITIONERS
+from pyspark_zkafka.model.planning import Listener
 from pyspark_zkafka.options.batch import parse_append, parse_write
-from pyspark_zkafka.options.model import CommitPlan, Connection, WriteOptions, ZooKeeperConfig
-from pyspark_zkafka.protocol.model import ClaimOwner, TopicPartition
-from pyspark_zkafka.protocol.partitioners import PARTITIONERS
-from pyspark_zkafka.protocol.planning import Listener
+from pyspark_zkafka.options.values import CommitPlan, Connection, WriteOptions, ZooKeeperConfig
 from tests.support.cases import each
 from tests.support.option_problems import only_problem
 

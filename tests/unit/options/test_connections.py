@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.model.planning import Listener
 from pyspark_zkafka.options.batch import parse_connection, parse_read, parse_write
-from pyspark_zkafka.options.model import ZooKeeperConfig, ZooKeeperTls
 from pyspark_zkafka.options.table import Scope
-from pyspark_zkafka.protocol.planning import Listener
+from pyspark_zkafka.options.values import ZooKeeperConfig, ZooKeeperTls
 from tests.support.cases import each
 from tests.support.option_problems import only_problem, problems
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.model.planning import wanted_topics
 from pyspark_zkafka.options.kinds import (
     BOOLEAN,
     DURATION,
@@ -16,7 +17,6 @@ from pyspark_zkafka.options.kinds import (
     parse_duration_ms,
     text,
 )
-from pyspark_zkafka.protocol.planning import wanted_topics
 from tests.support.cases import each
 
 

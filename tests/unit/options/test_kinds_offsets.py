@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec
+from pyspark_zkafka.model.planning import Assign
 from pyspark_zkafka.options.kinds import (
     ENDING_OFFSETS,
     OFFSETS_TO_COMMIT,
@@ -13,9 +16,6 @@ from pyspark_zkafka.options.kinds import (
     TIMESTAMPS,
     Kind,
 )
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec
-from pyspark_zkafka.protocol.planning import Assign
 from tests.support.cases import each
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_zkafka.brokers.clients import MessageClient
+from pyspark_zkafka.brokers.consumer_properties import consumer_properties
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.kafka.clients import MessageClient
-from pyspark_zkafka.kafka.consumer_properties import consumer_properties
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.options.client_properties import translate
 from pyspark_zkafka.options.client_property_table import PROPERTIES, REFUSED
 from pyspark_zkafka.options.librdkafka import UNKNOWN, Verdict, judge, judge_together, load
-from pyspark_zkafka.options.model import Connection
-from pyspark_zkafka.transport.producer import producer_properties
+from pyspark_zkafka.options.values import Connection
+from pyspark_zkafka.records.producer import producer_properties
 from tests.support.cases import each
 from tests.support.option_problems import problems as problems_of
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from pyspark_zkafka.model.assignors import STRATEGIES
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec
+from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern, TriggerLimits
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.options.model import GroupOptions, KafkaGroupOptions
 from pyspark_zkafka.options.stream import KAFKA_STRATEGIES, parse_either, parse_stream
-from pyspark_zkafka.protocol.assignors import STRATEGIES
-from pyspark_zkafka.protocol.model import TopicPartition
-from pyspark_zkafka.protocol.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec
-from pyspark_zkafka.protocol.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern, TriggerLimits
+from pyspark_zkafka.options.values import GroupOptions, KafkaGroupOptions
 from tests.support.cases import each
 from tests.support.option_problems import problems as problems_of
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from pyspark_zkafka.model.planning import SubscribePattern
 from pyspark_zkafka.options.batch import joins_kafka, parse_read, parse_write
-from pyspark_zkafka.options.model import KafkaGroupOptions
 from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.stream import KAFKA_STRATEGIES, parse_stream
 from pyspark_zkafka.options.table import Scope
-from pyspark_zkafka.protocol.planning import SubscribePattern
+from pyspark_zkafka.options.values import KafkaGroupOptions
 from tests.support.cases import each
 from tests.support.option_problems import problems
 

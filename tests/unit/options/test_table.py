@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from pyspark_zkafka.options.batch import parse_read, parse_write
-from pyspark_zkafka.options.model import ReadOptions, StreamOptions, WriteOptions
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.table import BY_NAME, STREAM, TABLE, is_connection_option
+from pyspark_zkafka.options.values import ReadOptions, StreamOptions, WriteOptions
 from tests.support.cases import each
 from tests.support.option_problems import problems
 

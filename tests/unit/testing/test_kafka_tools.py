@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.protocol.model import TopicPartition
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.testing.kafka_tools import (
     describe_group,
     export_offsets,

@@ -9,7 +9,7 @@ import pytest
 
 pytest_plugins = ["pytester"]
 
-CLIENTS = ("kazoo", "confluent_kafka", "pyarrow", "rich", "pyspark_zkafka.testing.cluster")
+CLIENTS = ("kazoo", "confluent_kafka", "pyarrow", "rich", "pyspark_zkafka.testing.local_cluster")
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.model.exactly_once import Attempt
+from pyspark_zkafka.model.group_jobs import GroupJob
 from pyspark_zkafka.options.batch import parse_write
-from pyspark_zkafka.options.model import WriteOptions
-from pyspark_zkafka.protocol.exactly_once import Attempt
-from pyspark_zkafka.protocol.group_jobs import GroupJob
+from pyspark_zkafka.options.values import WriteOptions
 from pyspark_zkafka.write.exactly_once import Writing, identify, write_rows_once
 from pyspark_zkafka.write.plan import LedgerPlan, WritePlan
 from pyspark_zkafka.write.rows import Written

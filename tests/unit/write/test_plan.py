@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import UnknownTopic
+from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.options.batch import parse_write
-from pyspark_zkafka.protocol.model import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.write.plan import LedgerPlan, WritePlan, named_topics, plan_topics
 
 ONCE = {"deliveryGuarantee": "exactly-once"}

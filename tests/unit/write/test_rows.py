@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.errors import DeliveryFailed, InvalidRow
+from pyspark_zkafka.model.key_hashes import hash_keys
+from pyspark_zkafka.model.partitioners import Router
+from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.options.batch import parse_write
-from pyspark_zkafka.protocol.key_hashes import hash_keys
-from pyspark_zkafka.protocol.partitioners import Router
-from pyspark_zkafka.protocol.rows import OutgoingBatch
 from pyspark_zkafka.write.plan import WritePlan
 from pyspark_zkafka.write.rows import RowSender, Written, first_turn
 

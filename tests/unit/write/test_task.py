@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.datasource import WriterCommitMessage
 
+from pyspark_zkafka.model.partitioners import Router
 from pyspark_zkafka.options.batch import parse_write
-from pyspark_zkafka.protocol.partitioners import Router
 from pyspark_zkafka.write.batch_writer import ZKafkaWriter
 from pyspark_zkafka.write.plan import WritePlan
 from pyspark_zkafka.write.rows import Written

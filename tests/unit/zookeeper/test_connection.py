@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.errors import ZooKeeperError
-from pyspark_zkafka.options.model import ZooKeeperConfig
+from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.retries import Retry
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 

@@ -9,7 +9,7 @@ import pytest
 from cryptography.x509 import DNSName
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.options.model import ZooKeeperTls
+from pyspark_zkafka.options.values import ZooKeeperTls
 from pyspark_zkafka.zookeeper.tls import tls_context
 from tests.support.certificates import Authority
 

@@ -6,7 +6,7 @@ import pytest
 from kazoo.protocol.serialization import Transaction
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-from pyspark_zkafka.options.model import GroupAcl
+from pyspark_zkafka.options.values import GroupAcl
 from pyspark_zkafka.zookeeper.transactions import Check, Create, Delete, Operation, SetData, request_bytes, to_wire
 
 

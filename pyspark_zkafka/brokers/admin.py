@@ -1,0 +1,271 @@
+"""Requests to the brokers: metadata, offsets of logs, ids of topics."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient
+
+from pyspark_zkafka.brokers.admin_requests import PATIENCE_S, AdminRequests
+from pyspark_zkafka.brokers.clients import INTRODUCTION_S, MessageClient
+from pyspark_zkafka.brokers.consumer_properties import shared_properties
+from pyspark_zkafka.brokers.descriptions import covering_topics, described_snapshot, topic_id, unknown_topics
+from pyspark_zkafka.brokers.librdkafka_errors import UNKNOWN_TOPIC_CODES, from_kafka, silent_leaders
+from pyspark_zkafka.brokers.offset_lookups import (
+    DEFAULT_SIZES,
+    LookupSizes,
+    find_watermarks,
+    lookup_client,
+    offset_requests,
+)
+from pyspark_zkafka.brokers.pool import ClientPool, configuration
+from pyspark_zkafka.errors import NoLeader, UnknownTopic, ZKafkaError
+from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.model.offsets import EARLIEST, HIGH_WATERMARK, LATEST, Position
+from pyspark_zkafka.model.topic_names import is_topic_name
+from pyspark_zkafka.options.values import Connection
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_log = logging.getLogger(__name__)
+
+_SILENT = "BROKERS_UNAVAILABLE"
+_PAUSE_S = 0.1
+
+
+class KafkaAdmin(AdminRequests):
+    """An AdminClient with typed results; not pickle-safe, and only for the process that created it.
+
+    `properties` are as for `AdminRequests`. With `read_committed` the latest offset is the last stable one.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        properties: Mapping[str, Any],
+        *,
+        read_committed: bool = False,
+        sizes: LookupSizes = DEFAULT_SIZES,
+    ) -> None:
+        super().__init__(bootstrap_servers, properties)
+        self._read_committed = read_committed
+        self._sizes = sizes
+        self._lookup: MessageClient | None = None
+        self._all_answered = True
+
+    @classmethod
+    def of(cls, connection: Connection, bootstrap_servers: str | None = None) -> Self:
+        """The client for a connection, and for the cluster's bootstrap servers if the connection has none."""
+        servers = bootstrap_servers or connection.bootstrap_servers or ""
+        return cls(servers, connection.kafka, read_committed=connection.read_committed)
+
+    def __exit__(self, *exc: object) -> None:
+        self._lookup = None
+        super().__exit__(*exc)
+
+    def topic_names(self) -> list[str]:
+        """The names of all topics, sorted; blocks for a request."""
+        self._begin_request()
+        return sorted(filter(is_topic_name, self._metadata().topics))
+
+    def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
+        """The same snapshot as from ZooKeeper, from the brokers' metadata; of `topics`, those that exist.
+
+        Metadata has no leader epoch (-1), and one endpoint per broker, on the listener that answered. It has the racks of
+        brokers with a replica of one of `topics`, or of any topic if `topics` is empty.
+        """
+        self._begin_request()
+        patient_until = time.monotonic() + PATIENCE_S
+        wanted = None if topics is None else sorted(topics)
+        while True:
+            cluster, described, asked = self._described_cluster(wanted)
+            if not unknown_topics(cluster, described, asked) or time.monotonic() > patient_until:
+                protocol = str(self._config.get("security.protocol", "PLAINTEXT")).upper()
+                return described_snapshot(cluster, described, protocol, asked if wanted is None else wanted)
+            self._replace_client()  # the controller has just started, and its answer makes librdkafka forget all brokers
+            self._admin().poll(_PAUSE_S)
+
+    def _described_cluster(self, wanted: list[str] | None) -> tuple[Any, dict[str, Any], list[str]]:
+        """The brokers' metadata, descriptions of topics, and the names of the requested topics."""
+        named = list(filter(is_topic_name, wanted or ()))[:1]  # librdkafka cannot request one of more than 512 characters
+        cluster = self._metadata(*named)
+        asked = sorted(filter(is_topic_name, cluster.topics)) if wanted is None else wanted or covering_topics(cluster)
+        return cluster, self._describe(asked), asked
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str | None]:
+        """The ids of the topics that exist; None if the brokers are older than topic ids (2.8)."""
+        self._begin_request()
+        return {name: topic_id(found) for name, found in self._describe(sorted(topics)).items()}
+
+    def list_offsets(
+        self, positions: Mapping[TopicPartition, Position], timeout_s: float = math.inf
+    ) -> dict[TopicPartition, int]:
+        """The offset at each position; -1 if no record is at or after a timestamp.
+
+        Sends one request to each leader, or one per 1,000 partitions, all at the same time. `timeout_s` can shorten the
+        time-out of a request.
+        """
+        found, failed = self.list_offsets_each(positions, timeout_s)
+        silent = [tp for tp, error in failed.items() if error.condition == _SILENT]
+        for error in failed.values():
+            raise error if error.condition != _SILENT else silent_leaders(silent, min(timeout_s, self._timeout_s))
+        return found
+
+    def high_watermarks(
+        self, partitions: Collection[TopicPartition], timeout_s: float = math.inf
+    ) -> dict[TopicPartition, int]:
+        """The ends of logs with their open transactions; empty, without a request, unless this client reads committed."""
+        if not self._read_committed:
+            return {}
+        return self.list_offsets(dict.fromkeys(partitions, HIGH_WATERMARK), timeout_s)
+
+    def list_offsets_each(
+        self,
+        positions: Mapping[TopicPartition, Position],
+        timeout_s: float = math.inf,
+        epochs: dict[TopicPartition, int] | None = None,
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
+        """The offset at each position, and the error for each partition whose leader did not answer.
+
+        Partitions whose leader librdkafka may not know are requested twice (see `refresh_metadata`). `timeout_s` can
+        shorten the time-out of a request. `epochs` receives the leader epochs of the logs, from Kafka 2.1 on.
+        """
+        self._begin_request()
+        timeout_s = min(timeout_s, self._timeout_s)
+        epochs = {} if epochs is None else epochs
+        at_once = self._find_many(positions, timeout_s, epochs)
+        found, failed = (at_once, {}) if at_once is not None else self._find_each(positions, timeout_s, epochs)
+        self._all_answered = not failed
+        return found, failed
+
+    def _find_many(
+        self, positions: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, int] | None:
+        """The ends of thousands of logs, in a third of the time; None if a leader does not answer, or did not last time."""
+        if (
+            not self._all_answered
+            or len(positions) < self._sizes.bulk
+            or not {EARLIEST, LATEST}.issuperset(positions.values())
+        ):
+            return None
+        if self._lookup is None:
+            self._lookup = self._opened.enter_context(lookup_client(self._config, read_committed=self._read_committed))
+        return find_watermarks(self._lookup, positions, timeout_s, epochs, self._sizes.request)
+
+    def _find_each(
+        self, positions: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
+        self._warm_up({tp.topic for tp in positions})
+        found, failed = self._ask_leaders(positions, min(PATIENCE_S, timeout_s), epochs)
+        left_s = timeout_s - PATIENCE_S
+        passing = {tp for tp, error in failed.items() if error.retriable or isinstance(error, UnknownTopic)}
+        self.refresh_metadata({tp.topic for tp in passing})
+        again = {tp for tp in passing if left_s > 0 or isinstance(failed[tp], (NoLeader, UnknownTopic))}
+        found_now, failed_now = self._ask_leaders(
+            {tp: positions[tp] for tp in again}, max(left_s, min(PATIENCE_S, timeout_s)), epochs
+        )
+        failed = {tp: error for tp, error in failed.items() if tp not in again} | failed_now
+        return found | found_now, self._name_refusal(failed)
+
+    def _name_refusal(self, failed: dict[TopicPartition, ZKafkaError]) -> dict[TopicPartition, ZKafkaError]:
+        """The same errors, with the reason for a topic that an ACL hides: librdkafka only reports that it has no leader."""
+        topic = min((tp.topic for tp, error in failed.items() if isinstance(error, NoLeader)), default=None)
+        try:
+            refusal = None if topic is None else self._authorization_error(topic)
+        except ZKafkaError as error:
+            _log.info("%s", error)
+            return failed
+        if refusal is None:
+            return failed
+        named = from_kafka(refusal, f"listing the offsets of topic {topic} at {self._servers}")
+        return {tp: named if tp.topic == topic else error for tp, error in failed.items()}
+
+    def _warm_up(self, topics: Collection[str]) -> None:
+        """Request a topic's metadata first with a new client: else its lookup of leaders may stall for up to three seconds.
+
+        Blocks for a second at the most; see `pyspark_zkafka.brokers.clients`.
+        """
+        if topics and not self._is_warm:
+            self._is_warm = True
+            self._learn(min(topics), timeout_s=INTRODUCTION_S)
+
+    def _ask_leaders(
+        self, positions: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
+        found: dict[TopicPartition, int] = {}
+        failed: dict[TopicPartition, ZKafkaError] = {}
+        for tp, future in self._list_offsets(positions, timeout_s).items():
+            try:
+                info = self._info(tp, future, timeout_s)
+            except ZKafkaError as error:
+                failed[tp] = error
+                continue
+            found[tp] = int(info.offset)
+            if info.leader_epoch is not None:
+                epochs[tp] = info.leader_epoch
+            self._reports.answered()
+        return found, failed
+
+    def _list_offsets(
+        self, positions: Mapping[TopicPartition, Position], timeout_s: float
+    ) -> dict[TopicPartition, Future[Any]]:
+        """Request all offsets at the same time."""
+        asked: dict[TopicPartition, Future[Any]] = {}
+        for level, specs in offset_requests(positions, self._sizes.request, read_committed=self._read_committed):
+            places = {KafkaTopicPartition(*tp): tp for tp in specs}
+            request = {place: specs[tp] for place, tp in places.items()}
+            futures = self._admin().list_offsets(request, isolation_level=level, request_timeout=timeout_s)
+            asked.update((places[place], future) for place, future in futures.items())
+        return asked
+
+    def _info(self, partition: TopicPartition, future: Future[Any], timeout_s: float) -> Any:
+        doing = f"listing the offsets of {partition}"
+        if future.done() and future.exception() is None:
+            info = future.result()
+        else:
+            info = self._call(doing, lambda _: self._result(doing, future))
+        # For a leader that did not answer while others did, librdkafka returns no error, but an offset of -1001.
+        if info.offset < -1:
+            self._admin().poll(0)
+            raise self._reports.refusal(f"{doing} at {self._servers}") or silent_leaders([partition], timeout_s)
+        return info
+
+    def _describe(self, names: Collection[str]) -> dict[str, Any]:
+        if not names:
+            return {}
+        doing = f"describing topic {next(iter(names))}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+        return self._ask_controller(doing, lambda client, timeout_s: self._described(client, names, timeout_s))
+
+    def _described(self, client: AdminClient, names: Collection[str], timeout_s: float) -> dict[str, Any]:
+        futures = client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
+        found: dict[str, Any] = {}
+        for name, future in futures.items():
+            try:
+                found[name] = self._result(f"describing topic {name}", future)
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError._TIMED_OUT:
+                    raise
+                if error.args[0].code() not in UNKNOWN_TOPIC_CODES:
+                    raise self._error(error, f"describing topic {name}") from error
+        return found
+
+
+_idle: ClientPool[KafkaAdmin] = ClientPool()
+
+
+def lease_admin(bootstrap_servers: str, properties: Mapping[str, Any]) -> AbstractContextManager[KafkaAdmin]:
+    """An open `KafkaAdmin` for the time of a ``with`` block: one that was in use some seconds ago, or a new one.
+
+    A reused one is connected already, but caches no results. See `ClientPool`.
+    """
+    key = configuration({**shared_properties(properties), "bootstrap.servers": bootstrap_servers})
+    return _idle.lease(key, lambda: KafkaAdmin(bootstrap_servers, properties))

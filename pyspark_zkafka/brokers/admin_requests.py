@@ -1,0 +1,209 @@
+"""Requests of an AdminClient: their results and errors, refusals, and what librdkafka does not look up by itself."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from pyspark_zkafka.brokers.clients import librdkafka_logger
+from pyspark_zkafka.brokers.consumer_properties import shared_properties
+from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, from_exception
+from pyspark_zkafka.errors import ZKafkaError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["PATIENCE_S", "AdminRequests"]
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+PATIENCE_S = 5.0
+"""The time after which a request is repeated, as librdkafka may wait for a broker that is gone."""
+_LOOK_S = 0.1
+_FIRST_ATTEMPT_S = 0.5
+_FORGOTTEN_AFTER_S = 2.0
+_PASSING_CODES = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._PARTIAL})
+_NO_BROKERS = KafkaError(KafkaError._PARTIAL, "The broker has just started, and knows no other brokers yet")
+
+
+class AdminRequests:
+    """An open AdminClient and its requests; not pickle-safe, and only for the process that created it.
+
+    Of librdkafka's `properties` only those that concern the connection are used; ``socket.timeout.ms`` (30 s if not given)
+    is the timeout of one request.
+    """
+
+    def __init__(self, bootstrap_servers: str, properties: Mapping[str, Any]) -> None:
+        shared = {**shared_properties(properties), "allow.auto.create.topics": False}  # a lookup creates no topic
+        self._config = {**shared, "bootstrap.servers": bootstrap_servers}
+        self._servers = bootstrap_servers
+        self._timeout_s = int(properties.get("socket.timeout.ms", 30_000)) / 1000
+        self._opened = ExitStack()
+        self._clients = ExitStack()
+        self._client: AdminClient | None = None
+        self._is_warm = False
+        self._reports = ErrorReports()
+
+    def __enter__(self) -> Self:
+        self._use(self._new_client())
+        return self
+
+    def _use(self, client: AdminClient) -> None:
+        self._client, self._is_warm = self._clients.enter_context(client), False
+
+    def _replace_client(self) -> None:
+        """Use a new client, which begins with the bootstrap servers; the present one stays if it cannot be made."""
+        client = self._new_client()
+        self._clients.close()  # none of them has a request in flight
+        self._use(client)
+
+    def _new_client(self) -> AdminClient:
+        try:
+            return AdminClient({**self._config, "error_cb": self._reports}, logger=librdkafka_logger())
+        except KafkaException as error:
+            raise from_exception(error, "making an admin client") from error
+
+    def __exit__(self, *exc: object) -> None:
+        # Closed here, by this thread: an error's traceback may keep the client in a reference cycle, and if the collector
+        # frees it on the client's own thread, the process aborts.
+        self._client = None
+        self._clients.close()
+        self._opened.close()
+
+    def refresh_metadata(self, topics: Collection[str]) -> None:
+        """Refresh librdkafka's metadata of topics' leaders; blocks for one request, 5 s at the most.
+
+        Otherwise it uses old metadata for minutes: it sends requests to a leader that is down until they time out, and does
+        not know added partitions. If the brokers do not answer, nothing has changed.
+        """
+        if topics:
+            self._learn(*(topics if len(topics) == 1 else ()))
+
+    def _learn(self, *topic: str, timeout_s: float = PATIENCE_S) -> None:
+        """Request the controller and the leaders, of one topic or of all, from any broker: librdkafka caches the answer."""
+        try:
+            self._call("requesting metadata", lambda c: c.list_topics(*topic, timeout=min(timeout_s, self._timeout_s)))
+        except ZKafkaError as error:
+            _log.info("%s", error)
+
+    def _metadata(self, *topic: str) -> Any:
+        """The brokers' metadata of one topic, or of all, from a broker that knows the others.
+
+        One that has just started does not. To DescribeCluster it then answers with neither brokers nor topics, upon which
+        librdkafka 2.16 aborts the process: use this request instead. An answer with topics, but no brokers, makes it forget
+        all brokers, and now and then it does not return to the bootstrap servers: a new client does. While librdkafka
+        waits for an answer it reports nothing, so that each attempt is longer than the last. A broker that is connected,
+        but does not answer for five seconds, may be slow: the next attempt has the rest of the time, and a connection of
+        its own, because brokers answer the requests of a connection one after the other.
+        """
+        began, is_slow = time.monotonic(), False
+        while True:
+            waited_s = time.monotonic() - began
+            left_s = max(self._timeout_s - waited_s, _LOOK_S)
+            attempt_s = left_s if is_slow else min(max(_FIRST_ATTEMPT_S, waited_s / 2), left_s)
+            found = None
+            try:
+                found = self._admin().list_topics(*topic, timeout=attempt_s)
+            except KafkaException as failed:
+                error = failed
+            else:
+                if found.brokers:
+                    self._reports.answered()
+                    return found
+                error = KafkaException(_NO_BROKERS)
+            self._admin().poll(_LOOK_S)
+            waited_s = time.monotonic() - began
+            ours = self._unanswered(error, "requesting metadata", waited_s)
+            if ours is not None:
+                raise ours from error
+            # Without a connection the code is another one.
+            is_slow = error.args[0].code() == KafkaError._TIMED_OUT and waited_s > PATIENCE_S
+            if found is not None or is_slow or attempt_s > _FORGOTTEN_AFTER_S:
+                self._replace_client()
+
+    def _unanswered(self, error: KafkaException, doing: str, waited_s: float) -> ZKafkaError | None:
+        """The error of a request that brokers have not answered for some seconds; None if it should be made again."""
+        if error.args[0].code() not in _PASSING_CODES or waited_s >= self._timeout_s:
+            return self._error(error, doing)
+        doing_there = f"{doing} at {self._servers}"
+        refusal = self._reports.refusal(doing_there, REFUSED_FOR_S)
+        return refusal or (self._reports.unreachable(doing_there) if waited_s > PATIENCE_S else None)
+
+    def _admin(self) -> AdminClient:
+        if self._client is None:
+            raise RuntimeError("KafkaAdmin is used outside of its with block")
+        return self._client
+
+    def _begin_request(self) -> None:
+        """Discard earlier reports, which may be days old."""
+        self._admin().poll(0)
+        self._reports.begin()
+
+    def _call(self, doing: str, call: Callable[[AdminClient], T]) -> T:
+        try:
+            answer = call(self._admin())
+        except KafkaException as error:
+            raise self._error(error, doing) from error
+        self._reports.answered()
+        return answer
+
+    def _error(self, error: KafkaException, doing: str) -> ZKafkaError:
+        self._admin().poll(0)
+        return self._reports.error(error, f"{doing} at {self._servers}")
+
+    def _result(self, doing: str, future: Future[Any]) -> Any:
+        """A request's result; raises before it times out if librdkafka reports a refusal, or that all brokers are down.
+
+        A refusal ends it after two seconds, unreachable brokers after five: they may be about to start.
+        """
+        patient_until = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                answer = future.result(_LOOK_S)
+            except FutureTimeoutError:
+                self._admin().poll(0)
+                doing_there = f"{doing} at {self._servers}"
+                error = self._reports.refusal(doing_there, REFUSED_FOR_S)
+                if error is None and time.monotonic() > patient_until:
+                    error = self._reports.unreachable(doing_there)
+                if error is not None:
+                    raise error from None
+            else:
+                self._reports.answered()
+                return answer
+
+    def _ask_controller(self, doing: str, ask: Callable[[AdminClient, float], T]) -> T:
+        """The result of a request that librdkafka sends to the controller; if that one is gone, to its successor.
+
+        librdkafka waits for the controller that it knows, and does not look up another one by itself.
+        """
+        deadline, attempt_s = time.monotonic() + self._timeout_s, min(PATIENCE_S, self._timeout_s)
+        while True:
+            try:
+                return ask(self._admin(), attempt_s)
+            except KafkaException as error:
+                left_s = deadline - time.monotonic()
+                if error.args[0].code() != KafkaError._TIMED_OUT or left_s < _LOOK_S:
+                    raise self._error(error, doing) from error
+                if (unreachable := self._reports.unreachable(f"{doing} at {self._servers}")) is not None:
+                    raise unreachable from error
+                is_gone = "waiting for controller" in error.args[0].str()
+            if is_gone:
+                self._learn()
+            attempt_s = min(PATIENCE_S, left_s) if is_gone else left_s
+
+    def _authorization_error(self, topic: str) -> KafkaError | None:
+        """The error for a topic that an ACL hides; blocks for a request, 5 s at the most."""
+        timeout_s = min(PATIENCE_S, self._timeout_s)
+        found = self._call("requesting metadata", lambda c: c.list_topics(topic, timeout=timeout_s)).topics.get(topic)
+        error = None if found is None else found.error
+        return error if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED else None

@@ -1,0 +1,100 @@
+"""librdkafka's properties for consumers, and the properties that all clients share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark_zkafka.brokers.clients import CLIENT_DEFAULTS
+from pyspark_zkafka.options.values import Connection, concerns_connection
+
+_DEFAULTS: dict[str, Any] = {
+    **CLIENT_DEFAULTS,
+    "allow.auto.create.topics": False,
+    # Java's default; librdkafka's own is read_committed.
+    "isolation.level": "read_uncommitted",
+    # Java checks them; librdkafka would not.
+    "check.crcs": True,
+    # A planned topic exists. One that the brokers do not know for this long is gone (the reader checks that).
+    "topic.metadata.propagation.max.ms": 3000,
+    # Planned records exist: a response that waits for more only delays the next range on its connection.
+    "fetch.wait.max.ms": 10,
+    "fetch.queue.backoff.ms": 2,
+}
+
+
+def _prefetch(fetch_bytes: int, messages: int, kilobytes: int) -> dict[str, Any]:
+    """Sizes of a fetch, and of the queue of fetched messages. librdkafka adds about 1 KB to the bytes of each message."""
+    return {
+        "max.partition.fetch.bytes": fetch_bytes,
+        "queued.min.messages": messages,
+        "queued.max.messages.kbytes": kilobytes,
+    }
+
+
+# By the number of records to read: records fetched beyond the end of a range cost as much as the records in it, and are
+# discarded. There are few classes: a consumer can be reused for a range that is a little longer or shorter.
+_RANGES = (
+    (1_000, _prefetch(128 * 1024, 1_000, 4 * 1024)),
+    (100_000, _prefetch(1024 * 1024, 10_000, 4 * 1024)),
+)
+_LONG_RANGE = _prefetch(2 * 1024 * 1024, 50_000, 32 * 1024)
+_FORCED: dict[str, Any] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    # Any other value would skip data silently.
+    "auto.offset.reset": "error",
+    # The only way to detect that no visible record is left before the end of a range.
+    "enable.partition.eof": True,
+}
+# Larger fetches than librdkafka's default cost brokers less per record; still larger ones exceed the processor's cache.
+_FETCH_BYTES = 64 * 1024 * 1024
+_RESPONSE_OVERHEAD_BYTES = 512
+_SESSION_MS = 45_000  # librdkafka's default
+# librdkafka's defaults of a fetch and of a message, and its least message.
+_LOOKUP_FETCH_BYTES, _LOOKUP_MESSAGE_BYTES, _LEAST_MESSAGE_BYTES = 52_428_800, 1_000_000, 1_000
+
+
+def consumer_properties(
+    connection: Connection, bootstrap_servers: str, group: str, records: int | None = None
+) -> dict[str, Any]:
+    """librdkafka's properties for reading: tuned defaults, the user's, and those that prove a range complete.
+
+    `records` is the number of records to read, if it is known. For few records, less is fetched in advance.
+    """
+    fitting = (sizes for most, sizes in _RANGES if records is not None and records <= most)
+    properties = {**_DEFAULTS, **next(fitting, _LONG_RANGE), **connection.kafka, **_FORCED}
+    properties |= {"bootstrap.servers": bootstrap_servers, "group.id": group}
+    if "max.poll.interval.ms" in properties:  # it is for a group's member, and librdkafka requires it to last a session
+        properties["session.timeout.ms"] = min(_SESSION_MS, int(properties["max.poll.interval.ms"]))
+    properties.setdefault("fetch.max.bytes", _fetch_bytes(connection.kafka))
+    # librdkafka requires room for a whole response; its default suits fetches of up to 95 MiB.
+    room = int(properties["fetch.max.bytes"]) + _RESPONSE_OVERHEAD_BYTES
+    properties.setdefault("receive.message.max.bytes", max(100_000_000, room))
+    return properties
+
+
+def _fetch_bytes(kafka: Mapping[str, Any]) -> int:
+    """The default size of a fetch. librdkafka requires that it holds a message and fits a response."""
+    room = int(kafka.get("receive.message.max.bytes", 2**31 - 1)) - _RESPONSE_OVERHEAD_BYTES
+    return min(max(_FETCH_BYTES, int(kafka.get("message.max.bytes", 0))), room)
+
+
+def shared_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties of the connection, which an admin client needs, from a consumer's or a producer's."""
+    return {name: value for name, value in properties.items() if concerns_connection(name)}
+
+
+def lookup_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Connection properties for a consumer that fetches nothing.
+
+    librdkafka requires that a consumer's limits for a response, a fetch and a message fit each other, even if it does not
+    fetch. A producer's limit for a response may be too small for them.
+    """
+    shared = shared_properties(properties)
+    if "receive.message.max.bytes" in shared:
+        response = max(int(shared["receive.message.max.bytes"]), _LEAST_MESSAGE_BYTES + _RESPONSE_OVERHEAD_BYTES)
+        fetch = min(_LOOKUP_FETCH_BYTES, response - _RESPONSE_OVERHEAD_BYTES)
+        message = min(_LOOKUP_MESSAGE_BYTES, fetch)
+        shared |= {"receive.message.max.bytes": response, "fetch.max.bytes": fetch, "message.max.bytes": message}
+    return shared

@@ -1,0 +1,319 @@
+"""librdkafka's consumer as a member of a group that Kafka coordinates: it is assigned partitions, and fetches nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from pyspark_zkafka.brokers.clients import CLIENT_DEFAULTS, make_consumer
+from pyspark_zkafka.brokers.consumer_properties import lookup_properties
+from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, from_exception, from_kafka
+from pyspark_zkafka.errors import GroupError, ZKafkaError
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.options.librdkafka import load
+from pyspark_zkafka.options.values import Connection, KafkaGroupOptions
+
+Standing = Literal["done", "again", "fenced"]
+
+_REBALANCING_CODES = frozenset(
+    {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.STALE_MEMBER_EPOCH}
+)
+_FENCED_CODES = frozenset({KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_MEMBER_EPOCH, KafkaError.FENCED_INSTANCE_ID})
+_INSTANCE_CODES = frozenset({KafkaError.FENCED_INSTANCE_ID, KafkaError.UNRELEASED_INSTANCE_ID})
+_UNSUPPORTED_CODES = frozenset({KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE})
+_INCONSISTENT_CODES = frozenset({KafkaError.INCONSISTENT_GROUP_PROTOCOL, KafkaError.UNSUPPORTED_ASSIGNOR})
+_PASSING_CODES = frozenset(
+    {
+        *_REBALANCING_CODES,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError._AUTO_OFFSET_RESET,
+        KafkaError._PARTITION_EOF,
+        KafkaError._MAX_POLL_EXCEEDED,
+        KafkaError.OFFSET_OUT_OF_RANGE,
+    }
+)
+_MOST_EVENTS = 100
+_METADATA_S = 1.0
+_HEARTBEAT_MS = 3000
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """The coordinator has assigned partitions, in addition to those before."""
+
+    partitions: Collection[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """The coordinator revokes partitions, and waits until the callback returns."""
+
+    partitions: Collection[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Expelled:
+    """The coordinator has expelled the member: other members may own its partitions already."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAnswer:
+    """The coordinator has answered a commit of `offsets`.
+
+    `standing` is "again" for a member that must first rejoin, or find its coordinator, and "fenced" for one that is no
+    member any more. `error` is the reason of either, or the error of a partition whose offset was refused.
+    """
+
+    offsets: Mapping[TopicPartition, int]
+    standing: Standing = "done"
+    error: ZKafkaError | None = None
+
+
+GroupEvent = Assigned | Revoked | Expelled | CommitAnswer
+
+
+class GroupConsumer:
+    """A member of a group: open between `open` and `close`, for the one thread that calls all its methods.
+
+    `on_event` is called with what has happened, on the same thread, from within `poll` or `commit`. librdkafka blocks calls
+    of other threads for as long as `poll` runs a callback. Assigned partitions are paused, so that no record is fetched.
+    """
+
+    def __init__(
+        self,
+        servers: str,
+        connection: Connection,
+        group: str,
+        options: KafkaGroupOptions,
+        on_event: Callable[[GroupEvent], None],
+    ) -> None:
+        self._properties = group_properties(servers, connection, group, options)
+        self._group = group
+        self._options = options
+        self._on_event = on_event
+        self._reports = ErrorReports()
+        self._consumer: Consumer | None = None
+        self._has_polled_within = False
+        self._is_member = False
+
+    def open(self) -> None:
+        """Create the client, which connects in the background; raises ZKafkaError if librdkafka refuses the properties."""
+        self._consumer = make_consumer({**self._properties, "on_commit": self._on_commit}, self._reports)
+
+    def close(self) -> None:
+        """Leave the group, unless the member is static, without calling back; blocks for long without a coordinator."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            self._leave_without_partitions(consumer)
+            consumer.close()
+
+    def _leave_without_partitions(self, consumer: Consumer) -> None:
+        """Leave the group as a cooperative member without partitions, which librdkafka's close does not (2.16.1).
+
+        The others would wait for it until its session expires.
+        """
+        if self._options.is_incremental and self._options.instance_id is None:
+            with suppress(KafkaException):  # a fatal error has ended the membership
+                if not consumer.assignment():
+                    consumer.unsubscribe()
+
+    def discard(self) -> None:
+        """The same in the background."""
+        threading.Thread(target=self.close, name=f"zkafka-closing-{self._group}", daemon=True).start()
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Join the group, rejoin it with other topics, or leave it without any, at the next calls of `poll`."""
+        try:
+            if not topics:
+                self._client.unsubscribe()
+                return
+            self._client.subscribe(
+                sorted(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            )
+        except KafkaException as error:
+            raise self._of_group(error.args[0]) from error
+
+    def poll(self) -> ZKafkaError | None:
+        """Call back with what has happened; returns the last error of the membership, if any. Does not wait."""
+        found: ZKafkaError | None = None
+        for _ in range(_MOST_EVENTS):
+            try:
+                message = self._client.poll(0)
+            except KafkaException as error:
+                return self._of_group(error.args[0])
+            if message is None:
+                break
+            problem = message.error()
+            if problem is not None and not _passes(problem):
+                found = self._of_group(problem)
+        if found is None and not self._is_member:
+            found = self._reports.refusal(f"joining group {self._group}", REFUSED_FOR_S)
+        return found
+
+    def poll_within(self) -> None:
+        """The same within a callback of `poll`, for the answers to commits.
+
+        confluent-kafka's outer call loses track of its thread by an inner one, and would abort the process with its next
+        callback. So the callback ends by having the outer call return: see `_yield`.
+        """
+        if load() is not None:
+            self._has_polled_within = True
+            self.poll()
+
+    def _yield(self) -> None:
+        """End the outer call, if there was an inner one; called when nothing of the callback is left to do."""
+        library = load()
+        if self._has_polled_within and library is not None:
+            library.rd_kafka_yield(None)
+        self._has_polled_within = False
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Send a commit with the member's generation or epoch; a `CommitAnswer` follows."""
+        places = [KafkaTopicPartition(*tp, offset) for tp, offset in offsets.items()]
+        try:
+            self._client.commit(offsets=places, asynchronous=True)
+        except KafkaException as error:
+            self._on_event(CommitAnswer(offsets, *self._standing(error.args[0])))
+
+    def topic_names(self) -> list[str]:
+        """The names of all topics; blocks for a request, at most a second. Raises ZKafkaError without an answer."""
+        try:
+            return list(self._client.list_topics(timeout=_METADATA_S).topics)
+        except KafkaException as error:
+            raise from_exception(error, "listing topics") from error
+
+    @property
+    def member_id(self) -> str:
+        """The id that the coordinator, or with the consumer protocol the client, has chosen; empty until then."""
+        return self._client.memberid() or ""
+
+    @property
+    def _client(self) -> Consumer:
+        if self._consumer is None:
+            raise RuntimeError("GroupConsumer is used before open, or after close")
+        return self._consumer
+
+    def _on_assign(self, consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
+        # An offset of its own keeps librdkafka from fetching the group's; nothing is read from there.
+        places = [KafkaTopicPartition(p.topic, p.partition, 0) for p in partitions]
+        (consumer.incremental_assign if self._options.is_incremental else consumer.assign)(places)
+        consumer.pause(places)
+        if self._consumer is not None:
+            self._is_member = True
+            self._on_event(Assigned(_places(partitions)))
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
+        if self._consumer is not None:
+            self._on_event(Revoked(_places(partitions)))
+        self._unassign(consumer, partitions)
+        self._yield()
+
+    def _on_lost(self, consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
+        if self._consumer is not None:
+            self._is_member = False
+            self._on_event(Expelled())
+        self._unassign(consumer, partitions)
+
+    def _unassign(self, consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
+        if self._options.is_incremental:
+            consumer.incremental_unassign(partitions)
+        else:
+            consumer.unassign()
+
+    def _on_commit(self, error: KafkaError | None, partitions: list[KafkaTopicPartition]) -> None:
+        if self._consumer is None:
+            return
+        offsets = {TopicPartition(p.topic, p.partition): p.offset for p in partitions}
+        failed = error or next((p.error for p in partitions if p.error is not None), None)
+        self._on_event(CommitAnswer(offsets, *(("done", None) if failed is None else self._standing(failed))))
+
+    def _standing(self, error: KafkaError) -> tuple[Standing, ZKafkaError]:
+        return commit_standing(error, self._group, self._options)
+
+    def _of_group(self, error: KafkaError) -> ZKafkaError:
+        return membership_error(error, self._group, self._options)
+
+
+def commit_standing(error: KafkaError, group: str, options: KafkaGroupOptions) -> tuple[Standing, ZKafkaError]:
+    """The standing of a member whose commit failed, and our error."""
+    code = error.code()
+    if code in _FENCED_CODES:
+        return "fenced", membership_error(error, group, options)
+    ours = from_kafka(error, f"committing the offsets of group {group}")
+    return ("again" if code in _REBALANCING_CODES or ours.retriable else "done"), ours
+
+
+def membership_error(error: KafkaError, group: str, options: KafkaGroupOptions) -> ZKafkaError:
+    """Translate an error of a membership. The code of a fatal one may only say that it is fatal."""
+    is_fatal = error.fatal() or error.code() == KafkaError._FATAL
+    code, text = error.code(), f"joining group {group}: {error.name()} ({error.str()})"
+    if code in _INCONSISTENT_CODES:
+        return GroupError(
+            "INCONSISTENT_GROUP_PROTOCOL",
+            f"{text}; the other members of the group have another partition.assignment.strategy, or another kind of "
+            "protocol; set partition.assignment.strategy and group.protocol to theirs",
+        )
+    if code in _INSTANCE_CODES or (is_fatal and "instance" in error.str()):
+        return GroupError(
+            "INSTANCE_ID_TAKEN",
+            f"{text}; another member of the group has the group.instance.id {options.instance_id}; give each "
+            "member its own, or wait until the session of one that died has expired",
+        )
+    if code in _UNSUPPORTED_CODES or (is_fatal and options.protocol == "consumer"):
+        return unsupported_protocol(group, text)
+    return from_kafka(error, f"joining group {group}")
+
+
+def unsupported_protocol(group: str, found: str) -> GroupError:
+    """The error for brokers that do not know KIP-848, or on which it is switched off."""
+    return GroupError(
+        "GROUP_PROTOCOL_UNSUPPORTED",
+        f"{found}; group.protocol=consumer needs brokers from 4.0 on, with the feature group.version at 1 or more "
+        f"(kafka-features upgrade); set group.protocol=classic for group {group}",
+    )
+
+
+def group_properties(
+    servers: str, connection: Connection, group: str, options: KafkaGroupOptions
+) -> dict[str, str | int | float | bool]:
+    """librdkafka's properties for a member that reads nothing."""
+    properties: dict[str, Any] = {**CLIENT_DEFAULTS, **lookup_properties(connection.kafka)}
+    properties |= {
+        "bootstrap.servers": servers,
+        "group.id": group,
+        "group.protocol": options.protocol,
+        "max.poll.interval.ms": options.max_poll_interval_ms,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "allow.auto.create.topics": False,
+        # A fetch may be under way before a partition is paused.
+        "fetch.message.max.bytes": 1,
+    }
+    # New partitions are found this soon in the classic protocol.
+    properties.setdefault("topic.metadata.refresh.interval.ms", 5000)
+    if connection.client_rack is not None:
+        properties["client.rack"] = connection.client_rack
+    if options.instance_id is not None:
+        properties["group.instance.id"] = options.instance_id
+    if options.protocol == "classic":
+        properties["partition.assignment.strategy"] = options.strategy
+        properties["session.timeout.ms"] = options.session_timeout_ms
+        properties["heartbeat.interval.ms"] = min(_HEARTBEAT_MS, max(1, options.session_timeout_ms // 3))
+    return properties
+
+
+def _passes(error: KafkaError) -> bool:
+    """True for errors that concern the paused partitions, or that librdkafka handles by rejoining."""
+    return not error.fatal() and error.code() in _PASSING_CODES
+
+
+def _places(partitions: list[KafkaTopicPartition]) -> list[TopicPartition]:
+    return [TopicPartition(p.topic, p.partition) for p in partitions]

@@ -1,0 +1,218 @@
+"""librdkafka's errors, mapped to ours: here alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from confluent_kafka import KafkaError, KafkaException
+
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeader, OptionError, UnknownTopic, ZKafkaError
+from pyspark_zkafka.model.nouns import TopicPartition
+
+__all__ = [
+    "REFUSED_FOR_S",
+    "UNKNOWN_TOPIC_CODES",
+    "ErrorReports",
+    "from_exception",
+    "from_kafka",
+    "silent_leaders",
+    "truncation",
+]
+
+REFUSED_FOR_S = 2.0
+"""The wait for an answer after a refusal: librdkafka retries, and another broker may accept the connection."""
+
+UNKNOWN_TOPIC_CODES = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_ID,
+    }
+)
+_NO_LEADER_CODES = frozenset(
+    {
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        # A broker that was just elected or started may not know the epoch yet, or may know a newer one.
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+    }
+)
+_UNREACHABLE_CODES = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._PARTIAL,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+    }
+)
+_LOST_CODES = frozenset({KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._ALL_BROKERS_DOWN})
+_NO_COORDINATOR_CODES = frozenset(
+    {
+        KafkaError._WAIT_COORD,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+_REFUSED_CODES = {
+    KafkaError._AUTHENTICATION: "check kafka.security.protocol, and the mechanism, user and password in kafka.sasl.*",
+    KafkaError._SSL: "check kafka.ssl.*: the authorities, the client's certificate, and that the broker's names its host",
+    KafkaError.SASL_AUTHENTICATION_FAILED: "check the user and password in kafka.sasl.*",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "an ACL must allow Read, Write or Describe on the topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "an ACL must allow Read on the group, and Delete to delete it",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: (
+        "an ACL must allow Write on the topic, and before Kafka 2.8 IdempotentWrite on the cluster, "
+        "or set kafka.enable.idempotence to false"
+    ),
+}
+_UNREACHABLE = "no broker answered; check that the brokers run and that their listeners are reachable from here"
+_NO_COORDINATOR = (
+    "the group has no coordinator now, or it does not answer; check that the brokers with __consumer_offsets run "
+    "and are reachable from here"
+)
+_ABOUT_PROPERTIES = ("Failed to create", "onfiguration property")
+_TRUNCATED = KafkaError(KafkaError._LOG_TRUNCATION).str()
+_UNKNOWN_EPOCH = "No epoch found"
+_PASSING_CAUSES = ("Local: ", "isconnected", "Failed to acquire")
+
+
+class ErrorReports:
+    """Collector of librdkafka's error reports; to be passed as its ``error_cb``, and checked between polls.
+
+    `last` is the last report, with the missing right if it is about one. A refusal (bad credentials, a certificate that
+    does not match) is stored apart: librdkafka retries without limit, Java's clients fail, and so does this package. A
+    connection that is closed during authentication, and a token that could not be fetched yet, are not refusals.
+    `has_lost` is True from the loss of a connection to a broker, or one that could not be made, until the caller resets it.
+
+    A refusal belongs to the request during which it is reported. The caller marks the begin of a request, and the answers
+    of brokers; librdkafka does not report these.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.last: str | None = None
+        self._clock = clock
+        self._refusal: KafkaError | None = None
+        self._refused_at = 0.0
+        self._cause: str | None = None
+        self._all_down = False
+        self._is_answered = False
+        self.has_lost = False
+
+    def __call__(self, error: KafkaError) -> None:
+        right = "" if _is_refusal(error) or error.code() not in _REFUSED_CODES else f"; {_REFUSED_CODES[error.code()]}"
+        self.last = f"{error.name()}: {error.str()}{right}"
+        self.has_lost |= error.code() in _LOST_CODES
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._all_down = True
+        else:
+            self._cause = self.last
+            self._all_down = self._all_down and error.code() in (KafkaError._TRANSPORT, KafkaError._RESOLVE)
+        if _is_refusal(error):
+            self._refused_at = self._clock() if self._refusal is None else self._refused_at
+            self._refusal = error
+
+    def begin(self) -> None:
+        """Begin a request, after earlier reports have been processed: their refusals do not belong to it.
+
+        Unless no broker has ever answered: a new client may be refused before its first request, and for 30 s librdkafka
+        does not report the same error of a broker again.
+        """
+        if self._is_answered:
+            self._refusal = None
+
+    def answered(self) -> None:
+        """Note that brokers have answered: not all of them are down any more."""
+        self._is_answered = True
+        self._all_down = False
+
+    def refusal(self, doing: str, waited_s: float = 0) -> ZKafkaError | None:
+        """The error for the brokers' refusal of this request, at least `waited_s` ago; `doing` describes the request."""
+        if self._refusal is None or self._clock() - self._refused_at < waited_s:
+            return None
+        return from_kafka(self._refusal, doing)
+
+    def polled(self, doing: str, *, answered: bool) -> None:
+        """Note a poll: an answer ends earlier refusals; without one, a refusal is raised after `REFUSED_FOR_S`."""
+        if answered:
+            self.answered()
+            self.begin()
+        elif (refusal := self.refusal(doing, REFUSED_FOR_S)) is not None:
+            raise refusal
+
+    def error(self, error: KafkaException, doing: str) -> ZKafkaError:
+        """The error for a failed request: the refusal, if there is one and no broker answered."""
+        ours = from_exception(error, doing)
+        return (self.refusal(doing) if isinstance(ours, BrokersUnavailable) else None) or ours
+
+    def unreachable(self, doing: str) -> ZKafkaError | None:
+        """The error if, by the last report, no broker can be reached; None if one may be."""
+        if not self._all_down:
+            return None
+        return BrokersUnavailable("BROKERS_UNAVAILABLE", f"{doing}: {self._cause or self.last}; {_UNREACHABLE}")
+
+
+def _is_refusal(error: KafkaError) -> bool:
+    refused = error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)
+    return refused and not any(cause in error.str() for cause in _PASSING_CAUSES)
+
+
+def silent_leaders(partitions: Iterable[TopicPartition], timeout_s: float) -> BrokersUnavailable:
+    """The error for partitions whose leaders did not answer a request for offsets."""
+    return BrokersUnavailable(
+        "BROKERS_UNAVAILABLE",
+        f"The leaders of {', '.join(map(str, partitions))} did not answer a request for offsets within {timeout_s:g} s; "
+        "check that these brokers run and are reachable from here, or raise kafka.request.timeout.ms",
+    )
+
+
+def truncation(error: KafkaError) -> str | None:
+    """The report that a log was truncated below a position; None for any other error of a partition.
+
+    The code only means that the offset is to be reset: the reason is in the text. Brokers without an epoch for a log, which
+    has an old message format or belongs to another topic of the name, do not report a truncation.
+    """
+    text = error.str()
+    known = _TRUNCATED in text and _UNKNOWN_EPOCH not in text
+    return text if known and error.code() == KafkaError._AUTO_OFFSET_RESET else None
+
+
+def from_exception(error: KafkaException, doing: str) -> ZKafkaError:
+    """Our error for an exception of confluent-kafka; `doing` describes the request, e.g. ``listing offsets``."""
+    return from_kafka(error.args[0], doing)
+
+
+def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
+    """Our error for one of librdkafka's, with the original name and text."""
+    code, text = error.code(), f"{doing}: {error.name()} ({error.str()})"
+    if code == KafkaError._INVALID_ARG and any(sign in text for sign in _ABOUT_PROPERTIES):
+        return OptionError(
+            "UNUSABLE_KAFKA_PROPERTY",
+            f"{text}; check the kafka.* option of this property; the driver and every executor must have the "
+            "same librdkafka (confluent-kafka), a file must be on the driver and on every executor, and a key's password "
+            "must fit",
+        )
+    if code in UNKNOWN_TOPIC_CODES:
+        return UnknownTopic("UNKNOWN_TOPIC", f"{text}; the topic or partition does not exist, or was deleted")
+    if code in _NO_LEADER_CODES or (code == KafkaError._NOENT and "No leaders found" in error.str()):
+        return NoLeader(
+            "NO_LEADER",
+            f"{text}; the partition has no leader, or its leader is changing; try again with a broker of its ISR running",
+        )
+    if code in _UNREACHABLE_CODES:
+        return BrokersUnavailable("BROKERS_UNAVAILABLE", f"{text}; {_UNREACHABLE}")
+    if code in _NO_COORDINATOR_CODES:
+        return BrokersUnavailable("BROKERS_UNAVAILABLE", f"{text}; {_NO_COORDINATOR}")
+    if code in _REFUSED_CODES:
+        return ClusterStateError("REFUSED_BY_BROKER", f"{text}; {_REFUSED_CODES[code]}")
+    return ClusterStateError("KAFKA_ERROR", f"{text}; see librdkafka's documentation of that error")

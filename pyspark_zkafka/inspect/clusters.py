@@ -1,0 +1,104 @@
+"""Report of a cluster: brokers, topics, controller and administration, from ZooKeeper or from the brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeVar
+
+from pyspark_zkafka.cluster import ClusterSource
+from pyspark_zkafka.model.nouns import ClusterSnapshot
+from pyspark_zkafka.model.znodes import brokers as broker_znodes
+from pyspark_zkafka.model.znodes import topics as znodes
+from pyspark_zkafka.model.znodes.admin import TOPIC_CONFIGS, AdminState
+from pyspark_zkafka.model.znodes.brokers import BrokerRegistration
+from pyspark_zkafka.model.znodes.topics import ControllerInfo
+from pyspark_zkafka.zookeeper.connection import Znode
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+
+Part = Literal["brokers", "topics", "configs", "controller", "admin"]
+"""A part of a report; only ZooKeeper has ``configs`` and ``admin``."""
+
+Choice = Callable[[Iterable[str]], Collection[str]]
+"""Chooses from the names of topics."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterReport:
+    """What was read of a cluster; the other parts are empty.
+
+    Parameters
+    ----------
+    snapshot : ClusterSnapshot
+        The topics and the brokers; of the part ``brokers`` from the brokers' metadata, the brokers alone.
+    registrations : tuple of BrokerRegistration or None
+        The znodes of the brokers, by id; None without ZooKeeper.
+    configs : mapping or None
+        The topics' own settings; None without ZooKeeper.
+    controller : ControllerInfo or None
+        None while there is no controller.
+    controller_epoch, cluster_id
+        None where unknown.
+    """
+
+    snapshot: ClusterSnapshot = field(default_factory=lambda: ClusterSnapshot({}))
+    registrations: tuple[BrokerRegistration, ...] | None = None
+    configs: Mapping[str, Mapping[str, str]] | None = None
+    controller: ControllerInfo | None = None
+    controller_epoch: int | None = None
+    cluster_id: str | None = None
+    admin: AdminState = field(default_factory=AdminState)
+
+
+def read_cluster(
+    source: ClusterSource, parts: Collection[Part], topics: Collection[str] | Choice | None = None
+) -> ClusterReport:
+    """Read some parts of a cluster; blocks for one to three rounds of requests for each.
+
+    Parameters
+    ----------
+    source : ZooKeeperClient or KafkaAdmin
+        Open.
+    topics : collection of str, or callable
+        The topics, or what chooses them from the names of those that exist; all by default.
+    """
+    if not isinstance(source, ZooKeeperClient):
+        return _read_metadata(source, parts, topics)
+    report = ClusterReport()
+    if "topics" in parts:
+        snapshot = source.snapshot(topics(source.topic_names()) if callable(topics) else topics)
+        report, topics = replace(report, snapshot=snapshot), snapshot.topics
+    if "configs" in parts:
+        if callable(topics):
+            topics = topics(source.children_many([TOPIC_CONFIGS]).get(TOPIC_CONFIGS, []))
+        report = replace(report, configs=source.topic_configs(topics))
+    if "brokers" in parts:
+        ids = source.children_many([broker_znodes.BROKER_IDS]).get(broker_znodes.BROKER_IDS, [])
+        nodes = source.get_many(f"{broker_znodes.BROKER_IDS}/{name}" for name in ids)
+        found = (broker_znodes.decode_broker(path, node.data) for path, node in nodes.items())
+        report = replace(report, registrations=tuple(sorted(found, key=lambda registered: registered.broker.id)))
+    if "controller" in parts:
+        nodes = source.get_many([znodes.CONTROLLER, znodes.CONTROLLER_EPOCH, znodes.CLUSTER_ID])
+        report = replace(
+            report,
+            controller=_decoded(nodes, znodes.CONTROLLER, znodes.decode_controller),
+            controller_epoch=_decoded(nodes, znodes.CONTROLLER_EPOCH, znodes.decode_controller_epoch),
+            cluster_id=_decoded(nodes, znodes.CLUSTER_ID, znodes.decode_cluster_id),
+        )
+    return replace(report, admin=source.admin_state()) if "admin" in parts else report
+
+
+def _decoded(nodes: Mapping[str, Znode], path: str, decode: Callable[[str, bytes | None], T]) -> T | None:
+    return decode(path, nodes[path].data) if path in nodes else None
+
+
+def _read_metadata(
+    source: ClusterSource, parts: Collection[Part], topics: Collection[str] | Choice | None
+) -> ClusterReport:
+    if "topics" not in parts:
+        topics = []
+    snapshot = source.snapshot(topics(source.topic_names()) if callable(topics) else topics)
+    controller = None if snapshot.controller is None else ControllerInfo(snapshot.controller)
+    return ClusterReport(snapshot, controller=controller, cluster_id=snapshot.cluster_id)

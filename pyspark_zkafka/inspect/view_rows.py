@@ -1,0 +1,207 @@
+"""Rows of the views: reports of the cluster and its groups as values by column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from pyspark_zkafka.inspect.clusters import ClusterReport
+from pyspark_zkafka.inspect.groups import GroupReport, UnusableZnode
+from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, TopicPartition
+from pyspark_zkafka.model.planning import Split
+from pyspark_zkafka.model.view_tables import Row, timestamp_us
+from pyspark_zkafka.model.znodes.admin import AdminState
+from pyspark_zkafka.model.znodes.groups import LegacyPartition, consumer_of_thread
+
+_US_PER_MS = 1000
+
+
+# --- the cluster -------------------------------------------------------------------------------------------------------
+
+
+def broker_rows(cluster: ClusterReport) -> list[Row]:
+    """One row for each broker, by id: host and port as registered, or else of its first endpoint, null if it has none."""
+    if cluster.registrations is None:
+        return [_broker_row(broker) for _, broker in sorted(cluster.snapshot.brokers.items())]
+    rows: list[Row] = []
+    for found in cluster.registrations:
+        row = {**_broker_row(found.broker), "version": found.version, "timestamp": timestamp_us(found.timestamp)}
+        rows.append(row if found.host is None else {**row, "host": found.host, "port": found.port})
+    return rows
+
+
+def _broker_row(broker: Broker) -> Row:
+    first = broker.endpoints[0] if broker.endpoints else None
+    return {
+        "id": broker.id,
+        "host": None if first is None else first.host,
+        "port": None if first is None else first.port,
+        "rack": broker.rack,
+        "endpoints": [f"{endpoint.listener}://{endpoint}" for endpoint in broker.endpoints],
+    }
+
+
+def topic_rows(cluster: ClusterReport) -> list[Row]:
+    """One row for each topic, by name; without the column `config` if the topics' own settings are unknown.
+
+    As in Kafka's tool, the replication is that of the first partition.
+    """
+    rows: list[Row] = []
+    for name, topic in sorted(cluster.snapshot.topics.items()):
+        counts = [len(replicas) for _, replicas in sorted(topic.partitions.items())]
+        row = {
+            "topic": name,
+            "topic_id": topic.topic_id,
+            "partitions": len(counts),
+            "replication": counts[0] if counts else 0,
+        }
+        config = {} if cluster.configs is None else {"config": sorted(cluster.configs.get(name, {}).items())}
+        rows.append({**row, **config})
+    return rows
+
+
+def partition_rows(cluster: ClusterReport) -> list[Row]:
+    """One row for each partition, by topic and number.
+
+    `offline` is a partition without a live leader, `under_replicated` one whose ISR lacks a replica. A partition that is
+    being created has neither leader nor ISR yet: they are null.
+    """
+    snapshot = cluster.snapshot
+    rows: list[Row] = []
+    for tp in (tp for topic in sorted(snapshot.topics) for tp in snapshot.partitions(topic)):
+        state, replicas = snapshot.states.get(tp), snapshot.topics[tp.topic].partitions[tp.partition]
+        row: Row = tp._asdict()
+        if state is not None:
+            # The brokers' metadata does not contain the epoch: it is -1 then.
+            epoch = None if state.leader_epoch < 0 else state.leader_epoch
+            row = {**row, "leader": state.leader, "leader_epoch": epoch, "isr": list(state.isr)}
+        rows.append(
+            {
+                **row,
+                "replicas": list(replicas),
+                "offline": snapshot.leader(tp) is None,
+                "under_replicated": state is None or len(state.isr) < len(replicas),
+            }
+        )
+    return rows
+
+
+def controller_rows(cluster: ClusterReport) -> list[Row]:
+    """The one row of the controller; `broker` is null while there is none."""
+    row: Row = {"epoch": cluster.controller_epoch, "cluster_id": cluster.cluster_id}
+    if cluster.controller is None:
+        return [row]
+    return [{**row, "broker": cluster.controller.broker, "timestamp": timestamp_us(cluster.controller.timestamp)}]
+
+
+def admin_rows(state: AdminState) -> list[Row]:
+    """One row for each partition to move, partition to elect for and topic to delete, in this order."""
+    moves: list[Row] = [
+        {"operation": "reassign_partitions", **tp._asdict(), "replicas": list(replicas)}
+        for tp, replicas in sorted(state.reassignments.items())
+    ]
+    elections = [{"operation": "preferred_replica_election", **tp._asdict()} for tp in sorted(state.preferred_elections)]
+    return [*moves, *elections, *({"operation": "delete_topics", "topic": topic} for topic in state.deletions)]
+
+
+def config_rows(configs: Mapping[str, Mapping[str, str]]) -> list[Row]:
+    """One row for each setting of a topic's own, by topic and name."""
+    return [
+        {"topic": topic, "name": name, "value": value}
+        for topic, config in sorted(configs.items())
+        for name, value in sorted(config.items())
+    ]
+
+
+def plan_rows(tasks: Iterable[Collection[Split]], snapshot: ClusterSnapshot) -> list[Row]:
+    """One row for each range of a batch read, by topic, partition and start; `tasks` has the splits of each Spark task."""
+    rows: list[Row] = []
+    for task, splits in enumerate(tasks):
+        for split in splits:
+            leader = snapshot.brokers.get(split.leader)
+            rows.append(
+                {
+                    **split.partition._asdict(),
+                    "leader": split.leader,
+                    "isr": list(split.isr),
+                    "rack": None if leader is None else leader.rack,
+                    "start": split.start,
+                    "until": split.until,
+                    "records": split.size,
+                    "spark_partition": task,
+                }
+            )
+    return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["start"]))
+
+
+# --- groups ------------------------------------------------------------------------------------------------------------
+# A znode that cannot be decoded becomes a row with the reason in its column `error`: it does not hide the others.
+
+
+def group_row(group: GroupReport, consumers: Collection[str]) -> Row:
+    """The row of a group: the number of its members, and the topics that it owns or has offsets of."""
+    return {"group": group.name, "members": len(consumers), "topics": sorted(group.topics)}
+
+
+def member_rows(group: GroupReport) -> list[Row]:
+    """One row for each consumer, by id."""
+    rows: list[Row] = [
+        {
+            "group": group.name,
+            "consumer": consumer,
+            "pattern": member.registration.pattern,
+            "subscription": list(member.registration.subscription.items()),
+            "timestamp": timestamp_us(member.registration.timestamp),
+            "readable": True,
+        }
+        for consumer, member in group.members.items()
+    ]
+    for consumer, znode in group.unusable_members.items():
+        rows.append({"group": group.name, "consumer": consumer, "readable": False, "error": znode.error.message})
+    return sorted(rows, key=lambda row: str(row["consumer"]))
+
+
+def owner_rows(group: GroupReport) -> list[Row]:
+    """One row for each claim, by topic and partition."""
+    rows: list[Row] = [
+        {"group": group.name, **tp._asdict(), "thread": owner.thread, "consumer": owner.consumer}
+        for tp, owner in group.owners.items()
+    ]
+
+    def fields(znode: UnusableZnode) -> Row:
+        return {"thread": znode.value, "consumer": consumer_of_thread(str(znode.value))}
+
+    return sorted([*rows, *(_unusable_row(group, znode, fields) for znode in group.unusable_owners)], key=_order)
+
+
+def offset_rows(group: GroupReport, latest: Mapping[TopicPartition, int]) -> list[Row]:
+    """One row for each committed offset, by topic and partition, with the log's latest offset and the lag, if known.
+
+    The lag is null for a negative offset, which means none, and negative for an offset beyond the log's end.
+    """
+    rows: list[Row] = []
+    for tp, committed in group.offsets.items():
+        offset, end = committed.offset, latest.get(tp)
+        row = {"group": group.name, **tp._asdict(), "offset": offset, "timestamp": _us(committed.modified_ms)}
+        rows.append(row if end is None else {**row, "latest": end, "lag": end - offset if offset >= 0 else None})
+    for znode in group.unusable_offsets:
+        found = _unusable_row(group, znode, lambda znode: {"offset": znode.value})
+        rows.append({**found, "timestamp": _us(znode.modified_ms)})
+    return sorted(rows, key=_order)
+
+
+def _unusable_row(group: GroupReport, znode: UnusableZnode, fields: Callable[[UnusableZnode], Row]) -> Row:
+    """The row of a claim or offset of Kafka 0.7, or of one that cannot be read, as far as it can."""
+    row: Row = {"group": group.name, "topic": znode.path.split("/")[-2]}
+    if znode.partition is not None:
+        row = {**row, "partition": znode.partition.partition}
+    if isinstance(znode.partition, LegacyPartition):
+        row = {**row, "broker": znode.partition.broker}
+    return {**row, **fields(znode)} if znode.is_legacy else {**row, "error": znode.error.message}
+
+
+def _us(ms: int | None) -> int | None:
+    return None if ms is None else timestamp_us(str(ms))
+
+
+def _order(row: Row) -> tuple[str, int, int]:
+    return row["topic"], row.get("broker", -1), row.get("partition", -1)

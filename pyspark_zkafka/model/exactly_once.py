@@ -1,0 +1,324 @@
+"""The steps of a task that writes its rows once, whatever was tried before: pure, without a client and without a clock.
+
+`write_slot` is a generator of steps; who drives it takes each on a cluster (`pyspark_zkafka.write.exactly_once`), or on one
+of values (the simulation), and sends back what it found.
+
+A task of a replayed micro-batch finds its slot in one of two states. Recorded: the rows are in the log, so that it only
+compares them with what it would write, and records that this run has verified them. Not recorded: they are not, so that it
+writes them; but not before every slot that an earlier run recorded for this micro-batch has been verified by this run. If
+Spark distributes the rows in another way than before, one of these does not compare, and its task fails before any other
+has written a row a second time. The same applies to slots that were recorded under another name or topic of the query: if
+its options have changed since, nobody verifies them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, NamedTuple
+
+from pyspark_zkafka.errors import LedgerError, listing
+from pyspark_zkafka.model.ledger import Entry
+
+__all__ = [
+    "Abort",
+    "Attempt",
+    "Await",
+    "Begin",
+    "Commit",
+    "Measure",
+    "ReadLedger",
+    "ReadOthers",
+    "Result",
+    "RowSet",
+    "Send",
+    "Step",
+    "unverified",
+    "write_slot",
+]
+
+
+class RowSet(NamedTuple):
+    """The number of a slot's rows, and their hash regardless of their order (`Entry.digest`)."""
+
+    rows: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A task's attempt to write a slot.
+
+    Attributes
+    ----------
+    slot, batch : int
+        As in `Entry`.
+    run, write : str
+        As in `Entry`: the run of the query or of the job, and the call that writes.
+    is_named : bool
+        True if the user gave the write a name of its own: another call under it then is the same write, tried again.
+    ends : str
+        As in `Entry`.
+    """
+
+    slot: int
+    batch: int
+    run: str
+    write: str = ""
+    is_named: bool = False
+    ends: str = ""
+
+    def has_recorded(self, entry: Entry) -> bool:
+        """True if the entry is of this run, and of this call where there may be several."""
+        return (entry.run, entry.write) == (self.run, self.write)
+
+
+# --- Steps -----------------------------------------------------------------------------------------------------------
+
+
+class Begin(NamedTuple):
+    """Fence earlier attempts of the slot, so that none of them can commit any more. Returns its Entry, or None."""
+
+
+class ReadLedger(NamedTuple):
+    """Read the entries of all slots of the query, with those of transactions that are being committed. Returns them."""
+
+
+class ReadOthers(NamedTuple):
+    """Read the entries that the query has elsewhere: under another name, or another topic. Returns them by their place."""
+
+
+class Measure(NamedTuple):
+    """Count and hash all rows, without sending any. Returns a RowSet."""
+
+
+class Send(NamedTuple):
+    """Begin a transaction, and send all rows. Returns a RowSet; nothing needs to be begun if there are no rows."""
+
+
+class Await(NamedTuple):
+    """Wait a moment for other tasks to verify the `slots`, and those recorded at `places` elsewhere.
+
+    Returns False if the transaction cannot wait any longer.
+    """
+
+    slots: tuple[int, ...] = ()
+    places: tuple[str, ...] = ()
+
+
+class Commit(NamedTuple):
+    """Commit the entry, and what was sent, in one transaction."""
+
+    entry: Entry
+
+
+class Abort(NamedTuple):
+    """Abort the transaction."""
+
+
+Step = Begin | ReadLedger | ReadOthers | Measure | Send | Await | Commit | Abort
+
+
+class Result(NamedTuple):
+    """What became of a slot's rows: written now, or found written already."""
+
+    rows: int
+    was_written: bool
+
+
+# --- Decisions -------------------------------------------------------------------------------------------------------
+
+
+def write_slot(attempt: Attempt) -> Generator[Step, Any, Result]:
+    """Write a slot's rows, unless they are in the log already.
+
+    Raises
+    ------
+    LedgerError
+        ROWS_DIFFER: the slot is recorded with other rows. LAYOUT_CHANGED: slots that are recorded were not verified in
+        time. LEDGER_MOVED: nor were those that are recorded elsewhere. CHECKPOINT_ROLLED_BACK: the ledger is ahead of the
+        query. WRITTEN_TWICE: another write of the same ``foreachBatch`` has recorded slots under the same name.
+        UNFINISHED_JOB: another job of the group has the same number. Nothing of the attempt is committed then.
+    """
+    own: Entry | None = yield Begin()
+    _require_not_ahead(attempt, own)
+    if own is not None and own.batch == attempt.batch:
+        _require_same_job(attempt, [own])
+        _require_same_write(attempt, [own])
+        return (yield from _verify(attempt, own))
+    awaited = yield from _look(attempt, own)
+    sent: RowSet = yield Send()
+    if sent.rows:
+        yield from _await(attempt, own, awaited)
+        yield Commit(_entry(attempt, sent))
+    return Result(sent.rows, was_written=False)
+
+
+def _await(attempt: Attempt, own: Entry | None, awaited: Await) -> Generator[Step, Any, None]:
+    """Hold the transaction until all slots that were recorded are verified; abort it if they are not."""
+    try:
+        while any(awaited):
+            if not (yield awaited):
+                raise _layout_changed(attempt, awaited.slots) if awaited.slots else _moved(attempt, awaited.places)
+            awaited = yield from _look(attempt, own)
+    except LedgerError:
+        yield Abort()
+        raise
+
+
+def _look(attempt: Attempt, own: Entry | None) -> Generator[Step, Any, Await]:
+    """Find what an unrecorded slot waits for.
+
+    Nobody else has tried the micro-batch if this run has written the one before it: a run begins one only after all earlier
+    ones are complete, and every earlier run has ended then. But the function of a foreachBatch may have tried it.
+    """
+    is_first = own is None or own.run != attempt.run
+    if not is_first and not attempt.write:
+        return Await()
+    slots = _awaited(attempt, (yield ReadLedger()))
+    # Jobs of a group are numbered by each ledger on its own; their plan looks at the others.
+    return Await(slots, _awaited_elsewhere(attempt, (yield ReadOthers())) if is_first and not attempt.ends else ())
+
+
+def _verify(attempt: Attempt, own: Entry) -> Generator[Step, Any, Result]:
+    """Compare a slot that is recorded, and mark it as verified by this run.
+
+    The other entries are looked at here, too: marked, the slot does not look at them in the next micro-batch, which an
+    earlier run may have begun if the checkpoint was rolled back by one.
+    """
+    is_marked = attempt.has_recorded(own)
+    if not is_marked:
+        _awaited(attempt, (yield ReadLedger()))
+    found: RowSet = yield Measure()
+    if found != (own.rows, own.digest):
+        raise _rows_differ(attempt, own, found)
+    if not is_marked:
+        yield Commit(replace(own, run=attempt.run, write=attempt.write))
+    return Result(found.rows, was_written=True)
+
+
+def unverified(attempt: Attempt, entries: Mapping[int, Entry]) -> tuple[int, ...]:
+    """The slots that another run recorded for this micro-batch, and that this run has not verified yet."""
+    found = (e for e in entries.values() if e.batch == attempt.batch and not attempt.has_recorded(e))
+    return tuple(sorted(entry.slot for entry in found))
+
+
+def _entry(attempt: Attempt, sent: RowSet) -> Entry:
+    return Entry(attempt.slot, attempt.batch, sent.rows, sent.digest, attempt.run, attempt.write, ends=attempt.ends)
+
+
+def _awaited(attempt: Attempt, entries: Mapping[int, Entry]) -> tuple[int, ...]:
+    """The slots that an unrecorded slot waits for.
+
+    Each look checks that no entry is ahead: where one is, a later run has completed the micro-batch while this attempt
+    waited, and what was recorded of it is overwritten, not verified.
+    """
+    for entry in entries.values():
+        _require_not_ahead(attempt, entry)
+    _require_same_job(attempt, entries.values())
+    _require_same_write(attempt, entries.values())
+    return unverified(attempt, entries)
+
+
+def _awaited_elsewhere(attempt: Attempt, others: Mapping[str, Collection[Entry]]) -> tuple[str, ...]:
+    """The places where another run recorded slots of this micro-batch that this run has not verified.
+
+    Only other writes of the same foreachBatch can verify them. Without these, the query has been renamed.
+    """
+    for entry in chain.from_iterable(others.values()):
+        _require_not_ahead(attempt, entry)
+    places = tuple(
+        place
+        for place, entries in others.items()
+        if any(entry.batch == attempt.batch and entry.run != attempt.run for entry in entries)
+    )
+    if places and not attempt.write:
+        raise _moved(attempt, places)
+    return places
+
+
+def _require_not_ahead(attempt: Attempt, entry: Entry | None) -> None:
+    if entry is None or entry.batch <= attempt.batch:
+        return
+    raise LedgerError(
+        "CHECKPOINT_ROLLED_BACK",
+        f"The write is of micro-batch {attempt.batch}, but its ledger has rows of micro-batch {entry.batch} for slot "
+        f"{entry.slot}: the checkpoint is older than what the query wrote, or batchId is lower than before. Start the "
+        "query with its latest checkpoint, and run numbered jobs in order. To write everything again on purpose, use a new "
+        "checkpoint, or another writerName where batchId is set",
+        slot=entry.slot,
+        batch=attempt.batch,
+        recorded_batch=entry.batch,
+    )
+
+
+def _require_same_job(attempt: Attempt, entries: Iterable[Entry]) -> None:
+    """A group's job that was planned at the same time as another one has the same number, and commits other offsets."""
+    other = next((e for e in entries if e.batch == attempt.batch and e.ends != attempt.ends), None)
+    if other is not None:
+        raise LedgerError(
+            "UNFINISHED_JOB",
+            f"Another job of the group began to write at the same time, and commits the offsets {other.ends}; this one "
+            f"would commit {attempt.ends}; run one job of a group at a time, and this one again",
+            unfinished=other.ends,
+        )
+
+
+def _require_same_write(attempt: Attempt, entries: Iterable[Entry]) -> None:
+    """A later call of the same micro-batch in the same run is another write, or the same one, tried again by the user."""
+    if attempt.is_named or not attempt.write:
+        return
+    others = [e for e in entries if (e.batch, e.run) == (attempt.batch, attempt.run) and e.write != attempt.write]
+    if others:
+        raise LedgerError(
+            "WRITTEN_TWICE",
+            f"Micro-batch {attempt.batch} has been written already, at least in part, by an earlier write of the same "
+            "foreachBatch under the same name. If this write tries the earlier one again, do not name it, which would "
+            "duplicate rows: let the query fail, and restart it. If it is another write, set a writerName of its own for "
+            "it and for each further one, and leave that of the first write as it is: its rows are recorded under it",
+            batch=attempt.batch,
+        )
+
+
+def _rows_differ(attempt: Attempt, own: Entry, found: RowSet) -> LedgerError:
+    return LedgerError(
+        "ROWS_DIFFER",
+        f"Slot {attempt.slot} of micro-batch {attempt.batch} was written before, with {own.rows} rows of hash "
+        f"{own.digest}; now it has {found.rows} rows of hash {found.digest}, and writing them could duplicate rows; "
+        f"{REMEDIES}",
+        slot=attempt.slot,
+        batch=attempt.batch,
+        recorded=(own.rows, own.digest),
+        found=tuple(found),
+    )
+
+
+def _moved(attempt: Attempt, places: Collection[str]) -> LedgerError:
+    return LedgerError(
+        "LEDGER_MOVED",
+        f"Micro-batch {attempt.batch} was written, at least in part, under {listing(sorted(places))}, and this run has not "
+        "repeated that write; writing could duplicate rows. Restore transactionalIdPrefix, writerName, topic and "
+        "ledgerTopic as they were, and change them when the micro-batch is complete",
+        batch=attempt.batch,
+        places=tuple(sorted(places)),
+    )
+
+
+def _layout_changed(attempt: Attempt, awaited: Collection[int]) -> LedgerError:
+    slots = listing(sorted(awaited))
+    return LedgerError(
+        "LAYOUT_CHANGED",
+        f"Slot {attempt.slot} of micro-batch {attempt.batch} was not written before, but slot(s) {slots} were, and no task "
+        f"has repeated them in time; writing could duplicate rows; {REMEDIES}",
+        slot=attempt.slot,
+        batch=attempt.batch,
+        unverified=tuple(sorted(awaited)),
+    )
+
+
+REMEDIES = (
+    "restart the query as it ran before: with the same number of shuffle partitions and cores, or with as many cores as "
+    "slots if a task had failed; let the plan repeat itself: repartition(n) before the sink, "
+    "spark.sql.adaptive.enabled=false, no uuid() or rand() after the source"
+)

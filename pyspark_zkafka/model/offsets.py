@@ -1,0 +1,270 @@
+"""Start and end of a read: their specification, and its resolution to offsets.
+
+Pure: what the brokers know about logs comes through `LogOffsets`, which the admin client implements.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, Protocol, TypeGuard
+
+from pyspark_zkafka.errors import ClusterStateError, OptionError, listing
+from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
+
+EARLIEST: Literal[-2] = -2
+LATEST: Literal[-1] = -1
+HIGH_WATERMARK: Literal[-3] = -3
+"""The end of a log with its open transactions. With read_committed, `LATEST` stops before them. Not valid in options."""
+
+ResetPolicy = Literal["earliest", "latest", "error"]
+Bound = Literal["starting", "ending", "commit"]
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimestamp:
+    """The first record whose timestamp is not before `timestamp_ms`."""
+
+    timestamp_ms: int
+
+    def __str__(self) -> str:
+        return f"timestamp {self.timestamp_ms}"
+
+
+Position = int | AtTimestamp
+"""An offset of 0 or more, `EARLIEST`, `LATEST`, or the first record at a timestamp."""
+
+
+class LogOffsets(Protocol):
+    """The offsets of logs, as their leaders report them. `timeout_s` can only shorten the client's own time-out."""
+
+    def list_offsets(
+        self, positions: Mapping[TopicPartition, Position], timeout_s: float = math.inf
+    ) -> dict[TopicPartition, int]:
+        """The offset of each `EARLIEST`, `LATEST` or `AtTimestamp`; -1 where no record is at or after a timestamp."""
+        ...
+
+    def high_watermarks(
+        self, partitions: Collection[TopicPartition], timeout_s: float = math.inf
+    ) -> dict[TopicPartition, int]:
+        """The ends of logs with their open transactions; empty if `LATEST` is that end."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSpec:
+    """One end of a read, as `option` specifies it.
+
+    `everywhere` is the position of partitions that are not named. It is None if every partition must be named. A
+    partition's own position takes precedence over its topic's.
+    """
+
+    option: str
+    everywhere: Position | Literal["committed"] | None = None
+    by_topic: Mapping[str, Position] = field(default_factory=dict)
+    by_partition: Mapping[TopicPartition, Position] = field(default_factory=dict)
+
+    def of(self, partition: TopicPartition) -> Position | Literal["committed"] | None:
+        """The position of a partition; None if it is not named."""
+        named = self.by_partition.get(partition, self.by_topic.get(partition.topic))
+        return self.everywhere if named is None else named
+
+    def unknown(self, partitions: Collection[TopicPartition]) -> list[str]:
+        """The named topics and partitions that are not among `partitions`, as text, sorted."""
+        known, topics = set(partitions), {tp.topic for tp in partitions}
+        extra = [str(tp) for tp in self.by_partition if tp not in known]
+        return sorted(extra + [t for t in self.by_topic if t not in topics])
+
+
+def canonical_json(offsets: Mapping[TopicPartition, int]) -> str:
+    """Offsets as JSON with topics and partitions in order, without blanks: equal offsets are equal text.
+
+    >>> canonical_json({TopicPartition("b", 10): 7, TopicPartition("b", 2): 5, TopicPartition("a", 0): 1})
+    '{"a":{"0":1},"b":{"2":5,"10":7}}'
+    """
+    by_topic: dict[str, dict[str, int]] = {}
+    for tp in sorted(offsets):
+        by_topic.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
+    return json.dumps(by_topic, separators=(",", ":"), ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """A start or end outside the log `[earliest, latest]`, which includes open transactions."""
+
+    partition: TopicPartition
+    bound: Bound
+    offset: int
+    earliest: int
+    latest: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.partition}: {self.bound} offset {self.offset} is outside the log, "
+            f"which spans [{self.earliest}, {self.latest})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The ranges of a read, in the given order of partitions, and the starts and ends outside the log."""
+
+    ranges: tuple[OffsetRange, ...]
+    outside: tuple[Outside, ...] = ()
+
+
+def resolve(
+    partitions: Collection[TopicPartition],
+    start: OffsetSpec,
+    end: OffsetSpec,
+    logs: LogOffsets,
+    *,
+    committed: Mapping[TopicPartition, int] = MappingProxyType({}),
+    reset: ResetPolicy | None = None,
+    no_match: Literal["error", "latest"] = "error",
+    subscribed: Collection[TopicPartition] | None = None,
+    timeout_s: float = math.inf,
+) -> Resolution:
+    """Find the offsets at which each partition starts and ends. Requests offsets twice, or up to four times if needed.
+
+    Parameters
+    ----------
+    committed : mapping
+        The group's offsets, if `start` is "committed".
+    reset : "earliest", "latest", "error" or None
+        The start of partitions without a committed offset (None: latest, as in Kafka) and of partitions that `start` does
+        not name (None: each must be named, as in Spark's own source).
+    no_match : "error" or "latest"
+        What to do if no record is at or after a starting timestamp. An ending timestamp is then the log's end.
+    subscribed : collection, optional
+        The partitions that the specifications may and must name, if filters have reduced `partitions`.
+    timeout_s : float
+        A limit for each request, shorter than the client's own.
+
+    Returns
+    -------
+    Resolution
+        One range per partition, `start <= until`, both inside the log. An explicit or committed offset outside the log
+        moves to the nearer end of the log and is reported in `outside`. Offsets of open transactions are inside the log,
+        even if `LATEST` stops before them.
+
+    Raises
+    ------
+    OptionError
+        A named partition is not read, a partition is not named, or a start lies after its end.
+    ClusterStateError
+        `reset` or `no_match` is "error" and a partition needs it.
+    """
+    named = partitions if subscribed is None else subscribed
+    check_named(start, named, may_omit=reset is not None)
+    check_named(end, named, may_omit=False)
+    starts = _start_positions(partitions, start, committed, reset)
+    ends = {tp: _known(end.of(tp)) for tp in partitions}
+    _check_order({tp: p for tp, p in starts.items() if start.of(tp) == p}, ends)
+    lows = logs.list_offsets({tp: EARLIEST if _is_offset(p) else p for tp, p in starts.items()}, timeout_s)
+    highs = logs.list_offsets({tp: LATEST if _is_offset(p) else p for tp, p in ends.items()}, timeout_s)
+    _check_matches(starts, lows, no_match)
+    # An ending timestamp that a record reaches spares a request for the log's end, unless the start is behind that record.
+    late = [
+        tp
+        for tp, p in ends.items()
+        if isinstance(p, AtTimestamp) and (highs[tp] < 0 or _is_outside(starts[tp], lows[tp], highs[tp]))
+    ]
+    log_ends = {**highs, **(logs.list_offsets(dict.fromkeys(late, LATEST), timeout_s) if late else {})}
+    beyond = [tp for tp in partitions if any(_is_offset(p) and p > log_ends[tp] for p in (starts[tp], ends[tp]))]
+    limits = {**log_ends, **(logs.high_watermarks(beyond, timeout_s) if beyond else {})}
+    ranges: list[OffsetRange] = []
+    outside: list[Outside] = []
+    for tp in partitions:
+        low, high = (found if found >= 0 else log_ends[tp] for found in (lows[tp], highs[tp]))
+        first, until, limit = starts[tp], ends[tp], limits[tp]
+        if _is_outside(first, low, limit):
+            outside.append(Outside(tp, "starting", first, low, limit))
+        if _is_outside(until, 0, limit):
+            outside.append(Outside(tp, "ending", until, low, limit))
+        begin = min(max(first, low), limit) if _is_offset(first) else low
+        stop = min(max(until, low), limit) if _is_offset(until) else high
+        ranges.append(OffsetRange(tp, begin, max(begin, stop)))
+    return Resolution(tuple(ranges), tuple(outside))
+
+
+def check_named(spec: OffsetSpec, partitions: Collection[TopicPartition], may_omit: bool) -> None:
+    """Raise OptionError if the specification names other partitions, or omits some and must not."""
+    unknown = spec.unknown(partitions)
+    missing = [] if may_omit else [str(tp) for tp in partitions if spec.of(tp) is None]
+    if unknown:
+        raise OptionError(
+            "OFFSETS_DO_NOT_MATCH",
+            f"{spec.option} names {listing(unknown)}, which this read does not contain; "
+            f"it contains {listing(partitions)}; correct the topic names and partition numbers",
+        )
+    if missing:
+        raise OptionError(
+            "OFFSETS_DO_NOT_MATCH",
+            f"{spec.option} does not name {listing(missing)}; name every partition (or the whole topic), "
+            "or, for a start, set auto.offset.reset",
+        )
+
+
+def _is_offset(position: Position) -> TypeGuard[int]:
+    return isinstance(position, int) and position >= 0
+
+
+def _is_outside(position: Position, low: int, high: int) -> TypeGuard[int]:
+    return _is_offset(position) and not low <= position <= high
+
+
+def _start_positions(
+    partitions: Collection[TopicPartition],
+    spec: OffsetSpec,
+    committed: Mapping[TopicPartition, int],
+    reset: ResetPolicy | None,
+) -> dict[TopicPartition, Position]:
+    given = {tp: committed.get(tp) if (position := spec.of(tp)) == "committed" else position for tp in partitions}
+    fallback = reset_position(sorted(tp for tp, position in given.items() if position is None), reset)
+    return {tp: fallback if position is None else position for tp, position in given.items()}
+
+
+def _known(position: Position | Literal["committed"] | None) -> Position:
+    if position is None or position == "committed":
+        raise TypeError("an end is never committed, and was checked to name each partition")
+    return position
+
+
+def reset_position(missing: Collection[TopicPartition], reset: ResetPolicy | None) -> Position:
+    """The start of partitions without an offset. Raises ClusterStateError (NO_COMMITTED_OFFSET) if the policy is error."""
+    if missing and reset == "error":
+        raise ClusterStateError(
+            "NO_COMMITTED_OFFSET",
+            f"No offset is known for {listing(missing)}, and auto.offset.reset is error; "
+            "commit one, name the partitions in startingOffsets, or set auto.offset.reset to earliest or latest",
+        )
+    return EARLIEST if reset == "earliest" else LATEST
+
+
+def _check_matches(starts: Mapping[TopicPartition, Position], found: Mapping[TopicPartition, int], no_match: str) -> None:
+    unmatched = [tp for tp, p in starts.items() if isinstance(p, AtTimestamp) and found[tp] < 0]
+    if unmatched and no_match == "error":
+        raise ClusterStateError(
+            "NO_OFFSET_FOR_TIMESTAMP",
+            f"No record at or after the starting timestamp in {listing(unmatched)}; "
+            "choose an earlier timestamp, or set startingOffsetsByTimestampStrategy to latest",
+        )
+
+
+def _check_order(given: Mapping[TopicPartition, Position], ends: Mapping[TopicPartition, Position]) -> None:
+    """Raise if a specified start is after its end. A committed offset may be: it means that nothing is left to read."""
+    for tp, start in given.items():
+        if _is_behind(start, ends[tp]):
+            raise OptionError(
+                "START_AFTER_END", f"{tp} starts at {start} and ends at {ends[tp]}; set a start that is not after the end"
+            )
+
+
+def _is_behind(start: Position, end: Position) -> bool:
+    if isinstance(start, AtTimestamp) and isinstance(end, AtTimestamp):
+        return start.timestamp_ms > end.timestamp_ms
+    return isinstance(start, int) and isinstance(end, int) and 0 <= end < start

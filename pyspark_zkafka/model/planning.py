@@ -1,0 +1,344 @@
+"""Planning: from a subscription, a cluster snapshot and offset ranges to the splits that Spark's tasks read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from itertools import zip_longest
+from statistics import fmean
+from typing import NamedTuple
+
+from pyspark_zkafka.errors import NoLeader, UnknownTopic, listing, nearest
+from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, OffsetRange, TopicPartition
+from pyspark_zkafka.model.topic_filters import topic_filter
+
+_COMPARED = 5  # names for which to suggest another: each is compared with all topics
+_UNKNOWN_RECORD_BYTES = 1024.0
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """All partitions of named topics."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribePattern:
+    """All partitions of the topics whose whole name matches a regular expression."""
+
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeExcept:
+    """All partitions of the topics whose whole name does not match a regular expression."""
+
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Named partitions."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+_Ranges = Mapping[TopicPartition, OffsetRange]
+Subscription = Subscribe | SubscribePattern | SubscribeExcept | Assign
+
+
+class Split(NamedTuple):
+    """All that a task needs to read `[start, until)` of one partition without ZooKeeper.
+
+    `endpoints` are ``host:port`` of the leader and the ISR, those in the client's rack first, else the leader first;
+    `leader_epoch` is -1, `topic_id` and `czxid` None where unknown.
+    """
+
+    partition: TopicPartition
+    start: int
+    until: int
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    endpoints: tuple[str, ...]
+    topic_id: str | None = None
+    czxid: int | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of offsets in the split."""
+        return self.until - self.start
+
+
+def wanted_topics(subscription: Subscription, names: Iterable[str] = ()) -> list[str]:
+    """The topics to look up, sorted, each once; `names` are the cluster's topics, and only used for a pattern.
+
+    A pattern never matches Kafka's internal topics, as in Spark's own source; by name they can be read.
+    """
+    if isinstance(subscription, Subscribe):
+        return sorted(set(subscription.topics))
+    if isinstance(subscription, Assign):
+        return sorted({tp.topic for tp in subscription.partitions})
+    candidates = set(names) - INTERNAL_TOPICS
+    chosen = topic_filter(subscription.pattern).select(candidates)
+    return sorted(chosen if isinstance(subscription, SubscribePattern) else candidates - chosen)
+
+
+def subscribed_partitions(subscription: Subscription, snapshot: ClusterSnapshot) -> list[TopicPartition]:
+    """The partitions to read that exist, ordered by topic and number; see `missing_topics` for the others."""
+    existing = [tp for topic in wanted_topics(subscription, snapshot.topics) for tp in snapshot.partitions(topic)]
+    if not isinstance(subscription, Assign):
+        return existing
+    assigned = set(subscription.partitions)
+    return [tp for tp in existing if tp in assigned]
+
+
+def missing_topics(subscription: Subscription, snapshot: ClusterSnapshot) -> list[str]:
+    """What a subscription names and the cluster does not have: topics and partitions, or a pattern that matches nothing."""
+    if isinstance(subscription, (SubscribePattern, SubscribeExcept)):
+        return [] if wanted_topics(subscription, snapshot.topics) else [subscription.pattern]
+    missing = [topic for topic in wanted_topics(subscription) if topic not in snapshot.topics]
+    if isinstance(subscription, Assign):
+        unknown = set(subscription.partitions).difference(subscribed_partitions(subscription, snapshot))
+        missing += [str(tp) for tp in sorted(unknown) if tp.topic in snapshot.topics]
+    return missing
+
+
+def describe_missing(
+    subscription: Subscription, missing: Sequence[str], names: Collection[str], *, may_wait: bool
+) -> UnknownTopic:
+    """The error for `missing_topics`, which is not empty.
+
+    `names` are the cluster's topics, to suggest the nearest. If the read `may_wait`, the text does not suggest to do so.
+    """
+    remedy = "" if may_wait else "; with missingTopics=wait a stream waits for it, and a batch reads the others"
+    if isinstance(subscription, (SubscribePattern, SubscribeExcept)):
+        is_positive = isinstance(subscription, SubscribePattern)
+        option, leaves = ("subscribePattern", "matches no") if is_positive else ("subscribeExceptPattern", "excludes every")
+        shown = listing(sorted(set(names) - INTERNAL_TOPICS)) or "no topics that this user may see"
+        return UnknownTopic(
+            "NO_TOPIC_MATCHES",
+            f"{option} {subscription.pattern!r} {leaves} topic, of which the whole name must match; the cluster has "
+            f"{shown}; correct the pattern or create a topic{remedy}",
+            missing=list(missing),
+        )
+    unknown = [name for name in wanted_topics(subscription) if name in missing][:_COMPARED]
+    similar = {name: near for name in unknown if (near := nearest(name, names)) is not None}
+    shown = ", ".join(f"{name} (did you mean {similar[name]}?)" if name in similar else name for name in missing)
+    return UnknownTopic(
+        "UNKNOWN_TOPIC",
+        f"There is no topic or partition {shown}; correct the subscription or create it{remedy}",
+        missing=list(missing),
+    )
+
+
+def describe_offline(partitions: Collection[TopicPartition], snapshot: ClusterSnapshot) -> NoLeader:
+    """The error for partitions without a live leader; names each with its ISR."""
+    shown = "; ".join(f"{tp} (ISR {_isr(tp, snapshot)})" for tp in partitions)
+    return NoLeader(
+        "NO_LEADER",
+        f"No live leader for {shown}; start a broker of the ISR, or set offlinePartitions to skip to read the others",
+        partitions=list(partitions),
+    )
+
+
+def _isr(partition: TopicPartition, snapshot: ClusterSnapshot) -> str:
+    state = snapshot.states.get(partition)
+    return "unknown: being created" if state is None else ", ".join(map(str, state.isr)) or "empty"
+
+
+def limit_records(ranges: _Ranges, max_records: int) -> dict[TopicPartition, OffsetRange]:
+    """Shorten the ranges to about `max_records` in all.
+
+    Each partition gets a share in proportion to its backlog, rounded down, but at least one record. The total may
+    therefore exceed `max_records`, by less than one record per partition.
+
+    References
+    ----------
+    org.apache.spark.sql.kafka010.KafkaMicroBatchStream.rateLimit, Spark 4.2 (which computes in doubles).
+    """
+    return _shorten(ranges, max_records, sum(r.size for r in ranges.values()))
+
+
+def limit_bytes(
+    ranges: _Ranges, max_bytes: int, record_bytes: Mapping[TopicPartition, float]
+) -> dict[TopicPartition, OffsetRange]:
+    """Shorten the ranges to about `max_bytes` in all, with at least one record of each backlog.
+
+    `record_bytes` is the mean size of a partition's records, at least one byte. A missing partition has the mean of the
+    others, or 1 KiB.
+    """
+    otherwise = fmean(record_bytes.values()) if record_bytes else _UNKNOWN_RECORD_BYTES
+    sizes = {tp: Fraction(max(record_bytes.get(tp, otherwise), 1)) for tp in ranges}
+    return _shorten(ranges, max_bytes, sum((r.size * sizes[tp] for tp, r in ranges.items()), Fraction()))
+
+
+def _shorten(ranges: _Ranges, limit: int, total: int | Fraction) -> dict[TopicPartition, OffsetRange]:
+    """Shorten all ranges in the proportion of the limit to the total. Both are in records, or both in bytes."""
+    # Exact, as offsets may be beyond the precision of a double.
+    shares = {tp: max(limit * r.size // total, 1) for tp, r in ranges.items() if r.size > 0}
+    return {tp: replace(r, until=min(r.start + shares[tp], r.until)) if tp in shares else r for tp, r in ranges.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerLimits:
+    """When a micro-batch is due, and how much it reads. None is no limit."""
+
+    max_records: int | None = None
+    max_bytes: int | None = None
+    min_records: int | None = None
+    max_delay_ms: int = 15 * 60 * 1000
+
+    def holds_back(self, available_records: int, since_last_ms: float) -> bool:
+        """True if the micro-batch must wait for more records.
+
+        `available_records` is the whole backlog, in offsets. `since_last_ms` is the time since a micro-batch was last due,
+        infinite before the first of a run, which never waits.
+
+        References
+        ----------
+        org.apache.spark.sql.kafka010.KafkaMicroBatchStream.delayBatch, Spark 4.2.
+        """
+        return available_records < (self.min_records or 0) and since_last_ms < self.max_delay_ms
+
+    def apply(self, ranges: _Ranges, record_bytes: Mapping[TopicPartition, float]) -> dict[TopicPartition, OffsetRange]:
+        """Shorten the ranges to both limits: for each partition, the stricter one."""
+        found = dict(ranges) if self.max_records is None else limit_records(ranges, self.max_records)
+        if self.max_bytes is None:
+            return found
+        by_bytes = limit_bytes(ranges, self.max_bytes, record_bytes)
+        return {tp: min(r, by_bytes[tp], key=lambda limited: limited.until) for tp, r in found.items()}
+
+
+def split_ranges(
+    ranges: Sequence[OffsetRange], min_partitions: int | None = None, max_records: int | None = None
+) -> list[OffsetRange]:
+    """The ranges without the empty ones, cut as Spark's own Kafka source cuts them.
+
+    Each range is first cut into parts of at most `max_records`. If that leaves fewer than `min_partitions`, the large
+    ranges are cut further, in proportion to their sizes; ranges that would stay whole take no part in the proportion, so
+    that `min_partitions` is approximate.
+
+    References
+    ----------
+    org.apache.spark.sql.kafka010.KafkaOffsetRangeCalculator, Spark 4.2.
+    """
+    parts = [r for r in ranges if r.size > 0]
+    if max_records is not None:
+        parts = [part for r in parts for part in _cut(r, -(-r.size // max_records))]
+    if min_partitions is None or min_partitions <= len(parts):
+        return parts
+    return _cut_in_proportion(parts, min_partitions)
+
+
+def _cut_in_proportion(ranges: Sequence[OffsetRange], min_partitions: int) -> list[OffsetRange]:
+    total = sum(r.size for r in ranges)
+    whole = [r for r in ranges if _share(r.size, total, min_partitions) == 1]
+    rest_total = total - sum(r.size for r in whole)
+    rest_parts = max(min_partitions - len(whole), 1)
+    kept = set(whole)
+    parts = [[r] if r in kept else _cut(r, _share(r.size, rest_total, rest_parts)) for r in ranges]
+    return [part for cut in parts for part in cut]
+
+
+def _share(size: int, total: int, parts: int) -> int:
+    """The share of `parts` for a range of `size`: rounded half up, as by Java's Math.round, and at least 1."""
+    return max(math.floor(size / total * parts + 0.5), 1)
+
+
+def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
+    """A range in `parts` nearly equal parts, with the remainders in the later ones; empty parts are left out."""
+    cuts: list[OffsetRange] = []
+    start = whole.start
+    for part in range(parts):
+        until = start + (whole.until - start) // (parts - part)
+        cuts.append(replace(whole, start=start, until=until))
+        start = until
+    return [c for c in cuts if c.size > 0]
+
+
+def make_splits(
+    ranges: Iterable[OffsetRange], snapshot: ClusterSnapshot, client_rack: str | None, listener: Listener
+) -> list[Split]:
+    """A split for each range, in order, with the identity and the endpoints that a task needs."""
+
+    @cache
+    def endpoints(leader: int, isr: tuple[int, ...]) -> tuple[str, ...]:
+        in_sync = [snapshot.brokers[b] for b in dict.fromkeys([leader, *isr]) if b in snapshot.brokers]
+        nearest_first = sorted(in_sync, key=lambda b: client_rack is not None and b.rack != client_rack)
+        return tuple(str(e) for b in nearest_first if (e := listener.endpoint(b)) is not None)
+
+    splits = []
+    for r in ranges:
+        state, topic = snapshot.states[r.partition], snapshot.topics[r.partition.topic]
+        splits.append(
+            Split(
+                partition=r.partition,
+                start=r.start,
+                until=r.until,
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                isr=state.isr,
+                endpoints=endpoints(state.leader, state.isr),
+                topic_id=topic.topic_id,
+                czxid=topic.czxid,
+            )
+        )
+    return splits
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """The choice of a broker's endpoint: the one named `name`, else the first with `security_protocol`."""
+
+    name: str | None = None
+    security_protocol: str = "PLAINTEXT"
+
+    def endpoint(self, broker: Broker) -> Endpoint | None:
+        """The endpoint; None if the broker has no such listener."""
+        expected = (self.name or self.security_protocol).upper()
+        for endpoint in broker.endpoints:
+            if (endpoint.listener if self.name else endpoint.security_protocol).upper() == expected:
+                return endpoint
+        return None
+
+
+def coalesce(splits: Iterable[Split], min_records: int | None, max_records: int | None = None) -> list[tuple[Split, ...]]:
+    """The splits, in order, grouped so that each group but the last spans at least `min_records` offsets.
+
+    Without `min_records` each is alone. A group of several spans at most `max_records`.
+    """
+    if min_records is None:
+        return [(split,) for split in splits]
+    groups: list[list[Split]] = []
+    size = 0
+    for split in splits:
+        has_room = size < min_records and (max_records is None or size + split.size <= max_records)
+        if not groups or not has_room:
+            groups.append([])
+            size = 0
+        groups[-1].append(split)
+        size += split.size
+    return [tuple(group) for group in groups]
+
+
+def in_fixed_order(splits: Iterable[Split]) -> list[Split]:
+    """The splits in an order of their own, whoever leads them: a micro-batch that is repeated has the same tasks again.
+
+    Partition numbers come first, as brokers spread the leaders of a topic over them.
+    """
+    return sorted(splits, key=lambda split: (split.partition.partition, split.partition.topic, split.start))
+
+
+def spread_over_leaders(splits: Sequence[Split]) -> list[Split]:
+    """The splits, ordered so that consecutive ones have different leaders while splits of several leaders remain."""
+    by_leader: dict[int, list[Split]] = {}
+    for split in splits:
+        by_leader.setdefault(split.leader, []).append(split)
+    longest_first = sorted(by_leader.values(), key=len, reverse=True)
+    return [split for turn in zip_longest(*longest_first) for split in turn if split is not None]

@@ -1,0 +1,108 @@
+"""Filters that are pushed down to a plan, which leaves out partitions and offsets that cannot match.
+
+They only restrict the plan: Spark evaluates every filter again on the rows.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any, Literal
+
+from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
+
+__all__ = ["Comparison", "PushedFilters", "pushed_filters"]
+
+Operator = Literal["=", "in", ">", ">=", "<", "<="]
+
+_COMPARE: dict[Operator, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "in": lambda candidate, values: candidate in values,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A filter of the form `column operator value`, e.g. ``Comparison("partition", "in", (1, 2))``."""
+
+    column: str
+    operator: Operator
+    value: Any
+
+    def admits(self, candidate: Any) -> bool:
+        """True if a value of the column may match; one that cannot be compared passes, for Spark to evaluate."""
+        values = self.value if self.operator == "in" else (self.value,)
+        if not all(isinstance(value, type(candidate)) for value in values):
+            return True
+        return bool(_COMPARE[self.operator](candidate, self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class PushedFilters:
+    """The restrictions that pushed-down filters put on a read.
+
+    `comparisons` are of the columns topic and partition. Only offsets in ``[from_offset, until_offset)`` can match, and
+    only records that are not older than `since_ms`. There is no counterpart for newer ones: timestamps that producers set
+    need not ascend along the log, and imply nothing for the records that follow.
+    """
+
+    comparisons: tuple[Comparison, ...] = ()
+    from_offset: int | None = None
+    until_offset: int | None = None
+    since_ms: int | None = None
+
+    def admits(self, partition: TopicPartition) -> bool:
+        """True if the partition can contain a matching record."""
+        columns = {"topic": partition.topic, "partition": partition.partition}
+        return all(c.admits(columns[c.column]) for c in self.comparisons)
+
+    def cut(self, whole: OffsetRange, first_since: Mapping[TopicPartition, int]) -> OffsetRange:
+        """The part of a range that can contain a match; `first_since` has the first offset not older, or -1."""
+        start = max(whole.start, self.from_offset or 0)
+        until = whole.until if self.until_offset is None else min(whole.until, self.until_offset)
+        first = first_since.get(whole.partition, 0)
+        start = until if first < 0 else max(start, first)
+        return OffsetRange(whole.partition, start, max(start, until))
+
+
+def pushed_filters(comparisons: Iterable[Comparison]) -> PushedFilters:
+    """The restrictions by the given filters, all of which must match."""
+    by_column: dict[str, list[Comparison]] = {}
+    for comparison in comparisons:
+        by_column.setdefault(comparison.column, []).append(comparison)
+    offsets = [bounds for c in by_column.get("offset", []) if (bounds := _offset_bounds(c)) is not None]
+    times = [ms for c in by_column.get("timestamp", []) if (ms := _since_ms(c)) is not None]
+    return PushedFilters(
+        comparisons=tuple(by_column.get("topic", []) + by_column.get("partition", [])),
+        from_offset=max((low for low, _ in offsets if low is not None), default=None),
+        until_offset=min((high for _, high in offsets if high is not None), default=None),
+        since_ms=max(times, default=None),
+    )
+
+
+def _offset_bounds(c: Comparison) -> tuple[int | None, int | None] | None:
+    """The half-open bounds that a comparison puts on offsets."""
+    values = c.value if c.operator == "in" else (c.value,)
+    if not values or not all(isinstance(v, int) for v in values):
+        return None
+    if c.operator in ("=", "in"):
+        return min(values), max(values) + 1
+    if c.operator in (">", ">="):
+        return c.value + (c.operator == ">"), None
+    return None, c.value + (c.operator == "<=")
+
+
+def _since_ms(c: Comparison) -> int | None:
+    if c.operator not in ("=", ">", ">=") or not isinstance(c.value, datetime):
+        return None
+    value = c.value if c.value.tzinfo is not None else c.value.replace(tzinfo=timezone.utc)
+    since_ms = (value - _EPOCH) // timedelta(milliseconds=1)
+    # Records without a timestamp show as -1, so that a bound before the epoch leaves nothing out.
+    return since_ms if since_ms >= 0 else None

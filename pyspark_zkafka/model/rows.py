@@ -1,0 +1,280 @@
+"""The columns of a frame to write: checked by type, turned into rows for a producer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_zkafka.errors import InvalidRow, OptionError
+from pyspark_zkafka.model.topic_names import RULE, is_topic_name, shown_name
+
+__all__ = ["OutgoingBatch", "Rows", "check_columns", "outgoing", "slices_by_size"]
+
+_PER_MILLISECOND = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+_QUOTED_BYTES = 60
+
+
+def _is_text_or_bytes(kind: pa.DataType) -> bool:
+    return _is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_headers(kind: pa.DataType) -> bool:
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_struct(kind.value_type):
+        return False
+    fields = list(kind.value_type)
+    return [f.name for f in fields] == ["key", "value"] and _is_text(fields[0].type) and _is_text_or_bytes(fields[1].type)
+
+
+def _is_instant(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind)) and kind.tz is not None and kind.unit in _PER_MILLISECOND
+
+
+_EXPECTED = {
+    "value": ("string or binary", _is_text_or_bytes),
+    "key": ("string or binary", _is_text_or_bytes),
+    "topic": ("string", _is_text),
+    "partition": ("int", pa.types.is_int32),
+    "headers": ("array<struct<key:string,value:binary>>", _is_headers),
+    "timestamp": ("timestamp", _is_instant),
+}
+
+
+def check_columns(schema: pa.Schema, topic: str | None) -> None:
+    """Raise OptionError with all problems of the columns of a frame to write; other columns are ignored.
+
+    `topic` is the option; without it there must be a column of that name.
+    """
+    types = {field.name: field.type for field in schema}
+    problems = [
+        f"column {name} must be {expected}, it is {types[name]}"
+        for name, (expected, fits) in _EXPECTED.items()
+        if name in types and not fits(types[name])
+    ]
+    problems += [f"there are several columns {name}" for name in _EXPECTED if schema.names.count(name) > 1]
+    if "value" not in types:
+        problems.append(f"there is no column value; there are {', '.join(types) or 'none'}")
+    if topic is None and "topic" not in types:
+        problems.append("there is neither the option topic nor a column topic")
+    if problems:
+        raise OptionError("INVALID_SCHEMA", "The frame cannot be written: " + "; ".join(problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows as Python's own objects, column by column, each list as long as the others.
+
+    `others` are a row's further arguments to a producer by name: ``timestamp`` if the row has one, ``headers`` if there is
+    the column. It is None if the frame has neither column.
+    """
+
+    values: list[bytes | None]
+    keys: list[bytes | None]
+    others: list[dict[str, Any]] | None
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingBatch:
+    """The rows of one batch that go to one topic; all arrays are of one length, in the order of the frame.
+
+    `key` and `value` are binary, `partition` int32, `timestamp_ms` int64, `headers` a list of structs of a string and
+    binary; all but `value` are None if the frame has no such column.
+    """
+
+    topic: str
+    value: pa.Array
+    key: pa.Array | None
+    partition: pa.Array | None
+    timestamp_ms: pa.Array | None
+    headers: pa.Array | None
+
+    def take(self, order: npt.NDArray[np.int64]) -> OutgoingBatch:
+        """The rows at the given positions, in that order."""
+        positions = pa.array(order)
+        return self._with_columns(self.topic, lambda column: column.take(positions))
+
+    def of_topic(self, topic: str, mask: pa.Array) -> OutgoingBatch:
+        """The rows where the mask is true, which go to the topic."""
+        return self._with_columns(topic, lambda column: column.filter(mask))
+
+    def _with_columns(self, topic: str, change: Callable[[pa.Array], pa.Array]) -> OutgoingBatch:
+        columns = (self.value, self.key, self.partition, self.timestamp_ms, self.headers)
+        return OutgoingBatch(topic, *(None if column is None else change(column) for column in columns))
+
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """Bytes of value, key and headers of each row."""
+        sizes = _lengths(self.value)
+        if self.key is not None:
+            sizes = sizes + _lengths(self.key)
+        if self.headers is not None:
+            sizes = sizes + _header_lengths(self.headers)
+        return sizes
+
+    def rows(self, start: int, stop: int) -> Rows:
+        """Rows `[start, stop)` in the form that a producer accepts."""
+        values = self.value[start:stop].to_pylist()
+        keys = [None] * len(values) if self.key is None else self.key[start:stop].to_pylist()
+        if self.timestamp_ms is None and self.headers is None:
+            return Rows(values, keys, None)
+        others: list[dict[str, Any]] = [{} for _ in values]
+        if self.timestamp_ms is not None:
+            for row, timestamp_ms in zip(others, self.timestamp_ms[start:stop].to_pylist(), strict=True):
+                if timestamp_ms is not None:
+                    row["timestamp"] = timestamp_ms
+        if self.headers is not None:
+            for row, headers in zip(others, self.headers[start:stop].to_pylist(), strict=True):
+                row["headers"] = [(h["key"], h["value"]) for h in headers or ()]
+        return Rows(values, keys, others)
+
+
+def outgoing(batch: pa.RecordBatch, topic: str | None) -> Iterator[OutgoingBatch]:
+    """The batch's rows by topic, topics in order of first appearance.
+
+    Raises
+    ------
+    InvalidRow
+        NULL_TOPIC, INVALID_TOPIC: without the option, a row has no topic, or one that Kafka does not allow; nothing of the
+        batch has been sent then. INVALID_TIMESTAMP, INVALID_HEADERS: a timestamp before 1970-01-01T00:00:00.001Z; a header
+        without key, or with one that is not UTF-8 or has a zero byte.
+    """
+    if batch.num_rows == 0:
+        return
+    whole = _columns(batch, topic or "")
+    if topic is not None:
+        yield whole
+        return
+    topics = batch.column("topic")
+    if topics.null_count:
+        row = pc.index(pc.is_null(topics), value=True).as_py()
+        raise InvalidRow(
+            "NULL_TOPIC", f"The column topic is null in row {row} of a batch; fill it, or set the option topic"
+        )
+    for name in _names(topics):
+        yield whole.of_topic(name, pc.equal(topics, name))
+
+
+def _names(topics: pa.Array) -> list[str]:
+    """The names in a column topic, each once, in order of first appearance."""
+    names = _as_bytes(pc.unique(topics)).to_pylist()
+    for name in names:
+        # A name that is not UTF-8 decodes to one that no topic can have.
+        if not is_topic_name(text := name.decode("utf-8", "surrogateescape")):
+            row = pc.index(_as_bytes(topics), name).as_py()
+            raise InvalidRow(
+                "INVALID_TOPIC", f"The column topic is {shown_name(text)} in row {row} of a batch; {RULE}; correct the name"
+            )
+    return [name.decode() for name in names]
+
+
+def _columns(batch: pa.RecordBatch, topic: str) -> OutgoingBatch:
+    found = {name: batch.column(name) for name in batch.schema.names if name in _EXPECTED}
+    return OutgoingBatch(
+        topic,
+        _as_bytes(found["value"]),
+        _as_bytes(found["key"]) if "key" in found else None,
+        found.get("partition"),
+        _milliseconds(found["timestamp"]) if "timestamp" in found else None,
+        _checked_headers(found["headers"]) if "headers" in found else None,
+    )
+
+
+def _as_bytes(column: pa.Array) -> pa.Array:
+    return column.cast(pa.large_binary() if _is_large(column.type) else pa.binary())
+
+
+def _is_large(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_large_string(kind) or pa.types.is_large_binary(kind))
+
+
+def _milliseconds(column: pa.Array) -> pa.Array:
+    # The integers alone: Arrow rounds in local time, which may be ambiguous, or of a zone that Arrow does not know.
+    since_epoch = column.cast(pa.int64())
+    milliseconds = pc.divide(since_epoch, _PER_MILLISECOND[column.type.unit])
+    row = pc.index(pc.less(milliseconds, 1), value=True).as_py()
+    if row >= 0:
+        shown = np.datetime64(since_epoch[row].as_py(), column.type.unit)
+        raise InvalidRow(
+            "INVALID_TIMESTAMP",
+            f"The column timestamp is {shown}Z in row {row} of a batch; Kafka stores none before "
+            "1970-01-01T00:00:00.001Z; leave it null to let the producer set the time",
+        )
+    return milliseconds
+
+
+def _checked_headers(column: pa.Array) -> pa.Array:
+    keys = pc.struct_field(column.flatten(), "key")
+    if keys.null_count:
+        raise _invalid_headers("has a null key, and Kafka requires one; give each header a key")
+    if (bad := _first_not_utf8(keys)) is not None:
+        shown = f"{bad[:_QUOTED_BYTES]!r}{'...' if len(bad) > _QUOTED_BYTES else ''}"
+        raise _invalid_headers(
+            f"has a key that is not UTF-8: {shown}; readers could not return it as a string; encode it as UTF-8"
+        )
+    if pc.any(pc.match_substring(keys, "\0")).as_py():
+        raise _invalid_headers("has a zero byte in its key; librdkafka would end the key there; remove it")
+    return column.cast(_headers_of_bytes(column.type))
+
+
+def _invalid_headers(problem: str) -> InvalidRow:
+    return InvalidRow("INVALID_HEADERS", f"A header in the column headers {problem}")
+
+
+def _headers_of_bytes(kind: pa.DataType) -> pa.DataType:
+    """The type of headers with binary values: a value declared as string may be any bytes, unlike a key."""
+    key, value = kind.value_type
+    binary = pa.large_binary() if _is_large(value.type) else pa.binary()
+    entry = pa.struct([key, value.with_type(binary)])
+    return pa.large_list(entry) if pa.types.is_large_list(kind) else pa.list_(entry)
+
+
+def _first_not_utf8(texts: pa.Array) -> bytes | None:
+    """The first string that is not UTF-8, as Spark's strings may be any bytes; None if all are."""
+    raw = _as_bytes(texts)
+    try:
+        raw.cast(texts.type)
+    except pa.ArrowInvalid:
+        found: list[bytes] = raw.to_pylist()
+        return next(text for text in found if text.decode(errors="ignore").encode() != text)
+    return None
+
+
+def slices_by_size(sizes: npt.NDArray[np.int64], most_rows: int, most_bytes: int) -> Iterator[tuple[int, int, int]]:
+    """Slices `(start, stop, bytes)` that cover rows of the given sizes, within `most_rows` and about `most_bytes` each."""
+    ends = np.cumsum(sizes, dtype=np.int64)
+    start, before = 0, 0
+    while start < len(ends):
+        fitting = int(np.searchsorted(ends, before + most_bytes, side="right"))
+        stop = min(max(fitting, start + 1), start + most_rows, len(ends))
+        yield start, stop, int(ends[stop - 1]) - before
+        start, before = stop, int(ends[stop - 1])
+
+
+def _lengths(column: pa.Array) -> npt.NDArray[np.int64]:
+    """Bytes of each cell; nulls have none."""
+    return _as_numbers(pc.binary_length(column))
+
+
+def _header_lengths(column: pa.Array) -> npt.NDArray[np.int64]:
+    """Bytes of the keys and values of each row's headers."""
+    entries = column.flatten()
+    sizes = _lengths(pc.struct_field(entries, "key")) + _lengths(pc.struct_field(entries, "value"))
+    ends = np.append(np.int64(0), np.cumsum(sizes))
+    counts = _as_numbers(pc.list_value_length(column))
+    stops = np.cumsum(counts)
+    found: npt.NDArray[np.int64] = ends[stops] - ends[stops - counts]
+    return found
+
+
+def _as_numbers(column: pa.Array) -> npt.NDArray[np.int64]:
+    """Numbers, 0 for null."""
+    numbers = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+    return np.asarray(numbers, dtype=np.int64)

@@ -1,0 +1,148 @@
+"""The views: their columns, the options that they allow, and the conversion of their rows to Arrow.
+
+docs/views.md has the source of each column.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.model.nouns import LAST_MS
+from pyspark_zkafka.model.planning import Subscription, wanted_topics
+
+__all__ = ["VIEWS", "Row", "View", "build_view", "require_view_projection", "restrict", "timestamp_us", "view_problems"]
+
+Row = Mapping[str, Any]
+"""Values by column; a column that is missing is null. Timestamps are microseconds since the epoch, maps lists of pairs."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A view: its columns as Spark's DDL, whether topics and groups can restrict it, and whether only ZooKeeper has it.
+
+    `of_read` is the view of a batch read's plan, which allows all options of the read.
+    """
+
+    ddl: str
+    has_topics: bool = True
+    has_groups: bool = False
+    needs_zookeeper: bool = True
+    of_read: bool = False
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The type of each column, in order."""
+        return dict(column.split(" ") for column in self.ddl.split(", "))
+
+
+VIEWS = {
+    "brokers": View(
+        "id int, host string, port int, rack string, endpoints array<string>, version int, timestamp timestamp_ltz",
+        has_topics=False,
+        needs_zookeeper=False,
+    ),
+    "topics": View(
+        "topic string, topic_id string, partitions int, replication int, config map<string,string>", needs_zookeeper=False
+    ),
+    "partitions": View(
+        "topic string, partition int, leader int, leader_epoch int, isr array<int>, replicas array<int>, offline boolean, "
+        "under_replicated boolean",
+        needs_zookeeper=False,
+    ),
+    "controller": View(
+        "broker int, epoch int, timestamp timestamp_ltz, cluster_id string", has_topics=False, needs_zookeeper=False
+    ),
+    "groups": View("group string, members int, topics array<string>", has_groups=True),
+    "members": View(
+        "group string, consumer string, pattern string, subscription map<string,int>, timestamp timestamp_ltz, "
+        "readable boolean, error string",
+        has_topics=False,
+        has_groups=True,
+    ),
+    "owners": View(
+        "group string, topic string, partition int, consumer string, thread string, broker int, error string",
+        has_groups=True,
+    ),
+    "offsets": View(
+        "group string, topic string, partition int, offset bigint, latest bigint, lag bigint, timestamp timestamp_ltz, "
+        "broker int, error string",
+        has_groups=True,
+    ),
+    "admin": View("operation string, topic string, partition int, replicas array<int>"),
+    "configs": View("topic string, name string, value string"),
+    "plan": View(
+        "topic string, partition int, leader int, isr array<int>, rack string, start bigint, until bigint, records bigint, "
+        "spark_partition int",
+        needs_zookeeper=False,
+        of_read=True,
+    ),
+}
+
+_ARROW_TYPES: dict[str, pa.DataType] = {
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "timestamp_ltz": pa.timestamp("us", tz="UTC"),
+    "array<int>": pa.list_(pa.int32()),
+    "array<string>": pa.list_(pa.string()),
+    "map<string,int>": pa.map_(pa.string(), pa.int32()),
+    "map<string,string>": pa.map_(pa.string(), pa.string()),
+}
+
+_CONNECTION = ("zookeeper.", "kafka.", "listener.name")
+
+
+def require_view_projection(view: str, schema: pa.Schema) -> None:
+    """Raise OptionError with all problems of a user's schema, unless it is a subset of the view's columns, in any order."""
+    columns, problems = VIEWS[view].columns, []
+    for field in schema:
+        if field.name not in columns:
+            problems.append(f"view={view} has no column {field.name!r}; it has {', '.join(columns)}")
+        elif field.type != _ARROW_TYPES[columns[field.name]]:
+            problems.append(f"{field.name} of view={view} is {columns[field.name]}; declare it as that")
+    if problems:
+        raise OptionError("INVALID_SCHEMA", "The schema cannot be read: " + "; ".join(problems))
+
+
+def view_problems(view: str, names: Iterable[str]) -> list[str]:
+    """The problems of options that are given beside a view, by their names in the table of options."""
+    return [problem for name in names for problem in _objections(view, name)]
+
+
+def _objections(view: str, name: str) -> list[str]:
+    if name == "view" or name.startswith(_CONNECTION) or VIEWS[view].of_read:
+        return []
+    if name in ("subscribe", "subscribePattern", "subscribeExceptPattern"):
+        return [] if VIEWS[view].has_topics else [f"view={view} cannot be restricted to topics; leave out {name}"]
+    if name == "group.id":
+        return [] if VIEWS[view].has_groups else [f"view={view} shows no groups; leave out group.id"]
+    return [f"{name} is about reading records, and view={view} reads none; leave out one of them"]
+
+
+def restrict(subscription: Subscription | None, topics: Iterable[str]) -> list[str]:
+    """Those of the topics that a view is restricted to, sorted; without a subscription, all of them."""
+    found = set(topics)
+    return sorted(found if subscription is None else found.intersection(wanted_topics(subscription, found)))
+
+
+def build_view(rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:
+    """One batch of all rows, in order, with the columns of the schema, which `require_view_projection` allows."""
+    return pa.RecordBatch.from_struct_array(pa.array(rows, pa.struct(list(schema))))
+
+
+def timestamp_us(ms: str | None) -> int | None:
+    """Microseconds for a znode's milliseconds, as text that Kafka does not check; None unless a time before year 10000.
+
+    >>> timestamp_us("1795228865441"), timestamp_us("-1"), timestamp_us("soon")
+    (1795228865441000, None, None)
+    """
+    if ms is None or not re.fullmatch("[0-9]{1,15}", ms) or int(ms) > LAST_MS:
+        return None
+    return int(ms) * 1000

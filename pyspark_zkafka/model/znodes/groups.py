@@ -1,0 +1,305 @@
+r"""Znodes of the old consumer's groups, under ``/consumers``: path, encode, decode.
+
+===================================  ================================================================================
+znode                                forms
+===================================  ================================================================================
+``/consumers/G/ids/C``               JSON 1, compact (0.8.1 on); JSON 1 with sorted keys and blanks (0.8.0);
+                                     ``{ "topic": streams }``, and ``*streams*regex`` or ``!streams!regex`` for
+                                     filters (0.7)
+``/consumers/G/owners/T/P``          the thread's id; P is the partition, or ``broker-partition`` (0.7)
+``/consumers/G/offsets/T/P``         the next offset to read, in decimal; the same two keys (in 0.7 a byte position)
+===================================  ================================================================================
+
+All forms are decoded; the newest is encoded. `decode_registration` accepts and refuses the same as the consumer of Kafka
+1.1.1, with three differences: it accepts the forms of 0.7; a regex must be one that `topic_filter` supports; and a consumer
+has at most 100,000 threads. A JVM that has to name two billion threads runs out of memory and stops, as it does for a
+registration that it cannot read.
+
+References
+----------
+kafka.consumer.ZookeeperConsumerConnector, TopicCount, TopicFilter (Kafka 0.7.2, 0.8.2.2, 1.1.1); ``docs/protocol.md``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pyspark_zkafka.errors import CodecError, OptionError
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.topic_filters import FilterError, topic_filter
+from pyspark_zkafka.model.topic_names import shown_name
+from pyspark_zkafka.model.znodes.json import ZnodeJson, decode_text, encode_json, is_int32, parse_long
+from pyspark_zkafka.model.znodes.paths import child_path, is_znode_name
+
+__all__ = [
+    "BOUNDED_REGEX",
+    "CONSUMERS",
+    "MAX_THREADS",
+    "ConsumerRegistration",
+    "LegacyPartition",
+    "Pattern",
+    "consumer_id",
+    "consumer_of_thread",
+    "decode_offset",
+    "decode_owner",
+    "decode_registration",
+    "encode_offset",
+    "encode_owner",
+    "encode_registration",
+    "generated_consumer_id",
+    "group_path",
+    "id_path",
+    "ids_path",
+    "normalise_filter",
+    "offset_path",
+    "offsets_path",
+    "owner_path",
+    "owners_path",
+    "parse_key",
+    "thread_id",
+]
+
+CONSUMERS = "/consumers"
+MAX_THREADS = 100_000
+"""The most threads of a consumer, over all its topics: far more than any consumer had, as each has a queue."""
+
+BOUNDED_REGEX = "is a regex that takes a bounded time"
+"""The expectation in the error of a regex that is malformed, or that perhaps only Java can match."""
+
+Pattern = Literal["static", "white_list", "black_list"]
+
+_REGISTRATION = (
+    'a consumer\'s registration: JSON such as {"version":1,"subscription":{"T":1},"pattern":"static","timestamp":"0"}'
+)
+_OWNER = "an owner: the id of a consumer's thread, such as group_host-1-ab-0"
+_OFFSET = "an offset: a decimal number of 64 bits, without blanks"
+_KEY = "a partition, or broker-partition, as the znode's name"
+_PARTITION = re.compile(r"(?:(?P<broker>0|[1-9][0-9]{0,9})-)?(?P<partition>0|[1-9][0-9]{0,9})")
+_OLD_FILTER = re.compile(r"(?P<mark>[*!])(?P<streams>[0-9]{1,10})(?P=mark)(?P<regex>.*)", re.DOTALL)
+_MARKS: dict[str, Pattern] = {"*": "white_list", "!": "black_list"}
+_PATTERNS: dict[object, Pattern] = {"white_list": "white_list", "black_list": "black_list"}
+_MODERN_KEYS = frozenset({"version", "subscription", "pattern", "timestamp"})
+_SHOWN_CHARS = 120
+_JAVA_BLANKS = "".join(map(chr, range(33)))
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRegistration:
+    """A consumer's subscription: its number of threads by topic, or by the one regex of a filter.
+
+    `timestamp` is milliseconds, as text, None if the znode has none. `assignor` names an assignor that only members of
+    this package have; it is a key of its own, which JVM consumers ignore.
+    """
+
+    subscription: Mapping[str, int]
+    pattern: Pattern = "static"
+    timestamp: str | None = None
+    assignor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LegacyPartition:
+    """A partition of Kafka 0.7, where each broker numbers its own."""
+
+    topic: str
+    broker: int
+    partition: int
+
+
+def group_path(group: str) -> str:
+    """``/consumers/G``.
+
+    Raises
+    ------
+    OptionError
+        The group's name is not valid for a znode.
+    """
+    if not is_znode_name(group):
+        raise OptionError(
+            "INVALID_GROUP",
+            f"The group name {shown_name(group)} cannot be the name of a znode; use letters, digits, '.', '_' and '-'",
+        )
+    return f"{CONSUMERS}/{group}"
+
+
+def ids_path(group: str) -> str:
+    """``/consumers/G/ids``."""
+    return f"{group_path(group)}/ids"
+
+
+def id_path(group: str, consumer: str) -> str:
+    """``/consumers/G/ids/C``."""
+    return child_path(ids_path(group), consumer)
+
+
+def owners_path(group: str) -> str:
+    """``/consumers/G/owners``."""
+    return f"{group_path(group)}/owners"
+
+
+def owner_path(group: str, partition: TopicPartition) -> str:
+    """``/consumers/G/owners/T/P``."""
+    return f"{child_path(owners_path(group), partition.topic)}/{partition.partition}"
+
+
+def offsets_path(group: str) -> str:
+    """``/consumers/G/offsets``."""
+    return f"{group_path(group)}/offsets"
+
+
+def offset_path(group: str, partition: TopicPartition) -> str:
+    """``/consumers/G/offsets/T/P``."""
+    return f"{child_path(offsets_path(group), partition.topic)}/{partition.partition}"
+
+
+def parse_key(path: str, topic: str, key: str) -> TopicPartition | LegacyPartition:
+    """The partition that a znode under ``owners/T`` or ``offsets/T`` is named after; `path` is for the error.
+
+    >>> parse_key("/consumers/g/offsets/t/3", "t", "3")
+    TopicPartition(topic='t', partition=3)
+    >>> parse_key("/consumers/g/offsets/t/1-3", "t", "1-3")
+    LegacyPartition(topic='t', broker=1, partition=3)
+    """
+    match = _PARTITION.fullmatch(key)
+    if match is None or not all(is_int32(int(number)) for number in match.groups() if number):
+        raise CodecError(path, key.encode("utf-8", "surrogatepass"), _KEY)
+    partition = int(match["partition"])
+    broker = match["broker"]
+    return TopicPartition(topic, partition) if broker is None else LegacyPartition(topic, int(broker), partition)
+
+
+def consumer_id(group: str, name: str) -> str:
+    """The name of a consumer's znode, ``G_name``."""
+    return f"{group}_{name}"
+
+
+def generated_consumer_id(group: str, hostname: str, now_ms: int, most_significant_bits: int) -> str:
+    """The name of a consumer's znode without ``consumer.id``; the last argument is the upper half of a random UUID.
+
+    >>> generated_consumer_id("billing", "host", 1795228857340, 0xA126459212345678)
+    'billing_host-1795228857340-a1264592'
+    """
+    return consumer_id(group, f"{hostname}-{now_ms}-{f'{most_significant_bits:x}'[:8]}")
+
+
+def thread_id(consumer: str, number: int) -> str:
+    """The id of a consumer's thread, ``C-number``; numbers start at 0, and ids sort as Java strings."""
+    return f"{consumer}-{number}"
+
+
+def consumer_of_thread(thread: str) -> str:
+    """The consumer that a thread belongs to: all before the last ``-``, or the whole if there is none.
+
+    >>> consumer_of_thread("billing_host-1-ab-0")
+    'billing_host-1-ab'
+    """
+    return thread.rpartition("-")[0] or thread
+
+
+def normalise_filter(regex: str) -> str:
+    """A filter's regex as the consumer stores and uses it; the whole of a topic's name must match.
+
+    A comma is an alternative, and blanks and the quotes around the whole are dropped.
+
+    >>> normalise_filter(' "orders, payments.*" ')
+    'orders|payments.*'
+
+    References
+    ----------
+    kafka.consumer.TopicFilter, Kafka 0.8.2.2 and 1.1.1.
+    """
+    return regex.strip(_JAVA_BLANKS).replace(",", "|").replace(" ", "").strip("\"'")
+
+
+def decode_registration(path: str, data: bytes | None) -> ConsumerRegistration:
+    """The subscription in a consumer's znode.
+
+    An unknown pattern means ``static``; of a filter with two regexes, the first is used; keys may be in any order, further
+    keys are ignored, and version and timestamp may be missing.
+
+    Raises
+    ------
+    CodecError
+        No JSON object; no pattern or subscription; a number of threads that is not an integer above 0, or too many of
+        them; a regex that is malformed, or cannot be matched in bounded time.
+    """
+    text = decode_text(path, data, _REGISTRATION)
+    old_filter = _OLD_FILTER.fullmatch(text)
+    if old_filter is not None:
+        return _old_filter(path, data, old_filter)
+    found = ZnodeJson.parse(path, data, _REGISTRATION)
+    if found.fields and not found.fields.keys() & _MODERN_KEYS:
+        return ConsumerRegistration(_counts(found))
+    pattern = _PATTERNS.get(found.text("pattern"), "static")
+    counts = _counts(found.nested("subscription"))
+    if pattern != "static":
+        counts = dict(list(counts.items())[:1])
+        _require_regexes(found, counts)
+    assignor = found.fields.get("assignor")
+    return ConsumerRegistration(counts, pattern, found.timestamp(), assignor if isinstance(assignor, str) else None)
+
+
+def encode_registration(registration: ConsumerRegistration) -> bytes:
+    """The bytes that consumers from 0.8.1 on write.
+
+    Text is escaped once, as 0.8.2.2 writes it and every version reads it. (1.0.1 to 1.1.1 escape a filter's regex twice,
+    and so never match one that has a backslash.)
+    """
+    r = registration
+    fields: dict[str, object] = {"version": 1, "subscription": dict(r.subscription), "pattern": r.pattern}
+    if r.timestamp is not None:
+        fields["timestamp"] = r.timestamp
+    if r.assignor is not None:
+        fields["assignor"] = r.assignor
+    return encode_json(fields)
+
+
+def _counts(found: ZnodeJson) -> dict[str, int]:
+    counts = {name: found.integer(name) for name in found.fields}
+    if any(count < 1 for count in counts.values()):
+        found.fail("a number of threads is 1 or more")
+    if sum(counts.values()) > MAX_THREADS:
+        found.fail(f"a consumer has at most {MAX_THREADS} threads in all")
+    return counts
+
+
+def _require_regexes(found: ZnodeJson, regexes: Mapping[str, int]) -> None:
+    for regex in regexes:
+        try:
+            topic_filter(normalise_filter(regex))
+        except FilterError as error:
+            shown = regex if len(regex) <= _SHOWN_CHARS else f"{regex[:_SHOWN_CHARS]}..."
+            found.fail(f"{shown!r} {BOUNDED_REGEX}: {error}")
+
+
+def _old_filter(path: str, data: bytes | None, match: re.Match[str]) -> ConsumerRegistration:
+    found = ZnodeJson(path, data, _REGISTRATION, {match["regex"]: int(match["streams"])})
+    counts = _counts(found)
+    _require_regexes(found, counts)
+    return ConsumerRegistration(counts, _MARKS[match["mark"]])
+
+
+def decode_owner(path: str, data: bytes | None) -> str:
+    """The id of the thread that owns a partition."""
+    text = decode_text(path, data, _OWNER)
+    if not text:
+        raise CodecError(path, data, _OWNER)
+    return text
+
+
+def encode_owner(thread: str) -> bytes:
+    """The bytes that the owner writes."""
+    return thread.encode()
+
+
+def decode_offset(path: str, data: bytes | None) -> int:
+    """The next offset to read; negative if there is none. Parsed as by `parse_long`."""
+    return parse_long(path, data, _OFFSET)
+
+
+def encode_offset(offset: int) -> bytes:
+    """Plain decimal, as the consumer writes it."""
+    return str(offset).encode()

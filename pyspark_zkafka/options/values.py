@@ -1,0 +1,235 @@
+"""Frozen values that options are parsed into. The table of options has their defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
+from pyspark_zkafka.model.offsets import OffsetSpec, ResetPolicy
+from pyspark_zkafka.model.planning import Listener, Subscription, TriggerLimits
+
+OffsetStore = Literal["zookeeper", "kafka"]
+"""A store of a group's offsets: ``/consumers/<group>/offsets`` or ``__consumer_offsets``."""
+
+Transport = Literal["auto", "direct", "python"]
+"""The code that reads and writes records; `direct` is auto where the compiled library is required."""
+
+
+GroupAcl = Literal["open", "readable", "creator"]
+"""Who may use a group's znodes: everybody; others only for reading; or only clients with the creator's credentials."""
+
+Membership = Literal["auto", "zookeeper", "kafka", "none"]
+"""Who coordinates the group that a stream joins: auto is ZooKeeper until the cluster has left it, none joins no group."""
+
+
+DELIVERY_TIMEOUT_MS = 120_000
+"""delivery.timeout.ms of a write that does not set it: Java's default; librdkafka's is 300,000."""
+
+TRANSACTION_TIMEOUT_MS = 300_000
+"""transaction.timeout.ms of an exactly-once write that does not set it. A task must finish within this time.
+
+The brokers then abort a transaction: an abandoned one blocks committed readers for at most this long. Brokers allow
+900,000 by default; librdkafka's own default is 60,000.
+"""
+
+_OF_CONNECTION = (
+    *("api.", "bootstrap.servers", "broker.", "client.dns", "client.id", "connections.", "debug", "enable.sasl"),
+    *("enable.ssl", "https.", "log", "metadata.", "receive.message.max.bytes", "reconnect.", "retry.", "sasl."),
+    *("security.", "socket.", "ssl.", "topic.metadata"),
+)
+
+
+def concerns_connection(name: str) -> bool:
+    """True if a property, by librdkafka's name in lower case, concerns the connection that all clients of a query share.
+
+    >>> concerns_connection("socket.keepalive.enable"), concerns_connection("fetch.min.bytes")
+    (True, False)
+    """
+    return name.startswith(_OF_CONNECTION)
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperTls:
+    """TLS settings for an ensemble; `truststore` and `keystore` are PEM files, None for the system's authorities."""
+
+    truststore: str | None = None
+    keystore: str | None = None
+    keystore_password: str | None = field(default=None, repr=False)
+    check_hostname: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperConfig:
+    """Connection settings of an ensemble.
+
+    `hosts` is ``host:port[,host:port...]``. `chroot` is ``""``, or starts with ``/`` and does not end with it. `auth` is
+    ``("digest", "user:password")`` or ``("sasl", "DIGEST-MD5:user:password")``. `tls` is None for plain text. `acl` applies
+    to new znodes of groups.
+    """
+
+    hosts: str
+    chroot: str = ""
+    session_timeout_ms: int = 6000
+    connection_timeout_ms: int = 6000
+    auth: tuple[str, str] | None = field(default=None, repr=False)
+    tls: ZooKeeperTls | None = None
+    acl: GroupAcl = "open"
+
+    @property
+    def connect(self) -> str:
+        """Hosts and chroot as ``zookeeper.connect`` has them."""
+        return self.hosts + self.chroot
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Connection settings of a cluster: through ZooKeeper, or through its brokers alone.
+
+    `kafka` has librdkafka's properties, and may contain secrets.
+    """
+
+    zookeeper: ZooKeeperConfig | None
+    bootstrap_servers: str | None
+    listener: Listener
+    kafka: Mapping[str, str | int | float | bool] = field(repr=False, default_factory=dict)
+    transport: Transport = "auto"
+
+    @property
+    def client_rack(self) -> str | None:
+        """The client's rack."""
+        rack = self.kafka.get("client.rack")
+        return None if rack is None else str(rack)
+
+    @property
+    def read_committed(self) -> bool:
+        """True if records of open and aborted transactions are left out. By Java's default they are read."""
+        return self.kafka.get("isolation.level", "read_uncommitted") == "read_committed"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """Options of a batch read. A stream shares most of them.
+
+    `stores` has the stores of the group's offsets in the order of writing. The larger of two offsets counts. `ignored` has
+    the names of stream options that a batch ignores.
+    """
+
+    connection: Connection
+    subscription: Subscription | None
+    start: OffsetSpec
+    end: OffsetSpec
+    view: str | None
+    group: str | None
+    reset: ResetPolicy | None
+    no_match: Literal["error", "latest"]
+    fail_on_data_loss: bool
+    min_partitions: int | None
+    max_records: int | None
+    min_records: int | None
+    include_headers: bool
+    push_filters: bool
+    poll_timeout_ms: int
+    retries: int
+    retry_interval_ms: int
+    skip_offline: bool
+    client_group: str
+    stores: tuple[OffsetStore, ...]
+    missing_topics: Literal["fail", "wait"] = "fail"
+    ignored: tuple[str, ...] = ()
+
+    def require_subscription(self) -> Subscription:
+        """The topics to read. Raises OptionError if none are given, which only a view allows."""
+        if self.subscription is None:
+            raise OptionError(
+                "INVALID_OPTION",
+                "No topics are given; give one of subscribe, subscribePattern, subscribeExceptPattern and assign",
+            )
+        return self.subscription
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaGroupOptions:
+    """Options that only members of groups in Kafka have.
+
+    `strategy` and `session_timeout_ms` are for the classic protocol, `instance_id` for static members.
+    """
+
+    protocol: Literal["classic", "consumer"] = "classic"
+    strategy: str = "cooperative-sticky"
+    instance_id: str | None = None
+    session_timeout_ms: int = 45_000
+    max_poll_interval_ms: int = 300_000
+
+    @property
+    def is_incremental(self) -> bool:
+        """True if a rebalance revokes only the partitions that move. A member then learns of its share in steps."""
+        return self.protocol == "consumer" or self.strategy == "cooperative-sticky"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOptions:
+    """A stream's place in a consumer group. A `consumer_id` of None stands for a generated one."""
+
+    name: str
+    membership: Membership = "auto"
+    consumer_id: str | None = None
+    threads: int = 1
+    strategy: str = "range"
+    max_retries: int = 4
+    backoff_ms: int = 2000
+    hold_ms: int = 4000
+    kafka: KafkaGroupOptions = field(default_factory=KafkaGroupOptions)
+
+    @property
+    def join(self) -> bool:
+        """False for a stream that reads all partitions and only commits."""
+        return self.membership != "none"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """Options of a streaming read. `read` has the options that a batch has, too."""
+
+    read: ReadOptions
+    limits: TriggerLimits
+    group: GroupOptions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPlan:
+    """Offsets to commit for a group when a write has succeeded. `owner` is the committing member, if there is one."""
+
+    group: str
+    offsets: Mapping[TopicPartition, int]
+    stores: tuple[OffsetStore, ...] = ("zookeeper",)
+    owner: ClaimOwner | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExactlyOnce:
+    """Options of an exactly-once write: prefix of its transactional ids, topic of its ledger, its name and number."""
+
+    prefix: str
+    ledger_topic: str | None = None
+    writer: str | None = None
+    batch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Options of a write. `once` is None for an at-least-once write."""
+
+    connection: Connection
+    topic: str | None
+    partitioner: str
+    commit: CommitPlan | None = None
+    once: ExactlyOnce | None = None
+
+    @property
+    def ledger_topic(self) -> str:
+        """The topic under whose partitions an exactly-once write keeps its ledger."""
+        named = None if self.once is None else self.once.ledger_topic
+        return named or self.topic or ""

@@ -1,0 +1,183 @@
+"""Plans a batch read on the driver: one cluster snapshot, two requests for offsets, then pure planning."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark_zkafka.cluster import ClusterSource, ZooKeeperSource, bootstrap_servers, open_admin, open_cluster
+from pyspark_zkafka.data_loss import report_data_loss
+from pyspark_zkafka.errors import GroupError, listing, nearest
+from pyspark_zkafka.model.nouns import ClusterSnapshot, OffsetRange, TopicPartition
+from pyspark_zkafka.model.offsets import EARLIEST, AtTimestamp, LogOffsets, resolve
+from pyspark_zkafka.model.planning import (
+    Split,
+    SubscribeExcept,
+    SubscribePattern,
+    Subscription,
+    describe_missing,
+    describe_offline,
+    make_splits,
+    missing_topics,
+    split_ranges,
+    spread_over_leaders,
+    subscribed_partitions,
+    wanted_topics,
+)
+from pyspark_zkafka.model.pushdown import PushedFilters
+from pyspark_zkafka.model.resumption import outdated
+from pyspark_zkafka.options.values import ReadOptions
+from pyspark_zkafka.retries import Retry
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """A batch read's splits, in the order of Spark's tasks, and the cluster snapshot that they were planned from."""
+
+    splits: tuple[Split, ...]
+    bootstrap_servers: str
+    snapshot: ClusterSnapshot
+
+
+def plan_batch(
+    options: ReadOptions, pushed: PushedFilters | None = None, sleep: Callable[[float], None] = time.sleep
+) -> BatchPlan:
+    """Plan a batch read, narrowed by `pushed` filters. Blocks for a few round trips to ZooKeeper and the brokers.
+
+    Raises ZKafkaError if the cluster cannot be reached, a topic or partition is unknown (unless `missingTopics` is wait), a
+    partition has no leader (unless `offlinePartitions` is skip), the options do not fit the topics, the group to start from
+    has no offsets, or an explicit or committed offset is outside the log (if `failOnDataLoss` is set).
+    """
+    for name in options.ignored:
+        _log.warning("%s is a streaming option; ignored by this batch read", name)
+    retry = Retry(options.retries, options.retry_interval_ms / 1000, sleep)
+    subscription = options.require_subscription()
+    with open_cluster(options.connection) as cluster:
+        snapshot = retry(lambda: subscribed_snapshot(subscription, cluster))
+        if missing := missing_topics(subscription, snapshot):
+            may_wait = options.missing_topics == "wait"
+            error = describe_missing(subscription, missing, retry(cluster.topic_names), may_wait=may_wait)
+            if not may_wait:
+                raise error
+            _log.warning("left out, as missingTopics is wait: %s", error)
+        subscribed = readable_partitions(subscription, snapshot, skip_offline=options.skip_offline)
+        partitions = [tp for tp in subscribed if pushed is None or pushed.admits(tp)]
+        servers = bootstrap_servers(options.connection, snapshot)
+        if not partitions:
+            return BatchPlan((), servers, snapshot)
+        with open_admin(cluster, options.connection, servers) as admin:
+
+            def resolved() -> list[OffsetRange]:
+                from_group = options.start.everywhere == "committed"
+                committed = _committed(options, partitions, cluster, servers, snapshot) if from_group else {}
+                return resolve_ranges(options, partitions, subscribed, admin, committed, pushed)
+
+            ranges = retry(resolved)
+    return BatchPlan(task_splits(ranges, options, snapshot), servers, snapshot)
+
+
+def task_splits(ranges: Sequence[OffsetRange], options: ReadOptions, snapshot: ClusterSnapshot) -> tuple[Split, ...]:
+    """The splits of ranges, in the order of Spark's tasks. Neighbours have different leaders, as far as possible."""
+    pieces = split_ranges(ranges, options.min_partitions, options.max_records)
+    splits = make_splits(pieces, snapshot, options.connection.client_rack, options.connection.listener)
+    return tuple(spread_over_leaders(splits))
+
+
+def subscribed_snapshot(subscription: Subscription, cluster: ClusterSource) -> ClusterSnapshot:
+    """The cluster with the topics of a subscription that exist; a pattern also requires the names of all topics."""
+    by_pattern = isinstance(subscription, (SubscribePattern, SubscribeExcept))
+    return cluster.snapshot(wanted_topics(subscription, cluster.topic_names() if by_pattern else ()))
+
+
+def readable_partitions(
+    subscription: Subscription, snapshot: ClusterSnapshot, *, skip_offline: bool
+) -> list[TopicPartition]:
+    """The subscribed partitions that have a leader. Logs the others with `skip_offline`, else raises NoLeader."""
+    partitions = subscribed_partitions(subscription, snapshot)
+    offline = snapshot.without_leader(partitions)
+    if not offline:
+        return partitions
+    error = describe_offline(offline, snapshot)
+    if not skip_offline:
+        raise error
+    _log.warning("skipped, as offlinePartitions is skip: %s", error)
+    left_out = set(offline)
+    return [tp for tp in partitions if tp not in left_out]
+
+
+def resolve_ranges(
+    options: ReadOptions,
+    partitions: Collection[TopicPartition],
+    subscribed: Collection[TopicPartition],
+    logs: LogOffsets,
+    committed: Mapping[TopicPartition, int],
+    pushed: PushedFilters | None = None,
+) -> list[OffsetRange]:
+    """Return the ranges to read. `partitions` are all `subscribed` ones, or those that the `pushed` filters admit.
+
+    `committed` are the group's offsets, if the read starts there. Raises DataLoss for an offset outside its log if
+    `failOnDataLoss` is set. See `resolve` for other errors.
+    """
+    resolution = resolve(
+        partitions,
+        options.start,
+        options.end,
+        logs,
+        committed=committed,
+        reset=options.reset,
+        no_match=options.no_match,
+        subscribed=subscribed,
+    )
+    if resolution.outside:
+        report_data_loss(
+            "OFFSET_OUT_OF_RANGE",
+            "; ".join(map(str, resolution.outside)),
+            fail=options.fail_on_data_loss,
+            remedy="correct the offsets, or set failOnDataLoss to false",
+            otherwise="reading what is there",
+        )
+    if pushed is None:
+        return list(resolution.ranges)
+    since = {} if pushed.since_ms is None else dict.fromkeys(partitions, AtTimestamp(pushed.since_ms))
+    first_since = logs.list_offsets(since)
+    return [pushed.cut(r, first_since) for r in resolution.ranges]
+
+
+def _committed(
+    options: ReadOptions,
+    partitions: Collection[TopicPartition],
+    cluster: ClusterSource,
+    servers: str,
+    snapshot: ClusterSnapshot,
+) -> dict[TopicPartition, int]:
+    """The group's offsets, by partition; `EARLIEST` for an offset of a topic that was deleted and created again.
+
+    Raises GroupError if the group has no offset in any subscribed topic and `auto.offset.reset` is not set, and DataLoss
+    for a topic that was created again, if `failOnDataLoss` is set.
+    """
+    from pyspark_zkafka.group.offsets import GroupOffsets, report_outdated
+
+    group = options.group or ""
+    zookeeper = cluster.zookeeper if isinstance(cluster, ZooKeeperSource) else None
+    with GroupOffsets(options.connection, servers, group, options.stores, zookeeper) as offsets:
+        committed = offsets.committed(partitions)
+        if not committed and options.reset is None and not offsets.committed(list(snapshot.states)):
+            raise _without_offsets(group, snapshot.topics, offsets.group_names())
+    stale = outdated(committed, snapshot)
+    if stale:
+        report_outdated(stale, committed, options.fail_on_data_loss)
+    return {tp: EARLIEST if tp in stale else stored.offset for tp, stored in committed.items()}
+
+
+def _without_offsets(group: str, topics: Collection[str], groups: Collection[str]) -> GroupError:
+    near = None if group in groups else nearest(group, groups)
+    known = f"groups with offsets: {listing(groups) or 'none'}" if near is None else f"did you mean {near}?"
+    return GroupError(
+        "NO_GROUP_OFFSETS",
+        f"Group {group} has no offset in {listing(topics)}, and startingOffsets is committed ({known}); correct group.id, "
+        "or say where to start: set startingOffsets to earliest, or auto.offset.reset for the partitions without an offset",
+    )

@@ -1,0 +1,220 @@
+"""Spark's batch reader: plans on the driver and reads in tasks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from pyspark_zkafka.model.planning import Split, coalesce
+from pyspark_zkafka.model.pushdown import Comparison, Operator, PushedFilters, pushed_filters
+from pyspark_zkafka.options.values import ReadOptions
+from pyspark_zkafka.retries import Retry
+from pyspark_zkafka.worker import collector_paused, prepared_worker
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_zkafka.read.split_reader import Identity
+    from pyspark_zkafka.records.consumer import PartitionConsumer
+    from pyspark_zkafka.records.direct.errors import Unsupported
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+class SplitPartition(InputPartition):
+    """Spark's input partition: splits to read one after the other, and bootstrap servers. Pickle-safe."""
+
+    def __init__(self, splits: tuple[Split, ...], bootstrap_servers: str) -> None:
+        super().__init__(splits)
+        self.splits = splits
+        self.bootstrap_servers = bootstrap_servers
+
+
+class ZKafkaReader(DataSourceReader):
+    """Reads a batch. Pickle-safe: stores options and Spark's exact schema, and opens connections inside each call."""
+
+    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+        self._pushed: PushedFilters | None = None
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The splits, in the order in which Spark runs them; empty for an empty plan. Blocks for a few round trips."""
+        with prepared_worker():
+            from pyspark_zkafka.read.batch_planner import plan_batch
+            from pyspark_zkafka.records.select import uses_native
+
+        uses_native(self._options.connection)  # report a missing native path here, not in each task
+        plan = plan_batch(self._options, self._pushed)
+        return split_partitions(self._options, plan.splits, plan.bootstrap_servers)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of each split as Arrow batches, in offset order; none for an empty plan's placeholder."""
+        if not isinstance(partition, SplitPartition):
+            return iter(())
+        return self._read(partition)
+
+    def _read(self, partition: SplitPartition) -> Iterator[pa.RecordBatch]:
+        with prepared_worker(for_task=True):
+            from pyspark_zkafka.brokers.consumer_properties import consumer_properties
+            from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
+            from pyspark_zkafka.records.select import open_consumer, open_fallback, open_joint
+
+        options, connection = self._options, self._options.connection
+        policy = ReadPolicy(options.fail_on_data_loss, options.poll_timeout_ms)
+        servers, largest = partition.bootstrap_servers, max(split.size for split in partition.splits)
+        properties = consumer_properties(connection, servers, options.client_group, largest)
+
+        def begin(split: Split, opened: ExitStack) -> SplitReader:
+            consumer = opened.enter_context(open_consumer(connection, properties, split, self._schema, joint))
+            high_watermark = partial(_high_watermark, split, options, servers) if connection.read_committed else None
+            identity = partial(topic_identity, split, options, servers)
+
+            def fall_back(why: Unsupported, offset: int) -> PartitionConsumer:
+                return opened.enter_context(open_fallback(connection, properties, split, self._schema, why, offset))
+
+            reader = SplitReader(split, consumer, policy, identity, high_watermark=high_watermark, fallback=fall_back)
+            reader.begin()
+            return reader
+
+        # A topic that the brokers have not compared is compared once, after its last split.
+        last = {split.partition.topic: split for split in partition.splits}
+        uncertain = set()
+        with (
+            collector_paused(),
+            open_joint(connection, properties, partition.splits) as joint,
+            closing(one_ahead(partition.splits, begin)) as readers,
+        ):
+            for split, reader in readers:
+                yield from reader.batches(compare=False)
+                topic = split.partition.topic
+                if not reader.is_compared:
+                    uncertain.add(topic)
+                if split is last[topic] and topic in uncertain:
+                    reader.compare()
+
+
+class PushdownReader(ZKafkaReader):
+    """A batch reader that accepts pushed filters.
+
+    A separate class, since Spark refuses a reader with `pushFilters` while filter pushdown is off. Spark (4.2 and 4.3)
+    keeps only the last pushed plan of a frame, and uses it for other queries on the frame, too, which then lack rows.
+    This class is used only if the option pushFilters says that there are no other queries.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Narrow the plan. Returns every filter: Spark still evaluates it on the rows."""
+        self._pushed = pushed_filters(c for c in map(_comparison, filters) if c is not None)
+        return filters
+
+
+def split_partitions(options: ReadOptions, splits: Iterable[Split], bootstrap_servers: str) -> list[SplitPartition]:
+    """Spark's input partitions for splits, in order: one for each split, or for several small ones."""
+    groups = coalesce(splits, options.min_records, options.max_records)
+    return [SplitPartition(group, _servers(group, bootstrap_servers)) for group in groups]
+
+
+def one_ahead(items: Iterable[A], begin: Callable[[A, ExitStack], B]) -> Generator[tuple[A, B]]:
+    """Yield each item with the result of `begin`, which is called one item ahead.
+
+    When an item is yielded, the next one has been begun. At most two are open at once.
+    """
+    with ExitStack() as all_begun:
+        waiting: tuple[A, B, ExitStack] | None = None
+        for item in items:
+            opened = all_begun.enter_context(ExitStack())
+            following = item, begin(item, opened), opened
+            if waiting is not None:
+                yield waiting[:2]
+                waiting[2].close()
+            waiting = following
+        if waiting is not None:
+            yield waiting[:2]
+
+
+def _servers(splits: Iterable[Split], bootstrap_servers: str) -> str:
+    """The splits' own brokers first, then the rest, each once."""
+    own = (endpoint for split in splits for endpoint in split.endpoints)
+    return ",".join(dict.fromkeys([*own, *bootstrap_servers.split(",")]))
+
+
+def _high_watermark(split: Split, options: ReadOptions, servers: str) -> int:
+    """The end of the log with its open transactions."""
+    from pyspark_zkafka.brokers.admin import lease_admin
+    from pyspark_zkafka.model.offsets import LATEST
+
+    with lease_admin(servers, options.connection.kafka) as admin:
+        return _retry(options)(lambda: admin.list_offsets({split.partition: LATEST}))[split.partition]
+
+
+def _retry(options: ReadOptions) -> Retry:
+    return Retry(options.retries, options.retry_interval_ms / 1000, time.sleep)
+
+
+def topic_identity(split: Split, options: ReadOptions, servers: str) -> Identity:
+    """Compare the topic with the planned one, by its id, or by its znode if the cluster has no ids.
+
+    Several requests confirm a deletion: a broker that has just started may know no topic yet. Failed requests are
+    repeated as `fetchOffset.numRetries` says.
+    """
+    retry = _retry(options)
+    from pyspark_zkafka.brokers.admin import lease_admin
+
+    topic, connection = split.partition.topic, options.connection
+    if split.topic_id is not None:
+        with lease_admin(servers, connection.kafka) as admin:
+            found = retry(lambda: admin.topic_ids([topic]))
+            for _ in range(options.retries):
+                if topic in found:
+                    break
+                time.sleep(options.retry_interval_ms / 1000)
+                found = retry(lambda: admin.topic_ids([topic]))
+        return _compared(topic in found, found.get(topic) in (None, split.topic_id))
+    if split.czxid is not None and connection.zookeeper is not None:
+        from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+
+        with ZooKeeperClient(connection.zookeeper) as zookeeper:
+            czxid = retry(lambda: zookeeper.czxid(topic))
+        return _compared(czxid is not None, czxid == split.czxid)
+    return "same"
+
+
+def _compared(exists: bool, same: bool) -> Identity:
+    return "deleted" if not exists else "same" if same else "created again"
+
+
+_OPERATORS: dict[type[Filter], Operator] = {
+    EqualTo: "=",
+    EqualNullSafe: "=",
+    In: "in",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+}
+_COLUMNS = ("topic", "partition", "offset", "timestamp")
+
+
+def _comparison(spark_filter: Any) -> Comparison | None:
+    operator = _OPERATORS.get(type(spark_filter))
+    if operator is None or len(spark_filter.attribute) != 1 or spark_filter.attribute[0] not in _COLUMNS:
+        return None
+    value = tuple(spark_filter.value) if operator == "in" else spark_filter.value
+    return Comparison(spark_filter.attribute[0], operator, value)

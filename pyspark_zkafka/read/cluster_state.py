@@ -1,0 +1,274 @@
+"""The cluster as a stream's planner knows it between micro-batches: a snapshot that is kept current, an admin client."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from pyspark_zkafka.brokers.admin import KafkaAdmin
+from pyspark_zkafka.cluster import bootstrap_servers, current_snapshot, describe_migration
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, ZKafkaError
+from pyspark_zkafka.model.nouns import NO_LEADER, ClusterSnapshot
+from pyspark_zkafka.model.planning import (
+    Assign,
+    Subscribe,
+    SubscribeExcept,
+    SubscribePattern,
+    wanted_topics,
+)
+from pyspark_zkafka.model.znodes import brokers as broker_znodes
+from pyspark_zkafka.model.znodes import topics as znodes
+from pyspark_zkafka.options.values import ReadOptions
+from pyspark_zkafka.retries import Retry
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+
+__all__ = ["ClusterState", "has_same_topics", "max_age_s", "moved_topics"]
+
+_log = logging.getLogger(__name__)
+
+_WATCHED_AGE_S = 60.0  # watches report changes
+_POLLED_AGE_S = 1.0  # brokers must be polled
+_LEADERLESS_AGE_S = 0.5
+_RECONNECTED_AGE_S = 0.5
+_RESTARTED_S = 30.0  # longer than a broker takes to restart, or to replace an expired session
+
+
+class ClusterState:
+    """A cluster's snapshot, bootstrap servers and admin client; for one thread, in the process that created it.
+
+    `zookeeper` is open, or None to ask the brokers alone. `group` has its members in ZooKeeper: the state then ends with an
+    error once all brokers have left ZooKeeper.
+    """
+
+    def __init__(
+        self,
+        read: ReadOptions,
+        zookeeper: ZooKeeperClient | None,
+        group: str | None,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+    ) -> None:
+        self._retry = Retry(read.retries, read.retry_interval_ms / 1000, sleep)
+        self._read = read
+        self._subscription = read.require_subscription()
+        self._clock = clock
+        self._sleep = sleep
+        self._opened = ExitStack()
+        self._zookeeper = zookeeper
+        self._brokers: KafkaAdmin | None = None
+        self._group_in_zookeeper = group
+        self._servers: str | None = None
+        self._snapshot: ClusterSnapshot | None = None
+        self._stale = threading.Event()
+        self._read_at = 0.0
+        self._max_age_s = 0.0
+        self._is_cut_off = False
+        self._is_polled = False
+        self._is_migration_reported = False
+        self._have_brokers_left = False
+        self._left_at: float | None = None
+        self._deleted: set[str] = set()
+
+    def close(self) -> None:
+        """Close the admin client; ZooKeeper's belongs to the caller."""
+        self._opened.close()
+
+    @property
+    def brokers(self) -> KafkaAdmin:
+        """The brokers' admin client; with ZooKeeper, its bootstrap servers are the brokers of the first snapshot."""
+        if self._brokers is None:
+            servers = None if self._zookeeper is None else self.servers()
+            self._brokers = self._opened.enter_context(KafkaAdmin.of(self._read.connection, servers))
+        return self._brokers
+
+    def servers(self, snapshot: ClusterSnapshot | None = None) -> str:
+        """Bootstrap servers, ``host:port,...``, of a snapshot, by default the current one.
+
+        While no broker is registered, they are the last ones that were.
+        """
+        snapshot = self.snapshot() if snapshot is None else snapshot
+        if snapshot.brokers or self._servers is None:
+            self._servers = bootstrap_servers(self._read.connection, snapshot)
+        return self._servers
+
+    def snapshot(self, *, anew: bool = False, expected: Collection[str] = ()) -> ClusterSnapshot:
+        """The cluster with the subscribed topics that exist.
+
+        Read again now (`anew`), when a watch reports a change of brokers or topics, when the connection is back, while a
+        partition has no leader, and once a minute; without ZooKeeper, once a second. If that fails with a retriable error,
+        the last one is used for longer. The deletion of an `expected` topic is confirmed by another read.
+        """
+        found = self._snapshot
+        if found is None:
+            found = self._snapshot = self._retry(self._read_cluster)
+        elif anew or self._is_old():
+            found = self._refresh(found)
+        missing = set(expected) - found.topics.keys()
+        self._deleted &= missing
+        return found if missing <= self._deleted else self._confirm_deleted(missing, found)
+
+    def snapshot_of(self, topics: Collection[str]) -> ClusterSnapshot:
+        """Return the cluster now with some topics, subscribed or not; confirms that those not found are deleted."""
+        found = self._retry(lambda: (self._ensemble or self.brokers).snapshot(topics))
+        for _ in range(self._read.retries if self._is_polled else 0):  # a broker that has just started may know no topic
+            if found.topics.keys() >= set(topics):
+                break
+            self._sleep(self._read.retry_interval_ms / 1000)
+            found = self._retry(lambda: (self._ensemble or self.brokers).snapshot(topics))
+        return found
+
+    def topic_names(self) -> list[str]:
+        """The names of all topics, for the text of an error; empty if they cannot be read now."""
+        try:
+            return (self._ensemble or self.brokers).topic_names()
+        except ZKafkaError as error:
+            _log.info("the names of other topics are unknown: %s", error)
+            return []
+
+    def settled_snapshot(self) -> ClusterSnapshot:
+        """A snapshot in which all leaders are registered, if the controller replaces the others within the retries."""
+        found = self.snapshot()  # until it has, another leader may come back in the same epoch
+        for _ in range(self._read.retries):
+            if not any(s.leader != NO_LEADER and s.leader not in found.brokers for s in found.states.values()):
+                break
+            self._sleep(self._read.retry_interval_ms / 1000)
+            found = self.snapshot(anew=True)
+        return found
+
+    def is_still(self, snapshot: ClusterSnapshot) -> bool:
+        """True if the topics are still those of a snapshot; brokers are queried, ZooKeeper's watches report changes."""
+        return has_same_topics(snapshot, self.snapshot(anew=self._is_polled))
+
+    def _is_old(self) -> bool:
+        age_s = self._clock() - self._read_at
+        if self._is_cut_off and self._zookeeper is not None and self._zookeeper.connected and age_s > _RECONNECTED_AGE_S:
+            return True
+        return self._stale.is_set() or age_s > self._max_age_s
+
+    def _refresh(self, before: ClusterSnapshot) -> ClusterSnapshot:
+        """A new snapshot, or the same one if it cannot be read."""
+        problem: object = "there is no connection to ZooKeeper"
+        ensemble = self._ensemble
+        if ensemble is None or ensemble.connected:
+            try:
+                found = self._snapshot = self._read_cluster()
+            except ZKafkaError as error:
+                if not error.retriable:
+                    raise
+                problem = error
+            else:
+                self._is_cut_off = False
+                if ensemble is not None and self._brokers is not None:
+                    self._brokers.refresh_metadata(moved_topics(before, found))
+                return found
+        if not self._is_cut_off:
+            _log.warning("using the last snapshot of the cluster: %s", problem)
+        self._stale.clear()
+        self._is_cut_off, self._read_at = ensemble is not None, self._clock()
+        return before
+
+    def _confirm_deleted(self, missing: Collection[str], found: ClusterSnapshot) -> ClusterSnapshot:
+        """Confirm that topics are deleted: ZooKeeper knows, but a broker that has just started may know none yet."""
+        for _ in range(self._read.retries if self._is_polled else 1):
+            if self._is_polled:
+                self._sleep(self._read.retry_interval_ms / 1000)
+            found = self._refresh(found)
+            if found.topics.keys() >= set(missing):
+                break
+        self._deleted = set(missing) - found.topics.keys()
+        return found
+
+    def _read_cluster(self) -> ClusterSnapshot:
+        self._stale.clear()
+        self._read_at = self._clock()
+        ensemble = self._ensemble
+        snapshot = self._query_brokers() if ensemble is None else self._read_znodes(ensemble)
+        self._is_polled = ensemble is None or snapshot.is_outdated
+        if snapshot.brokers:
+            self._left_at = None
+        if snapshot.is_outdated:
+            snapshot = self._complete(snapshot)
+        self._max_age_s = max_age_s(snapshot, is_watched=not self._is_polled)
+        return snapshot
+
+    def _complete(self, outdated: ClusterSnapshot) -> ClusterSnapshot:
+        """The cluster whose brokers leave ZooKeeper for KRaft; ends a group's member once all have left."""
+        if self._group_in_zookeeper is not None and not outdated.brokers:
+            raise self._without_brokers(self._group_in_zookeeper)
+        if self._brokers is None:
+            self._brokers = self._opened.enter_context(KafkaAdmin.of(self._read.connection, self.servers(outdated)))
+        if not self._is_migration_reported:
+            self._is_migration_reported = True
+            _log.warning("%s", describe_migration(outdated))
+        if outdated.brokers:
+            return current_snapshot(outdated, self._brokers, self._read.connection, ())
+        self._have_brokers_left = True
+        return current_snapshot(outdated, self._brokers, self._read.connection, self._wanted_of(self._brokers))
+
+    def _without_brokers(self, group: str) -> ClusterStateError:
+        """The error for a member in ZooKeeper where no broker is; retriable while the last one may have restarted.
+
+        No topic or partition that is created after the last one has left appears in ZooKeeper, where members divide them.
+        """
+        if self._left_at is None:
+            self._left_at = self._clock()
+        if self._snapshot is not None and self._clock() - self._left_at < _RESTARTED_S:
+            return BrokersUnavailable(
+                "BROKERS_UNAVAILABLE",
+                "No broker is registered in ZooKeeper, during a migration to KRaft: the last one restarts, or has left; "
+                f"waiting {_RESTARTED_S:.0f} s for one",
+            )
+        return ClusterStateError(
+            "MIGRATED_TO_KRAFT",
+            f"All brokers have left ZooKeeper for KRaft; group {group} has its members there, who would not see new "
+            "partitions; stop all of them, copy the offsets with zkafka groups migrate, and start them with "
+            "groupMembership=kafka and kafka.bootstrap.servers",
+        )
+
+    @property
+    def _ensemble(self) -> ZooKeeperClient | None:
+        """ZooKeeper, if the cluster's state is there; None without it, and once all brokers have left it."""
+        return None if self._have_brokers_left else self._zookeeper
+
+    def _read_znodes(self, zookeeper: ZooKeeperClient) -> ClusterSnapshot:
+        by_name = isinstance(self._subscription, (Subscribe, Assign))
+        lists = [broker_znodes.BROKER_IDS] if by_name else [broker_znodes.BROKER_IDS, znodes.TOPICS]
+        found = zookeeper.children_many(lists, self._on_event)
+        topics = wanted_topics(self._subscription, found.get(znodes.TOPICS, ()))
+        zookeeper.exists_many(map(znodes.topic_path, topics), self._on_event)
+        return zookeeper.snapshot(topics)
+
+    def _query_brokers(self) -> ClusterSnapshot:
+        return self.brokers.snapshot(self._wanted_of(self.brokers))
+
+    def _wanted_of(self, brokers: KafkaAdmin) -> Collection[str]:
+        by_pattern = isinstance(self._subscription, (SubscribePattern, SubscribeExcept))
+        return wanted_topics(self._subscription, brokers.topic_names() if by_pattern else ())
+
+    def _on_event(self, event: object) -> None:
+        """Mark the snapshot as stale; called on kazoo's thread."""
+        self._stale.set()
+
+
+def max_age_s(snapshot: ClusterSnapshot, *, is_watched: bool) -> float:
+    """The seconds after which to read the cluster again, although no watch has reported a change."""
+    if any(snapshot.leader(tp) is None for topic in snapshot.topics for tp in snapshot.partitions(topic)):
+        return _LEADERLESS_AGE_S
+    return _WATCHED_AGE_S if is_watched else _POLLED_AGE_S
+
+
+def has_same_topics(snapshot: ClusterSnapshot, now: ClusterSnapshot) -> bool:
+    """True if each topic of a snapshot is still there, and not another one of its name."""
+    found = now.topics
+    topics = snapshot.topics.items()
+    return all(n in found and (found[n].topic_id, found[n].czxid) == (t.topic_id, t.czxid) for n, t in topics)
+
+
+def moved_topics(before: ClusterSnapshot, now: ClusterSnapshot) -> set[str]:
+    """The topics of which a partition's leader has changed, or been elected for the first time."""
+    return {tp.topic for tp in now.states if (leader := now.leader(tp)) is not None and leader != before.leader(tp)}

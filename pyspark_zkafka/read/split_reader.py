@@ -1,0 +1,307 @@
+"""Reader of one split as Arrow batches, which detects missing records."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from pyspark_zkafka.data_loss import report_data_loss
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeader, UnknownTopic, ZKafkaError
+from pyspark_zkafka.model.planning import Split
+from pyspark_zkafka.records.consumer import PartitionConsumer, Poll
+from pyspark_zkafka.records.direct.errors import Unsupported
+
+__all__ = ["Identity", "ReadPolicy", "SplitReader"]
+
+_POLL_S = 0.05
+_PAUSE_S = 0.2
+_ANSWER_S = 5.0
+
+Identity = Literal["same", "deleted", "created again"]
+"""A topic's state compared with the one that was planned."""
+
+Fallback = Callable[[Unsupported, int], PartitionConsumer]
+"""Opens librdkafka's consumer, given why the direct transport cannot continue, and at which offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPolicy:
+    """Limits of a read: reaction to missing records, time-out, batch size."""
+
+    fail_on_data_loss: bool = True
+    poll_timeout_ms: int = 120_000
+    max_records: int = 10_000
+    max_bytes: int = 1 * 1024 * 1024
+
+
+class SplitReader:
+    """The records `[start, until)` of a split, in offset order.
+
+    A gap in the offsets is not data loss: the consumer fetches each next offset by number, and a broker answers
+    OFFSET_OUT_OF_RANGE for one that retention has removed. It skips only offsets without a readable record (transaction
+    markers, aborted and compacted records). Data loss appears as an offset out of range, a log that ends too early, a log
+    that was truncated and has grown again, or another topic of the same name; each of these is checked.
+
+    Parameters
+    ----------
+    consumer : PartitionConsumer
+        Open, for the split's partition.
+    identity : callable
+        Compares the topic with the planned one. Called before success is reported, unless the brokers have compared the
+        topic's id in each fetch.
+    high_watermark : callable, optional
+        Requests the end of the log, open transactions included, from the leader; for a consumer that reads committed, and
+        takes the last stable offset for the end. Called when the position is beyond that end, or the read times out.
+    fallback : callable, optional
+        Opens the consumer that continues at an offset where the first one raises Unsupported.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        consumer: PartitionConsumer,
+        policy: ReadPolicy,
+        identity: Callable[[], Identity],
+        clock: Callable[[], float] = time.monotonic,
+        high_watermark: Callable[[], int] | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        fallback: Fallback | None = None,
+    ) -> None:
+        self._split = split
+        self._consumer = consumer
+        self._policy = policy
+        self._identity = identity
+        self._clock = clock
+        self._high_watermark = high_watermark
+        self._fallback = fallback
+        self._unsupported: Unsupported | None = None
+        self._sleep = sleep
+        self._position = split.start
+        self._until = split.until
+        self._deadline = 0.0
+        self._is_at_end = False
+        self._accepted: Identity = "same"
+        self._is_compared = True
+        self._is_begun = False
+
+    def begin(self) -> None:
+        """Start fetching in the background, so that the first batch arrives sooner. Does not wait for records."""
+        if not self._is_begun:
+            self._is_begun = True
+            try:
+                self._consumer.seek(self._position)
+            except Unsupported as why:
+                self._unsupported = why
+
+    @property
+    def is_compared(self) -> bool:
+        """True as long as what was read is certain to be of the planned topic: the brokers have compared its id."""
+        return self._is_compared
+
+    def batches(self, *, compare: bool = True) -> Iterator[pa.RecordBatch]:
+        """Batches of the consumer's columns, of at most `max_records` rows and about `max_bytes` of values.
+
+        With `compare` the topic is compared at the end where that `is_compared` does not say that it was. Of several ranges
+        of a topic that are read one after the other, it is enough to `compare` it after the last one.
+
+        Raises DataLoss if records of the range are gone, and `fail_on_data_loss` is set; else a warning is logged. Raises
+        BrokersUnavailable if no records arrive for `poll_timeout_ms`, and ClusterStateError if a transaction was open for
+        that long, and the consumer reads committed.
+        """
+        self.begin()
+        self._postpone_deadline()
+        while self._position < self._until:
+            if self._unsupported is not None:
+                self._fall_back(self._unsupported)
+            if self._gather():
+                yield self._consumer.take()
+                self._postpone_deadline()  # do not count the time that Spark took
+        if compare and not self._is_compared:
+            self.compare()
+
+    def compare(self) -> None:
+        """Compare the topic with the planned one; raises DataLoss, or warns, if it was created again.
+
+        That it was deleted after the last record does no harm.
+        """
+        if self._identity() == "created again":
+            self._report_identity("created again")
+
+    def _gather(self) -> int:
+        """Gather records for one batch; returns early, perhaps with none, when no more have arrived."""
+        gathered = size = 0
+        while self._position < self._until and gathered < self._policy.max_records and size < self._policy.max_bytes:
+            left = min(self._policy.max_records - gathered, self._until - self._position)
+            try:
+                poll = self._consumer.poll(left, self._policy.max_bytes - size, self._until, _POLL_S)
+                self._advance(poll)
+                gathered += poll.records
+                size += poll.size_bytes
+                self._look_at_events(poll)
+            except Unsupported as why:
+                self._unsupported = why  # what was gathered is taken first
+                break
+            if not poll.records:
+                break
+        return gathered
+
+    def _fall_back(self, why: Unsupported) -> None:
+        """Continue with the other consumer at the position."""
+        if self._fallback is None:
+            raise why
+        self._consumer, self._unsupported = self._fallback(why, self._position), None
+        self._consumer.seek(self._position)
+
+    def _advance(self, poll: Poll) -> None:
+        """Move the position past the records of a poll."""
+        if poll.first is None or poll.last is None:
+            return
+        if poll.first < self._position or not poll.ordered:
+            raise ClusterStateError(
+                "OFFSETS_OUT_OF_ORDER",
+                f"{self._split.partition}: offsets are not ascending: got {poll.first} to {poll.last}, expected "
+                f"{self._position} or more; report this with the log of librdkafka (kafka.debug=fetch)",
+            )
+        self._position = min(poll.last + 1, self._until)
+        self._is_at_end = False
+        self._postpone_deadline()
+
+    def _look_at_events(self, poll: Poll) -> None:
+        has_progress = poll.first is not None or poll.end is not None
+        if (has_progress and not poll.by_id) or poll.out_of_range or poll.gone:
+            self._is_compared = False
+        if poll.out_of_range:
+            self._on_out_of_range(poll.truncation)
+        elif poll.gone:
+            self._on_gone()
+        elif poll.end is not None:
+            self._on_log_end(poll.end)
+        if poll.first is None and self._position < self._until and self._clock() > self._deadline:
+            self._on_timeout(poll.error)
+
+    def _on_out_of_range(self, truncation: str | None) -> None:
+        watermarks = self._watermarks()
+        if watermarks is None:
+            self._position = self._until
+            return
+        low, high = watermarks
+        if self._position > high and self._high_watermark is not None:
+            high = self._high_watermark()
+        identity = self._check_identity()
+        if self._position < low:
+            self._lose(min(low, self._until), f"the log now begins at {low}: retention or a delete removed the records")
+        elif self._position > high:
+            self._lose(self._until, f"the log now ends at {high}: it was truncated")
+        elif truncation is not None and identity == "same":
+            self._report_truncation(truncation)
+        if self._position < self._until:
+            self._consumer.seek(self._position)
+
+    def _watermarks(self) -> tuple[int, int] | None:
+        """The log's earliest offset and its end; None if the topic was deleted.
+
+        Where librdkafka's metadata has no leader for the partition, it returns at once that the partition is unknown:
+        during an election, and after an answer of a broker that does not know a new topic yet. So this is requested again.
+        """
+        deadline = self._clock() + self._policy.poll_timeout_ms / 1000
+        while True:
+            try:
+                return self._consumer.watermarks(max(deadline - self._clock(), _POLL_S))
+            except (NoLeader, UnknownTopic):
+                if self._check_identity() == "deleted":
+                    return None
+                if self._clock() > deadline:
+                    raise
+            self._sleep(_PAUSE_S)
+
+    def _report_truncation(self, report: str) -> None:
+        """Fail, or warn and continue at the position; the records before it have been replaced."""
+        text = (
+            f"{self._split.partition}: the log was truncated below offset {self._position}, by an unclean election, and "
+            f"has grown again: records before that offset were replaced after they were read; the client found: {report}"
+        )
+        self._report_loss("DATA_LOSS", text, "set failOnDataLoss to false to go on in the new log")
+        self._postpone_deadline()
+
+    def _on_gone(self) -> None:
+        if self._check_identity() == "deleted":
+            self._position = self._until
+
+    def _on_log_end(self, end: int) -> None:
+        """Note that the log ends at `end`; it may still grow up to `until`, e.g. on a leader that was just elected."""
+        if end < self._position:
+            return  # records followed it in the same poll
+        self._position = min(end, self._until)
+        if self._position >= self._until:
+            return
+        if self._check_identity() != "same":
+            self._lose(self._until, f"the log of the new topic ends at {end}")
+        self._is_at_end = True
+
+    def _on_timeout(self, error: str | None) -> None:
+        waited = f"{self._policy.poll_timeout_ms} ms"
+        stable_end, log_end = self._ends()
+        if stable_end <= self._position < log_end:
+            raise ClusterStateError(
+                "TRANSACTION_OPEN",
+                f"{self._split.partition}: records [{self._position}, {self._until}) of the range [{self._split.start}, "
+                f"{self._until}) are not stable: a transaction has been open for {waited}, and kafka.isolation.level is "
+                "read_committed; read again when it has ended, or raise kafkaConsumer.pollTimeoutMs",
+            )
+        if self._is_at_end and log_end <= self._position:
+            self._lose(self._until, f"the log ends at {log_end}, and has not grown for {waited}: it was truncated")
+            return
+        raise BrokersUnavailable(
+            "BROKERS_UNAVAILABLE",
+            f"{self._split.partition}: no records from the brokers for {waited} at offset {self._position} "
+            f"(planned leader {self._split.leader}, ISR {list(self._split.isr)}, endpoints "
+            f"{', '.join(self._split.endpoints)}; last error: {error or 'none'}); check the brokers, or raise "
+            "kafkaConsumer.pollTimeoutMs",
+        )
+
+    def _ends(self) -> tuple[int, int]:
+        """Ask the leader for the ends of the stable records and of the log, if one of them may have stopped the read.
+
+        Both are `until` otherwise, and if the leader does not answer.
+        """
+        if not self._is_at_end and self._high_watermark is None:
+            return self._until, self._until
+        try:
+            _, stable_end = self._consumer.watermarks(_ANSWER_S)
+            return stable_end, stable_end if self._high_watermark is None else self._high_watermark()
+        except ZKafkaError:
+            return self._until, self._until
+
+    def _lose(self, resume: int, cause: str) -> None:
+        """Fail, or warn and continue at `resume`."""
+        text = (
+            f"{self._split.partition}: records [{self._position}, {resume}) of the range "
+            f"[{self._split.start}, {self._until}) are gone; {cause}"
+        )
+        self._report_loss("DATA_LOSS", text, "set failOnDataLoss to false to go on without them")
+        self._position = resume
+        self._postpone_deadline()
+
+    def _check_identity(self) -> Identity:
+        found = self._identity()
+        if found != "same":
+            self._report_identity(found)
+        return found
+
+    def _report_identity(self, found: Identity) -> None:
+        """Fail, or warn once and continue."""
+        if found == self._accepted:
+            return
+        text = f"topic {self._split.partition.topic} was {found} after the read was planned"
+        self._report_loss("TOPIC_REPLACED", text, "plan the read again, or set failOnDataLoss to false")
+        self._accepted = found
+
+    def _report_loss(self, condition: str, text: str, remedy: str) -> None:
+        report_data_loss(condition, text, fail=self._policy.fail_on_data_loss, remedy=remedy)
+
+    def _postpone_deadline(self) -> None:
+        self._deadline = self._clock() + self._policy.poll_timeout_ms / 1000

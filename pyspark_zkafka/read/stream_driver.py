@@ -1,0 +1,354 @@
+"""Driver of a stream's planner: queries ZooKeeper and the brokers, claims and commits for each micro-batch."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pyspark_zkafka.errors import UnknownTopic, ZKafkaError, listing
+from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicMark, first_mark
+from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, TopicPartition
+from pyspark_zkafka.model.planning import (
+    Split,
+    describe_offline,
+    in_fixed_order,
+    make_splits,
+    split_ranges,
+    wanted_topics,
+)
+from pyspark_zkafka.options.values import StreamOptions
+from pyspark_zkafka.read.stream_commits import commit_positions, level_stores
+from pyspark_zkafka.read.stream_ends import FixedEnds, StreamEnds, StreamLimits
+from pyspark_zkafka.read.stream_planner import (
+    Loss,
+    StreamState,
+    check_ends,
+    check_fixed_ends,
+    check_topics,
+    end_of,
+    ranges_of,
+    replaced_topics,
+)
+from pyspark_zkafka.read.stream_positions import Beginning, StreamStarts
+from pyspark_zkafka.read.stream_session import StreamSession
+from pyspark_zkafka.read.stream_warnings import StreamWarnings
+from pyspark_zkafka.worker import collector_paused
+
+__all__ = ["StreamDriver"]
+
+_log = logging.getLogger(__name__)
+
+_IDLE_WAIT_S = 1.0
+
+
+class StreamDriver:
+    """Spark's planning calls, for one run of a query; the first of them opens its session.
+
+    Offsets are dicts as `StreamOffset.to_json` returns them. A `session`, if given, is not open yet.
+    """
+
+    def __init__(
+        self,
+        options: StreamOptions,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        session: StreamSession | None = None,
+    ) -> None:
+        self._read = options.read
+        self._has_group = options.group is not None
+        self._session = session or StreamSession(options, clock, sleep)
+        self._clock = clock
+        self._opened = False
+        self._starts = StreamStarts(options, self._session)
+        self._reports = StreamWarnings(options.read.fail_on_data_loss, clock)
+        self._limits = StreamLimits(options, self._session, clock)
+        self._ends = StreamEnds(options.read, self._session, self._reports, sleep)
+        self._fixed_ends = FixedEnds(options.read, self._session, self._reports, clock, sleep)
+        self._initial_offset: dict[str, Any] | None = None
+        self._beginning: Beginning | ZKafkaError | None = None
+        self._state = StreamState()
+        self._start: dict[str, Any] | None = None
+        self._planned: dict[str, Any] | None = None
+        self._parsed: tuple[dict[str, Any], StreamOffset] | None = None
+        self._latest: dict[TopicPartition, int] = {}
+        self._existing: Collection[TopicPartition] = ()
+        self._left: tuple[Mapping[str, TopicMark], frozenset[str]] = {}, frozenset()
+
+    def close(self) -> None:
+        """Leave the group and close all connections; blocks for some seconds at the most."""
+        self._session.close()
+
+    def initial(self) -> dict[str, Any]:
+        """The start offset of a new query, the same at each call: Spark repeats it after planning the first micro-batch.
+
+        Errors that are not retriable are raised by `latest` instead: Spark also requests the start when a restart repeats
+        the first micro-batch, which reads the same records even if the options no longer fit the topics.
+        """
+        if self._initial_offset is None:
+            self._open()
+            try:
+                self._initial_offset = self._initial()
+            except ZKafkaError as error:
+                if error.retriable:
+                    raise
+                self._beginning, self._initial_offset = error, StreamOffset().to_json()
+            self._start = self._initial_offset
+        return self._initial_offset
+
+    def _initial(self) -> dict[str, Any]:
+        snapshot = self._session.cluster.settled_snapshot()
+        self._reports.check_topics(self._read, snapshot, self._session.cluster.topic_names, may_fail=True)
+        member = self._session.member
+        if member is not None:
+            member.wait_settled()
+        owned = self._rebalance(snapshot)
+        self._with_leader(owned, snapshot)
+        begun = self._beginning = self._session.retry(lambda: self._starts.begin(owned, self._session.cluster.snapshot()))
+        self._state = self._state.assign(owned, begun.gains)
+        spans = {tp: progress.span(progress.position) for tp, progress in self._state.assigned.items()}
+        known = snapshot.states.keys() & owned.keys() if member is None else snapshot.states
+        marks = {name: first_mark(topic, known) for name, topic in snapshot.topics.items()}
+        return StreamOffset(spans, marks).to_json()
+
+    def fix_bounds(self) -> None:
+        """Fix the present ends of the logs as the query's end; raises NoLeader, unless `offlinePartitions` is skip."""
+        self._open()
+        ends, marks = self._fixed_ends.fetch()
+        self._state = replace(self._state, bounds=ends, bounded=marks)
+
+    def latest(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
+        """The end of the next micro-batch, `start` itself if there is nothing to read; commits, releases and claims.
+
+        A first call waits until the member is assigned its partitions. With fixed ends, `start` tells Spark that the query
+        is done: it is returned once they are reached; see `FixedEnds.wait` for the errors while they are not.
+        """
+        self._open()
+        if self._session.member is not None and self._start is None:
+            self._session.member.wait_settled()
+        began = self._clock()
+        while (end := self._next(start, limited=limited)) is None:
+            if not self._wait_idle(self._parse(start), began):
+                return start
+        return end
+
+    @collector_paused()  # a collection would scan tens of thousands of values that all stay alive
+    def _next(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any] | None:
+        """The end of the next micro-batch; None if there is nothing to read."""
+        finished = self._parse(start)
+        self._advance(start, finished)
+        if self._state.undecided:
+            finished = replace(finished, spans={**self._state.undecided, **finished.spans})
+        left = self._left_topics(finished)
+        current = _without_topics(finished, left)
+        expected = current.topics.keys() | {tp.topic for tp in self._state.bounds or ()}
+        snapshot = self._session.cluster.snapshot(expected=expected)
+        self._reports.check_topics(self._read, snapshot, self._session.cluster.topic_names, may_fail=False)
+        self._existing = snapshot.states.keys()
+        replaced = replaced_topics(self._state, current, snapshot)
+        followed = self._starts.followed(replaced, current, self._state.committed, snapshot) if replaced else set()
+        losses = check_topics(self._state, current, snapshot, replaced, followed)
+        self._apply(*losses)
+        self.commit()
+        owned = self._rebalance(snapshot)
+        self._assign(owned, finished, snapshot)
+        led = self._with_leader(self._state.assigned, snapshot)
+        self._latest, epochs = self._ends.fetch(led, self._state)
+        self._state = self._state.validate(epochs)
+        has_news = any(end != self._state.assigned[tp].position for tp, end in self._latest.items())
+        if has_news and not self._session.cluster.is_still(snapshot):
+            return self._next(start, limited=limited)  # these are the ends of other topics of the same names
+        self._apply(*check_ends(self._state, self._latest))
+        ranges = ranges_of(self._state, self._latest)
+        if limited:
+            ranges = self._limits.apply(ranges, may_wait=self._state.bounds is None)
+        if not any(r.size for r in ranges.values()):
+            return None
+        self._set_reading(tp for tp, r in ranges.items() if r.size)
+        self._state, end = end_of(self._state, current, ranges, snapshot)
+        if left:
+            idle = {tp: self._state.remembered(tp, span) for tp, span in finished.spans.items() if tp.topic in left}
+            end = StreamOffset({**end.spans, **idle}, {**end.topics, **{name: finished.topics[name] for name in left}})
+        self._planned = end.to_json()
+        self._parsed = self._planned, end
+        return self._planned
+
+    @collector_paused()
+    def splits(self, end: dict[str, Any]) -> tuple[list[Split], str]:
+        """The splits of the micro-batch that ends there, whoever owns its partitions now, and the bootstrap servers.
+
+        Their order is that of the partitions, whoever leads these now: Spark numbers tasks by it, and a micro-batch that is
+        repeated after an election must have the same rows in each.
+        """
+        self._open()
+        planned = self._parse(end)
+        ranges = [OffsetRange(tp, *span[:2]) for tp, span in sorted(planned.spans.items()) if span.size]
+        topics = {r.partition.topic for r in ranges}
+        left = self._left_topics(planned) & topics
+        snapshot = self._session.cluster.snapshot(expected=topics - left)
+        if any(snapshot.leader(r.partition) is None for r in ranges):
+            snapshot = self._session.cluster.snapshot(anew=True)
+        if left:
+            others = self._session.cluster.snapshot_of(left)
+            snapshot = replace(
+                snapshot, topics={**snapshot.topics, **others.topics}, states={**snapshot.states, **others.states}
+            )
+        gone = sorted(r.partition for r in ranges if r.partition not in snapshot.states)
+        if gone:
+            self._reports.lose("PARTITIONS_GONE", f"{listing(gone)} of the micro-batch no longer exist")
+        again = {name for name in topics & snapshot.topics.keys() if planned.topics[name].is_other(snapshot.topics[name])}
+        replaced = sorted(r.partition for r in ranges if r.partition in snapshot.states and r.partition.topic in again)
+        if replaced:
+            text = f"{listing(replaced)} of the micro-batch belong to topics that were deleted and created again"
+            self._reports.lose("TOPIC_REPLACED", text)
+        ranges = [r for r in ranges if r.partition in snapshot.states and r.partition.topic not in again]
+        self._set_reading(r.partition for r in ranges)
+        pieces = split_ranges(ranges, self._read.min_partitions, self._read.max_records)
+        rack, listener = self._read.connection.client_rack, self._read.connection.listener
+        splits = make_splits(pieces, _as_planned(snapshot, planned), rack, listener)
+        return in_fixed_order(splits), self._session.cluster.servers(snapshot)
+
+    def commit(self) -> None:
+        """Commit finished positions, if there is a group; see `commit_positions`."""
+        if self._has_group:
+            self._state = commit_positions(self._state, self._session, self._reports)
+
+    def report(self) -> dict[str, Any] | None:
+        """The ends of the logs as last fetched, by topic and partition."""
+        found: dict[str, dict[str, int]] = {}
+        for tp in sorted(self._latest):
+            found.setdefault(tp.topic, {})[str(tp.partition)] = self._latest[tp]
+        return found or None
+
+    def _open(self) -> None:
+        if not self._opened:
+            self._session.__enter__()
+            self._opened = True
+
+    def _parse(self, offset: dict[str, Any]) -> StreamOffset:
+        """Parse an offset; the last one is cached, as Spark returns a planned end at the start and end of its batch."""
+        if self._parsed is None or self._parsed[0] != offset:
+            self._parsed = offset, StreamOffset.from_json(offset)
+        return self._parsed[1]
+
+    def _left_topics(self, finished: StreamOffset) -> frozenset[str]:
+        """The topics of earlier micro-batches to which the query no longer subscribes; logs them once.
+
+        Their positions stay in the checkpoint: a query that subscribes to them again continues there.
+        """
+        if self._left[0] is not finished.topics:
+            left = frozenset(finished.topics).difference(wanted_topics(self._read.require_subscription(), finished.topics))
+            if left - self._left[1]:
+                _log.warning(
+                    "this query no longer subscribes to %s, which is not read; subscribe again to continue at the last "
+                    "position",
+                    listing(sorted(left)),
+                )
+            self._left = finished.topics, left
+        return self._left[1]
+
+    def _rebalance(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
+        """The partitions that are owned now, after releasing and claiming."""
+        member = self._session.member
+        owned = self._session.owned(snapshot) if member is None else member.rebalance()
+        self._state = self._state.revoke(owned)
+        return owned
+
+    def _advance(self, start: dict[str, Any], finished: StreamOffset) -> None:
+        """Move the positions to the end of the micro-batch that Spark has finished, or drop those before another run's."""
+        if self._planned is not None and start == self._planned:
+            self._state = self._state.finish(finished.spans)
+        elif start != self._start:
+            self._state = self._state.revoke({})
+        elif isinstance(self._beginning, ZKafkaError):
+            raise self._beginning
+        elif self._beginning is not None:
+            self._decide(self._beginning, finished)
+        self._start, self._planned, self._beginning = start, None, None
+
+    def _decide(self, begun: Beginning, start: StreamOffset) -> None:
+        """Commit this new query's start as the group's, or adopt the start that the group has already committed.
+
+        Not when Spark requests the start: it does so, too, when a restart repeats the first micro-batch of an old query.
+        Starts in topics that were deleted or created again since then are left out.
+        """
+        now = self._session.cluster.snapshot().topics
+        marks = {name: mark for name, mark in start.topics.items() if name in now}
+        same = {name for name, mark in marks.items() if not mark.is_other(now[name])}
+        begun = begun.within(same)
+        decided = self._session.retry(lambda: self._starts.decide(begun))
+        others = {tp: PlannedRange(start, start) for tp, start in decided.undecided.items() if tp not in decided.gains}
+        self._state = replace(self._state.start(decided.gains), undecided=others)
+        self._level_stores(decided.gains)
+
+    def _level_stores(self, gained: Collection[TopicPartition]) -> None:
+        if self._has_group and len(self._read.stores) > 1:
+            level_stores(gained, self._session)
+
+    def _apply(self, state: StreamState, losses: Iterable[Loss]) -> None:
+        """Report data loss, and adopt the state without the lost records unless that raises."""
+        for loss in losses:
+            self._reports.lose(loss.condition, loss.text)
+        self._state = state
+
+    def _with_leader(self, owned: Collection[TopicPartition], snapshot: ClusterSnapshot) -> list[TopicPartition]:
+        """The partitions that have a leader, in order; logs those that have none."""
+        partitions = sorted(owned)
+        offline = snapshot.without_leader(partitions)
+        known = [tp for tp in offline if tp in snapshot.states]
+        if known:
+            found = describe_offline(known, snapshot).message.split(";")[0]
+            self._reports.warn(f"{found}: waiting for a leader, and reading the others")
+        waiting = set(offline)
+        return [tp for tp in partitions if tp not in waiting] if waiting else partitions
+
+    def _assign(self, owned: Mapping[TopicPartition, Claim], finished: StreamOffset, snapshot: ClusterSnapshot) -> None:
+        gained = self._with_leader([tp for tp in owned if tp not in self._state.assigned], snapshot)
+        if not gained:
+            return
+        try:
+            found = self._starts.find(gained, finished, self._state.committed, replaced=self._state.replaced)
+        except ZKafkaError as error:
+            # Brokers learn of new partitions after ZooKeeper has them.
+            if not error.retriable and not isinstance(error, UnknownTopic):
+                raise
+            self._reports.warn(f"{listing(sorted(gained))} cannot be read yet, trying again: {error}")
+            return
+        self._state = self._state.assign(owned, found)
+        self.commit()
+        self._level_stores(gained)
+
+    def _wait_idle(self, finished: StreamOffset, began: float) -> bool:
+        """Wait when nothing is to be read; False if the fixed ends are reached, or there are none.
+
+        A stream that owns nothing would otherwise query again and again.
+        """
+        member = self._session.member
+        if member is not None:
+            member.read(())
+        if self._fixed_ends.wait(self._state.behind(self._existing), began):
+            return True
+        self._apply(*check_fixed_ends(self._state, finished, self._existing))
+        if member is not None and not self._state.assigned:
+            member.wait(_IDLE_WAIT_S)
+        return False
+
+    def _set_reading(self, partitions: Iterable[TopicPartition]) -> None:
+        if self._session.member is not None:
+            self._session.member.read(list(partitions))
+
+
+def _as_planned(snapshot: ClusterSnapshot, planned: StreamOffset) -> ClusterSnapshot:
+    """The cluster with the identities that its topics had when the micro-batch was planned."""
+    marks = {name: planned.topics.get(name, TopicMark()) for name in snapshot.topics}
+    topics = {n: replace(t, topic_id=marks[n].topic_id, czxid=marks[n].czxid) for n, t in snapshot.topics.items()}
+    return replace(snapshot, topics=topics)
+
+
+def _without_topics(offset: StreamOffset, topics: Collection[str]) -> StreamOffset:
+    if not topics:
+        return offset
+    spans = {tp: span for tp, span in offset.spans.items() if tp.topic not in topics}
+    return StreamOffset(spans, {name: mark for name, mark in offset.topics.items() if name not in topics})

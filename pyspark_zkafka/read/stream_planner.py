@@ -1,0 +1,259 @@
+"""Decisions of a stream: partitions read, data loss, ranges of a micro-batch, offsets to commit.
+
+Pure: values in, values out. `stream_driver` queries ZooKeeper and the brokers, and acts on these decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from pyspark_zkafka.errors import listing
+from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicMark, mark_after
+from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, TopicPartition
+from pyspark_zkafka.model.resumption import StoredOffset
+
+__all__ = [
+    "Loss",
+    "PartitionProgress",
+    "StreamState",
+    "check_ends",
+    "check_fixed_ends",
+    "check_topics",
+    "end_of",
+    "ranges_of",
+    "replaced_topics",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProgress:
+    """A partition that is read: the next offset, with all before it done, and the group's offset, None where unknown.
+
+    `resets` is True if the group's offset may be higher: it belongs to a log that no longer exists. `moved_to` is the
+    offset to which another client has set the group's meanwhile, ahead of the position: it is no commit of ours, but
+    nothing is committed until the position reaches it. `leader_epoch` is the log's epoch when it was last known to contain
+    all records before the position, -1 where unknown. `claim` is the claim's sequence number.
+    """
+
+    position: int
+    committed: StoredOffset | None = None
+    resets: bool = False
+    claim: int = 0
+    moved_to: int = -1
+    leader_epoch: int = -1
+
+    @property
+    def is_due(self) -> bool:
+        """True if the position is to be committed."""
+        is_stored = self.committed is not None and self.committed.offset == self.position
+        return self.resets or (not is_stored and self.position >= self.moved_to)
+
+    def span(self, until: int) -> PlannedRange:
+        """The range from the position on, for the checkpoint; an unknown committed offset is recorded as the position."""
+        stored = self.committed
+        known = (self.position, None) if stored is None else (stored.offset, stored.mark)
+        return PlannedRange(self.position, until, *known)
+
+
+class Loss(NamedTuple):
+    """A loss, or possible loss, of records: the error's condition and text."""
+
+    condition: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """A stream between two planning calls.
+
+    `assigned` are the partitions that are read, `committed` the offsets that this run committed last, `replaced` the
+    present marks of topics deleted or created again since the last micro-batch, `undecided` the query's starts of
+    partitions that other members own and of which the group has no offset, `bounds` the fixed ends for AvailableNow, and
+    `bounded` the topics that have fixed ends, as they were then.
+    """
+
+    assigned: Mapping[TopicPartition, PartitionProgress] = field(default_factory=dict)
+    committed: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
+    replaced: Mapping[str, TopicMark] = field(default_factory=dict)
+    undecided: Mapping[TopicPartition, PlannedRange] = field(default_factory=dict)
+    bounds: Mapping[TopicPartition, int] | None = None
+    bounded: Mapping[str, TopicMark] = field(default_factory=dict)
+
+    def finish(self, spans: Mapping[TopicPartition, PlannedRange]) -> StreamState:
+        """The state after a micro-batch: each position is moved to its end."""
+        moved = {tp: spans[tp].until for tp in spans.keys() & self.assigned.keys()}
+        return self._update({tp: replace(self.assigned[tp], position=until) for tp, until in moved.items()})
+
+    def revoke(self, owned: Mapping[TopicPartition, Claim]) -> StreamState:
+        """The state without partitions no longer owned, or revoked and assigned again."""
+        assigned = self.assigned
+        kept = {tp: known for tp, known in assigned.items() if tp in owned and owned[tp].sequence == known.claim}
+        return self if len(kept) == len(assigned) else replace(self, assigned=kept)
+
+    def assign(
+        self, owned: Mapping[TopicPartition, Claim], found: Mapping[TopicPartition, PartitionProgress]
+    ) -> StreamState:
+        """The state with newly owned partitions."""
+        return self._update({tp: replace(progress, claim=owned[tp].sequence) for tp, progress in found.items()})
+
+    def start(self, decided: Mapping[TopicPartition, PartitionProgress]) -> StreamState:
+        """The state with the starts that the group has committed, of partitions of which nothing has been read yet."""
+        ours = decided.keys() & self.assigned.keys()
+        return self._update({tp: replace(decided[tp], claim=self.assigned[tp].claim) for tp in ours})
+
+    def validate(self, epochs: Mapping[TopicPartition, int]) -> StreamState:
+        """The state with the leader epochs of logs that contain the positions."""
+        assigned = self.assigned
+        new = {tp: epoch for tp, epoch in epochs.items() if tp in assigned and assigned[tp].leader_epoch != epoch}
+        return self._update({tp: replace(assigned[tp], leader_epoch=epoch) for tp, epoch in new.items()})
+
+    def known_end(self, partition: TopicPartition) -> int:
+        """The offset below which the log of an assigned partition must not end: the position, or the fixed end."""
+        return max(self.assigned[partition].position, (self.bounds or {}).get(partition, 0))
+
+    def behind(self, existing: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The fixed ends of existing partitions that this stream has not reached, in order; also where it reads nothing."""
+        bounds = self.bounds or {}
+        reached = {tp for tp, progress in self.assigned.items() if progress.position >= bounds.get(tp, 0)}
+        return {tp: bounds[tp] for tp in sorted(bounds) if tp in existing and tp not in reached}
+
+    def due(self) -> dict[TopicPartition, int]:
+        """The positions that are to be committed."""
+        return {tp: progress.position for tp, progress in self.assigned.items() if progress.is_due}
+
+    def commit(
+        self,
+        stored: Mapping[TopicPartition, int],
+        marks: Mapping[TopicPartition, int],
+        written: Mapping[TopicPartition, int],
+    ) -> tuple[StreamState, dict[TopicPartition, int]]:
+        """The state after a commit, and the offsets that another client has set ahead of our positions.
+
+        `stored` are the group's offsets now, `written` those that this commit wrote, in the ZooKeeper transactions `marks`.
+        """
+        moved = {tp: offset for tp, offset in stored.items() if offset != self.assigned[tp].position}
+        done = {tp: StoredOffset(offset, marks.get(tp)) for tp, offset in stored.items() if tp not in moved}
+        changed = {tp: replace(self.assigned[tp], committed=offset, resets=False) for tp, offset in done.items()}
+        changed |= {tp: replace(self.assigned[tp], moved_to=offset) for tp, offset in moved.items()}
+        ours = {tp: offset for tp, offset in done.items() if tp in written}
+        return replace(self._update(changed), committed={**self.committed, **ours}), moved
+
+    def replace_topic(self, topic: str, mark: TopicMark) -> StreamState:
+        """The state without the partitions of a topic that was deleted, or deleted and created again."""
+        assigned = {tp: progress for tp, progress in self.assigned.items() if tp.topic != topic}
+        return replace(self, assigned=assigned, replaced={**self.replaced, topic: mark})
+
+    def remembered(self, partition: TopicPartition, span: PlannedRange) -> PlannedRange:
+        """The checkpoint's entry of a partition that is not assigned now, from the last one."""
+        last = self.committed.get(partition)
+        known = (span.committed, span.mark) if last is None else (last.offset, last.mark)
+        return PlannedRange(span.until, span.until, *known)
+
+    def _update(self, changed: Mapping[TopicPartition, PartitionProgress]) -> StreamState:
+        return replace(self, assigned={**self.assigned, **changed}) if changed else self
+
+
+_GONE = TopicMark()
+
+
+def replaced_topics(state: StreamState, finished: StreamOffset, snapshot: ClusterSnapshot) -> dict[str, TopicMark]:
+    """The topics that were created again since the stream last saw them, or fixed their ends, with their marks now."""
+    found = {}
+    for name, mark in {**state.bounded, **finished.topics}.items():
+        topic, seen = snapshot.topics.get(name), state.replaced.get(name, _GONE)
+        if topic is not None and (mark if seen == _GONE else seen).is_other(topic):
+            found[name] = TopicMark.of(topic)
+    return found
+
+
+def check_topics(
+    state: StreamState,
+    finished: StreamOffset,
+    snapshot: ClusterSnapshot,
+    again: Mapping[str, TopicMark],
+    followed: Collection[str] = frozenset(),
+) -> tuple[StreamState, list[Loss]]:
+    """Find partitions that were read and no longer exist, whoever read them last, and topics created `again`.
+
+    A member may have released a deleted topic's partitions already, since it watches topics itself. `again` are the
+    `replaced_topics`. No loss are: `followed` topics, which the group has read since they were created again; topics of
+    which nothing was read; topics whose deletion was reported. A topic that was gone, and is the same again, is read on.
+    """
+    losses = []
+    gone = sorted(tp for tp in finished.spans if tp.topic not in snapshot.topics and tp.topic not in state.replaced)
+    if gone:
+        losses.append(Loss("PARTITIONS_GONE", f"{listing(gone)} no longer exist: the topic was deleted"))
+    for name in {tp.topic for tp in gone}:
+        state = state.replace_topic(name, _GONE)
+    gone_before = {name for name, mark in state.replaced.items() if mark == _GONE}
+    back = (gone_before & snapshot.topics.keys()) - again.keys()
+    if back:
+        state = replace(state, replaced={name: mark for name, mark in state.replaced.items() if name not in back})
+    if again:
+        read = {tp.topic for tp in (*finished.spans, *state.assigned, *(state.bounds or ()))}
+        for name, mark in again.items():
+            if name in read and name not in followed and name not in gone_before:
+                text = f"topic {name} was deleted and created again; it will be read from its beginning"
+                losses.append(Loss("TOPIC_REPLACED", text))
+            state = state.replace_topic(name, mark)
+    return state, losses
+
+
+def check_ends(state: StreamState, ends: Mapping[TopicPartition, int]) -> tuple[StreamState, list[Loss]]:
+    """Find logs that end before the position or the fixed end, and move both to where they end."""
+    losses, changed = [], {}
+    bounds = dict(state.bounds or {})
+    for tp, end in ends.items():
+        progress, known = state.assigned[tp], state.known_end(tp)
+        if end < known:
+            text = (
+                f"{tp}: the log ends at {end}, and was read or planned up to {known}: it was truncated, by an unclean "
+                "election or by hand"
+            )
+            losses.append(Loss("OFFSET_WENT_BACK", text))
+            changed[tp] = replace(progress, position=min(end, progress.position), resets=True)
+            bounds[tp] = min(bounds.get(tp, end), end)
+    if not changed:
+        return state, losses
+    fixed = None if state.bounds is None else bounds
+    return replace(state, assigned={**state.assigned, **changed}, bounds=fixed), losses
+
+
+def check_fixed_ends(
+    state: StreamState, finished: StreamOffset, existing: Collection[TopicPartition]
+) -> tuple[StreamState, list[Loss]]:
+    """Find partitions that were deleted before they were read to their fixed ends, and drop these ends."""
+    bounds, spans = state.bounds or {}, finished.spans
+    gone = {tp for tp, end in bounds.items() if tp not in existing and (tp not in spans or spans[tp].until < end)}
+    if not gone:
+        return state, []
+    text = f"{listing(sorted(gone))} were deleted before they were read to the ends fixed when the query started"
+    kept = {tp: end for tp, end in bounds.items() if tp not in gone}
+    return replace(state, bounds=kept), [Loss("PARTITIONS_GONE", text)]
+
+
+def ranges_of(state: StreamState, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetRange]:
+    """The ranges from each position to the end of its log, or to the fixed end; empty where no end is known."""
+    found = {}
+    for tp, progress in state.assigned.items():
+        end = ends.get(tp, progress.position)
+        if state.bounds is not None:
+            end = min(end, state.bounds.get(tp, progress.position))
+        found[tp] = OffsetRange(tp, progress.position, max(progress.position, end))
+    return found
+
+
+def end_of(
+    state: StreamState, finished: StreamOffset, ranges: Mapping[TopicPartition, OffsetRange], snapshot: ClusterSnapshot
+) -> tuple[StreamState, StreamOffset]:
+    """The end of a micro-batch that reads the ranges; unassigned partitions that still exist keep their entries."""
+    spans = {tp: state.assigned[tp].span(r.until) for tp, r in ranges.items()}
+    for tp, span in finished.spans.items():
+        if tp not in spans and tp in snapshot.states and tp.topic not in state.replaced:
+            spans[tp] = state.remembered(tp, span)
+    before = {name: mark for name, mark in finished.topics.items() if name not in state.replaced}
+    topics = snapshot.topics.items()
+    marks = {name: mark_after(topic, before.get(name, TopicMark()), spans) for name, topic in topics}
+    return replace(state, replaced={}, undecided={}), StreamOffset(spans, marks)

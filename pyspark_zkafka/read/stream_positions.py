@@ -1,0 +1,323 @@
+"""Starting positions of partitions that a stream has gained."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from pyspark_zkafka.data_loss import report_data_loss
+from pyspark_zkafka.errors import listing
+from pyspark_zkafka.model.checkpoint import StreamOffset, TopicMark
+from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.model.offsets import (
+    EARLIEST,
+    LATEST,
+    AtTimestamp,
+    OffsetSpec,
+    Outside,
+    Position,
+    Resolution,
+    check_named,
+    reset_position,
+    resolve,
+)
+from pyspark_zkafka.model.planning import describe_offline
+from pyspark_zkafka.model.resumption import (
+    PartitionFacts,
+    Rule,
+    StoredOffset,
+    checkpoint_or_group,
+    deleted_topic,
+    is_followed,
+    outdated,
+    resume,
+    start_of,
+    topic_created_again,
+)
+from pyspark_zkafka.options.values import StreamOptions
+from pyspark_zkafka.read.stream_planner import PartitionProgress
+from pyspark_zkafka.read.stream_session import ANSWER_S, StreamSession
+
+__all__ = ["Beginning", "StreamStarts"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The starting positions of a new query.
+
+    `gains` are the partitions that it owns. `undecided` are starts that depend on the time and that the group has not
+    committed yet, including those of partitions that the query does not own.
+    """
+
+    gains: Mapping[TopicPartition, PartitionProgress]
+    undecided: Mapping[TopicPartition, int]
+
+    def within(self, topics: Collection[str]) -> Beginning:
+        """The starting positions in some topics."""
+        gains = {tp: gain for tp, gain in self.gains.items() if tp.topic in topics}
+        undecided = {tp: start for tp, start in self.undecided.items() if tp.topic in topics}
+        return Beginning(gains, undecided)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStarts:
+    """Finds positions: the checkpoint's, the group's, or those that the options name."""
+
+    options: StreamOptions
+    session: StreamSession
+
+    def begin(self, owned: Collection[TopicPartition], snapshot: ClusterSnapshot) -> Beginning:
+        """Find the start of a new query, at one moment for all partitions, and commit nothing; see `find`.
+
+        Raises NoLeader for a partition that is to start at the end of its log, which only a leader knows, unless
+        `offlinePartitions` is skip.
+        """
+        member = self.session.member
+        everything = set(owned) if member is None else {tp for t in snapshot.topics for tp in snapshot.partitions(t)}
+        self._require_leaders(everything, snapshot)
+        gains = self.find([tp for tp in sorted(owned) if snapshot.leader(tp) is not None])
+        if member is None:
+            self._warn_without_offsets(gains, ())
+            return Beginning(gains, {})
+        check_named(self.options.read.start, everything, may_omit=True)
+        fresh = {tp: gain.position for tp, gain in gains.items() if gain.committed is None and self._is_momentary(tp)}
+        others = self._others([tp for tp in sorted(everything - set(owned)) if snapshot.leader(tp) is not None], gains)
+        younger = self.session.younger([*fresh, *others])
+        return Beginning(gains, {tp: start for tp, start in (fresh | others).items() if tp not in younger})
+
+    def decide(self, begun: Beginning) -> Beginning:
+        """Commit the group's starts, for all partitions that the member is subscribed to; returns what stays undecided.
+
+        The group then reads everything produced from now on, whichever of its members survives. The first member to commit
+        decides. Partitions that a JVM consumer owns stay undecided.
+        """
+        if not begun.undecided or self.session.member is None:
+            return begun
+        stored = self.session.offsets.begin(begun.undecided)
+        gains = {tp: self._decided(tp, gain, stored.get(tp)) for tp, gain in begun.gains.items()}
+        undecided = {tp: start for tp, start in begun.undecided.items() if tp not in stored}
+        return Beginning(gains, undecided)
+
+    def _others(
+        self, partitions: Collection[TopicPartition], gains: Mapping[TopicPartition, PartitionProgress]
+    ) -> dict[TopicPartition, int]:
+        """The starts of partitions that others own, in topics of which the group has no offset at all.
+
+        In a topic with some offsets the group has started already, and their owners decide.
+        """
+        committed = self.session.offsets.committed(partitions, skip_malformed=True)
+        self._warn_without_offsets(gains, committed)
+        begun = {tp.topic for tp in committed} | {tp.topic for tp, gain in gains.items() if gain.committed is not None}
+        missing = [tp for tp in partitions if tp.topic not in begun and self._is_momentary(tp)]
+        found = self.find(missing)
+        return {tp: gain.position for tp, gain in found.items() if gain.committed is None}
+
+    def _warn_without_offsets(
+        self, gains: Mapping[TopicPartition, PartitionProgress], others: Collection[TopicPartition]
+    ) -> None:
+        """Warn that a new query starts at the group's offsets, and the group has none; `others` have one."""
+        group, read = self.options.group, self.options.read
+        if group is None or read.start.everywhere != "committed" or read.reset is not None:
+            return
+        if gains and not others and all(gain.committed is None for gain in gains.values()):
+            _log.warning(
+                "group %s has no offset in %s, and starts at the end of the logs; correct group.id if it is not a new "
+                "group, set startingOffsets to earliest to read all records, or auto.offset.reset to confirm the start",
+                group.name,
+                listing(sorted({tp.topic for tp in gains})),
+            )
+
+    def _is_momentary(self, partition: TopicPartition) -> bool:
+        """True if the start that the options name depends on the time at which it is resolved."""
+        named = self._named(partition)
+        if named is None:
+            return self.options.read.reset in (None, "latest")
+        return named == LATEST or isinstance(named, AtTimestamp)
+
+    def _decided(self, partition: TopicPartition, own: PartitionProgress, stored: StoredOffset | None) -> PartitionProgress:
+        """The start that the group has committed, unless the options name an offset or a time."""
+        if stored is None or own.committed is not None:
+            return own
+        is_exact = self._named(partition) not in (None, EARLIEST, LATEST)
+        return PartitionProgress(own.position if is_exact else stored.offset, stored)
+
+    def _require_leaders(self, partitions: Collection[TopicPartition], snapshot: ClusterSnapshot) -> None:
+        offline = [tp for tp in sorted(partitions) if tp in snapshot.states and snapshot.leader(tp) is None]
+        needed = [tp for tp in offline if self._is_momentary(tp) and self._named(tp) in (None, LATEST)]
+        if not needed or self.options.read.skip_offline:
+            return
+        if self.options.group is not None:
+            committed = self.session.offsets.committed(needed, skip_malformed=True)
+            younger = self.session.younger([tp for tp in needed if tp not in committed])
+            needed = [tp for tp in needed if tp not in committed and tp not in younger]
+        if needed:
+            raise describe_offline(needed, snapshot)
+
+    def find(
+        self,
+        gained: Collection[TopicPartition],
+        finished: StreamOffset | None = None,
+        last_committed: Mapping[TopicPartition, StoredOffset] = MappingProxyType({}),
+        *,
+        replaced: Collection[str] = frozenset(),
+    ) -> dict[TopicPartition, PartitionProgress]:
+        """Find the position from which to read each partition, which has a leader. Blocks for a few requests.
+
+        For a new query, `startingOffsets` decides. Later it applies only to partitions that the stream knew and had no
+        position in; those created meanwhile start at their beginning. In a group, so do those that were created after its
+        subscription, and of which it has no offset.
+
+        Raises DataLoss for a position outside the log, if `failOnDataLoss` is set, and ClusterStateError for a partition
+        without a committed offset, if `auto.offset.reset` is error.
+
+        `finished` is the end of the finished micro-batches, from the checkpoint, None for a new query; `last_committed` are
+        the offsets that this process committed last. Earlier positions in `replaced` topics, which were created again, are
+        ignored.
+        """
+        facts = self._facts(gained, finished, last_committed, replaced)
+        starts = {tp: start_of(known) for tp, known in facts.items()}
+        self._report_outdated(starts, facts, {} if finished is None else finished.spans)
+        for tp, (rule, _) in starts.items():
+            if rule is checkpoint_or_group:
+                self._log_moved(tp, facts[tp])
+        undecided = [tp for tp, (rule, _) in starts.items() if rule is None]
+        positions = {tp: position for tp, (_, position) in starts.items() if position is not None}
+        positions |= dict.fromkeys(undecided, reset_position(undecided, self.options.read.reset))
+        resolution = self._resolve(positions, first=finished is None)
+        if resolution.outside:
+            self._report_outside(resolution.outside)
+        resets = {o.partition for o in resolution.outside}
+        resets |= {tp for tp in facts if starts[tp][0] is topic_created_again or facts[tp].is_outdated}
+        found = {r.partition: r.start for r in resolution.ranges}
+        return {tp: PartitionProgress(start, self._last_known(facts[tp]), tp in resets) for tp, start in found.items()}
+
+    def _facts(
+        self,
+        gained: Collection[TopicPartition],
+        finished: StreamOffset | None,
+        last_committed: Mapping[TopicPartition, StoredOffset],
+        replaced: Collection[str],
+    ) -> dict[TopicPartition, PartitionFacts]:
+        """Ask the group and ZooKeeper what the rules need to know of each partition."""
+        spans = {} if finished is None else finished.spans
+        stored = {} if self.options.group is None else self.session.offsets.committed(gained)
+        stale = outdated(stored, self.session.cluster.snapshot()) if stored else set()
+        younger = self.session.younger([tp for tp in gained if tp not in stored and tp not in spans])
+        return {
+            tp: PartitionFacts(
+                span=spans.get(tp),
+                stored=stored.get(tp),
+                last=last_committed.get(tp),
+                named=self._named(tp),
+                is_first_start=finished is None,
+                is_outdated=tp in stale,
+                is_replaced=tp.topic in replaced,
+                is_younger=tp in younger,
+                is_added=finished is not None and self._is_added(tp, finished),
+            )
+            for tp in gained
+        }
+
+    def _last_known(self, facts: PartitionFacts) -> StoredOffset | None:
+        """The group's offset; without a group, the one in the checkpoint of a query that was in a group before."""
+        span = facts.span
+        if self.options.group is not None or span is None or span.committed is None:
+            return facts.stored
+        return StoredOffset(span.committed, span.mark) if span.mark is not None or span.committed != span.start else None
+
+    def _is_added(self, partition: TopicPartition, finished: StreamOffset) -> bool:
+        """True if the query did not know the partition when it started.
+
+        Without membership, a partition that is absent from the checkpoint counts as added: another `assign` or `subscribe`
+        has added it, it belonged to other members of a group that the query was in, or it had no leader.
+        """
+        is_new = partition.partition >= finished.topics.get(partition.topic, TopicMark()).known
+        return is_new or (self.session.member is None and self._named(partition) in (None, LATEST))
+
+    def followed(
+        self,
+        replaced: Collection[str],
+        finished: StreamOffset,
+        last_committed: Mapping[TopicPartition, StoredOffset],
+        snapshot: ClusterSnapshot,
+    ) -> set[str]:
+        """The topics created again of which other members have committed offsets, in each partition of the checkpoint."""
+        spans = {tp: span for tp, span in finished.spans.items() if tp.topic in replaced and tp in snapshot.states}
+        if self.options.group is None or not spans:
+            return set()
+        stored = self.session.offsets.committed(spans, skip_malformed=True)
+        current = {tp: stored[tp] for tp in stored.keys() - outdated(stored, snapshot)}
+        unread = {tp.topic for tp, span in spans.items() if not is_followed(span, current.get(tp), last_committed.get(tp))}
+        return {tp.topic for tp in spans} - unread
+
+    def _report_outdated(
+        self,
+        starts: Mapping[TopicPartition, tuple[Rule | None, Position | None]],
+        facts: Mapping[TopicPartition, PartitionFacts],
+        spans: Collection[TopicPartition],
+    ) -> None:
+        """Report unused offsets of deleted topics; the deletion of topics in the checkpoint was reported before."""
+        read = {tp.topic for tp in spans}
+        stale = {tp: known.stored for tp, known in facts.items() if known.is_outdated and known.stored is not None}
+        unused = [
+            tp
+            for tp in stale
+            if starts[tp][0] is deleted_topic or (starts[tp][0] is topic_created_again and tp.topic not in read)
+        ]
+        if unused:
+            from pyspark_zkafka.group.offsets import report_outdated
+
+            report_outdated(unused, stale, self.options.read.fail_on_data_loss)
+
+    def _log_moved(self, partition: TopicPartition, facts: PartitionFacts) -> None:
+        """Log that the group's offset was changed by others, and that the stream continues there."""
+        found, span = resume(facts.span, facts.current, facts.last), facts.span
+        if found.moved and found.position is not None and span is not None:
+            is_progress = self.session.member is not None and found.position > span.until
+            _log.log(
+                logging.INFO if is_progress else logging.WARNING,
+                "%s: continuing at %d, the offset of group %s, which %s, while this query was at %d",
+                partition,
+                found.position,
+                self.options.group.name if self.options.group else "",
+                "another member has advanced" if is_progress else "is not the one that this query has seen last",
+                span.until,
+            )
+
+    def _named(self, partition: TopicPartition) -> Position | None:
+        """The position that the options name, other than the group's."""
+        given = self.options.read.start.of(partition)
+        return None if given == "committed" else given
+
+    def _resolve(self, positions: Mapping[TopicPartition, Position], first: bool) -> Resolution:
+        # After the first planning, a short time-out: other partitions wait meanwhile, and gained ones are retried.
+        read, brokers, timeout_s = self.options.read, self.session.cluster.brokers, math.inf if first else ANSWER_S
+        end = OffsetSpec("endingOffsets", everywhere=LATEST)
+        spec, reset, subscribed = OffsetSpec(read.start.option, by_partition=dict(positions)), None, None
+        if first and self.options.group is None:
+            spec, reset, subscribed = read.start, read.reset, sorted(self.session.owned(self.session.cluster.snapshot()))
+        return resolve(
+            list(positions),
+            spec,
+            end,
+            brokers,
+            reset=reset,
+            no_match=read.no_match,
+            subscribed=subscribed,
+            timeout_s=timeout_s,
+        )
+
+    def _report_outside(self, offsets: Iterable[Outside]) -> None:
+        report_data_loss(
+            "OFFSET_OUT_OF_RANGE",
+            f"{'; '.join(map(str, offsets))}; records may be lost",
+            fail=self.options.read.fail_on_data_loss,
+            remedy="correct the offsets (of the group, or in startingOffsets), or set failOnDataLoss to false to go on "
+            "with what is there",
+            otherwise="continuing with what is there",
+        )

@@ -1,0 +1,95 @@
+"""Spark's streaming reader: plans in a separate process that lives as long as the query, reads in the tasks."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from pyspark_zkafka.model.planning import TriggerLimits
+from pyspark_zkafka.read.batch_reader import ZKafkaReader, split_partitions
+from pyspark_zkafka.worker import exit_on_sigterm, ignoring_sigterm, prepared_worker
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_zkafka.options.values import StreamOptions
+    from pyspark_zkafka.read.stream_driver import StreamDriver
+
+__all__ = ["ZKafkaStreamReader"]
+
+_NO_ROW_LIMIT = 2**63 - 1
+
+
+class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a stream. Until its first planning call it stores only options and a schema, and is pickle-safe.
+
+    The planning calls of a query come one after the other, in one process. The first of them opens a session with ZooKeeper
+    and joins the group; `stop` leaves it. The schema is exactly Spark's: the projection.
+    """
+
+    def __init__(self, options: StreamOptions, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+        self._planner: StreamDriver | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        """The start offset of a new query: the group's committed offsets, if there is a group."""
+        return self._plan().initial()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The limit that Spark passes to `latestOffset`, unless its trigger (Once) requests all available records."""
+        limits = self._options.limits
+        if limits == TriggerLimits():
+            return ReadAllAvailable()
+        return ReadMaxRows(_NO_ROW_LIMIT if limits.max_records is None else limits.max_records)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next micro-batch; `start` if there is nothing to read. Commits the positions in `start`."""
+        return self._plan().latest(start, limited=not isinstance(limit, ReadAllAvailable))
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fix the present ends of the logs as the query's end, reached in as many micro-batches as the limits require."""
+        self._plan().fix_bounds()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The ends of the logs, for the query's progress."""
+        return None if self._planner is None else self._planner.report()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The splits of the micro-batch that ends at `end`, from `end` alone, whatever has changed since it was planned."""
+        if start == end:
+            return []
+        splits, servers = self._plan().splits(end)
+        return split_partitions(self._options.read, splits, servers)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of a split as Arrow batches, in offset order."""
+        return ZKafkaReader(self._options.read, self._schema).read(partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Commit finished positions if an earlier attempt failed; `latestOffset` normally has, from its `start`."""
+        self._plan().commit()
+
+    def stop(self) -> None:
+        """Leave the group, and close all connections; blocks for some seconds at the most."""
+        with ignoring_sigterm():
+            if self._planner is not None:
+                self._planner.close()
+                self._planner = None
+                atexit.unregister(self.stop)
+
+    def _plan(self) -> StreamDriver:
+        if self._planner is None:
+            with prepared_worker():
+                from pyspark_zkafka.read.stream_driver import StreamDriver
+                from pyspark_zkafka.records.select import uses_native
+
+            uses_native(self._options.read.connection)  # report a missing native path here, not in each task
+            exit_on_sigterm()
+            self._planner = StreamDriver(self._options)
+            atexit.register(self.stop)  # for a SIGTERM when `stop` has been called, but has not begun
+        return self._planner

@@ -1,0 +1,153 @@
+"""Planner of views, which reads their rows while Spark plans: a few rounds of requests to ZooKeeper or the brokers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import partial
+
+from pyspark_zkafka.brokers.admin import KafkaAdmin
+from pyspark_zkafka.brokers.config_admin import ConfigAdmin
+from pyspark_zkafka.cluster import ClusterSource, bootstrap_servers
+from pyspark_zkafka.errors import OptionError, ZKafkaError
+from pyspark_zkafka.inspect import view_rows as rows
+from pyspark_zkafka.inspect.clusters import ClusterReport, Part, read_cluster
+from pyspark_zkafka.inspect.group_reads import read_part
+from pyspark_zkafka.inspect.groups import decode_groups
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import LATEST
+from pyspark_zkafka.model.planning import Subscribe, coalesce
+from pyspark_zkafka.model.view_tables import VIEWS, Row, restrict
+from pyspark_zkafka.model.znodes.groups import group_path, ids_path, offsets_path, owners_path
+from pyspark_zkafka.model.znodes.topics import ControllerInfo
+from pyspark_zkafka.options.values import ReadOptions
+from pyspark_zkafka.read.batch_planner import plan_batch
+from pyspark_zkafka.zookeeper.groups import group_children
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+
+_log = logging.getLogger(__name__)
+
+
+def plan_view(view: str, options: ReadOptions) -> list[Row]:
+    """The rows of a view, sorted. Blocks for a few round trips; `offsets` and `plan` also request offsets of the brokers.
+
+    Raises ZKafkaError if the cluster cannot be reached, or one of its znodes is malformed; malformed znodes of groups
+    become rows.
+    """
+    if view == "plan":
+        plan = plan_batch(options)
+        return rows.plan_rows(coalesce(plan.splits, options.min_records, options.max_records), plan.snapshot)
+    connection = options.connection
+    if connection.zookeeper is not None:
+        with ZooKeeperClient(connection.zookeeper) as zookeeper:
+            read = _of_groups if VIEWS[view].has_groups else _of_cluster
+            return read(view, options, zookeeper)
+    if VIEWS[view].needs_zookeeper:
+        raise OptionError("INVALID_OPTION", f"view={view} reads ZooKeeper and needs zookeeper.connect")
+    with KafkaAdmin.of(connection) as admin:
+        return _of_cluster(view, options, admin)
+
+
+# --- the cluster -------------------------------------------------------------------------------------------------------
+
+
+_OF_CLUSTER: dict[str, tuple[tuple[Part, ...], Callable[[ClusterReport], list[Row]]]] = {
+    "brokers": (("brokers",), rows.broker_rows),
+    "topics": (("topics", "configs"), rows.topic_rows),
+    "partitions": (("topics",), rows.partition_rows),
+    "controller": (("controller",), rows.controller_rows),
+    "admin": (("admin",), lambda cluster: rows.admin_rows(cluster.admin)),
+    "configs": (("configs",), lambda cluster: rows.config_rows(cluster.configs or {})),
+}
+"""The parts of a report that a view needs, and its rows."""
+
+
+def _of_cluster(view: str, options: ReadOptions, source: ClusterSource) -> list[Row]:
+    subscription, (parts, make_rows) = options.subscription, _OF_CLUSTER[view]
+    if subscription is None or view == "admin":
+        cluster = read_cluster(source, parts)
+    elif isinstance(subscription, Subscribe):
+        cluster = read_cluster(source, parts, restrict(subscription, subscription.topics))
+    else:
+        cluster = read_cluster(source, parts, partial(restrict, subscription))
+    if cluster.snapshot.is_outdated:
+        _log.warning("brokers have left ZooKeeper for KRaft, and this view shows what ZooKeeper has: use the brokers alone")
+    if isinstance(source, KafkaAdmin) and view == "controller" and not _is_of_zookeeper(cluster.controller, options):
+        cluster = replace(cluster, controller=None)
+    found = make_rows(cluster)
+    if view != "admin":
+        return found
+    wanted = restrict(subscription, {row["topic"] for row in found})
+    return [row for row in found if row["topic"] in wanted]
+
+
+def _is_of_zookeeper(controller: ControllerInfo | None, options: ReadOptions) -> bool:
+    """False in KRaft mode, where the brokers' metadata name any broker instead of the controller; also if unknown."""
+    if controller is None:
+        return False
+    try:
+        with ConfigAdmin.of(options.connection) as admin:
+            if not admin.broker_config(controller.broker, "process.roles"):
+                return True
+        _log.warning(
+            "view=controller has no broker: the metadata of a cluster in KRaft mode does not name the controller; "
+            "kafka-metadata-quorum --bootstrap-server ... describe --status does"
+        )
+    except ZKafkaError as error:
+        _log.warning("view=controller has no broker: whether the cluster is in KRaft mode is unknown: %s", error)
+    return False
+
+
+# --- groups ------------------------------------------------------------------------------------------------------------
+
+
+_OF_GROUPS: dict[str, tuple[Callable[[str], str], Callable[..., list[Row]]]] = {
+    "members": (ids_path, rows.member_rows),
+    "owners": (owners_path, rows.owner_rows),
+    "offsets": (offsets_path, rows.offset_rows),
+}
+"""The part of the groups' znodes that a view needs, and its rows."""
+
+
+def _of_groups(view: str, options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:
+    names = sorted(zookeeper.groups()) if options.group is None else [options.group]
+    if view == "groups":
+        return _groups(options, zookeeper, names)
+    part, make_rows = _OF_GROUPS[view]
+    groups = read_part(zookeeper, names, part, partial(restrict, options.subscription)).values()
+    if view == "offsets":
+        latest = _latest(options, zookeeper, sorted({tp for group in groups for tp in group.offsets}))
+        make_rows = partial(make_rows, latest=latest)
+    return [row for group in groups for row in make_rows(group)]
+
+
+def _groups(options: ReadOptions, zookeeper: ZooKeeperClient, names: Collection[str]) -> list[Row]:
+    children = group_children(zookeeper, names)
+    existing = [name for name in names if group_path(name) in children]
+    found = []
+    for name, group in decode_groups(existing, children, {}).items():
+        shown = replace(group, topics=frozenset(restrict(options.subscription, group.topics)))
+        if options.subscription is None or shown.topics:
+            found.append(rows.group_row(shown, children.get(ids_path(name), [])))
+    return found
+
+
+def _latest(
+    options: ReadOptions, zookeeper: ZooKeeperClient, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The latest offsets of those partitions that have a leader; none, with a warning, if the brokers do not answer."""
+    if not partitions:
+        return {}
+    connection, snapshot = options.connection, zookeeper.snapshot({tp.topic for tp in partitions})
+    wanted = {tp: LATEST for tp in partitions if snapshot.leader(tp) is not None}
+    offline = [str(tp) for tp in partitions if tp.topic in snapshot.topics and tp not in wanted]
+    if offline:
+        _log.warning("view=offsets has no lag for partitions where no broker leads: %s", ", ".join(offline))
+    try:
+        servers = bootstrap_servers(connection, snapshot)
+        with KafkaAdmin.of(connection, servers) as admin:
+            return admin.list_offsets(wanted)
+    except ZKafkaError as error:
+        _log.warning("view=offsets has neither latest offsets nor lag: %s", error)
+        return {}

@@ -1,0 +1,321 @@
+"""Requests and responses of the direct transport besides Fetch, as values.
+
+Each function names the versions that it writes or reads; no later version is ever sent. The newest one that both sides
+know is used, see `Api.version`.
+
+References
+----------
+``clients/src/main/resources/common/message/*.json`` of Kafka 3.9.1: ``RequestHeader``, ``ResponseHeader``,
+``ApiVersions``, ``SaslHandshake``, ``SaslAuthenticate``, ``Metadata``, ``ListOffsets``, ``OffsetForLeaderEpoch`` (KIP-320);
+``FetchRequest`` for `FETCH`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.records.direct.errors import MalformedResponse, Unsupported
+from pyspark_zkafka.records.direct.wire import (
+    NO_TAGS,
+    Reader,
+    compact_string,
+    int8,
+    int16,
+    int32,
+    int64,
+    nullable_bytes,
+    string,
+    unsigned_varint,
+)
+
+__all__ = [
+    "API_VERSIONS",
+    "EARLIEST",
+    "FETCH",
+    "LATEST",
+    "LIST_OFFSETS",
+    "METADATA",
+    "NONE",
+    "OFFSET_FOR_LEADER_EPOCH",
+    "SASL_AUTHENTICATE",
+    "SASL_HANDSHAKE",
+    "UNSUPPORTED_VERSION",
+    "Api",
+    "EpochEnd",
+    "Handshake",
+    "Leader",
+    "ListedOffset",
+    "Metadata",
+    "Request",
+    "Token",
+    "api_versions_request",
+    "epoch_end_request",
+    "list_offsets_request",
+    "metadata_request",
+    "read_api_versions",
+    "read_epoch_end",
+    "read_list_offsets",
+    "read_metadata",
+    "read_sasl_authenticate",
+    "read_sasl_handshake",
+    "sasl_authenticate_request",
+    "sasl_handshake_request",
+]
+
+NONE, UNSUPPORTED_VERSION = 0, 35
+EARLIEST, LATEST = -2, -1
+"""The timestamps by which ListOffsets is asked for the ends of a log."""
+
+
+class Api(NamedTuple):
+    """A kind of request, with the versions that are written here, and the first one with tagged fields."""
+
+    name: str
+    key: int
+    oldest: int
+    newest: int
+    flexible: int
+
+    def version(self, ranges: Mapping[int, tuple[int, int]], newest: int | None = None) -> int:
+        """The version to use with a broker, given its ranges by key; Unsupported if there is none."""
+        low, high = ranges.get(self.key, (0, -1))
+        found = min(self.newest if newest is None else newest, high)
+        if found < max(self.oldest, low):
+            raise Unsupported(f"the broker has {self.name} {low} to {high}, not {self.oldest} to {self.newest}")
+        return found
+
+    def is_in(self, ranges: Mapping[int, tuple[int, int]]) -> bool:
+        """True if a broker has a version of it that is written here."""
+        low, high = ranges.get(self.key, (0, -1))
+        return max(self.oldest, low) <= min(self.newest, high)
+
+
+_NEVER = 1000
+FETCH = Api("Fetch", 1, 2, 17, 12)
+LIST_OFFSETS = Api("ListOffsets", 2, 0, 5, 6)
+METADATA = Api("Metadata", 3, 1, 7, 9)
+OFFSET_FOR_LEADER_EPOCH = Api("OffsetForLeaderEpoch", 23, 2, 3, 4)
+SASL_HANDSHAKE = Api("SaslHandshake", 17, 1, 1, _NEVER)
+API_VERSIONS = Api("ApiVersions", 18, 0, 3, 3)
+SASL_AUTHENTICATE = Api("SaslAuthenticate", 36, 0, 2, 2)
+
+
+class Request(NamedTuple):
+    """A request without its header."""
+
+    api: Api
+    version: int
+    body: bytes
+
+    def encoded(self, correlation_id: int, client_id: str) -> bytes:
+        """The request with its length and header (versions 1 and 2)."""
+        tags = NO_TAGS if self.version >= self.api.flexible else b""
+        header = int16(self.api.key) + int16(self.version) + int32(correlation_id) + string(client_id) + tags
+        return int32(len(header) + len(self.body)) + header + self.body
+
+    def read_header(self, response: Reader, correlation_id: int) -> None:
+        """Read the header of this request's response; MalformedResponse if it belongs to another request."""
+        found = response.int32()
+        if found != correlation_id:
+            raise MalformedResponse(f"the response to request {found} where that to {correlation_id} is due")
+        # The response to ApiVersions has no tagged fields: its reader does not know the version of the broker yet.
+        if self.version >= self.api.flexible and self.api is not API_VERSIONS:
+            response.tags()
+
+
+def api_versions_request(version: int, software: str) -> Request:
+    """Versions 0 to 3."""
+    body = compact_string("pyspark-zkafka") + compact_string(software) + NO_TAGS if version >= 3 else b""
+    return Request(API_VERSIONS, version, body)
+
+
+def read_api_versions(response: Reader, version: int) -> dict[int, tuple[int, int]] | None:
+    """The versions that the broker has of each API, by its key; None if it does not know this version of the request."""
+    error = response.int16()
+    if error == UNSUPPORTED_VERSION:
+        return None
+    if error != NONE:
+        raise Unsupported(f"the broker answers ApiVersions with error {error}")
+
+    def row() -> tuple[int, tuple[int, int]]:
+        found = response.int16(), (response.int16(), response.int16())
+        if version >= 3:
+            response.tags()
+        return found
+
+    return dict(response.compact_array(row) if version >= 3 else response.array(row))
+
+
+class Handshake(NamedTuple):
+    """The response to SaslHandshake."""
+
+    error: int
+    mechanisms: tuple[str, ...]
+
+
+def sasl_handshake_request(mechanism: str) -> Request:
+    """Version 1."""
+    return Request(SASL_HANDSHAKE, 1, string(mechanism))
+
+
+def read_sasl_handshake(response: Reader) -> Handshake:
+    return Handshake(response.int16(), tuple(response.array(response.required_string)))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Token:
+    """The response to SaslAuthenticate, whose bytes are not shown."""
+
+    error: int
+    text: str | None
+    data: bytes
+    lifetime_ms: int = 0
+
+
+def sasl_authenticate_request(version: int, token: bytes) -> Request:
+    """Versions 0 to 2."""
+    body = unsigned_varint(len(token) + 1) + token + NO_TAGS if version >= 2 else nullable_bytes(token)
+    return Request(SASL_AUTHENTICATE, version, body)
+
+
+def read_sasl_authenticate(response: Reader, version: int) -> Token:
+    """Versions 0 to 2; the lifetime of the session is 0 where it has no end."""
+    error = response.int16()
+    text = response.compact_string() if version >= 2 else response.string()
+    data = bytes(response.compact_nullable_bytes() if version >= 2 else response.nullable_bytes())
+    return Token(error, text, data, response.int64() if version >= 1 else 0)
+
+
+class Leader(NamedTuple):
+    """The state of a partition in the metadata; `leader` is -1 where there is none, `epoch` where it is not known."""
+
+    error: int
+    leader: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """Addresses of brokers by id, and the error and the partitions of the one topic requested."""
+
+    brokers: Mapping[int, tuple[str, int]]
+    error: int
+    partitions: Mapping[int, Leader]
+
+
+def metadata_request(version: int, topic: str) -> Request:
+    """Versions 1 to 7; those from 4 on do not create the topic."""
+    return Request(METADATA, version, int32(1) + string(topic) + (int8(0) if version >= 4 else b""))
+
+
+def read_metadata(response: Reader, version: int, topic: str) -> Metadata:
+    """Versions 1 to 7."""
+
+    def broker() -> tuple[int, tuple[str, int]]:
+        found = response.int32(), (response.required_string(), response.int32())
+        response.string()  # rack
+        return found
+
+    def partition() -> tuple[int, Leader]:
+        error, index, leader = response.int16(), response.int32(), response.int32()
+        epoch = response.int32() if version >= 7 else -1
+        for _ in range(3 if version >= 5 else 2):  # replicas, ISR, offline replicas
+            response.array(response.int32)
+        return index, Leader(error, leader, epoch)
+
+    def described() -> tuple[str, tuple[int, dict[int, Leader]]]:
+        error, name = response.int16(), response.required_string()
+        response.int8()  # whether it is internal
+        return name, (error, dict(response.array(partition)))
+
+    if version >= 3:
+        response.int32()  # throttle time
+    brokers = dict(response.array(broker))
+    if version >= 2:
+        response.string()  # cluster
+    response.int32()  # controller
+    topics = dict(response.array(described))
+    if topic not in topics:
+        raise MalformedResponse("the response to Metadata lacks the topic")
+    return Metadata(brokers, *topics[topic])
+
+
+class ListedOffset(NamedTuple):
+    """The response to ListOffsets for a partition."""
+
+    error: int
+    offset: int
+
+
+def list_offsets_request(
+    version: int, partition: TopicPartition, timestamp: int, leader_epoch: int, *, read_committed: bool
+) -> Request:
+    """Versions 0 to 5, for one partition."""
+    isolation = int8(int(read_committed)) if version >= 2 else b""
+    epoch = int32(leader_epoch) if version >= 4 else b""
+    most = int32(1) if version == 0 else b""
+    row = int32(1) + int32(partition.partition) + epoch + int64(timestamp) + most
+    return Request(LIST_OFFSETS, version, int32(-1) + isolation + int32(1) + string(partition.topic) + row)
+
+
+def read_list_offsets(response: Reader, version: int, partition: TopicPartition) -> ListedOffset:
+    """Versions 0 to 5, for one partition."""
+
+    def row() -> tuple[int, ListedOffset]:
+        index, error = response.int32(), response.int16()
+        if version == 0:
+            offsets = response.array(response.int64)
+            return index, ListedOffset(error, offsets[0] if offsets else -1)
+        response.int64()  # timestamp
+        found = ListedOffset(error, response.int64())
+        if version >= 4:
+            response.int32()  # leader epoch
+        return index, found
+
+    def topic() -> tuple[str, dict[int, ListedOffset]]:
+        return response.required_string(), dict(response.array(row))
+
+    if version >= 2:
+        response.int32()  # throttle time
+    found = dict(response.array(topic)).get(partition.topic, {}).get(partition.partition)
+    if found is None:
+        raise MalformedResponse("the response to ListOffsets lacks the partition")
+    return found
+
+
+class EpochEnd(NamedTuple):
+    """The response to OffsetForLeaderEpoch, by which a truncation is found where Fetch does not report it.
+
+    The last epoch up to the one requested, and its end; both are -1 where the leader knows none.
+    """
+
+    error: int
+    epoch: int
+    offset: int
+
+
+def epoch_end_request(version: int, partition: TopicPartition, leader_epoch: int, epoch: int) -> Request:
+    """Versions 2 and 3, for one partition, whose leader is fenced by its own epoch."""
+    replica = int32(-1) if version >= 3 else b""
+    row = int32(1) + int32(partition.partition) + int32(leader_epoch) + int32(epoch)
+    return Request(OFFSET_FOR_LEADER_EPOCH, version, replica + int32(1) + string(partition.topic) + row)
+
+
+def read_epoch_end(response: Reader, partition: TopicPartition) -> EpochEnd:
+    """Versions 2 and 3, for one partition."""
+
+    def row() -> tuple[int, EpochEnd]:
+        error, index = response.int16(), response.int32()
+        return index, EpochEnd(error, response.int32(), response.int64())
+
+    def topic() -> tuple[str, dict[int, EpochEnd]]:
+        return response.required_string(), dict(response.array(row))
+
+    response.int32()  # throttle time
+    found = dict(response.array(topic)).get(partition.topic, {}).get(partition.partition)
+    if found is None:
+        raise MalformedResponse("the response to OffsetForLeaderEpoch lacks the partition")
+    return found

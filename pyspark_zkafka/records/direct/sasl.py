@@ -1,0 +1,138 @@
+"""Logins by SASL: the tokens that PLAIN, SCRAM and OAUTHBEARER exchange with a broker.
+
+References
+----------
+RFC 4616 (PLAIN), RFC 5802 and 7677 (SCRAM, through the library scramp), RFC 7628 (OAUTHBEARER), RFC 6749 (tokens by the
+credentials of a client).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import ssl
+import time
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark_zkafka.records.direct.errors import ConnectionLost, LoginRefused, Unsupported
+from pyspark_zkafka.records.direct.settings import Login, TokenEndpoint
+
+__all__ = ["Exchange", "exchange"]
+
+Exchange = Generator[bytes, bytes, None]
+"""Yields tokens to send, and is sent the broker's answer to each."""
+
+
+_ITERATIONS = re.compile(r"(?:^|,)i=([0-9]{1,7})(?:,|$)")
+_MOST_ITERATIONS = 1_000_000  # a second of work; Kafka's tools allow 16,384 at most
+_BEARER_TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
+_TOKEN_TIMEOUT_S = 5.0
+_MOST_ANSWER_BYTES = 1024 * 1024
+_SHARE_OF_LIFETIME = 0.8
+# The tokens of this process, and until when they are used: a task opens several connections, and follows other tasks.
+_tokens: dict[TokenEndpoint, tuple[str, float]] = {}
+
+
+def exchange(login: Login | TokenEndpoint) -> Exchange:
+    """The exchange of a login; Unsupported if the broker's proof of the password is wrong, or its answer malformed.
+
+    For OAUTHBEARER, the first token may be requested from its endpoint, which blocks for at most some seconds: raises
+    ConnectionLost if it is out of reach, and LoginRefused if it refuses.
+    """
+    if isinstance(login, TokenEndpoint):
+        return _bearer(login)
+    return _plain(login) if login.mechanism == "PLAIN" else _scram(login)
+
+
+def _plain(login: Login) -> Exchange:
+    yield f"\0{login.user}\0{login.password}".encode()
+
+
+def _scram(login: Login) -> Exchange:
+    from scramp import ScramClient, ScramException
+
+    try:
+        client = ScramClient([login.mechanism], login.user, login.password)
+        client.set_server_first(_bounded((yield client.get_client_first().encode()).decode()))
+        client.set_server_final((yield client.get_client_final().encode()).decode("ascii"))
+    except (ScramException, ValueError, LookupError, TypeError):  # scramp does not map all of them, and may quote messages
+        raise Unsupported(f"{login.mechanism}: the exchange failed") from None
+
+
+def _bounded(server_first: str) -> str:
+    """The message; ValueError if it asks for so many iterations that they take long: it has proved nothing yet."""
+    found = _ITERATIONS.search(server_first)
+    if found is None or int(found[1]) > _MOST_ITERATIONS:
+        raise ValueError("the number of iterations")
+    return server_first
+
+
+def _bearer(endpoint: TokenEndpoint) -> Exchange:
+    pairs = [f"auth=Bearer {_token(endpoint)}", *endpoint.extensions]
+    refusal = yield ("n,,\x01" + "".join(f"{pair}\x01" for pair in pairs) + "\x01").encode()
+    if refusal:
+        _tokens.pop(endpoint, None)
+        yield b"\x01"  # upon which the broker reports the refusal as an error
+
+
+def _token(endpoint: TokenEndpoint) -> str:
+    token, until = _tokens.get(endpoint, ("", 0.0))
+    if time.monotonic() >= until:
+        requested_at = time.monotonic()
+        answer = _request_token(endpoint)
+        token, lifetime_s = str(answer.get("access_token", "")), answer.get("expires_in")
+        if not _BEARER_TOKEN.fullmatch(token):
+            raise Unsupported("OAUTHBEARER: the answer of the token endpoint has no token")
+        seconds = float(lifetime_s) if isinstance(lifetime_s, int | float) else 0.0
+        _tokens[endpoint] = token, requested_at + _SHARE_OF_LIFETIME * seconds
+    return token
+
+
+def _request_token(endpoint: TokenEndpoint) -> Mapping[str, Any]:
+    # Here, since these modules take 20 ms to import, and few logins need them.
+    from http.client import HTTPException
+    from urllib.error import HTTPError, URLError
+    from urllib.parse import urlencode
+    from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+
+    class NoRedirect(HTTPRedirectHandler):
+        """Follows no redirection: the secret is for the endpoint alone."""
+
+        def redirect_request(self, *_: object) -> None:
+            return None
+
+    scope = {} if endpoint.scope is None else {"scope": endpoint.scope}
+    credentials = base64.b64encode(f"{endpoint.client_id}:{endpoint.client_secret}".encode()).decode()
+    headers = {"Authorization": f"Basic {credentials}", "Accept": "application/json"}
+    form = urlencode({"grant_type": "client_credentials", **scope}).encode()
+    opener = build_opener(HTTPSHandler(context=_context(endpoint)), NoRedirect())
+    try:
+        with opener.open(Request(endpoint.url, form, headers), timeout=_TOKEN_TIMEOUT_S) as response:
+            answer = json.loads(response.read(_MOST_ANSWER_BYTES))
+    except HTTPError as error:
+        error.close()
+        failure = ConnectionLost if error.code >= 500 else LoginRefused
+        raise failure(f"OAUTHBEARER: the token endpoint answers with status {error.code}") from None
+    except (OSError, HTTPException) as error:  # URLError is an OSError
+        if isinstance(error, URLError) and isinstance(error.reason, ssl.SSLError):
+            raise Unsupported("OAUTHBEARER: the TLS handshake with the token endpoint failed") from None
+        raise ConnectionLost(f"OAUTHBEARER: the token endpoint is out of reach ({type(error).__name__})") from None
+    except ValueError:
+        raise Unsupported("OAUTHBEARER: the answer of the token endpoint is not JSON") from None
+    return answer if isinstance(answer, dict) else {}
+
+
+def _context(endpoint: TokenEndpoint) -> ssl.SSLContext:
+    try:
+        is_folder = endpoint.ca_location is not None and Path(endpoint.ca_location).is_dir()
+        return ssl.create_default_context(
+            cafile=None if is_folder else endpoint.ca_location,
+            capath=endpoint.ca_location if is_folder else None,
+            cadata=endpoint.ca_pem,
+        )
+    except (OSError, ValueError) as error:
+        # Not the error's text: it may quote a certificate.
+        raise Unsupported(f"OAUTHBEARER: authorities that Python's ssl refuses ({type(error).__name__})") from None

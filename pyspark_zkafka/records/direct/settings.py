@@ -1,0 +1,375 @@
+"""Settings of the direct transport, from librdkafka's properties of a consumer; and TLS by them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pyspark_zkafka.records.direct.errors import Unsupported
+from pyspark_zkafka.records.direct.fetch import Wanted
+
+__all__ = [
+    "Backoff",
+    "Login",
+    "Settings",
+    "SocketSettings",
+    "TlsSettings",
+    "TokenEndpoint",
+    "parse_servers",
+    "settings_of",
+    "tls_context",
+]
+
+_KAFKA_PORT = 9092
+_SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
+# Ignored: properties of librdkafka's own queues, threads, group and log. They do not affect what is read.
+_WITHOUT_EFFECT = frozenset(
+    {
+        "allow.auto.create.topics",
+        "api.version.request",
+        "auto.commit.interval.ms",
+        "auto.offset.reset",
+        "check.crcs",
+        "connections.max.idle.ms",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "enable.partition.eof",
+        "fetch.queue.backoff.ms",
+        "group.id",
+        "heartbeat.interval.ms",
+        "log.connection.close",
+        "log_level",
+        "max.in.flight.requests.per.connection",
+        "max.poll.interval.ms",
+        "message.max.bytes",
+        "metadata.max.age.ms",
+        "queued.max.messages.kbytes",
+        "queued.min.messages",
+        "session.timeout.ms",
+        "socket.blocking.max.ms",
+        "topic.metadata.refresh.fast.interval.ms",
+        "topic.metadata.refresh.sparse",
+    }
+)
+_FAMILIES = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """Files, or PEM texts, of authorities, certificate and key."""
+
+    ca_location: str | None
+    ca_pem: str | None
+    certificate_location: str | None
+    certificate_pem: str | None = field(repr=False)
+    key_location: str | None
+    key_pem: str | None = field(repr=False)
+    key_password: str | None = field(repr=False)
+    ciphers: str | None
+    checks_certificate: bool
+    checks_host: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A SASL mechanism with a password."""
+
+    mechanism: str
+    user: str = field(repr=False)
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEndpoint:
+    """Where OAUTHBEARER gets its tokens for a client's id and secret; authorities as a file or folder, or as a PEM text."""
+
+    mechanism: ClassVar[str] = "OAUTHBEARER"
+
+    url: str
+    client_id: str = field(repr=False)
+    client_secret: str = field(repr=False)
+    scope: str | None = None
+    extensions: tuple[str, ...] = ()
+    ca_location: str | None = None
+    ca_pem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SocketSettings:
+    """Properties of sockets; 0 is the system's size of a buffer."""
+
+    family: int
+    keepalive: bool
+    no_delay: bool
+    send_bytes: int
+    receive_bytes: int
+    setup_timeout_s: float
+    request_timeout_s: float
+    most_response_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Wait after a failure, doubled from `first_s` up to `most_s`."""
+
+    first_s: float
+    most_s: float
+
+    def wait_s(self, failures: int) -> float:
+        """The wait after so many failures in a row.
+
+        >>> [Backoff(0.02, 1.0).wait_s(n) for n in (1, 2, 3, 10)]
+        [0.02, 0.04, 0.08, 1.0]
+        """
+        return min(self.first_s * float(2 ** min(failures - 1, 30)), self.most_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that the direct transport reads from properties; `tls` and `login` are None where not used."""
+
+    servers: tuple[tuple[str, int], ...]
+    client_id: str
+    tls: TlsSettings | None
+    login: Login | TokenEndpoint | None
+    socket: SocketSettings
+    reconnect_backoff: Backoff
+    retry_backoff: Backoff
+    wanted: Wanted
+    metadata_age_s: float
+    propagation_s: float
+
+
+def settings_of(properties: Mapping[str, Any]) -> Settings:
+    """The settings for a consumer's properties; Unsupported with the property that this transport does not honour."""
+    given = _Properties(properties)
+    protocol = given.text("security.protocol", "plaintext").lower()
+    if protocol not in ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"):
+        raise Unsupported(f"security.protocol={protocol}")
+    tls, login = _tls(given), _login(given)
+    settings = Settings(
+        servers=parse_servers(given.text("bootstrap.servers", "")),
+        client_id=given.text("client.id", "rdkafka"),
+        tls=tls if protocol.endswith("ssl") else None,
+        login=_required(login) if protocol.startswith("sasl") else None,
+        socket=_socket(given),
+        reconnect_backoff=_backoff(given, "reconnect.backoff", 10_000),
+        retry_backoff=_backoff(given, "retry.backoff", 1_000),
+        wanted=_wanted(given),
+        metadata_age_s=given.seconds("topic.metadata.refresh.interval.ms", 300_000),
+        propagation_s=given.seconds("topic.metadata.propagation.max.ms", 30_000),
+    )
+    given.finish()
+    return settings
+
+
+def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
+    """Hosts and ports of a list of servers; Unsupported for one that is written in another way.
+
+    >>> parse_servers("a:9093, [::1]:9094,b")
+    (('a', 9093), ('::1', 9094), ('b', 9092))
+    """
+    return tuple(_server(server.strip()) for server in text.split(",") if server.strip())
+
+
+def _server(text: str) -> tuple[str, int]:
+    if text.startswith("["):
+        host, _, rest = text[1:].partition("]")
+        port = rest.removeprefix(":")
+    else:
+        host, _, port = text.partition(":")
+    if not host or "/" in text or not (port or "1").isdecimal():
+        raise Unsupported("a bootstrap server that is not host:port")
+    return host, int(port or _KAFKA_PORT)
+
+
+class _Properties:
+    """Properties, read one by one; `finish` refuses properties that were not read."""
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        self._left = {name: value for name, value in properties.items() if name not in _WITHOUT_EFFECT}
+
+    def optional(self, name: str) -> str | None:
+        value = self._left.pop(name, None)
+        return None if value is None else str(value)
+
+    def text(self, name: str, default: str) -> str:
+        found = self.optional(name)
+        return default if found is None else found
+
+    def number(self, name: str, default: int, least: int = 0) -> int:
+        text = self.text(name, str(default)).strip()
+        if not text.isdecimal() or int(text) < least:
+            raise Unsupported(f"the value of {name}")  # librdkafka says what is wrong with it
+        return int(text)
+
+    def seconds(self, name: str, default_ms: int) -> float:
+        return self.number(name, default_ms) / 1000
+
+    def flag(self, name: str, default: bool) -> bool:
+        text = self.text(name, str(default)).lower()
+        if text not in _FLAGS:
+            raise Unsupported(f"the value of {name}")
+        return _FLAGS[text]
+
+    def finish(self) -> None:
+        if self._left:
+            raise Unsupported(", ".join(sorted(self._left)))
+
+
+def _tls(given: _Properties) -> TlsSettings:
+    host_check = given.text("ssl.endpoint.identification.algorithm", "https")
+    return TlsSettings(
+        ca_location=given.optional("ssl.ca.location"),
+        ca_pem=given.optional("ssl.ca.pem"),
+        certificate_location=given.optional("ssl.certificate.location"),
+        certificate_pem=given.optional("ssl.certificate.pem"),
+        key_location=given.optional("ssl.key.location"),
+        key_pem=given.optional("ssl.key.pem"),
+        key_password=given.optional("ssl.key.password"),
+        ciphers=given.optional("ssl.cipher.suites"),
+        checks_certificate=given.flag("enable.ssl.certificate.verification", True),
+        checks_host=host_check == "https",
+    )
+
+
+def _login(given: _Properties) -> Login | TokenEndpoint | str:
+    """The login, or why it cannot be used."""
+    mechanism = given.optional("sasl.mechanism") or given.optional("sasl.mechanisms") or "GSSAPI"
+    user, password = given.optional("sasl.username"), given.optional("sasl.password")
+    if mechanism == "OAUTHBEARER":
+        return _token_endpoint(given)
+    if mechanism not in ("PLAIN", *_SCRAM):
+        return f"sasl.mechanism={mechanism}"
+    if mechanism in _SCRAM and find_spec("scramp") is None:
+        return f"sasl.mechanism={mechanism} needs the extra pyspark-zkafka[scram]"
+    return "a login without user and password" if user is None or password is None else Login(mechanism, user, password)
+
+
+def _token_endpoint(given: _Properties) -> TokenEndpoint | str:
+    if given.text("sasl.oauthbearer.method", "default") != "oidc":
+        return "sasl.mechanism=OAUTHBEARER without sasl.oauthbearer.method=oidc"
+    url = given.optional("sasl.oauthbearer.token.endpoint.url")
+    client_id, secret = given.optional("sasl.oauthbearer.client.id"), given.optional("sasl.oauthbearer.client.secret")
+    if url is None or client_id is None or secret is None:
+        return "sasl.mechanism=OAUTHBEARER without the id and the secret of a client, and an endpoint for tokens"
+    if not url.startswith(("https://", "http://")):
+        return "the value of sasl.oauthbearer.token.endpoint.url"
+    extensions = (given.optional("sasl.oauthbearer.extensions") or "").split(",")
+    return TokenEndpoint(
+        url,
+        client_id,
+        secret,
+        given.optional("sasl.oauthbearer.scope"),
+        tuple(stripped for extension in extensions if (stripped := extension.strip())),
+        given.optional("https.ca.location"),
+        given.optional("https.ca.pem"),
+    )
+
+
+def _required(login: Login | TokenEndpoint | str) -> Login | TokenEndpoint:
+    if isinstance(login, str):
+        raise Unsupported(login)
+    return login
+
+
+def _socket(given: _Properties) -> SocketSettings:
+    family = given.text("broker.address.family", "any")
+    if family not in _FAMILIES:
+        raise Unsupported("the value of broker.address.family")
+    return SocketSettings(
+        family=_FAMILIES[family],
+        keepalive=given.flag("socket.keepalive.enable", False),
+        no_delay=given.flag("socket.nagle.disable", True),
+        send_bytes=given.number("socket.send.buffer.bytes", 0),
+        receive_bytes=given.number("socket.receive.buffer.bytes", 0),
+        setup_timeout_s=given.seconds("socket.connection.setup.timeout.ms", 30_000),
+        request_timeout_s=given.seconds("socket.timeout.ms", 60_000),
+        most_response_bytes=given.number("receive.message.max.bytes", 100_000_000),
+    )
+
+
+def _backoff(given: _Properties, name: str, most_ms: int) -> Backoff:
+    return Backoff(given.seconds(f"{name}.ms", 100), given.seconds(f"{name}.max.ms", most_ms))
+
+
+def _wanted(given: _Properties) -> Wanted:
+    given.seconds("fetch.error.backoff.ms", 500)
+    level = given.text("isolation.level", "read_committed")
+    if level not in ("read_committed", "read_uncommitted"):
+        raise Unsupported("the value of isolation.level")
+    return Wanted(
+        max_wait_ms=given.number("fetch.wait.max.ms", 500),
+        min_bytes=given.number("fetch.min.bytes", 1, least=1),
+        max_bytes=given.number("fetch.max.bytes", 52_428_800),
+        partition_max_bytes=given.number("max.partition.fetch.bytes", 1_048_576, least=1),
+        read_committed=level == "read_committed",
+        rack=given.text("client.rack", ""),
+    )
+
+
+def tls_context(settings: TlsSettings) -> ssl.SSLContext:
+    """A context for connections to brokers; Unsupported if a file, a key or a cipher cannot be used."""
+    try:
+        return _context(settings)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        # Not the error's text: it may quote a key.
+        raise Unsupported(f"TLS settings that Python's ssl refuses ({type(error).__name__})") from None
+
+
+def _context(settings: TlsSettings) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = settings.checks_certificate and settings.checks_host
+    context.verify_mode = ssl.CERT_REQUIRED if settings.checks_certificate else ssl.CERT_NONE
+    if settings.ciphers is not None:
+        context.set_ciphers(settings.ciphers)
+    _load_authorities(context, settings)
+    _load_certificate(context, settings)
+    return context
+
+
+def _load_authorities(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    if settings.ca_pem is not None:
+        context.load_verify_locations(cadata=settings.ca_pem)
+    elif settings.ca_location is None:
+        context.load_default_certs()
+    elif Path(settings.ca_location).is_dir():
+        context.load_verify_locations(capath=settings.ca_location)
+    else:
+        context.load_verify_locations(cafile=settings.ca_location)
+
+
+def _load_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    certificate, key = settings.certificate_pem, settings.key_pem
+    if certificate is None and settings.certificate_location is None:
+        if key is not None or settings.key_location is not None:
+            raise Unsupported("a private key without a certificate")
+        return
+    with _file(certificate, settings.certificate_location) as cert_file, _file(key, settings.key_location) as key_file:
+        # A function, since OpenSSL would otherwise ask on the terminal for the password of a locked key.
+        context.load_cert_chain(str(cert_file), key_file, password=lambda: settings.key_password or "")
+
+
+@contextmanager
+def _file(pem: str | None, location: str | None) -> Iterator[str | None]:
+    """The location, or a file in memory with the PEM text: ssl reads a certificate and its key from files alone."""
+    if pem is None:
+        yield location
+        return
+    if not hasattr(os, "memfd_create"):
+        raise Unsupported("keys as PEM texts on this system")
+    descriptor = os.memfd_create("pem")
+    try:
+        os.write(descriptor, pem.encode())
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,179 @@
+"""Primitive types of Kafka's protocol.
+
+References
+----------
+``org.apache.kafka.common.protocol.types.Type`` and ``ByteUtils`` of kafka-clients 3.9.1; KIP-482 for the compact types and
+tagged fields.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import TypeVar
+
+from pyspark_zkafka.records.direct.errors import MalformedResponse
+
+__all__ = [
+    "NO_TAGS",
+    "Reader",
+    "compact_array",
+    "compact_string",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "nullable_bytes",
+    "string",
+    "unsigned_varint",
+]
+
+A = TypeVar("A")
+
+_INT8, _INT16, _INT32, _INT64 = (struct.Struct(form) for form in (">b", ">h", ">i", ">q"))
+NO_TAGS = b"\x00"
+"""The tagged fields of a structure without any."""
+
+int8, int16, int32, int64 = _INT8.pack, _INT16.pack, _INT32.pack, _INT64.pack
+
+
+def unsigned_varint(value: int) -> bytes:
+    """A number of at most 32 bits, seven bits in a byte, the lowest first.
+
+    >>> unsigned_varint(300).hex()
+    'ac02'
+    """
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
+
+
+def string(text: str | None) -> bytes:
+    """A text, or null, with its length in 16 bits."""
+    if text is None:
+        return int16(-1)
+    data = text.encode()
+    return int16(len(data)) + data
+
+
+def nullable_bytes(data: bytes) -> bytes:
+    """Bytes with their length in 32 bits."""
+    return int32(len(data)) + data
+
+
+def compact_string(text: str) -> bytes:
+    """A text with its length plus one as a varint."""
+    data = text.encode()
+    return unsigned_varint(len(data) + 1) + data
+
+
+def compact_array(*elements: bytes) -> bytes:
+    """Encoded elements, with their number plus one as a varint."""
+    return unsigned_varint(len(elements) + 1) + b"".join(elements)
+
+
+class Reader:
+    """Reads the fields of a response one after the other; MalformedResponse for a length that exceeds the bytes left."""
+
+    def __init__(self, data: bytes | bytearray | memoryview) -> None:
+        self._data = memoryview(data)
+        self._at = 0
+
+    @property
+    def left(self) -> int:
+        """The number of bytes not read yet."""
+        return len(self._data) - self._at
+
+    def int8(self) -> int:
+        return self._number(_INT8)
+
+    def int16(self) -> int:
+        return self._number(_INT16)
+
+    def int32(self) -> int:
+        return self._number(_INT32)
+
+    def int64(self) -> int:
+        return self._number(_INT64)
+
+    def unsigned_varint(self) -> int:
+        """A number of at most 32 bits."""
+        value = 0
+        for shift in range(0, 35, 7):
+            byte = self.int8()
+            value |= (byte & 0x7F) << shift
+            if byte >= 0:
+                return value
+        raise MalformedResponse("a varint has more than 5 bytes")
+
+    def span(self, length: int) -> memoryview:
+        """The next bytes, not copied."""
+        if not 0 <= length <= self.left:
+            raise MalformedResponse(f"a field of {length} bytes where {self.left} are left")
+        self._at += length
+        return self._data[self._at - length : self._at]
+
+    def string(self) -> str | None:
+        """A text with its length in 16 bits; None for null."""
+        length = self.int16()
+        return None if length == -1 else self._text(length)
+
+    def required_string(self) -> str:
+        """A text with its length in 16 bits."""
+        return self._text(self.int16())
+
+    def compact_string(self) -> str | None:
+        """A text with its length as a varint; None for null."""
+        length = self.unsigned_varint() - 1
+        return None if length == -1 else self._text(length)
+
+    def nullable_bytes(self) -> memoryview:
+        """Bytes with their length in 32 bits, not copied; null is empty."""
+        return self.span(max(self.int32(), 0))
+
+    def compact_nullable_bytes(self) -> memoryview:
+        """Bytes with their length as a varint, not copied; null is empty."""
+        return self.span(max(self.unsigned_varint() - 1, 0))
+
+    def array(self, element: Callable[[], A]) -> list[A]:
+        """Elements with their number in 32 bits; null is empty."""
+        return self._elements(self.int32(), element)
+
+    def compact_array(self, element: Callable[[], A]) -> list[A]:
+        """Elements with their number as a varint; null is empty."""
+        return self._elements(self.unsigned_varint() - 1, element)
+
+    def tags(self) -> dict[int, memoryview]:
+        """Tagged fields by number."""
+        return {
+            self.unsigned_varint(): self.span(self.unsigned_varint()) for _ in range(self._count(self.unsigned_varint()))
+        }
+
+    def finish(self) -> None:
+        """Raise MalformedResponse if bytes are left."""
+        if self.left:
+            raise MalformedResponse(f"{self.left} bytes follow the last field")
+
+    def _number(self, form: struct.Struct) -> int:
+        if form.size > self.left:
+            raise MalformedResponse(f"a number of {form.size} bytes where {self.left} are left")
+        self._at += form.size
+        return int(form.unpack_from(self._data, self._at - form.size)[0])
+
+    def _text(self, length: int) -> str:
+        try:
+            return str(self.span(length), "utf-8")
+        except UnicodeDecodeError:
+            raise MalformedResponse("a text is not UTF-8") from None
+
+    def _elements(self, count: int, element: Callable[[], A]) -> list[A]:
+        return [element() for _ in range(self._count(max(count, 0)))]
+
+    def _count(self, count: int) -> int:
+        # Each element has at least a byte: a larger number would only cost memory and time.
+        if count > self.left:
+            raise MalformedResponse(f"an array of {count} elements where {self.left} bytes are left")
+        return count

@@ -1,0 +1,178 @@
+"""Decompression of a record batch's records, by pyarrow; by zlib for gzip."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from pyspark_zkafka.records.direct.errors import Unsupported
+
+__all__ = ["CorruptRecords", "decompress", "most_decompressed_bytes"]
+
+_LEAST_BOUND_BYTES = 64 * 1024 * 1024
+_MOST_BYTES = 2**31 - 1
+_LARGEST_RATIO = 256
+_CHUNK_BYTES = 256 * 1024
+_LARGEST_CHUNK_BYTES = 8 * 1024 * 1024
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_BYTES = 16  # the magic, a version, and the oldest version that can read it
+_LENGTH_BYTES = 4
+_LZ4, _LZ4_DESCRIPTOR = 3, 4  # the codec; the descriptor follows the frame's magic
+_WORD = 0xFFFFFFFF
+_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_WINDOW = zlib.MAX_WBITS | 16
+
+
+class CorruptRecords(ValueError):
+    """Compressed bytes that are damaged."""
+
+
+def most_decompressed_bytes(compressed_bytes: int) -> int:
+    """The bound on a batch's decompressed bytes: 64 MiB, or 256 times its compressed bytes if that is more.
+
+    Producers limit a batch before they compress it (batch.size, 1 MiB of a single record by default), brokers afterwards
+    (message.max.bytes): a batch beyond this bound is an exception, if it is not an attack.
+
+    >>> most_decompressed_bytes(1_000)
+    67108864
+    >>> most_decompressed_bytes(1_000_000)
+    256000000
+    """
+    return min(max(_LEAST_BOUND_BYTES, _LARGEST_RATIO * compressed_bytes), _MOST_BYTES)
+
+
+def decompress(codec: int, data: pa.Buffer, magic: int = 2) -> pa.Buffer:
+    """The records of a batch; `codec` is a number of the batch's attributes: 1 gzip, 2 snappy, 3 lz4, 4 zstd.
+
+    Raises CorruptRecords, and Unsupported beyond `most_decompressed_bytes`.
+    """
+    try:
+        if magic == 0 and codec == _LZ4:
+            data = _mended_lz4(data)
+        records = _DECOMPRESSORS[codec](data, most_decompressed_bytes(data.size))
+    except (OSError, pa.ArrowInvalid, zlib.error) as error:
+        raise CorruptRecords(str(error)) from error
+    if not records.size:
+        raise CorruptRecords("there is nothing in them")
+    return records
+
+
+def _stream(name: str) -> Callable[[pa.Buffer, int], pa.Buffer]:
+    def decompress_stream(data: pa.Buffer, bound: int) -> pa.Buffer:
+        with pa.CompressedInputStream(pa.BufferReader(data), name) as stream:
+            return _joined(list(_chunks(stream, max(4 * data.size, _CHUNK_BYTES), bound)))
+
+    return decompress_stream
+
+
+def _chunks(stream: pa.NativeFile, first_bytes: int, bound: int) -> Iterator[bytes]:
+    size, ask = 0, min(first_bytes, _LARGEST_CHUNK_BYTES)
+    while chunk := stream.read(ask):
+        size += len(chunk)
+        _require_bound(size, bound)
+        yield chunk
+
+
+def _joined(chunks: list[bytes]) -> pa.Buffer:
+    return pa.py_buffer(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+
+
+def _gzip(data: pa.Buffer, bound: int) -> pa.Buffer:
+    """Inflate one member after the other; ignore what follows the last one, as librdkafka and Java do."""
+    members: list[bytes] = []
+    left, rest = bound, memoryview(data)
+    while not members or rest[:2] == _GZIP_MAGIC:
+        inflater = zlib.decompressobj(_GZIP_WINDOW)
+        members.append(inflater.decompress(rest, left + 1))
+        left -= len(members[-1])
+        _require_bound(bound - left, bound)
+        if not inflater.eof:
+            raise CorruptRecords("their end is missing")
+        rest = memoryview(inflater.unused_data)
+    return _joined(members)
+
+
+def _mended_lz4(data: pa.Buffer) -> pa.Buffer:
+    """The frame with the right checksum of its header: messages of format 0 have another one (KAFKA-3160)."""
+    frame = bytearray(data)
+    if len(frame) <= _LZ4_DESCRIPTOR:
+        raise CorruptRecords("an LZ4 frame without a header")
+    flags = frame[_LZ4_DESCRIPTOR]
+    end = _LZ4_DESCRIPTOR + 2 + 8 * (flags >> 3 & 1) + 4 * (flags & 1)  # flags, block size, content size, dictionary
+    if end >= len(frame):
+        raise CorruptRecords("an LZ4 frame without a header")
+    frame[end] = _xxh32(frame[_LZ4_DESCRIPTOR:end]) >> 8 & 0xFF
+    return pa.py_buffer(bytes(frame))
+
+
+def _xxh32(data: bytes | bytearray) -> int:
+    """XXH32 of less than 16 bytes, with the seed 0."""
+    first, second, third, fourth, fifth = 2654435761, 2246822519, 3266489917, 668265263, 374761393
+    found = fifth + len(data)
+    for at in range(0, len(data) - 3, 4):
+        found = _rotated(found + int.from_bytes(data[at : at + 4], "little") * third, 17) * fourth
+    for byte in data[len(data) & ~3 :]:
+        found = _rotated(found + byte * fifth, 11) * first
+    found &= _WORD
+    found = (found ^ found >> 15) * second & _WORD
+    found = (found ^ found >> 13) * third & _WORD
+    return found ^ found >> 16
+
+
+def _rotated(value: int, bits: int) -> int:
+    value &= _WORD
+    return value << bits | value >> (32 - bits)
+
+
+def _require_bound(size: int, bound: int) -> None:
+    if size > bound:
+        raise Unsupported(f"a record batch of more than {bound} bytes after decompression")
+
+
+def _snappy(data: pa.Buffer, bound: int) -> pa.Buffer:
+    view = memoryview(data).cast("B")  # pyarrow calls its bytes signed
+    if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return _snappy_block(view, bound)
+    blocks, left = [], bound
+    for block in _xerial_blocks(view):
+        blocks.append(_snappy_block(block, left))
+        left -= blocks[-1].size
+    return blocks[0] if len(blocks) == 1 else pa.py_buffer(b"".join(blocks))
+
+
+def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
+    """The blocks of snappy-java's stream, each after its length; Java's producers write it."""
+    at = _XERIAL_HEADER_BYTES
+    while at < len(data):
+        length = int.from_bytes(data[at : at + _LENGTH_BYTES], "big", signed=True)
+        at += _LENGTH_BYTES
+        if not 0 < length <= len(data) - at:
+            raise CorruptRecords(f"a snappy block of {length} bytes, with {max(len(data) - at, 0)} left")
+        yield data[at : at + length]
+        at += length
+
+
+def _snappy_block(data: memoryview, bound: int) -> pa.Buffer:
+    size = _snappy_size(data)
+    _require_bound(size, bound)
+    return pa.Codec("snappy").decompress(data, decompressed_size=size)
+
+
+def _snappy_size(data: memoryview) -> int:
+    """The number at the head of a snappy block: its decompressed bytes."""
+    size = 0
+    for n, byte in enumerate(data[:5]):
+        size |= (byte & 0x7F) << 7 * n
+        if byte < 0x80:
+            return size
+    raise CorruptRecords("a snappy block without its size")
+
+
+_DECOMPRESSORS: dict[int, Callable[[pa.Buffer, int], pa.Buffer]] = {
+    1: _gzip,
+    2: _snappy,
+    3: _stream("lz4"),
+    4: _stream("zstd"),
+}

@@ -1,0 +1,51 @@
+"""Hashes of whole key columns, and of a batch's rows regardless of their order."""
+
+from __future__ import annotations
+
+from ctypes import c_uint64
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_zkafka.model.key_hashes import Column, Hashes, check_keys
+from pyspark_zkafka.model.rows import OutgoingBatch
+from pyspark_zkafka.records.native.arrays import CArray, c_headers
+from pyspark_zkafka.records.native.library import require, topic_argument
+
+__all__ = ["hash_keys", "hash_rows"]
+
+_KINDS = {"murmur2": 0, "murmur3": 1, "crc32": 2, "fnv1a": 3}
+
+
+def hash_keys(name: str, keys: Column) -> Hashes:
+    """The same numbers as `pyspark_zkafka.model.key_hashes.hash_keys`, in some ns per key."""
+    check_keys(keys)
+    hashes = np.zeros(len(keys), dtype=np.uint32)
+    done = 0
+    for chunk in keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys]:
+        place = CArray.of(chunk)
+        require().hash(_KINDS[name], place.address, place.is_large, hashes[done:].ctypes.data)
+        done += len(chunk)
+    return hashes.view(np.int32)
+
+
+def hash_rows(batch: OutgoingBatch) -> tuple[int, int]:
+    """The same numbers as `pyspark_zkafka.model.row_digests.hash_rows`, in some 50 ns for 100 bytes."""
+    value, key, partitions, timestamps, headers = (
+        CArray.of(a) for a in (batch.value, batch.key, batch.partition, batch.timestamp_ms, c_headers(batch))
+    )
+    sums = (c_uint64 * 2)()
+    done = require().hash_rows(
+        topic_argument(batch.topic),
+        value.address,
+        value.is_large,
+        key.address,
+        key.is_large,
+        partitions.address,
+        timestamps.address,
+        headers.address,
+        sums,
+    )
+    if not done:
+        raise MemoryError(f"no memory to hash the rows of {batch.topic}")
+    return sums[0], sums[1]

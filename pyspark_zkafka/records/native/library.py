@@ -1,0 +1,253 @@
+"""Loader of the compiled path, which binds it to confluent-kafka's librdkafka."""
+
+from __future__ import annotations
+
+import ctypes
+import sysconfig
+from ctypes import (
+    POINTER,
+    Structure,
+    c_bool,
+    c_char,
+    c_char_p,
+    c_int,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.model.topic_names import require_topic_name
+
+__all__ = [
+    "INTERFACE",
+    "Counts",
+    "Decoded",
+    "Failure",
+    "Fed",
+    "Flaws",
+    "Report",
+    "TransactionError",
+    "built",
+    "c_functions",
+    "describe",
+    "library",
+    "load",
+    "require",
+    "settings_array",
+    "topic_argument",
+]
+
+INTERFACE = 5
+"""ZKAFKA_INTERFACE of `zkafka.h`, for which this module is written."""
+
+_OLDEST = (1, 6)
+_TOO_NEW = (3, 0)
+_WHY_BYTES = 512
+
+
+class Report(Structure):
+    """`zkafka_report`: an error of librdkafka's client, or a line of its log."""
+
+    _fields_ = (("kind", c_int32), ("code", c_int32), ("fatal", c_int32), ("text", c_char * 512))
+
+
+class Flaws(Structure):
+    """`zkafka_flaws`: offsets of records that Spark cannot represent, -1 for none."""
+
+    _fields_ = tuple(
+        (name, c_int64)
+        for name in ("key_not_utf8", "value_not_utf8", "timestamp_too_large", "timestamp_ms", "header_not_utf8")
+    )
+
+
+class Fed(Structure):
+    """`zkafka_fed`: the whole record batches of a response."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("size", "first_offset", "next_offset")),
+        *((name, c_int32) for name in ("last_epoch", "malformed", "exhausted")),
+    )
+
+
+class Decoded(Structure):
+    """`zkafka_decoded`: the result of decoding record batches."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("records", "bytes", "first")),
+        *((name, c_int32) for name in ("unordered", "exhausted", "magic")),
+        *((name, c_int64) for name in ("batch", "position")),
+        ("codec", c_int32),
+        *((name, c_int64) for name in ("begin", "end")),
+    )
+
+
+class Counts(Structure):
+    """`zkafka_counts`: counts of the records sent, by outcome."""
+
+    _fields_ = tuple(
+        (name, c_int64) for name in ("handed_over", "acknowledged", "failed", "queued_bytes", "moving_partitions")
+    )
+
+
+class Failure(Structure):
+    """`zkafka_failure`: the first record that could not be delivered."""
+
+    _fields_ = (("code", c_int32), ("partition", c_int32), ("topic", c_char * 256))
+
+
+class TransactionError(Structure):
+    """`zkafka_error`: an error of librdkafka's transactional functions."""
+
+    _fields_ = (
+        *((name, c_int32) for name in ("code", "fatal", "retriable", "requires_abort")),
+        ("text", c_char * 512),
+    )
+
+
+_WHY = (POINTER(c_int), c_char_p, c_size_t)
+_ERROR = POINTER(TransactionError)
+_SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "interface": (c_int, ()),
+    "bind": (c_bool, (c_char_p, c_char_p, c_size_t)),
+    "librdkafka_version": (c_char_p, ()),
+    "decoder_new": (c_void_p, (c_char_p, c_int32)),
+    "decoder_close": (None, (c_void_p,)),
+    "decoder_project": (c_bool, (c_void_p, POINTER(c_int32), POINTER(c_int32), c_int32)),
+    "decoder_seek": (None, (c_void_p, c_int64)),
+    "decoder_feed": (
+        c_bool,
+        (c_void_p, c_void_p, c_int64, POINTER(c_int64), POINTER(c_int64), c_int64, POINTER(Fed)),
+    ),
+    "decoder_decode": (
+        c_int32,
+        (c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_int64, c_int64, c_int64, POINTER(Decoded)),
+    ),
+    "decoder_take": (c_bool, (c_void_p, c_void_p, POINTER(Flaws))),
+    "crc32c": (c_bool, (c_int32, c_char_p, c_size_t, POINTER(c_uint32))),
+    "producer_new": (c_void_p, (POINTER(c_char_p), c_int64, c_int64, c_int64, *_WHY)),
+    "producer_close": (None, (c_void_p,)),
+    "producer_begin": (None, (c_void_p,)),
+    "producer_add": (
+        c_bool,
+        (c_void_p, c_char_p, c_void_p, c_int32, c_void_p, c_int32, c_void_p, c_int32, c_void_p, c_void_p),
+    ),
+    "producer_send": (c_bool, (c_void_p, c_int)),
+    "producer_poll": (None, (c_void_p, c_int)),
+    "producer_flush": (None, (c_void_p, c_int)),
+    "producer_queued": (c_int, (c_void_p,)),
+    "producer_purge": (None, (c_void_p, c_int32)),
+    "producer_counts": (None, (c_void_p, POINTER(Counts))),
+    "producer_failure": (None, (c_void_p, POINTER(Failure))),
+    "producer_acknowledged": (c_int32, (c_void_p, c_char_p, POINTER(c_int64), c_int32)),
+    "producer_leaders": (c_int32, (c_void_p, c_char_p, c_int, POINTER(c_int32), c_int32, POINTER(c_int))),
+    "producer_report": (c_bool, (c_void_p, POINTER(Report))),
+    "transaction_init": (c_bool, (c_void_p, c_int, _ERROR)),
+    "transaction_begin": (c_bool, (c_void_p, _ERROR)),
+    "transaction_commit_offset": (
+        c_bool,
+        (c_void_p, c_char_p, c_char_p, c_int32, c_int64, c_char_p, c_int, _ERROR),
+    ),
+    "transaction_commit": (c_bool, (c_void_p, c_int, _ERROR)),
+    "transaction_abort": (c_bool, (c_void_p, c_int, _ERROR)),
+    "hash": (c_bool, (c_int32, c_void_p, c_int32, c_void_p)),
+    "hash_rows": (
+        c_bool,
+        (c_char_p, c_void_p, c_int32, c_void_p, c_int32, c_void_p, c_void_p, c_void_p, POINTER(c_uint64)),
+    ),
+}
+
+
+def library() -> Any | None:
+    """The compiled path's functions, by their names without ``zkafka_``; None where it cannot be used (see `describe`).
+
+    Each of them releases the GIL while it runs.
+    """
+    return load()[0]
+
+
+def describe() -> str:
+    """One line that names the path in use, and the reason."""
+    return load()[1]
+
+
+def require() -> Any:
+    """The functions of `library`; OptionError (NO_NATIVE_PATH) with the reason where it cannot be used."""
+    found, text = load()
+    if found is None:
+        raise OptionError(
+            "NO_NATIVE_PATH",
+            f"The compiled path is required, but {text}; install from a wheel or with a C compiler on the driver and every "
+            "executor, or leave transport at auto",
+        )
+    return found
+
+
+@cache
+def load() -> tuple[Any | None, str]:
+    """The results of `library` and `describe`, found once in a process."""
+    path = built()
+    if path is None:
+        return None, "the compiled path was not built when the package was installed: pure Python is used"
+    try:
+        functions = c_functions(path)
+    except (OSError, AttributeError) as error:
+        return None, f"the compiled path cannot be loaded ({error}): pure Python is used"
+    if functions.interface() != INTERFACE:
+        return None, f"{path.name} belongs to another version of this package: pure Python is used; install it again"
+    why = _bind(functions)
+    if why is not None:
+        return None, f"the compiled path cannot use confluent-kafka's librdkafka ({why}): pure Python is used"
+    return functions, f"the compiled path is used, with librdkafka {functions.librdkafka_version().decode()}"
+
+
+def built() -> Path | None:
+    """The shared library next to this module; None if it was not built."""
+    folder = Path(__file__).parent
+    suffixes = (".abi3.so", sysconfig.get_config_var("EXT_SUFFIX") or ".so", ".so")
+    return next((path for s in suffixes if (path := folder / f"_arrow_path{s}").is_file()), None)
+
+
+def c_functions(path: Path) -> Any:
+    """The functions of a shared library, typed, but not bound to librdkafka; OSError or AttributeError if it has none."""
+    dll, functions = ctypes.CDLL(str(path)), SimpleNamespace()
+    for name, (result, arguments) in _SIGNATURES.items():
+        function = getattr(dll, f"zkafka_{name}")
+        function.restype, function.argtypes = result, arguments
+        setattr(functions, name, function)
+    return functions
+
+
+def _bind(functions: Any) -> str | None:
+    """Look up librdkafka's functions through confluent-kafka's module, to use the library that it is linked to."""
+    spec = find_spec("confluent_kafka") and find_spec("confluent_kafka.cimpl")
+    if spec is None or spec.origin is None:
+        return "confluent-kafka has no compiled module"
+    why = ctypes.create_string_buffer(_WHY_BYTES)
+    if not functions.bind(spec.origin.encode(), why, _WHY_BYTES):
+        return str(why.value.decode(errors="replace"))
+    version = functions.librdkafka_version().decode()
+    major, minor = version.split(".")[:2]
+    if not _OLDEST <= (int(major), int(minor)) < _TOO_NEW:
+        return f"its version {version} is not from {_OLDEST[0]}.{_OLDEST[1]} to before {_TOO_NEW[0]}.{_TOO_NEW[1]}"
+    return None
+
+
+def topic_argument(name: str) -> bytes:
+    """A topic's name as the argument of a C function; InvalidRow for one that C would truncate, or librdkafka refuse."""
+    require_topic_name(name)
+    return name.encode()
+
+
+def settings_array(properties: dict[str, Any]) -> Any:
+    """librdkafka's properties as a C array: name, value, ..., null."""
+    flat = [str(part).encode() for pair in properties.items() for part in pair]
+    return (c_char_p * (len(flat) + 1))(*flat, None)

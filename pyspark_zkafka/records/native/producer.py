@@ -1,0 +1,142 @@
+"""Sender of the rows of Arrow arrays, without a Python object per record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from ctypes import byref, c_int, c_int32, c_int64
+from dataclasses import astuple
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from confluent_kafka import KafkaError, KafkaException
+
+from pyspark_zkafka.model.rows import OutgoingBatch
+from pyspark_zkafka.records.native.arrays import CArray, c_headers
+from pyspark_zkafka.records.native.library import Counts as CCounts
+from pyspark_zkafka.records.native.library import Failure as CFailure
+from pyspark_zkafka.records.native.library import require, topic_argument
+from pyspark_zkafka.records.native.reports import open_client, take_reports
+from pyspark_zkafka.records.native.transactions import ArrowTransactions
+from pyspark_zkafka.records.sender import Counts, Failure, QueueLimits, Sender
+
+__all__ = ["ArrowSender"]
+
+_MOST_PARTITIONS = 100_000
+
+
+class ArrowSender(Sender):
+    """The `Sender` that hands librdkafka the rows of Arrow arrays; values are kept until reported, not copied."""
+
+    def __init__(self, properties: Mapping[str, Any], limits: QueueLimits, note: Callable[[KafkaError], None]) -> None:
+        # Reports of all records are needed: they are counted by partition.
+        self._properties = {**properties, "delivery.report.only.error": False}
+        self._limits = limits
+        self._note = note
+        self._native = require()
+        self._open: int | None = None
+        self._partition_counts: dict[str, int] = {}
+
+    def __enter__(self) -> ArrowSender:
+        self._open = open_client(self._native.producer_new, self._properties, *astuple(self._limits))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._open is not None:
+            self._native.producer_close(self._open)
+            self._open = None
+
+    def begin(self) -> None:
+        self._native.producer_begin(self._handle)
+        self._partition_counts.clear()
+
+    def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
+        topic = topic_argument(rows.topic)
+        self._partition_counts.setdefault(rows.topic, partition_count)
+        routed = np.ascontiguousarray(partitions, dtype=np.int32)
+        value, key, timestamps, heads = (CArray.of(a) for a in (rows.value, rows.key, rows.timestamp_ms, c_headers(rows)))
+        added = self._native.producer_add(
+            self._handle,
+            topic,
+            routed.ctypes.data,
+            partition_count,
+            value.address,
+            value.is_large,
+            key.address,
+            key.is_large,
+            timestamps.address,
+            heads.address,
+        )
+        if not added:
+            raise MemoryError(f"no memory for the rows of {rows.topic}")
+
+    def advance(self, timeout_s: float) -> bool:
+        done = self._native.producer_send(self._handle, int(timeout_s * 1000))
+        take_reports(self._native.producer_report, self._handle, self._note)
+        return bool(done)
+
+    def poll(self, timeout_s: float) -> None:
+        self._native.producer_poll(self._handle, int(timeout_s * 1000))
+        take_reports(self._native.producer_report, self._handle, self._note)
+
+    def flush(self, timeout_s: float) -> None:
+        self._native.producer_flush(self._handle, int(timeout_s * 1000))
+        take_reports(self._native.producer_report, self._handle, self._note)
+
+    def purge(self, *, in_flight: bool) -> None:
+        self._native.producer_purge(self._handle, in_flight)
+
+    @property
+    def queued(self) -> int:
+        return int(self._native.producer_queued(self._handle))
+
+    @property
+    def is_moving(self) -> bool:
+        return bool(self._counts().moving_partitions)
+
+    @property
+    def counts(self) -> Counts:
+        found = self._counts()
+        return Counts(found.handed_over, found.acknowledged)
+
+    @property
+    def failure(self) -> Failure | None:
+        found = CFailure()
+        self._native.producer_failure(self._handle, byref(found))
+        if not found.code:
+            return None
+        return Failure.of(found.topic.decode(), found.partition, found.code)
+
+    def delivered(self, topic: str) -> dict[int, int]:
+        room = self._partition_counts.get(topic, 0)
+        if room == 0:
+            return {}
+        counts = (c_int64 * room)()
+        self._native.producer_acknowledged(self._handle, topic_argument(topic), counts, room)
+        return {partition: count for partition, count in enumerate(counts) if count}
+
+    def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
+        leaders, code = (c_int32 * _MOST_PARTITIONS)(), c_int()
+        timeout_ms = int(timeout_s * 1000)
+        count = self._native.producer_leaders(
+            self._handle, topic_argument(topic), timeout_ms, leaders, _MOST_PARTITIONS, byref(code)
+        )
+        error = KafkaError(code.value) if code.value else None
+        if count < 0:
+            raise KafkaException(KafkaError(code.value, f"Failed to get metadata: {KafkaError(code.value).str()}"))
+        return error, dict(enumerate(leaders[:count]))
+
+    @property
+    def transactions(self) -> ArrowTransactions:
+        return ArrowTransactions(self._native, self._handle)
+
+    @property
+    def _handle(self) -> int:
+        if self._open is None:
+            raise RuntimeError("ArrowSender is used outside of its with block")
+        return self._open
+
+    def _counts(self) -> CCounts:
+        found = CCounts()
+        self._native.producer_counts(self._handle, byref(found))
+        return found

@@ -1,0 +1,296 @@
+"""A producer that counts its records: each one sent is acknowledged, failed or still in flight."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from confluent_kafka import KafkaException
+
+from pyspark_zkafka.brokers.clients import CLIENT_DEFAULTS, INTRODUCTION_S
+from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, ErrorReports, from_exception
+from pyspark_zkafka.errors import DeliveryFailed, NoLeader, UnknownTopic, ZKafkaError
+from pyspark_zkafka.model.rows import OutgoingBatch
+from pyspark_zkafka.options.values import DELIVERY_TIMEOUT_MS, Connection
+from pyspark_zkafka.records.sender import Failure, QueueLimits, Sender
+
+__all__ = ["CountingProducer", "producer_properties"]
+
+_DEFAULTS: dict[str, Any] = {
+    **CLIENT_DEFAULTS,
+    "enable.idempotence": True,
+    "acks": "all",
+    # Each default has the name that options are translated to, so that a user's setting replaces it in any spelling.
+    "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
+    # Large batches reduce the work per record. A task's last batches are sent at once (`flush`).
+    "linger.ms": 1_000,
+    "batch.size": 1_000_000,
+    "batch.num.messages": 100_000,
+    # As Java's producer, which creates a missing topic where the brokers allow it.
+    "allow.auto.create.topics": True,
+    # A broker that is starting knows no topic, and librdkafka fails all records of one that a broker does not know, unless
+    # the client has known it for less than this. More than 2,147,483 ms overflow, and mean 0.
+    "topic.metadata.propagation.max.ms": 2_100_000,
+}
+_UNLIMITED = {"queue.buffering.max.messages": 0, "queue.buffering.max.kbytes": 2_000_000_000}
+_ADVANCE_S = 0.01
+_STALLED_S = 0.1
+_NO_PROGRESS = -1, 0.0
+_METADATA_TIMEOUT_S = 30.0
+_CREATION_S = 10.0
+_MISSING_ANSWERS = 3
+_MISSING_PAUSE_S = 0.5
+
+
+def producer_properties(connection: Connection, bootstrap_servers: str) -> dict[str, Any]:
+    """librdkafka's properties for writing: tuned defaults, then the user's."""
+    properties = {**_DEFAULTS, **connection.kafka, "bootstrap.servers": bootstrap_servers}
+    if (timeout_ms := float(properties["delivery.timeout.ms"])) and "linger.ms" not in connection.kafka:
+        properties["linger.ms"] = min(_DEFAULTS["linger.ms"], int(timeout_ms / 2))
+    return properties
+
+
+class CountingProducer:
+    """Sends records and accounts for each of them. Not pickle-safe: create it where it is used, after any fork.
+
+    Its own ``with`` block opens and closes it; within that, one `counting` block after another sends. `properties` are
+    those of `producer_properties`; their queue limits become the sender's.
+    """
+
+    _remedy = "correct the cause and write again: the acknowledged rows will be duplicated"
+    _flush_stalled_s = _STALLED_S
+
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        make_sender: Callable[[Mapping[str, Any], QueueLimits, ErrorReports], Sender],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._properties = dict(properties)
+        limits = QueueLimits()
+        # 0 is no limit, as in librdkafka.
+        records = int(self._properties.pop("queue.buffering.max.messages", limits.records)) or sys.maxsize
+        kilobytes = self._properties.pop("queue.buffering.max.kbytes", limits.size_bytes // 1024)
+        batch_bytes = self._properties.get("batch.size", limits.batch_bytes)
+        self._limits = QueueLimits(records, int(kilobytes) * 1024, int(batch_bytes))
+        self._make_sender = make_sender
+        self._clock = clock
+        self._reports = ErrorReports(clock)
+        self._last_acknowledged = 0
+        self._progress = _NO_PROGRESS  # a count of acknowledged records, and the time at which it was reached
+        self._open: Sender | None = None
+        self._known_partitions: dict[str, int] = {}
+
+    def __enter__(self) -> CountingProducer:
+        sender = self._make_sender({**self._properties, **_UNLIMITED}, self._limits, self._reports)
+        try:
+            self._open = sender.__enter__()
+        except KafkaException as error:
+            raise from_exception(error, "making a producer") from error
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        try:
+            self._drop_queued()
+        finally:
+            self._sender.__exit__(*exc)
+            self._open = None
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count the records sent within a ``with`` block, from zero.
+
+        Leaving it normally waits for every record; leaving it by an error drops queued records, and the producer must not
+        be used again.
+        """
+        self._sender.begin()
+        self._begin_request()
+        self._last_acknowledged = 0
+        try:
+            yield
+            self.flush()
+        except BaseException:
+            self._drop_queued()
+            raise
+
+    @property
+    def acknowledged(self) -> int:
+        """The number of the block's records that the brokers have acknowledged so far."""
+        return self._sender.counts.acknowledged
+
+    def delivered(self, topic: str) -> dict[int, int]:
+        """Acknowledged records of a topic by partition; call after a flush."""
+        return self._sender.delivered(topic)
+
+    def send(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
+        """Send rows, each to its partition in ``[0, partition_count)``; blocks while the queue is full.
+
+        Rows of one partition are sent in order. Raises DeliveryFailed if one of these, or a record sent before, cannot be
+        delivered.
+        """
+        is_first = not self._known_partitions
+        needed = int(partitions.max(initial=-1)) + 1
+        if self._known_partitions.get(rows.topic, -1) < needed:
+            self._known_partitions[rows.topic] = max(needed, self._await_partitions(rows.topic, needed))
+        self._sender.add(rows, partitions, partition_count)
+        self._progress = _NO_PROGRESS
+        done = False
+        while not done:
+            done = self._sender.advance(_ADVANCE_S)
+            if is_first and self._is_on("enable.idempotence"):
+                self._hasten(rows.topic)
+                is_first = False
+            self._raise_failure()
+            if not done:
+                # The queue is full of batches that are not: send them, as Java's producer does when out of buffer memory.
+                self._flush_partial_batches(_STALLED_S)
+
+    def flush(self) -> None:
+        """Wait until every record sent is acknowledged, or one has failed (DeliveryFailed), after delivery.timeout.ms."""
+        self._progress = _NO_PROGRESS
+        while self._sender.queued > 0:
+            if not self._flush_partial_batches(self._flush_stalled_s):
+                self._sender.poll(self._flush_stalled_s)
+            self._raise_failure()
+        self._raise_failure()
+
+    def _flush_partial_batches(self, stalled_s: float) -> bool:
+        """Send batches that are not full, unless reports are expected without that; True if it did.
+
+        While records of its partition are in flight, librdkafka's idempotent producer checks in a busy loop whether a
+        flushed batch may be sent: so none is flushed as long as it would have to wait.
+        """
+        now, acknowledged = self._clock(), self.acknowledged
+        if acknowledged != self._progress[0]:
+            self._progress = acknowledged, now
+        if now - self._progress[1] < stalled_s and self._sender.is_moving:
+            return False
+        self._sender.flush(_ADVANCE_S)
+        self._progress = _NO_PROGRESS
+        return True
+
+    def partitions_of(self, topic: str) -> tuple[int, tuple[int, ...]]:
+        """The number of a topic's partitions, and those that have a leader, requested from the brokers.
+
+        The request may create a missing topic (auto.create.topics.enable); blocks for up to 10 s until all have leaders.
+        Raises UnknownTopic if the topic does not exist by then, and NoLeader if none of its partitions has a leader.
+        """
+        self._begin_request()
+        deadline = self._clock() + _CREATION_S
+        while True:
+            try:
+                error, leaders = self._sender.leaders(topic, _METADATA_TIMEOUT_S)
+            except KafkaException as failure:
+                self._sender.poll(0)
+                raise self._reports.error(failure, f"asking for the partitions of {topic}") from failure
+            self._reports.answered()
+            led = tuple(sorted(partition for partition, leader in leaders.items() if leader >= 0))
+            late = self._clock() > deadline
+            if led and (late or len(led) == len(leaders)):
+                return len(leaders), led
+            if late and leaders:
+                raise NoLeader(
+                    "NO_LEADER", f"No partition of {topic} has a leader; start a broker that has a replica of it"
+                )
+            is_unknown = error is not None and error.code() in UNKNOWN_TOPIC_CODES
+            if late or (is_unknown and not self._is_on("allow.auto.create.topics")):
+                raise UnknownTopic(
+                    "UNKNOWN_TOPIC",
+                    f"The cluster has no topic {topic}, and does not create it automatically; "
+                    "create it, or correct the name",
+                )
+            self._sender.poll(0.2)
+
+    def _begin_request(self) -> None:
+        self._sender.poll(0)
+        self._reports.begin()
+
+    def _is_on(self, name: str) -> bool:
+        return str(self._properties.get(name)).lower() == "true"
+
+    @property
+    def _sender(self) -> Sender:
+        if self._open is None:
+            raise RuntimeError("CountingProducer is used outside of its with block")
+        return self._open
+
+    def _await_partitions(self, topic: str, needed: int) -> int:
+        """The number of partitions that brokers report, once it suffices, or after delivery.timeout.ms; 0: unknown.
+
+        They may learn of new ones later than ZooKeeper does, and do not report one that never had a leader. librdkafka
+        fails a record for such a partition at once, where Java's producer waits.
+        """
+        deadline = self._clock() + (float(self._properties["delivery.timeout.ms"]) / 1000 or math.inf)
+        known = 0
+        with suppress(KafkaException):  # the cause is reported when the records are not delivered
+            while 0 < (known := len(self._sender.leaders(topic, INTRODUCTION_S)[1])) < needed and self._clock() < deadline:
+                self._sender.poll(0.2)
+        return known
+
+    def _hasten(self, topic: str) -> None:
+        """Send the first records at once: an idempotent producer of librdkafka may wait 500 ms for its producer id.
+
+        It selects a broker to request the id from when metadata arrive, and otherwise after those 500 ms. The previous
+        answer may have replaced the bootstrap servers by the cluster's brokers, none of them connected; now one is.
+        """
+        with suppress(KafkaException):  # the cause is reported when the records are not delivered
+            self._sender.leaders(topic, INTRODUCTION_S)
+
+    def _raise_failure(self) -> None:
+        failure = self._sender.failure or self._refusal()
+        if failure is not None:
+            raise self._undelivered(failure)
+
+    def _undelivered(self, failure: Failure) -> ZKafkaError:
+        """The error for a failure, with the counts, after dropping what is queued."""
+        missing = failure.overdue_topic if self._is_missing(failure.overdue_topic) else None
+        why = failure.cause if missing is None else f"{failure.cause}, and the brokers have no topic {missing}"
+        self._drop_queued()
+        counts = self._sender.counts
+        failed = counts.handed_over - counts.acknowledged
+        return DeliveryFailed(
+            "DELIVERY_FAILED",
+            f"{failure.partition}: {why}; of {counts.handed_over} records handed over by this task "
+            f"{counts.acknowledged} were acknowledged and {failed} were not (last error of the connection: "
+            f"{self._reports.last or 'none'}); {self._remedy}",
+            acknowledged=counts.acknowledged,
+            failed=failed,
+            missing_topic=missing,
+        )
+
+    def _is_missing(self, topic: str | None) -> bool:
+        """True if the brokers do not know a topic, when asked several times: one that is starting knows none."""
+        if topic is None:
+            return False
+        with suppress(KafkaException):
+            for _ in range(_MISSING_ANSWERS):
+                error, _ = self._sender.leaders(topic, INTRODUCTION_S)
+                if error is None or error.code() not in UNKNOWN_TOPIC_CODES:
+                    return False
+                self._sender.poll(_MISSING_PAUSE_S)
+            return True
+        return False
+
+    def _refusal(self) -> Failure | None:
+        if (acknowledged := self.acknowledged) > self._last_acknowledged:
+            self._last_acknowledged = acknowledged
+            self._reports.answered()
+            self._reports.begin()
+        refusal = self._reports.refusal("writing", REFUSED_FOR_S)
+        return None if refusal is None else Failure("the brokers refuse", refusal.message)
+
+    def _drop_queued(self) -> None:
+        """Drop records not sent yet, and wait briefly for the reports of those in flight."""
+        sender = self._sender
+        if sender.queued > 0:
+            sender.purge(in_flight=False)
+            sender.flush(5)
+        if sender.queued > 0:
+            sender.purge(in_flight=True)
+            sender.flush(1)

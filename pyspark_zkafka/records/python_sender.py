@@ -1,0 +1,207 @@
+"""Sender of rows in pure Python, through confluent-kafka."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, repeat
+from operator import length_hint
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from pyspark_zkafka.brokers.clients import librdkafka_logger
+from pyspark_zkafka.model.rows import OutgoingBatch, Rows, slices_by_size
+from pyspark_zkafka.records.python_transactions import MessageTransactions, kafka_errors
+from pyspark_zkafka.records.sender import Counts, Failure, QueueLimits, Sender
+
+__all__ = ["MessageSender"]
+
+_SLICE_ROWS = 5_000
+_SLICE_BYTES = 4 * 1024 * 1024
+
+
+class MessageSender(Sender):
+    """The `Sender` in pure Python: rows as objects of Python, handed to confluent-kafka a few thousand at a time."""
+
+    def __init__(self, properties: Mapping[str, Any], limits: QueueLimits, note: Callable[[KafkaError], None]) -> None:
+        self._properties = {**properties, "delivery.report.only.error": True}
+        self._limits = limits
+        self._note = note
+        self._open: Producer | None = None
+        self._slices: Iterator[_Slice] = iter(())
+        self._next: _Slice | None = None
+        self._mean_bytes = 0.0
+        self._awaited = 0
+        self._handed_over: Counter[tuple[str, int]] = Counter()
+        self._failed: Counter[tuple[str, int]] = Counter()
+        self._first_failure: Failure | None = None
+
+    def __enter__(self) -> MessageSender:
+        self._open = Producer({**self._properties, "error_cb": self._note}, logger=librdkafka_logger())
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._open = None  # queued records were dropped; the destructor ends the threads
+
+    def begin(self) -> None:
+        self._handed_over.clear()
+        self._failed.clear()
+        self._first_failure = None
+
+    def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
+        self._slices = chain(self._slices, _slices(rows, partitions))
+
+    def advance(self, timeout_s: float) -> bool:
+        while (piece := self._peek()) is not None:
+            if not self._fits(piece.count):
+                self.poll(timeout_s)
+                if not self._fits(piece.count):
+                    return False
+            self._next = None
+            self._send(piece)
+            self.poll(0)
+            if self._first_failure is not None:
+                return False
+        return True
+
+    def poll(self, timeout_s: float) -> None:
+        with self._noting_fatal_errors():
+            self._producer.poll(timeout_s)
+
+    def flush(self, timeout_s: float) -> None:
+        with self._noting_fatal_errors():
+            self._observe(self._producer.flush(timeout_s))
+
+    def purge(self, *, in_flight: bool) -> None:
+        self._producer.purge(in_queue=True, in_flight=in_flight, blocking=True)
+
+    @property
+    def queued(self) -> int:
+        return self._observe(len(self._producer))
+
+    @property
+    def is_moving(self) -> bool:
+        # Positions of records are unknown here: True while some partition must have a full batch.
+        return self.queued * self._mean_bytes > len(self._handed_over) * self._limits.batch_bytes
+
+    @property
+    def counts(self) -> Counts:
+        handed_over = self._handed_over.total()
+        return Counts(handed_over, handed_over - self._failed.total() - self.queued)
+
+    @property
+    def failure(self) -> Failure | None:
+        return self._first_failure
+
+    def delivered(self, topic: str) -> dict[int, int]:
+        delivered = self._handed_over - self._failed
+        return {partition: count for (name, partition), count in delivered.items() if name == topic}
+
+    def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
+        found = self._producer.list_topics(topic, timeout=timeout_s).topics[topic]
+        return found.error, {partition.id: partition.leader for partition in found.partitions.values()}
+
+    @property
+    def transactions(self) -> MessageTransactions:
+        return MessageTransactions(self._producer)
+
+    @contextmanager
+    def _noting_fatal_errors(self) -> Iterator[None]:
+        """Report a fatal error as any other of the client, and as a failure.
+
+        Reports of the records that it fails may be lost: confluent-kafka calls nothing any more once an error is raised.
+        """
+        try:
+            with kafka_errors():
+                yield
+        except KafkaException as raised:
+            error: KafkaError = raised.args[0]
+            self._note(error)
+            self._first_failure = self._first_failure or Failure("the client failed", f"{error.name()}: {error.str()}")
+
+    @property
+    def _producer(self) -> Producer:
+        if self._open is None:
+            raise RuntimeError("MessageSender is used outside of its with block")
+        return self._open
+
+    def _observe(self, length: int) -> int:
+        """The upper bound of records without a report, given the present length of librdkafka's queue.
+
+        Counting a report of each record would be simpler, but take a fifth of the time of a write. Errors and log lines
+        lengthen the queue, too, until they are polled. But only producing adds records, so the shortest queue since then
+        is the bound; it is exact once the queue was empty, as it is at the end of a flush.
+        """
+        self._awaited = min(self._awaited, length)
+        return self._awaited
+
+    def _peek(self) -> _Slice | None:
+        """The slice to send next; None when all are sent."""
+        if self._next is None and (piece := next(self._slices, None)) is not None:
+            self._next = piece
+            self._mean_bytes = max(piece.size_bytes / piece.count, self._mean_bytes * 0.9)
+        return self._next
+
+    def _fits(self, records: int) -> bool:
+        queued, limits = self.queued, self._limits
+        within = queued + records <= limits.records and (queued + records) * self._mean_bytes <= limits.size_bytes
+        return within or queued == 0
+
+    def _send(self, piece: _Slice) -> None:
+        rows, produce = piece.rows, self._producer.produce
+        values, is_refused = iter(rows.values), 1
+        # By position, and from a map: produce_batch looks its rows' columns up by name, which takes longer for each.
+        columns = (repeat(piece.topic), values, rows.keys, repeat(piece.partition), repeat(self._on_failure))
+        try:
+            if rows.others is None:
+                deque(map(produce, *columns), maxlen=0)
+            else:
+                for *row, others in zip(*columns, rows.others, strict=False):
+                    produce(*row, **others)
+            is_refused = 0
+        except KafkaException as error:
+            self._note_failure(piece.topic, piece.partition, error.args[0].code())
+        except BufferError:
+            self._note_failure(piece.topic, piece.partition, KafkaError._QUEUE_FULL)
+        handed_over = piece.count - length_hint(values) - is_refused
+        self._handed_over[piece.topic, piece.partition] += handed_over
+        self._awaited += handed_over
+
+    def _on_failure(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._awaited -= 1
+            self._failed[message.topic(), message.partition()] += 1
+            self._note_failure(message.topic(), message.partition(), error.code())
+
+    def _note_failure(self, topic: str, partition: int, code: int) -> None:
+        self._first_failure = self._first_failure or Failure.of(topic, partition, code)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """Rows of one partition, and their approximate size together."""
+
+    topic: str
+    partition: int
+    rows: Rows
+    size_bytes: int
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return len(self.rows.values)
+
+
+def _slices(rows: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> Iterator[_Slice]:
+    """The rows, partition by partition, in the order of the frame."""
+    by_partition = rows.take(np.argsort(partitions, kind="stable"))
+    sizes, begin = by_partition.sizes(), 0
+    for partition, count in zip(*(a.tolist() for a in np.unique(partitions, return_counts=True)), strict=True):
+        for start, stop, size_bytes in slices_by_size(sizes[begin : begin + count], _SLICE_ROWS, _SLICE_BYTES):
+            yield _Slice(rows.topic, partition, by_partition.rows(begin + start, begin + stop), size_bytes)
+        begin += count

@@ -1,0 +1,260 @@
+"""Selection of a transport: direct, or librdkafka through compiled code or through confluent-kafka."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from pyspark_zkafka.brokers.pool import ClientPool, Keep, configuration
+from pyspark_zkafka.options.values import Connection
+from pyspark_zkafka.records.native.library import describe, library, require
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_zkafka.model.key_hashes import HashKeys
+    from pyspark_zkafka.model.planning import Split
+    from pyspark_zkafka.model.row_digests import HashRows
+    from pyspark_zkafka.records.consumer import PartitionConsumer
+    from pyspark_zkafka.records.direct.client import DirectClient
+    from pyspark_zkafka.records.direct.errors import Unsupported
+    from pyspark_zkafka.records.direct.fetcher import JointFetches
+    from pyspark_zkafka.records.producer import CountingProducer
+    from pyspark_zkafka.records.sender import Sender
+    from pyspark_zkafka.records.transactions import TransactionalProducer
+
+__all__ = [
+    "hash_function",
+    "open_consumer",
+    "open_fallback",
+    "open_joint",
+    "open_producer",
+    "open_transactional",
+    "row_hash_function",
+    "uses_native",
+]
+
+_log = logging.getLogger(__name__)
+
+_FETCH_SIZE = "max.partition.fetch.bytes"
+_MOST_FETCH_BYTES = 8 * 1024 * 1024
+_REFUSED_FOR_S = 600.0
+_PRODUCER_AGE_S = 1_500.0
+"""The age up to which a producer is kept: the producers' ``topic.metadata.propagation.max.ms``, less the time of a task."""
+
+
+def uses_native(connection: Connection) -> bool:
+    """True if this process uses the compiled path; logs which one. OptionError if it is required and unavailable."""
+    if connection.transport == "direct":
+        require()
+    _log.info("%s", "transport=python: pure Python is used" if connection.transport == "python" else describe())
+    return _is_native(connection)
+
+
+def _is_native(connection: Connection) -> bool:
+    return connection.transport != "python" and library() is not None
+
+
+_clients: ClientPool[Any] = ClientPool()
+_CONSUMER, _PRODUCER = Keep(), Keep(max_age_s=_PRODUCER_AGE_S)
+# Kept for longer than others: the next micro-batch may begin a minute later, and a new one costs more.
+_TRANSACTIONAL = Keep(max_idle_s=90.0, most=16, max_age_s=_PRODUCER_AGE_S)
+# When a login of the direct transport was refused: attempts count towards a lock-out, and librdkafka makes one, too.
+_refused_logins: dict[Hashable, float] = {}
+
+
+@contextmanager
+def open_consumer(
+    connection: Connection,
+    properties: dict[str, Any],
+    split: Split,
+    schema: pa.Schema,
+    joint: JointFetches | None = None,
+) -> Iterator[PartitionConsumer]:
+    """A consumer of a split's partition for a ``with`` block, which builds the schema's columns.
+
+    The direct transport's, if it can be used: where it raises Unsupported, continue with `open_fallback`. It may reuse the
+    connections, or the librdkafka consumer, with which another split was read some seconds ago, in this process, with the
+    same properties. `joint` is what `open_joint` returned for the task that the split belongs to.
+    """
+    with ExitStack() as opened:
+        client = _lease_direct(opened, connection, properties, _level(connection))
+        if client is None:
+            yield opened.enter_context(_open_librdkafka(properties, split, schema))
+            return
+        from pyspark_zkafka.records.direct.consumer import DirectConsumer
+
+        _log.info("the direct transport is used")
+        yield opened.enter_context(DirectConsumer(client, split, schema, joint))
+
+
+@contextmanager
+def open_fallback(
+    connection: Connection, properties: dict[str, Any], split: Split, schema: pa.Schema, why: Unsupported, offset: int
+) -> Iterator[PartitionConsumer]:
+    """librdkafka's consumer for a ``with`` block, which continues at an offset; logs why the direct transport cannot."""
+    from pyspark_zkafka.records.direct.errors import LoginRefused
+
+    _log.log(_level(connection), "%s: librdkafka continues at offset %d: %s", split.partition, offset, why)
+    if isinstance(why, LoginRefused):
+        _refused_logins[_login_of(properties)] = time.monotonic()
+    with _open_librdkafka(properties, split, schema) as consumer:
+        yield consumer
+
+
+@contextmanager
+def open_joint(
+    connection: Connection, properties: Mapping[str, Any], splits: Sequence[Split]
+) -> Iterator[JointFetches | None]:
+    """The joint fetches of a task's splits, for a ``with`` block around their consumers; None where there are none."""
+    with ExitStack() as opened:
+        client = None if len(splits) < 2 else _lease_direct(opened, connection, properties, logging.DEBUG)
+        if client is None:
+            yield None
+            return
+        from pyspark_zkafka.records.direct.fetcher import JointFetches
+
+        yield opened.enter_context(closing(JointFetches(client, splits)))
+
+
+def _level(connection: Connection) -> int:
+    """The level of log lines about what the direct transport cannot do."""
+    return logging.WARNING if connection.transport == "direct" else logging.INFO
+
+
+def _lease_direct(
+    opened: ExitStack, connection: Connection, properties: Mapping[str, Any], log_level: int
+) -> DirectClient | None:
+    """A client of the direct transport; None, and a log line, where it cannot be used."""
+    if not _is_native(connection):
+        return None
+    from pyspark_zkafka.records.direct.client import DirectClient
+    from pyspark_zkafka.records.direct.errors import Unsupported
+
+    refused_at = _refused_logins.get(_login_of(properties))
+    if refused_at is not None and time.monotonic() - refused_at < _REFUSED_FOR_S:
+        _log.log(log_level, "the direct transport is not used: a broker has refused its login before")
+        return None
+    most = 0 if _FETCH_SIZE in connection.kafka else _MOST_FETCH_BYTES
+    key = DirectClient, configuration(properties), most
+    try:
+        client: DirectClient = opened.enter_context(
+            _clients.lease(key, lambda: DirectClient(properties, most_fetch_bytes=most), _CONSUMER)
+        )
+        return client
+    except Unsupported as why:
+        _log.log(log_level, "the direct transport is not used: it does not support %s", why)
+        return None
+
+
+def _login_of(properties: Mapping[str, Any]) -> Hashable:
+    """The bootstrap servers, regardless of order, and the login."""
+    return frozenset(properties["bootstrap.servers"].split(",")), frozenset(
+        (name, value) for name, value in properties.items() if name.startswith("sasl.")
+    )
+
+
+@contextmanager
+def _open_librdkafka(properties: Mapping[str, Any], split: Split, schema: pa.Schema) -> Iterator[PartitionConsumer]:
+    """A librdkafka consumer is reused only for the same topic, by its id or its znode's czxid.
+
+    librdkafka would treat a topic created again as an old state of the one that it knows.
+    """
+    from pyspark_zkafka.brokers.clients import MessageClient
+    from pyspark_zkafka.records.python_consumer import MessageConsumer
+
+    has_identity = split.topic_id is not None or split.czxid is not None
+    key = MessageClient, split.partition.topic, split.topic_id, split.czxid, configuration(properties)
+    with (
+        _clients.lease(key if has_identity else None, lambda: MessageClient(properties), _CONSUMER) as client,
+        MessageConsumer(client, split.partition, schema) as consumer,
+    ):
+        yield consumer
+
+
+def hash_function(connection: Connection) -> HashKeys:
+    """The hash function of keys for routing; both implementations return the same numbers."""
+    if _is_native(connection):
+        from pyspark_zkafka.records.native.hashes import hash_keys as compiled
+
+        return compiled
+    from pyspark_zkafka.model.key_hashes import hash_keys
+
+    return hash_keys
+
+
+def row_hash_function(connection: Connection) -> HashRows:
+    """The hash function of a batch's rows for digests; both implementations return the same numbers."""
+    if _is_native(connection):
+        from pyspark_zkafka.records.native.hashes import hash_rows as compiled
+
+        return compiled
+    from pyspark_zkafka.model.row_digests import hash_rows
+
+    return hash_rows
+
+
+@contextmanager
+def open_producer(
+    connection: Connection, properties: Mapping[str, Any], generation: Hashable = None
+) -> Iterator[CountingProducer]:
+    """A producer for a ``with`` block, at the normal end of which all records sent are acknowledged.
+
+    `generation` is the topics' present state, by id and number of partitions. If given, the producer may be one that wrote
+    some seconds ago, in this process, with the same properties and to the same generation of topics: it already has its
+    connections and its producer id.
+    """
+    from pyspark_zkafka.records.producer import CountingProducer
+
+    make_sender = _sender_class(connection)
+    key = None if generation is None else (CountingProducer, make_sender, generation, configuration(properties))
+    with (
+        _clients.lease(key, lambda: CountingProducer(properties, make_sender), _PRODUCER) as producer,
+        producer.counting(),
+    ):
+        yield producer
+
+
+@contextmanager
+def open_transactional(
+    connection: Connection,
+    properties: Mapping[str, Any],
+    topic: str,
+    generation: Hashable = None,
+    *,
+    anew: bool = False,
+) -> Iterator[TransactionalProducer]:
+    """A producer of transactions for a ``with`` block, at the normal end of which none may be open; for rows of a `topic`.
+
+    It may be one that was used before in this process, with the same properties, transactional id and generation of topics
+    (see `open_producer`). Then its `is_kept` is True: another producer may have fenced it since, which its first request
+    finds out. With `anew`, it is a new one. After an error in the block it is closed.
+    """
+    from pyspark_zkafka.records.transactions import TransactionalProducer
+
+    make_sender = _sender_class(connection)
+    key = TransactionalProducer, make_sender, generation, configuration(properties)
+    if anew:
+        _clients.discard(key)
+
+    def make() -> TransactionalProducer:
+        return TransactionalProducer(properties, make_sender, topic=topic)
+
+    with _clients.lease(key, make, _TRANSACTIONAL) as producer:
+        yield producer
+        if producer.is_open:
+            raise RuntimeError("a transaction was neither committed nor aborted")
+        producer.is_kept = True
+
+
+def _sender_class(connection: Connection) -> Callable[..., Sender]:
+    if uses_native(connection):
+        from pyspark_zkafka.records.native.producer import ArrowSender
+
+        return ArrowSender
+    from pyspark_zkafka.records.python_sender import MessageSender
+
+    return MessageSender

@@ -1,0 +1,161 @@
+"""kazoo's errors, mapped to ours: here alone."""
+
+from __future__ import annotations
+
+from kazoo import exceptions as kazoo
+from kazoo.handlers.threading import KazooTimeoutError
+
+from pyspark_zkafka.errors import OptionError, ZKafkaError, ZooKeeperError, ZooKeeperMisused, ZooKeeperRefused
+from pyspark_zkafka.model.topic_names import shown_name
+from pyspark_zkafka.options.values import ZooKeeperConfig
+
+__all__ = [
+    "KAZOO_ERRORS",
+    "NO_NODE",
+    "already_open",
+    "is_passing",
+    "is_rolled_back",
+    "is_too_large",
+    "no_session",
+    "not_a_path",
+    "not_open",
+    "refusal",
+    "sasl_missing",
+    "too_large",
+    "translate",
+]
+
+KAZOO_ERRORS: tuple[type[BaseException], ...] = (kazoo.KazooException, KazooTimeoutError)
+NO_NODE: type[BaseException] = kazoo.NoNodeError
+
+_LARGEST_REQUEST_BYTES = 0xFFFFF  # jute.maxbuffer, where it is not set
+_PASSING = (kazoo.ConnectionLoss, kazoo.OperationTimeoutError, kazoo.SessionExpiredError, kazoo.SessionMovedError)
+_REFUSALS = (
+    kazoo.NoAuthError,
+    kazoo.AuthFailedError,
+    kazoo.InvalidACLError,
+    kazoo.NotReadOnlyCallError,
+    kazoo.SessionClosedRequireSaslError,
+    kazoo.QuotaExceededError,
+)
+_MALFORMED = (kazoo.BadArgumentsError, kazoo.MarshallingError, kazoo.UnimplementedError)
+
+
+def is_passing(error: BaseException) -> bool:
+    """True if a read that failed so may be sent again: connection or session were lost, and kazoo opens new ones."""
+    return isinstance(error, _PASSING) and not isinstance(error, kazoo.ConnectionClosedError)
+
+
+def refusal(error: BaseException) -> BaseException:
+    """The error of a client that failed to authenticate: requests after its close only report the close."""
+    return kazoo.AuthFailedError() if isinstance(error, kazoo.ConnectionClosedError) else error
+
+
+def is_rolled_back(error: BaseException) -> bool:
+    """True if an operation failed only because another of its transaction did."""
+    return isinstance(error, (kazoo.RolledBackError, kazoo.RuntimeInconsistency))
+
+
+def is_too_large(error: BaseException, size: int) -> bool:
+    """True if a request of `size` bytes is over the servers' default limit, and they may have closed its connection."""
+    return size > _LARGEST_REQUEST_BYTES and isinstance(error, (*_PASSING, kazoo.ConnectionDropped))
+
+
+def too_large(size: int, doing: str, config: ZooKeeperConfig) -> ZooKeeperRefused:
+    """The error for a request that is probably too large: servers also close connections for other reasons."""
+    return ZooKeeperRefused(
+        "REQUEST_TOO_LARGE",
+        f"{doing} got no answer: {config.hosts} closed the connection at a request of some {size} bytes, probably because "
+        f"it is larger than their jute.maxbuffer ({_LARGEST_REQUEST_BYTES} by default); whether it was applied is unknown; "
+        "subscribe to fewer topics, or by a pattern, or raise jute.maxbuffer on all servers",
+        size=size,
+    )
+
+
+def translate(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZKafkaError:
+    """Our error for one of kazoo's; `doing` describes the request, e.g. ``reading /brokers/ids``."""
+    if isinstance(error, _REFUSALS):
+        return _refused(error, doing, config)
+    if isinstance(error, kazoo.ConnectionClosedError):
+        return not_open()
+    if isinstance(error, _MALFORMED):
+        return ZooKeeperMisused(
+            "ZOOKEEPER_MISUSED",
+            f"{doing} at {config.hosts} failed: the servers do not understand the request ({_name(error)}); "
+            "check that they are of ZooKeeper 3.4 or later, and report this",
+        )
+    if isinstance(error, KazooTimeoutError):
+        return ZooKeeperError(
+            "ZOOKEEPER_TIMEOUT",
+            f"{doing} at {config.hosts} got no answer within {config.connection_timeout_ms} ms; "
+            "check that the ensemble has a quorum, or raise zookeeper.connection.timeout.ms",
+        )
+    if isinstance(error, (*_PASSING, kazoo.ConnectionDropped)):
+        return ZooKeeperError(
+            "ZOOKEEPER_CONNECTION_LOST",
+            f"{doing} at {config.hosts} failed: the connection or the session was lost ({_name(error)}); "
+            "try again, and if it recurs, see the servers' logs",
+        )
+    return ZooKeeperError("ZOOKEEPER_ERROR", f"{doing} at {config.hosts} failed ({_name(error)}); see the servers' logs")
+
+
+def _refused(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZooKeeperRefused:
+    """The error for a refusal: authentication failed, or an ACL forbids it."""
+    if isinstance(error, (kazoo.AuthFailedError, kazoo.SessionClosedRequireSaslError)):
+        found, advice = "ZooKeeper does not accept the credentials", "check zookeeper.auth"
+    elif isinstance(error, kazoo.NotReadOnlyCallError):
+        found, advice = "the server is in read-only mode", "wait until the ensemble has a quorum"
+    elif isinstance(error, kazoo.QuotaExceededError):
+        found, advice = "a quota is exceeded", "ask the ensemble's administrator for a higher one"
+    else:
+        who = "anonymously" if config.auth is None else f"as the {config.auth[0]} user of zookeeper.auth"
+        mend = "set zookeeper.auth" if config.auth is None else "check its user and password"
+        found, advice = f"an ACL forbids it, asked {who}", f"{mend}, or have the ACL changed"
+    return ZooKeeperRefused("ZOOKEEPER_REFUSED", f"{doing} was refused: {found} ({_name(error)}); {advice}")
+
+
+def no_session(error: BaseException, config: ZooKeeperConfig, troubles: list[str]) -> ZKafkaError:
+    """The error for a session that could not be established; `troubles` are the errors meanwhile."""
+    if isinstance(error, _REFUSALS):
+        return _refused(error, f"Connecting to {config.hosts}", config)
+    found = "; ".join(troubles) or "no server answered"
+    also = " and that they support SASL (zookeeper.auth)" if config.auth is not None and config.auth[0] == "sasl" else ""
+    also += " on a TLS port that matches zookeeper.ssl.*" if config.tls is not None else ""
+    return ZooKeeperError(
+        "ZOOKEEPER_UNREACHABLE",
+        f"No connection to ZooKeeper at {config.hosts} within {config.connection_timeout_ms} ms: {found}; check the hosts "
+        f"and ports in zookeeper.connect, that the servers run{also}, or raise zookeeper.connection.timeout.ms",
+        hosts=config.hosts,
+    )
+
+
+def not_a_path(path: str) -> ZooKeeperMisused:
+    """The error for a path that ZooKeeper does not allow, which kazoo would change to another one, or refuse unmapped."""
+    return ZooKeeperMisused(
+        "ZOOKEEPER_MISUSED",
+        f"{shown_name(path)} is not the path of a znode, and was not requested; if ZooKeeper itself has a znode of such a "
+        "name, delete it; else report this",
+    )
+
+
+def not_open() -> ZooKeeperMisused:
+    """The error for a client used outside of its ``with`` block."""
+    return ZooKeeperMisused("ZOOKEEPER_NOT_OPEN", "The ZooKeeper client is not open; use it inside its with block")
+
+
+def already_open() -> ZooKeeperMisused:
+    """The error for a second ``with`` on an open client."""
+    return ZooKeeperMisused("ZOOKEEPER_ALREADY_OPEN", "The ZooKeeper client is already open; create another one")
+
+
+def sasl_missing() -> OptionError:
+    """The error for SASL without the package that it needs."""
+    return OptionError(
+        "SASL_MISSING",
+        "zookeeper.auth asks for SASL, and the package pure-sasl is not installed; pip install 'pyspark-zkafka[sasl]'",
+    )
+
+
+def _name(error: BaseException) -> str:
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

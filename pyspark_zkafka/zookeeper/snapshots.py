@@ -1,0 +1,223 @@
+"""State of a Kafka cluster and its consumer groups in ZooKeeper, each read in a few rounds of requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from pyspark_zkafka.errors import ChrootMissing, ClusterStateError, CodecError, ZooKeeperRefused
+from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic, TopicPartition
+from pyspark_zkafka.model.topic_names import is_topic_name
+from pyspark_zkafka.model.znodes import admin as admin_znodes
+from pyspark_zkafka.model.znodes import brokers as broker_znodes
+from pyspark_zkafka.model.znodes import groups as group_znodes
+from pyspark_zkafka.model.znodes import topics as znodes
+from pyspark_zkafka.model.znodes.admin import AdminState
+from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
+from pyspark_zkafka.zookeeper.connection import Watch, Znode, ZooKeeperConnection
+from pyspark_zkafka.zookeeper.groups import group_znodes as read_group_znodes
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["GroupMembers", "ZooKeeperClient"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMembers:
+    """A group's registered consumers by id, sorted; `unreadable` has the errors of malformed registrations."""
+
+    readable: dict[str, ConsumerRegistration] = field(default_factory=dict)
+    unreadable: dict[str, CodecError] = field(default_factory=dict)
+
+
+class ZooKeeperClient(ZooKeeperConnection):
+    """A `ZooKeeperConnection` to a Kafka cluster; see there for threads, pickling and how long it blocks.
+
+    Results are not atomic: if the cluster changes between requests, they may be partly old and partly new. A znode that is
+    deleted between two rounds is left out. Bytes that Kafka does not write raise `CodecError`.
+    """
+
+    def __enter__(self) -> Self:
+        """Connect, and check that a Kafka cluster is there.
+
+        Raises ChrootMissing if the chroot of the configuration does not exist, ClusterStateError if it contains no Kafka
+        cluster, and the errors of `ZooKeeperConnection`.
+        """
+        super().__enter__()
+        try:
+            self._require_kafka()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def topic_names(self) -> list[str]:
+        """The names of all topics, sorted; blocks for one round of requests."""
+        names = self.children_many([znodes.TOPICS]).get(znodes.TOPICS, [])
+        return [name for name in names if is_topic_name(name)]
+
+    def is_left(self) -> bool:
+        """True if all brokers have left ZooKeeper for KRaft; blocks for one round of requests."""
+        found = self.ask(get=[znodes.CONTROLLER], children=[broker_znodes.BROKER_IDS])
+        node = found.nodes.get(znodes.CONTROLLER)
+        is_kraft = node is not None and znodes.decode_controller(znodes.CONTROLLER, node.data).kraft_epoch >= 0
+        return is_kraft and not found.children.get(broker_znodes.BROKER_IDS)
+
+    def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
+        """Brokers, controller, cluster id, and the requested topics that exist; all topics by default.
+
+        Blocks for three rounds of requests, two when the topics are named. Topics in the layout of 0.7 are left out.
+        """
+        named = None if topics is None else [znodes.topic_path(topic) for topic in topics if is_topic_name(topic)]
+        first = self.ask(
+            get=[znodes.CONTROLLER, znodes.CLUSTER_ID, *(named or [])],
+            children=[broker_znodes.BROKER_IDS, *([znodes.TOPICS] if named is None else [])],
+        )
+        nodes, below = first.nodes, [f"{path}/{name}" for path, names in first.children.items() for name in names]
+        if named is None:
+            nodes |= self.get_many(below)
+            below = []
+        found = _topics(nodes)
+        nodes |= self.get_many([*below, *_partitions(found)])
+        return _snapshot(nodes, found)
+
+    def topics(self, names: Collection[str]) -> dict[str, Topic]:
+        """The named topics that exist; blocks for one round of requests."""
+        return _topics(self.get_many(znodes.topic_path(name) for name in names if is_topic_name(name)))
+
+    def czxid(self, topic: str) -> int | None:
+        """The transaction that created a topic's znode, None for an unknown topic; it identifies the topic."""
+        paths = [znodes.topic_path(topic)] if is_topic_name(topic) else []
+        stat = next(iter(self.exists_many(paths).values()), None)
+        return None if stat is None else stat.czxid
+
+    def topic_configs(self, topics: Collection[str] | None = None) -> dict[str, dict[str, str]]:
+        """The topics' own configurations, by topic, all by default; unknown topics are left out."""
+        if topics is None:
+            topics = self.children_many([admin_znodes.TOPIC_CONFIGS]).get(admin_znodes.TOPIC_CONFIGS, [])
+        nodes = self.get_many(admin_znodes.topic_config_path(topic) for topic in topics if is_topic_name(topic))
+        return {_name(path): admin_znodes.decode_topic_config(path, node.data) for path, node in nodes.items()}
+
+    def admin_state(self) -> AdminState:
+        """Reassignments, preferred replica elections and deletions that are under way; blocks for two rounds.
+
+        Reassignments that were requested of brokers, from 2.4 on, are only in the topics' znodes.
+        """
+        paths = [admin_znodes.REASSIGN_PARTITIONS, admin_znodes.PREFERRED_REPLICA_ELECTION]
+        found = self.ask(get=paths, children=[admin_znodes.DELETE_TOPICS, znodes.TOPICS])
+        moves, elections = (found.nodes.get(path) for path in paths)
+        requested = {} if moves is None else admin_znodes.decode_reassignment(paths[0], moves.data)
+        return AdminState(
+            {**self._wanted_replicas(found.children.get(znodes.TOPICS, ())), **requested},
+            () if elections is None else admin_znodes.decode_preferred_election(paths[1], elections.data),
+            tuple(found.children.get(admin_znodes.DELETE_TOPICS, [])),
+        )
+
+    def _wanted_replicas(self, topics: Collection[str]) -> dict[TopicPartition, tuple[int, ...]]:
+        nodes = self.get_many(znodes.topic_path(topic) for topic in topics if is_topic_name(topic))
+        return {
+            TopicPartition(_name(path), partition): replicas
+            for path, node in nodes.items()
+            if node.data
+            for partition, replicas in znodes.decode_wanted_replicas(path, node.data).items()
+        }
+
+    def groups(self) -> list[str]:
+        """The names of all current and former groups, sorted; blocks for one round of requests."""
+        return self.children_many([group_znodes.CONSUMERS]).get(group_znodes.CONSUMERS, [])
+
+    def group_members(self, group: str, watch: Watch | None = None) -> GroupMembers:
+        """The group's consumers by id; blocks for two rounds. An unknown group has none. `watch` is for the set of ids."""
+        ids = group_znodes.ids_path(group)
+        names = self.children_many([ids], watch).get(ids, [])
+        members = GroupMembers()
+        for path, node in self.get_many(f"{ids}/{name}" for name in names).items():
+            try:
+                members.readable[_name(path)] = group_znodes.decode_registration(path, node.data)
+            except CodecError as error:
+                members.unreadable[_name(path)] = error
+        return members
+
+    def group_owners(self, group: str) -> dict[TopicPartition, str]:
+        """The ids of the threads that own partitions, without claims of Kafka 0.7; blocks for three rounds."""
+        return self._by_partition(group_znodes.owners_path(group), group_znodes.decode_owner)
+
+    def group_offsets(self, group: str) -> dict[TopicPartition, int]:
+        """The group's committed offsets, negative for none, without those of Kafka 0.7; blocks for three rounds."""
+        return self._by_partition(group_znodes.offsets_path(group), group_znodes.decode_offset)
+
+    def _by_partition(self, parent: str, decode: Callable[[str, bytes | None], T]) -> dict[TopicPartition, T]:
+        nodes = read_group_znodes(self, self.children_many([parent]))
+        keys = {path: group_znodes.parse_key(path, _name(path.rpartition("/")[0]), _name(path)) for path in nodes}
+        return {tp: decode(path, nodes[path].data) for path, tp in keys.items() if isinstance(tp, TopicPartition)}
+
+    def _require_kafka(self) -> None:
+        found = self.exists_many(["/", broker_znodes.BROKER_IDS])
+        if "/" not in found:
+            raise ChrootMissing(
+                "NO_CHROOT",
+                f"The chroot {self.config.chroot} of zookeeper.connect does not exist at {self.config.hosts}"
+                f"{self._others()}; correct the part of zookeeper.connect that follows the hosts",
+                chroot=self.config.chroot,
+            )
+        if broker_znodes.BROKER_IDS not in found:
+            raise ClusterStateError(
+                "NO_KAFKA_CLUSTER",
+                f"There is no Kafka cluster at {self.config.connect}: it has no /brokers/ids{self._others()}; check the "
+                "chroot in zookeeper.connect, or, if the cluster runs without ZooKeeper (KRaft), set "
+                "kafka.bootstrap.servers instead",
+            )
+
+    def _others(self) -> str:
+        with ZooKeeperConnection(replace(self.config, chroot="")) as root:
+            try:
+                chroots = ["", *(f"/{name}" for name in root.children_many(["/"]).get("/", []))]
+            except ZooKeeperRefused:
+                chroots = []
+            found = root.exists_many(chroot + broker_znodes.BROKER_IDS for chroot in chroots)
+        clusters = [chroot or "/" for chroot in chroots if chroot + broker_znodes.BROKER_IDS in found]
+        if not clusters:
+            return ", and the ensemble shows no other Kafka cluster"
+        return f"; a Kafka cluster is under {' and '.join(clusters)}"
+
+
+def _topics(nodes: Mapping[str, Znode]) -> dict[str, Topic]:
+    topics = {_name(path): node for path, node in nodes.items() if path.startswith(znodes.TOPICS + "/")}
+    return {
+        name: znodes.decode_topic(znodes.topic_path(name), node.data, node.stat.czxid)
+        for name, node in topics.items()
+        if is_topic_name(name) and node.data  # without data, a topic has the layout of 0.7
+    }
+
+
+def _partitions(topics: Mapping[str, Topic]) -> dict[str, TopicPartition]:
+    """The partitions of topics by the paths of their states."""
+    partitions = [TopicPartition(topic.name, number) for topic in topics.values() for number in topic.partitions]
+    return {znodes.partition_state_path(partition): partition for partition in partitions}
+
+
+def _snapshot(nodes: Mapping[str, Znode], topics: Mapping[str, Topic]) -> ClusterSnapshot:
+    states = _partitions(topics)
+    elected, cluster_id = nodes.get(znodes.CONTROLLER), nodes.get(znodes.CLUSTER_ID)
+    controller = None if elected is None else znodes.decode_controller(znodes.CONTROLLER, elected.data)
+    brokers = [
+        broker_znodes.decode_broker(path, node.data).broker
+        for path, node in nodes.items()
+        if path.startswith(broker_znodes.BROKER_IDS + "/")
+    ]
+    return ClusterSnapshot(
+        {broker.id: broker for broker in sorted(brokers, key=lambda broker: broker.id)},
+        topics,
+        {states[p]: znodes.decode_partition_state(p, n.data, n.stat.czxid) for p, n in nodes.items() if p in states},
+        None if controller is None else controller.broker,
+        None if cluster_id is None else znodes.decode_cluster_id(znodes.CLUSTER_ID, cluster_id.data),
+        -1 if controller is None else controller.kraft_epoch,
+    )
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -1,0 +1,73 @@
+"""Requests of an AdminClient to a controller that is gone, or slow; librdkafka's mock cluster answers for the brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from pyspark_zkafka.brokers.admin_requests import AdminRequests
+from pyspark_zkafka.errors import BrokersUnavailable, ZKafkaError
+
+GONE = KafkaError(KafkaError._TIMED_OUT, "Timed out waiting for controller")
+SLOW = KafkaError(KafkaError._TIMED_OUT, "Failed while waiting for response from broker")
+REFUSED = KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, "no")
+
+
+class Controller:
+    """A controller that answers with one error after the other, and then with its id; notes the time for each attempt."""
+
+    def __init__(self, *errors: KafkaError) -> None:
+        self._errors = list(errors)
+        self.attempts_s: list[float] = []
+
+    def __call__(self, client: object, timeout_s: float) -> int:
+        self.attempts_s.append(timeout_s)
+        if self._errors:
+            raise KafkaException(self._errors.pop(0))
+        return 1
+
+
+class Requests(AdminRequests):
+    """Requests to a controller."""
+
+    def ask(self, controller: Callable[[Any, float], int]) -> int:
+        return self._ask_controller("asking", controller)
+
+
+def test_controllers_that_are_gone(servers: str) -> None:
+    """A controller that librdkafka waits for is looked up again every five seconds."""
+    controller = Controller(GONE, GONE)
+    with Requests(servers, {}) as requests:
+        assert requests.ask(controller) == 1
+    assert controller.attempts_s == [5.0, 5.0, 5.0]
+
+
+def test_slow_controller(servers: str) -> None:
+    """A controller that is connected, and slow, has the rest of the time-out."""
+    controller = Controller(SLOW)
+    with Requests(servers, {"socket.timeout.ms": 20_000}) as requests:
+        assert requests.ask(controller) == 1
+    assert controller.attempts_s[0] == 5.0
+    assert controller.attempts_s[1] > 19
+
+
+def test_time_is_over(servers: str) -> None:
+    """A controller that does not answer within the time-out has been asked once, with an error that names the request."""
+    controller = Controller(SLOW)
+    with (
+        Requests(servers, {"socket.timeout.ms": 50}) as requests,
+        pytest.raises(BrokersUnavailable, match=f"asking at {servers}"),
+    ):
+        requests.ask(controller)
+    assert controller.attempts_s == [0.05]
+
+
+def test_refusal_of_a_controller(servers: str) -> None:
+    """Another error than a time-out is raised at once."""
+    controller = Controller(REFUSED)
+    with Requests(servers, {}) as requests, pytest.raises(ZKafkaError, match="an ACL must allow"):
+        requests.ask(controller)
+    assert len(controller.attempts_s) == 1

@@ -1,0 +1,74 @@
+"""A group's offsets in Kafka, when no broker can be asked for them."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.errors import ClusterStateError
+from pyspark_zkafka.model.nouns import TopicPartition
+
+PLACE = TopicPartition("t", 0)
+HANDSHAKE_FAILURE = bytes.fromhex("15 0303 0002 0228")
+
+
+@pytest.fixture
+def refusing() -> Iterator[str]:
+    """The address of a TLS listener that breaks off each handshake."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                with client:
+                    client.recv(4096)
+                    client.sendall(HANDSHAKE_FAILURE)
+
+    serving = threading.Thread(target=serve, daemon=True)
+    serving.start()
+    yield f"127.0.0.1:{listener.getsockname()[1]}"
+    with suppress(OSError):
+        listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    serving.join()
+
+
+def test_refused_while_reading(refusing: str) -> None:
+    """A refusal ends a question for offsets, however much time it has."""
+    with (
+        KafkaGroupOffsets(refusing, {"security.protocol": "ssl"}, "g", timeout_s=300) as offsets,
+        pytest.raises(ClusterStateError, match=r"REFUSED_BY_BROKER\] reading the offsets of group g: _SSL"),
+    ):
+        offsets.committed([PLACE])
+
+
+def test_refused_while_committing(refusing: str) -> None:
+    """A commit that found no coordinator, as brokers refuse us, says that they do."""
+    with (
+        KafkaGroupOffsets(refusing, {"security.protocol": "ssl"}, "g", timeout_s=1) as offsets,
+        pytest.raises(ClusterStateError, match=r"REFUSED_BY_BROKER\] committing the offsets of group g: _SSL"),
+    ):
+        offsets.commit({PLACE: 1})
+
+
+@pytest.mark.parametrize("doing", ["reading", "committing"])
+def test_unreachable(doing: str) -> None:
+    """Brokers that do not answer are worth another try."""
+    with KafkaGroupOffsets("127.0.0.1:1", {}, "g", timeout_s=1) as offsets:
+        with pytest.raises(ClusterStateError, match=rf"BROKERS_UNAVAILABLE\] {doing} the offsets of group g") as caught:
+            _ = offsets.committed([PLACE]) if doing == "reading" else offsets.commit({PLACE: 1})
+        assert caught.value.retriable
+
+
+def test_commit_of_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit of thousands of partitions takes several requests, as brokers limit the size of one."""
+    sizes: list[int] = []
+    monkeypatch.setattr(KafkaGroupOffsets, "_commit", lambda self, positions: sizes.append(len(positions)))
+    KafkaGroupOffsets("broker1:9092", {}, "g").commit({TopicPartition("t", number): 5 for number in range(2_001)})
+    assert sizes == [1_000, 1_000, 1]

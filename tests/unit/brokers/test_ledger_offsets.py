@@ -1,0 +1,52 @@
+"""Where a ledger's entries are; their reads need brokers, and are tested with these."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_zkafka.brokers.ledger_offsets import Ledger, fitting_width, groups_named
+from pyspark_zkafka.model.ledger import Entry, LedgerGroup, LedgerKey, QueryName, key_of
+
+NAME = QueryName("zkafka", "8f1c")
+WIDTH = st.integers(1, 10)
+
+
+@pytest.mark.parametrize(("slot", "key"), [(0, ("zkafka-8f1c.slots-4-0", 0)), (6, ("zkafka-8f1c.slots-4-1", 2))])
+def test_key_of_a_new_ledger(slot: int, key: tuple[str, int]) -> None:
+    """A ledger that nobody has seen yet has a key for each partition of its topic; no broker is asked for it."""
+    assert Ledger("127.0.0.1:1", {}, NAME, "ledger", 4).key(slot) == LedgerKey(*key)
+
+
+def test_group_of_any_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a group that is named after more partitions than the topic has, no more than these are asked for."""
+    asked: list[int] = []
+
+    def entries(_: Ledger, group: str, partitions: range) -> list[Entry]:
+        asked.append(len(partitions))
+        return []
+
+    monkeypatch.setattr(Ledger, "_group_names", lambda _: [f"{NAME}.slots-9999999999-0", f"{NAME}.slots-2-0"])
+    monkeypatch.setattr(Ledger, "_entries", entries)
+    assert Ledger("127.0.0.1:1", {}, NAME, "ledger", 4).entries() == {}
+    assert sorted(asked) == [2, 4, 4]
+
+
+@given(st.lists(WIDTH), WIDTH)
+def test_width(widths: list[int], partitions: int) -> None:
+    """A width never exceeds the topic's partitions, and stays where partitions are added."""
+    width = fitting_width(widths, partitions)
+    assert width <= partitions
+    assert width == partitions or width in widths
+    assert fitting_width([*widths, width], partitions + 1) == width
+
+
+@given(st.lists(st.tuples(WIDTH, st.integers(0, 40)), unique=True), st.sampled_from(["zkafka-8f1", "zkafka-8f1c-w"]))
+def test_groups_of_a_ledger(slots: list[tuple[int, int]], other: str) -> None:
+    """A ledger's groups are found among others, also among those of queries whose names begin alike."""
+    names = [key_of(NAME, slot, width).group for width, slot in slots]
+    others = ["billing", f"{other}.slots-4-0", "zkafka-8f1c", "zkafka-8f1c.slots-0-1"]
+    found = groups_named([*names, *others], str(NAME))
+    assert found == [LedgerGroup(str(NAME), width, slot // width) for width, slot in slots]
+    assert list(map(str, found)) == names

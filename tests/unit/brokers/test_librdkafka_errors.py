@@ -1,0 +1,160 @@
+"""What librdkafka reports: which of it is a refusal that no waiting mends, and what our errors say."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from pyspark_zkafka.brokers.librdkafka_errors import ErrorReports, from_kafka
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeader, OptionError
+from tests.support.cases import each
+
+
+@each(
+    ("code", "text", "refused"),
+    [
+        (KafkaError._AUTHENTICATION, "SASL authentication error: Authentication failed", True),
+        (KafkaError._AUTHENTICATION, "SASL X mechanism handshake failed: Broker: Unsupported SASL mechanism", True),
+        (KafkaError._AUTHENTICATION, "SASL X mechanism handshake failed: Local: Broker transport failure", False),
+        (KafkaError._AUTHENTICATION, "Disconnected: hung up from peer in state AUTH_LEGACY", False),
+        (KafkaError._AUTHENTICATION, "Failed to acquire SASL OAUTHBEARER token: HTTP 503", False),
+        (KafkaError._SSL, "SSL handshake failed: certificate verify failed", True),
+        (KafkaError._TRANSPORT, "Connection refused", False),
+        (KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down", False),
+    ],
+)
+def test_refusals(code: int, text: str, refused: bool) -> None:
+    """Credentials and certificates that do not fit are refusals; a connection that breaks off is none."""
+    reports = ErrorReports()
+    reports(KafkaError(code, text))
+    assert text in str(reports.last)
+    assert (reports.refusal("reading") is not None) is refused
+
+
+def test_missing_right() -> None:
+    """The last report names the right that is missing, for the error of whatever fails by it."""
+    reports = ErrorReports()
+    reports(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, "Failed to acquire idempotence PID"))
+    assert "Failed to acquire idempotence PID; an ACL must allow Write on the topic, and before" in str(reports.last)
+
+
+def test_a_refusal_is_kept_for_its_request() -> None:
+    """What is reported after a refusal does not hide it, until another request begins."""
+    reports = ErrorReports()
+    reports(KafkaError(KafkaError._AUTHENTICATION, "Authentication failed"))
+    reports(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    assert reports.last == "_ALL_BROKERS_DOWN: 1/1 brokers are down"
+    refusal = reports.refusal("reading t-0")
+    assert isinstance(refusal, ClusterStateError)
+    assert not refusal.retriable
+    assert "reading t-0: _AUTHENTICATION (Authentication failed); check kafka.security.protocol" in refusal.message
+    reports.answered()
+    assert reports.refusal("reading t-0") is not None
+    reports.begin()
+    assert reports.refusal("reading t-0") is None
+
+
+def test_a_new_client_is_refused_before_it_asks() -> None:
+    """As long as no broker has answered, a refusal of before the first request counts: librdkafka does not repeat it."""
+    reports = ErrorReports()
+    reports(KafkaError(KafkaError._SSL, "SSL handshake failed: certificate verify failed"))
+    reports.begin()
+    assert reports.refusal("listing topics") is not None
+
+
+def test_a_refusal_counts_from_its_first_report() -> None:
+    """Whoever waits for another broker's answer asks for a refusal that is so many seconds old."""
+    now = 100.0
+    reports = ErrorReports(lambda: now)
+    for now in (100.0, 101.5):  # noqa: B007  # the clock reads it
+        reports(KafkaError(KafkaError._AUTHENTICATION, "Authentication failed"))
+    assert reports.refusal("reading", 2) is None
+    now = 102.0
+    assert reports.refusal("reading", 2) is not None
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(KafkaError._TIMED_OUT, "REFUSED_BY_BROKER"), (KafkaError.UNKNOWN_TOPIC_OR_PART, "UNKNOWN_TOPIC")]
+)
+def test_what_a_refused_request_fails_with(code: int, kind: str) -> None:
+    """A request without answer fails with the refusal, one that brokers have answered with what they said."""
+    reports = ErrorReports()
+    reports(KafkaError(KafkaError._AUTHENTICATION, "Authentication failed"))
+    assert reports.error(KafkaException(KafkaError(code)), "listing").condition == kind
+
+
+def test_brokers_out_of_reach() -> None:
+    """When all brokers are down, the error has the cause that was reported before; one that comes back ends it."""
+    reports = ErrorReports()
+    reports(KafkaError(KafkaError._TRANSPORT, "k:1: Connection refused"))
+    assert reports.unreachable("listing") is None
+    reports(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    error = reports.unreachable("listing topics")
+    assert isinstance(error, BrokersUnavailable)
+    assert error.message.startswith("listing topics: _TRANSPORT: k:1: Connection refused; no broker answered")
+    reports(KafkaError(KafkaError._TIMED_OUT, "one request"))
+    assert reports.unreachable("listing") is None
+
+
+@pytest.mark.parametrize(
+    ("code", "lost"), [(KafkaError._TRANSPORT, True), (KafkaError._RESOLVE, True), (KafkaError._AUTHENTICATION, False)]
+)
+def test_lost_connections(code: int, lost: bool) -> None:
+    """A connection that was lost is remembered, also after a broker has answered, until that is reset."""
+    reports = ErrorReports()
+    assert not reports.has_lost
+    reports(KafkaError(code, "k:1"))
+    reports.answered()
+    assert reports.has_lost is lost
+
+
+def test_brokers_that_answer_again() -> None:
+    """Brokers of which one has answered are not out of reach, though librdkafka reports only that they went down."""
+    reports = ErrorReports()
+    reports(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    reports.answered()
+    assert reports.unreachable("listing topics") is None
+
+
+def test_properties_that_librdkafka_does_not_take() -> None:
+    """A file that cannot be used is a problem of the options, and the advice says where it must be."""
+    error = from_kafka(KafkaError(KafkaError._INVALID_ARG, "Failed to create consumer: ssl.ca.location failed"), "making")
+    assert isinstance(error, OptionError)
+    assert "ssl.ca.location failed" in error.message
+    assert "on the driver and on every executor" in error.message
+
+
+@pytest.mark.parametrize(
+    "code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.OFFSET_NOT_AVAILABLE]
+)
+def test_leaders_that_change_are_worth_another_try(code: int) -> None:
+    """While brokers learn of an election, planning asks again."""
+    error = from_kafka(KafkaError(code), "listing the offsets of t-0")
+    assert isinstance(error, NoLeader)
+    assert error.retriable
+
+
+def test_no_leader_at_all() -> None:
+    """Where librdkafka knows no leader of any partition that is asked for, that is so for the moment only."""
+    error = from_kafka(KafkaError(KafkaError._NOENT, "Failed to query partition leaders: No leaders found"), "listing")
+    assert isinstance(error, NoLeader)
+    assert not isinstance(from_kafka(KafkaError(KafkaError._NOENT, "No such entry"), "listing"), NoLeader)
+
+
+COORDINATION = [
+    KafkaError._WAIT_COORD,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+]
+
+
+@pytest.mark.parametrize("code", COORDINATION)
+def test_coordinators_that_cannot_be_reached(code: int) -> None:
+    """A group without a coordinator, for the moment, is worth another try; if brokers refuse us, that is why."""
+    failed, reports = KafkaException(KafkaError(code)), ErrorReports()
+    error = reports.error(failed, "committing")
+    assert isinstance(error, BrokersUnavailable)
+    assert "check that the brokers with __consumer_offsets run" in error.message
+    reports(KafkaError(KafkaError._SSL, "SSL handshake failed: certificate verify failed"))
+    assert reports.error(failed, "committing").condition == "REFUSED_BY_BROKER"

@@ -1,0 +1,245 @@
+"""`ClientPool`: what is lent again, what is closed, and when."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.brokers.pool import ClientPool
+
+
+class Client:
+    """A client that knows whether it is open."""
+
+    def __init__(self) -> None:
+        self.state = "made"
+
+    def __enter__(self) -> Client:
+        self.state = "open"
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.state = "closed"
+
+
+class Time:
+    """A clock that moves when it is told to, and what is to be called by it."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.due: list[tuple[float, Callable[[], None]]] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def later(self, delay_s: float, call: Callable[[], None]) -> None:
+        self.due.append((self.now + delay_s, call))
+
+    def pass_to(self, now: float) -> None:
+        """Move on, and call what is due."""
+        self.now = now
+        due, self.due = [d for d in self.due if d[0] <= now], [d for d in self.due if d[0] > now]
+        for _, call in due:
+            call()
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def pool(time: Time) -> ClientPool[Client]:
+    return ClientPool(10, 3, time, time.later)
+
+
+def use(pool: ClientPool[Client], key: object = "a") -> Client:
+    """A client, given back."""
+    with pool.lease(key, Client) as client:
+        assert client.state == "open"
+    return client
+
+
+def test_an_idle_client_is_lent_again(pool: ClientPool[Client]) -> None:
+    """The second user gets the first one's client, which stays open."""
+    first = use(pool)
+    assert first.state == "open"
+    assert use(pool) is first
+
+
+def test_an_old_client_is_closed(time: Time) -> None:
+    """A client that is given back at the greatest age is not kept, however recently it was used."""
+    pool: ClientPool[Client] = ClientPool(10, 3, time, time.later, max_age_s=60)
+    first = use(pool)
+    for now in range(105, 160, 5):
+        time.pass_to(now)
+        assert use(pool) is first
+    time.pass_to(160)
+    assert use(pool) is first
+    assert first.state == "closed"
+    assert use(pool) is not first
+
+
+def test_another_configuration_gets_another_client(pool: ClientPool[Client]) -> None:
+    """Only an equal key fits."""
+    assert use(pool, ("a", "plain")) is not use(pool, ("a", "ssl"))
+
+
+def test_a_client_is_lent_to_one_at_a_time(pool: ClientPool[Client]) -> None:
+    """Who comes while it is in use gets another one; both are idle then."""
+    with pool.lease("a", Client) as first, pool.lease("a", Client) as second:
+        assert first is not second
+    with pool.lease("a", Client) as third, pool.lease("a", Client) as fourth:
+        assert {id(third), id(fourth)} == {id(first), id(second)}
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, GeneratorExit])
+def test_after_an_error_a_client_is_closed(pool: ClientPool[Client], error: type[BaseException]) -> None:
+    """Whatever was raised, nobody gets that client again."""
+    with pytest.raises(error), pool.lease("a", Client) as client:
+        raise error
+    assert client.state == "closed"
+    assert use(pool) is not client
+
+
+def test_a_client_that_cannot_be_opened(pool: ClientPool[Client]) -> None:
+    """The error comes through, and the next one tries anew."""
+
+    def fail() -> Any:
+        raise ValueError("refused")
+
+    with pytest.raises(ValueError, match="refused"), pool.lease("a", fail):
+        pass
+    assert use(pool).state == "open"
+
+
+def test_an_idle_client_is_closed_in_time(pool: ClientPool[Client], time: Time) -> None:
+    """What nobody used for ten seconds is closed, and what was used since is not."""
+    old = use(pool, "old")
+    time.pass_to(106)
+    new = use(pool, "new")
+    time.pass_to(110)
+    assert (old.state, new.state) == ("closed", "open")
+    time.pass_to(116)
+    assert new.state == "closed"
+    assert not time.due
+
+
+def test_use_postpones_the_end(pool: ClientPool[Client], time: Time) -> None:
+    """The time counts from the last use."""
+    client = use(pool)
+    time.pass_to(109)
+    use(pool)
+    time.pass_to(110)
+    assert client.state == "open"
+    time.pass_to(119)
+    assert client.state == "closed"
+
+
+def test_a_client_in_use_is_not_closed(pool: ClientPool[Client], time: Time) -> None:
+    """However long it takes."""
+    use(pool)
+    with pool.lease("a", Client) as client:
+        time.pass_to(1000)
+        assert client.state == "open"
+    assert use(pool) is client
+
+
+def test_no_more_than_so_many_are_idle(pool: ClientPool[Client]) -> None:
+    """The one that was idle for the longest makes room."""
+    clients = [use(pool, n) for n in range(4)]
+    assert [client.state for client in clients] == ["closed", "open", "open", "open"]
+
+
+def test_all_idle_ones_can_be_closed(pool: ClientPool[Client], time: Time) -> None:
+    """At once; later there is nothing left to close."""
+    client = use(pool)
+    pool.close_idle()
+    assert client.state == "closed"
+    time.pass_to(200)
+    assert use(pool) is not client
+
+
+def test_threads(pool: ClientPool[Client]) -> None:
+    """Many threads never have the same client at the same time."""
+    busy: set[int] = set()
+    clashes: list[int] = []
+
+    def work() -> None:
+        for _ in range(200):
+            with pool.lease("a", Client) as client:
+                if id(client) in busy:
+                    clashes.append(id(client))
+                busy.add(id(client))
+                busy.discard(id(client))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not clashes
+
+
+FORK = '''
+import os, sys, threading
+from pyspark_zkafka.brokers.pool import ClientPool
+
+class Client:
+    def __init__(self, owner): self.owner, self.process = owner, os.getpid()
+    def __enter__(self): return self
+    def __exit__(self, *exc): self.end("closed")
+    def __del__(self): self.end("deleted")
+    def end(self, how): print(self.owner, how, "where it was opened" if self.process == os.getpid() else "elsewhere")
+
+class Slow:
+    """A key whose comparison, under the pool's lock, lasts until the process has forked."""
+    def __eq__(self, other):
+        locked.set()
+        return forked.wait() and False
+
+def use():
+    with pool.lease(Slow(), lambda: Client("other")):
+        pass
+
+locked, forked, other = threading.Event(), threading.Event(), threading.Thread(target=use)
+pool = ClientPool(60)
+with pool.lease("a", lambda: Client("parent")) as first:
+    pass
+other.start()
+locked.wait()
+child = os.fork()
+if child == 0:
+    with pool.lease("a", lambda: Client("child")):
+        pass
+    sys.exit(0)
+forked.set()
+other.join()
+print("status", os.waitpid(child, 0)[1])
+with pool.lease("a", lambda: Client("another")) as second:
+    print("again", second is first)
+'''
+
+
+def test_fork() -> None:
+    """A child of a fork leaves its parent's clients alone, to its very end, and has its own; the parent goes on."""
+    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=30, check=True)
+    ends = [f"{owner} {how} where it was opened" for owner in ("child", "other", "parent") for how in ("closed", "deleted")]
+    assert sorted(done.stdout.splitlines()) == sorted([*ends, "status 0", "again True"])
+
+
+def test_discarded(pool: ClientPool[Client]) -> None:
+    """Idle clients of a key can be closed, and those of others stay."""
+    with pool.lease("one", Client) as one, pool.lease("two", Client) as two:
+        pass
+    pool.discard("one")
+    assert (one.state, two.state) == ("closed", "open")
+    with pool.lease("one", Client) as other:
+        assert other is not one
+    with pool.lease("two", Client) as same:
+        assert same is two

@@ -1,0 +1,77 @@
+"""The cluster's state from brokers that have just started, and know no other brokers yet; a broker of the test's own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from pyspark_zkafka.brokers.admin import KafkaAdmin
+from pyspark_zkafka.errors import BrokersUnavailable
+from tests.support.scripted_broker import Received
+from tests.support.starting_broker import StartingBroker
+
+Request = Callable[[KafkaAdmin], object]
+
+
+@pytest.mark.parametrize("silent", [range(3), range(1, 3), range(2, 5), range(3, 8)])
+@pytest.mark.parametrize(
+    "request_",
+    [KafkaAdmin.topic_names, KafkaAdmin.snapshot, lambda a: a.snapshot([]), lambda a: a.snapshot(["t"])],
+    ids=["names", "all", "brokers", "topic"],
+)
+def test_brokers_that_start(request_: Request, silent: range) -> None:
+    """They are asked again until they know the brokers; librdkafka's DescribeCluster would abort this process."""
+    server = StartingBroker(silent)
+    with server.broker as broker, KafkaAdmin("{}:{}".format(*broker.address), {}) as admin:
+        for _ in range(3):
+            request_(admin)
+        assert set(admin.snapshot([]).brokers) == {1}
+
+
+@pytest.mark.parametrize("wanted", [None, ["t"]], ids=["all", "topic"])
+def test_a_controller_that_starts(wanted: list[str] | None) -> None:
+    """A topic that brokers have listed exists, although the next broker that is asked for it does not know it yet."""
+    for ordinal in range(12):
+        server = StartingBroker(range(ordinal, ordinal + 2), ["t"])
+        with server.broker as broker, KafkaAdmin("{}:{}".format(*broker.address), {}) as admin:
+            assert [set(admin.snapshot(wanted).topics) for _ in range(3)] == [{"t"}] * 3
+
+
+@pytest.mark.parametrize("request_", [KafkaAdmin.topic_names, lambda a: a.snapshot(["t"])], ids=["names", "topic"])
+def test_brokers_that_never_know_any(request_: Request) -> None:
+    """After the time-out of a request, the error is that no broker is available."""
+    server = StartingBroker(range(10_000))
+    with (
+        server.broker as broker,
+        KafkaAdmin("{}:{}".format(*broker.address), {"socket.timeout.ms": 1500}) as admin,
+        pytest.raises(BrokersUnavailable, match="requesting metadata at"),
+    ):
+        request_(admin)
+
+
+class SlowBroker(StartingBroker):
+    """Answers after 1.5 s, and the requests of a connection one after the other."""
+
+    def __call__(self, request: Received) -> bytes:
+        time.sleep(1.5)
+        return super().__call__(request)
+
+
+def test_slow_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that is connected has most of a request's time-out for its answer."""
+    monkeypatch.setattr("pyspark_zkafka.brokers.admin_requests.PATIENCE_S", 0.5)
+    server = SlowBroker(range(0), ["t"])
+    with (
+        server.broker as broker,
+        KafkaAdmin("{}:{}".format(*broker.address), {"socket.timeout.ms": 6000}) as admin,
+    ):
+        assert admin.topic_names() == ["t"]
+
+
+def test_topics_with_long_names() -> None:
+    """A topic whose name is too long does not exist."""
+    server = StartingBroker(range(0))
+    with server.broker as broker, KafkaAdmin("{}:{}".format(*broker.address), {}) as admin:
+        assert admin.snapshot(["t" * 600]).topics == {}

@@ -1,0 +1,54 @@
+"""librdkafka's errors of transactions, as a user reads them."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError
+
+from pyspark_zkafka.brokers.transaction_errors import Transaction, transaction_failed
+from tests.support.cases import each
+
+YOUNG = Transaction("zkafka-q-3", 300_000, 299_999)
+OLD = Transaction("zkafka-q-3", 300_000, 300_000)
+NOT_BEGUN = Transaction("zkafka-q-3", 300_000)
+FENCING = [KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH]
+
+
+@each("code", FENCING)
+@each("transaction", [YOUNG, NOT_BEGUN])
+def test_fenced_by_another(code: int, transaction: Transaction) -> None:
+    """Before its time-out, a transaction was fenced by another producer, and its id is named."""
+    error = transaction_failed(KafkaError(code), "committing", transaction)
+    assert (error.condition, error.parameters["overdue"]) == ("FENCED", False)
+    assert "another producer has begun to write as zkafka-q-3" in error.message
+
+
+@pytest.mark.parametrize("code", FENCING)
+def test_timed_out(code: int) -> None:
+    """After its time-out, the brokers have ended it, and the option to raise is named."""
+    error = transaction_failed(KafkaError(code), "committing", OLD)
+    assert (error.condition, error.parameters["overdue"]) == ("FENCED", True)
+    assert "begun 300000 ms ago" in error.message
+    assert "raise kafka.transaction.timeout.ms" in error.message
+
+
+@each(
+    ("code", "remedy"),
+    [
+        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Write and Describe on the transactional id zkafka-q-3"),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, "an ACL must allow Read on the group"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "Write on the topics written to, and Read on the ledger's topic"),
+        (KafkaError.INVALID_PRODUCER_ID_MAPPING, "transactional.id.expiration.ms; write again"),
+        (KafkaError.INVALID_TRANSACTION_TIMEOUT, "(now 300000) to at most the brokers' transaction.max.timeout.ms"),
+        (KafkaError._UNSUPPORTED_FEATURE, "brokers of version 0.11 or later"),
+        (KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT, "topics of message format 0.11 or later (log.message.format.version)"),
+        (KafkaError._TIMED_OUT, "finds out by the ledger whether the rows were committed"),
+    ],
+)
+def test_remedies(code: int, remedy: str) -> None:
+    """An error has librdkafka's name and text, what was being done, and what to do."""
+    error = transaction_failed(KafkaError(code, "quoted"), "committing a transaction", YOUNG)
+    assert error.condition == "TRANSACTION_FAILED"
+    assert error.message.startswith(f"committing a transaction: {KafkaError(code).name()} (quoted); ")
+    assert error.message.endswith(remedy)
+    assert error.parameters == {"transactional_id": "zkafka-q-3", "code": KafkaError(code).name()}

@@ -1,0 +1,289 @@
+"""Who owns what: against the tables that real consumers left in ZooKeeper, and against the articles' worked examples."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.model.assignors import STRATEGIES, Subscribers, assign, java_hash, threads_by_topic
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, decode_registration
+from tests.support.cases import each
+
+SCENARIOS = json.loads((Path(__file__).parents[2] / "vectors" / "znodes.json").read_text(encoding="utf-8"))
+IDS = re.compile(r"/consumers/[^/]+/ids/(?P<consumer>[^/]+)")
+OWNED = re.compile(r"/consumers/[^/]+/owners/(?P<topic>[^/]+)/(?P<partition>[0-9]+)")
+RECORDED_STRATEGIES = {"roundrobin_same_topics_different_streams": "roundrobin", "v0822_roundrobin_order": "roundrobin-0.8"}
+
+Table = dict[str, list[str]]
+
+
+def recorded_members(scenario: str) -> dict[str, ConsumerRegistration]:
+    found = ((IDS.fullmatch(znode["path"]), znode) for znode in SCENARIOS[scenario]["znodes"])
+    return {match["consumer"]: decode_registration(z["path"], z["value"].encode()) for match, z in found if match}
+
+
+def recorded_owners(scenario: str) -> dict[TopicPartition, str]:
+    found = ((OWNED.fullmatch(znode["path"]), znode) for znode in SCENARIOS[scenario]["znodes"])
+    return {TopicPartition(match["topic"], int(match["partition"])): z["value"] for match, z in found if match}
+
+
+def recorded_subscribers(scenario: str) -> Subscribers:
+    topics = {topic: tuple(range(count)) for topic, count in SCENARIOS[scenario]["topics"].items()}
+    return Subscribers(threads_by_topic(recorded_members(scenario), topics), topics)
+
+
+def subscribers(partitions: dict[str, int], owners: Table | None = None, **topics: str) -> Subscribers:
+    """Consumers of one thread each; `topics` has their names, as one text, by consumer."""
+    readers = {topic: tuple(f"{c}-0" for c in sorted(topics) if topic in topics[c].split()) for topic in partitions}
+    held = {partition(name): f"{c}-0" for c, names in (owners or {}).items() for name in names}
+    return Subscribers(readers, {topic: tuple(range(count)) for topic, count in partitions.items()}, held)
+
+
+def partition(name: str) -> TopicPartition:
+    topic, _, number = name.rpartition("p")
+    return TopicPartition(topic, int(number))
+
+
+def table(found: dict[TopicPartition, str]) -> Table:
+    """Partitions such as ``t0p1`` by the consumer that owns them, ordered."""
+    owned: Table = {}
+    for tp, thread in sorted(found.items()):
+        owned.setdefault(thread.removesuffix("-0"), []).append(f"{tp.topic}p{tp.partition}")
+    return owned
+
+
+# --- recorded tables
+
+WITH_OWNERS = [
+    scenario for scenario in SCENARIOS if "/consumers/" in str(SCENARIOS[scenario]) and recorded_owners(scenario)
+]
+
+
+@each("scenario", WITH_OWNERS)
+def test_recorded_owner_tables(scenario: str) -> None:
+    """From the registrations and topics of a recording come the owners that its consumers claimed, no more and no fewer."""
+    found = assign(RECORDED_STRATEGIES.get(scenario, "range"), recorded_subscribers(scenario))
+    assert found == recorded_owners(scenario)
+    summary = SCENARIOS[scenario].get("assign", {})
+    assert {TopicPartition(t, int(p)): owner for t, row in summary.items() for p, owner in row.items()} in ({}, found)
+
+
+def test_no_recorded_table_is_left_out() -> None:
+    """Eleven groups were recorded with members, and each has owners to compare."""
+    assert len(WITH_OWNERS) == 11
+    assert [scenario for scenario in SCENARIOS if recorded_members(scenario)] == WITH_OWNERS
+    assert set(RECORDED_STRATEGIES) < set(WITH_OWNERS)
+
+
+def test_the_two_round_robins_swap_all_owners() -> None:
+    """The string that is hashed matters: where 0.8.2.2 was recorded, 1.1.1 gives each of the 6 partitions to the other."""
+    older = recorded_owners("v0822_roundrobin_order")
+    newer = assign("roundrobin", recorded_subscribers("v0822_roundrobin_order"))
+    other = {"g-rr4_c1-0": "g-rr4_c2-0", "g-rr4_c2-0": "g-rr4_c1-0"}
+    assert newer == {tp: other[owner] for tp, owner in older.items()}
+
+
+# --- worked examples of the articles
+
+
+@pytest.mark.parametrize("strategy", ["legacy-range", "range"])
+def test_articles_four_partitions_two_consumers(strategy: str) -> None:
+    """The articles' algorithm and Kafka's agree where the quotient is an integer."""
+    # "apache kafka系列之在zookeeper中存储结构" (oschina 360060; seed 000), and the same text in seed 003
+    topic1 = subscribers({"topic1": 4}, C0="topic1", C1="topic1")
+    assert table(assign(strategy, topic1)) == {"C0": ["topic1p0", "topic1p1"], "C1": ["topic1p2", "topic1p3"]}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        # The articles' own example is what real Kafka does ...
+        ("range", {"node1": ["report-logp0", "report-logp1"], "node2": ["report-logp2"], "node3": ["report-logp3"]}),
+        # ... and not what their formula says: M is 4 / 3, rounded up, so that nothing is left for node3.
+        ("legacy-range", {"node1": ["report-logp0", "report-logp1"], "node2": ["report-logp2", "report-logp3"]}),
+    ],
+)
+def test_articles_four_partitions_three_threads(strategy: str, expected: Table) -> None:
+    """The articles' formula contradicts their example; the example is right: the last thread gets a partition, too."""
+    # seeds 000 and 003: report-log, three nodes of one thread
+    report_log = subscribers({"report-log": 4}, node1="report-log", node2="report-log", node3="report-log")
+    assert table(assign(strategy, report_log)) == expected
+
+
+@pytest.mark.parametrize("strategy", ["legacy-range", "range"])
+@pytest.mark.parametrize("started", [["node1", "node2", "node3"], ["node3", "node1", "node2"]])
+def test_articles_four_partitions_six_threads(strategy: str, started: list[str]) -> None:
+    """Threads beyond the number of partitions get nothing: the last by name, whoever started first."""
+    # seeds 000 and 003: report-log, three nodes of two threads; they say that the order of start decides, which it does not
+    members = {node: ConsumerRegistration({"report-log": 2}) for node in started}
+    report_log = Subscribers(threads_by_topic(members, ["report-log"]), {"report-log": (0, 1, 2, 3)})
+    assert list(assign(strategy, report_log).values()) == ["node1-0", "node1-1", "node2-0", "node2-1"]
+
+
+T0_T1 = subscribers({"t0": 3, "t1": 3}, C0="t0 t1", C1="t0 t1")
+
+
+@pytest.mark.parametrize("strategy", ["range", "legacy-range"])
+def test_articles_range(strategy: str) -> None:
+    """Range goes by topic: the first consumer has more of each topic."""
+    # seed 004: RangeAssignor of kafka-clients 2.0; 3 / 2 rounded up happens to give the same
+    assert table(assign(strategy, T0_T1)) == {"C0": ["t0p0", "t0p1", "t1p0", "t1p1"], "C1": ["t0p2", "t1p2"]}
+
+
+@pytest.mark.parametrize("strategy", ["roundrobin", "roundrobin-0.8"])
+def test_articles_round_robin(strategy: str) -> None:
+    """Round robin goes over all topics: both consumers have as many."""
+    # seed 004: RoundRobinAssignor of kafka-clients 2.0, which goes by topic and number; the old consumer goes by hashes,
+    # and those of names that differ in one digit come in the same order
+    assert table(assign(strategy, T0_T1)) == {"C0": ["t0p0", "t0p2", "t1p1"], "C1": ["t0p1", "t1p0", "t1p2"]}
+
+
+@pytest.mark.parametrize("strategy", ["roundrobin", "roundrobin-0.8", "range", "legacy-range"])
+def test_articles_different_subscriptions(strategy: str) -> None:
+    """A consumer that does not read the topic is skipped, and counts can be uneven; here, by range as well."""
+    # seed 004, which says that range gives the same
+    uneven = subscribers({"t0": 1, "t1": 2, "t2": 3}, C0="t0", C1="t0 t1", C2="t0 t1 t2")
+    expected = {"C0": ["t0p0"], "C1": ["t1p0"], "C2": ["t1p1", "t2p0", "t2p1", "t2p2"]}
+    assert table(assign(strategy, uneven)) == expected
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        ("range", {"C0": ["t0p0"], "C1": ["t0p1", "t1p0"], "C2": ["t1p1", "t2p0", "t2p1", "t2p2"]}),
+        ("roundrobin", {"C0": ["t0p0"], "C1": ["t0p1", "t1p1"], "C2": ["t1p0", "t2p0", "t2p1", "t2p2"]}),
+    ],
+)
+def test_range_and_round_robin_differ_with_different_subscriptions(strategy: str, expected: Table) -> None:
+    """One partition more than in the article's example, and its two tables are no longer the same."""
+    uneven = subscribers({"t0": 2, "t1": 2, "t2": 3}, C0="t0", C1="t0 t1", C2="t0 t1 t2")
+    assert table(assign(strategy, uneven)) == expected
+
+
+# --- the strategies
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        ("range", [3, 3, 2, 2]),
+        ("legacy-range", [3, 3, 3, 1]),
+        ("roundrobin", [3, 3, 2, 2]),
+        ("roundrobin-0.8", [3, 3, 2, 2]),
+        ("sticky", [3, 3, 2, 2]),
+    ],
+)
+def test_shares(strategy: str, expected: list[int]) -> None:
+    """Ten partitions among four threads."""
+    found = table(assign(strategy, subscribers({"t": 10}, a="t", b="t", c="t", d="t")))
+    assert [len(found[consumer]) for consumer in "abcd"] == expected
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_only_what_exists_and_is_read_is_assigned(strategy: str) -> None:
+    """A topic without partitions, without threads or without subscribers is left out; owners come ordered."""
+    threads = {"b": ("c-0",), "a": ("c-0",), "gone": ("c-0", "d-0"), "nobody": ()}
+    partitions = {"a": (0, 10, 9), "b": (7,), "nobody": (0,), "unread": (0,), "empty": ()}
+    found = assign(strategy, Subscribers(threads, partitions))
+    assert list(found) == [TopicPartition("a", n) for n in (0, 9, 10)] + [TopicPartition("b", 7)]
+    assert set(found.values()) == {"c-0"}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_nothing_to_assign(strategy: str) -> None:
+    """A group without members owns nothing."""
+    assert assign(strategy, Subscribers({}, {"a": (0,)}, {TopicPartition("a", 0): "dead-0"})) == {}
+
+
+def test_strategies_are_listed_in_order() -> None:
+    """The names of the strategies, Kafka's first."""
+    assert list(STRATEGIES) == ["range", "roundrobin", "roundrobin-0.8", "sticky", "legacy-range"]
+
+
+def test_unknown_strategy() -> None:
+    """The error names the strategies that there are."""
+    with pytest.raises(OptionError, match=r"\[UNKNOWN_ASSIGNOR\] .*'Range'; choose one of range, roundrobin, ") as caught:
+        assign("Range", T0_T1)
+    assert caught.value.parameters == {"strategy": "Range"}
+
+
+def test_a_skipped_thread_loses_its_turn() -> None:
+    """After b was skipped for a topic that it does not read, it waits until its next turn."""
+    # t0p0 -> a; t0p1 -> c, b is skipped; t1p0 -> a again, though b has nothing yet; t1p1 -> b
+    found = assign("roundrobin", subscribers({"t0": 2, "t1": 2}, a="t0 t1", b="t1", c="t0"))
+    assert table(found) == {"a": ["t0p0", "t1p0"], "b": ["t1p1"], "c": ["t0p1"]}
+
+
+def test_turns_go_round_in_the_order_of_utf_16() -> None:
+    """The circle of threads has Java's order of strings, too."""
+    threads = ("c-0", "c\U0001f600-0", "c\uff5e-0")
+    assert list(assign("roundrobin", Subscribers({"t": threads}, {"t": (0, 1, 2)})).values()) == list(threads)
+
+
+def test_negative_hashes_come_first_in_round_robin() -> None:
+    """Hashes are compared as signed numbers."""
+    assert java_hash("quotes-0") < 0 < java_hash("orders-0")
+    found = assign("roundrobin", subscribers({"orders": 1, "quotes": 1}, a="orders quotes", b="orders quotes"))
+    assert table(found) == {"a": ["quotesp0"], "b": ["ordersp0"]}
+
+
+def test_equal_hashes_come_by_topic() -> None:
+    """Partitions with the same hash are ordered by topic, then by number, not by the order of the mapping."""
+    assert java_hash("BB-0") == java_hash("Aa-0")
+    found = assign("roundrobin", subscribers({"BB": 1, "Aa": 1}, a="Aa BB", b="Aa BB"))
+    assert table(found) == {"a": ["Aap0"], "b": ["BBp0"]}
+
+
+@pytest.mark.parametrize(
+    ("owners", "expected"),
+    [
+        pytest.param({}, {"a": ["tp0", "tp1"], "b": ["tp2", "tp3"], "c": ["tp4"]}, id="nothing owned: neighbours"),
+        pytest.param(
+            {"a": ["tp0", "tp1", "tp2", "tp3", "tp4"]},
+            {"a": ["tp0", "tp1"], "b": ["tp2", "tp3"], "c": ["tp4"]},
+            id="the first partitions are kept",
+        ),
+        pytest.param(
+            {"c": ["tp1", "tp3"], "b": ["tp0", "tp4"], "a": ["tp2"]},
+            {"a": ["tp2"], "b": ["tp0", "tp4"], "c": ["tp1", "tp3"]},
+            id="even: nothing moves",
+        ),
+        pytest.param(
+            {"a": ["tp3", "tp4"], "b": ["tp1", "tp2"], "c": ["tp0"]},
+            {"a": ["tp3", "tp4"], "b": ["tp1", "tp2"], "c": ["tp0"]},
+            id="a full table stays",
+        ),
+        # the lower quota is 1, and two threads get 2: c has no claim to 2 by owning 1
+        pytest.param(
+            {"c": ["tp4"]}, {"a": ["tp0", "tp1"], "b": ["tp2", "tp3"], "c": ["tp4"]}, id="one owned is no reason for two"
+        ),
+        pytest.param(
+            {"c": ["tp3", "tp4"]}, {"a": ["tp0", "tp1"], "b": ["tp2"], "c": ["tp3", "tp4"]}, id="two owned are kept"
+        ),
+        pytest.param(
+            {"gone": ["tp0", "tp1"], "c": ["tp2"], "x": ["tp4"]},
+            {"a": ["tp0", "tp1"], "b": ["tp3", "tp4"], "c": ["tp2"]},
+            id="owners that do not read the topic do not count",
+        ),
+        pytest.param(
+            {"c": ["otherp0", "otherp1", "tp9"]},
+            {"a": ["tp0", "tp1"], "b": ["tp2", "tp3"], "c": ["tp4"]},
+            id="nor do partitions that are not read or do not exist",
+        ),
+    ],
+)
+def test_sticky(owners: Table, expected: Table) -> None:
+    """Threads keep what they own as far as counts stay even; the rest is dealt in order."""
+    assert table(assign("sticky", subscribers({"t": 5}, owners, a="t", b="t", c="t"))) == expected
+
+
+def test_sticky_balances_topics_of_the_same_threads_together() -> None:
+    """Three topics of one partition go to three threads; a topic that other threads read is balanced by itself."""
+    mixed = subscribers({"t1": 1, "t2": 1, "t3": 1, "u": 2}, a="t1 t2 t3 u", b="t1 t2 t3 u", c="t1 t2 t3")
+    assert table(assign("sticky", mixed)) == {"a": ["t1p0", "up0"], "b": ["t2p0", "up1"], "c": ["t3p0"]}
+    assert list(assign("range", mixed).values())[:3] == ["a-0", "a-0", "a-0"]

@@ -1,0 +1,184 @@
+"""The offsets of a stream, as its checkpoint holds them."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import CheckpointError
+from pyspark_zkafka.model.checkpoint import PlannedRange as Range
+from pyspark_zkafka.model.checkpoint import StreamOffset, TopicMark, first_mark, mark_after
+from pyspark_zkafka.model.nouns import Topic, TopicPartition
+from tests.support.cases import each
+
+A0, A2, A10, B0 = TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("a", 10), TopicPartition("b", 0)
+OFFSET = StreamOffset(
+    {B0: Range(7, 7, 3), A10: Range(10, 25), A2: Range(0, 2**62, 0), A0: Range(5, 9, 4)},
+    {"b": TopicMark("Lq4", None, 1), "a": TopicMark("xYz", 77, 11), "c": TopicMark()},
+)
+TEXT = (
+    '{"version": 1, "topics": {'
+    '"a": {"czxid": 77, "id": "xYz", "known": 11, "partitions": '
+    '{"0": [5, 9, 4], "2": [0, 4611686018427387904], "10": [10, 25]}}, '
+    '"b": {"id": "Lq4", "known": 1, "partitions": {"0": [7, 7, 3]}}, '
+    '"c": {"known": 0, "partitions": {}}}}'
+)  # fmt: skip
+
+
+def valid(**changes: Any) -> dict[str, Any]:
+    """An offset of one topic, with some changes to what it tells of it."""
+    return {"version": 1, "topics": {"a": {"czxid": 7, "id": "i", "known": 1, "partitions": {"0": [1, 5]}, **changes}}}
+
+
+def test_text() -> None:
+    """The text has a version, topics by name, partitions by number, and committed offsets that are not the start."""
+    assert json.dumps(OFFSET.to_json()) == TEXT
+
+
+def test_back() -> None:
+    """What was written is read: where the committed offset is not told, it is the start."""
+    found = StreamOffset.from_json(json.loads(TEXT))
+    assert found == StreamOffset({**OFFSET.spans, A10: Range(10, 25, 10)}, OFFSET.topics)
+    assert json.dumps(found.to_json()) == TEXT
+
+
+def test_order_of_insertion() -> None:
+    """Equal offsets give equal text, as Spark compares offsets by their texts."""
+    turned = StreamOffset(dict(reversed(OFFSET.spans.items())), dict(reversed(OFFSET.topics.items())))
+    assert turned == OFFSET
+    assert json.dumps(turned.to_json()) == TEXT
+
+
+def test_partitions_without_a_topic() -> None:
+    """Partitions of a topic of which nothing else is known are written, too."""
+    assert StreamOffset({A0: Range(1, 2)}).to_json() == {
+        "version": 1,
+        "topics": {"a": {"known": 0, "partitions": {"0": [1, 2]}}},
+    }
+
+
+def test_empty() -> None:
+    """A stream that reads nothing yet has an offset."""
+    assert StreamOffset().to_json() == {"version": 1, "topics": {}}
+    assert StreamOffset.from_json({"version": 1, "topics": {}}) == StreamOffset()
+
+
+def test_span() -> None:
+    """A span is half-open."""
+    assert (Range(3, 9).size, Range(3, 3).size) == (6, 0)
+
+
+def test_first_mark() -> None:
+    """A new query knows the partitions that have a state, up to the first that is still being created."""
+    topic = Topic("a", dict.fromkeys(range(11), (1,)), "xYz", 77)
+    created = {TopicPartition("a", n) for n in range(11)}
+    assert first_mark(topic, created) == TopicMark("xYz", 77, 11)
+    assert first_mark(topic, created - {A2}) == TopicMark("xYz", 77, 2)
+
+
+@each(("positions", "known"), [(set(), 1), ({1}, 2), ({1, 2}, 3), ({2}, 1), ({1, 3}, 2), ({1, 2, 3, 4}, 4)])
+def test_mark_after(positions: set[int], known: int) -> None:
+    """New partitions are known as far as each of them has a position."""
+    topic = Topic("a", dict.fromkeys(range(4), (1,)), "xYz", 77)
+    mark = TopicMark("old", 7, 1)
+    found = mark_after(topic, mark, {TopicPartition("a", n) for n in positions})
+    assert found == TopicMark("xYz", 77, known)
+
+
+def test_pickle() -> None:
+    """Offsets pickle."""
+    assert pickle.loads(pickle.dumps(OFFSET)) == OFFSET
+
+
+@each(
+    ("mark", "topic_id", "czxid", "other"),
+    [
+        (TopicMark("i", 7), "i", 7, False),
+        (TopicMark("i", 7), "j", 7, True),
+        (TopicMark("i", 7), "i", 8, False),
+        (TopicMark("i", 7), "j", None, True),
+        (TopicMark("i", 7), None, 8, True),
+        (TopicMark("i", 7), None, 7, False),
+        (TopicMark("i", 7), None, None, False),
+        (TopicMark("i", None), None, 7, False),
+        (TopicMark("i", None), "j", None, True),
+        (TopicMark(None, 7), "j", 8, True),
+        (TopicMark(None, 7), "j", None, False),
+        (TopicMark(), "j", 8, False),
+    ],
+)
+def test_another_topic_of_the_same_name(mark: TopicMark, topic_id: str | None, czxid: int | None, other: bool) -> None:
+    """The id tells, or else the znode's czxid; what is unknown on either side tells nothing."""
+    assert mark.is_other(Topic("a", {}, topic_id, czxid)) is other
+
+
+@each(
+    "found",
+    [
+        None,
+        [],
+        "earliest",
+        7,
+        {},
+        {"topics": {}},
+        {"version": 1},
+        {"version": 1, "topics": None},
+        {"version": 1, "topics": []},
+        {"version": "1", "topics": {}},
+        {"version": True, "topics": {}},
+        {"version": 0, "topics": {}},
+        {"version": 1, "topics": {"a": None}},
+        {"version": 1, "topics": {"a": [1, 5]}},
+        {"version": 1, "topics": {"a": {"known": 1}}},
+        {"version": 1, "topics": {"a": {"partitions": {}}}},
+        {"orders": {"0": 5}},
+        *(
+            valid(partitions=bad)
+            for bad in (
+                None,
+                [],
+                [[1, 5]],
+                {"0": 5},
+                {"0": None},
+                {"0": []},
+                {"0": [1]},
+                {"0": [1, 5, 5, 5, 5]},
+                {"0": [1, 5, 5, None]},
+                {"0": [5, 1]},
+                {"0": [-1, 5]},
+                {"0": [1, 5, -1]},
+                {"0": [1.0, 5]},
+                {"0": ["1", "5"]},
+                {"0": "15"},
+                {"0": [False, True]},
+                {"x": [1, 5]},
+                {"": [1, 5]},
+                {"-1": [1, 5]},
+                {"+0": [1, 5]},
+                {"0 ": [1, 5]},
+                {"00": [1, 5]},
+                {"\u0663": [1, 5]},
+            )
+        ),
+        *(valid(known=bad) for bad in (None, "1", 1.0, -1, True)),
+        *(valid(id=bad) for bad in (7, ["i"])),
+        *(valid(czxid=bad) for bad in ("7", 7.0, False)),
+    ],
+)
+def test_damaged(found: object) -> None:
+    """What this package did not write is refused, and quoted, not taken for something else."""
+    with pytest.raises(CheckpointError, match=r"\[UNKNOWN_CHECKPOINT\] The checkpoint has an offset that") as caught:
+        StreamOffset.from_json(found)
+    assert str(found)[:200] in str(caught.value)
+    assert "use the version that wrote it, or a new checkpointLocation" in str(caught.value)
+
+
+def test_another_version() -> None:
+    """A newer version is named beside ours, and a long offset is quoted in part."""
+    newer = {"version": 2, "topics": {"a": {"known": 1, "partitions": {str(n): [1, 5] for n in range(500)}}}}
+    with pytest.raises(CheckpointError, match=r"\(version 2, expected 1\)") as caught:
+        StreamOffset.from_json(newer)
+    assert len(str(caught.value)) < 500

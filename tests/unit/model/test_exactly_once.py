@@ -1,0 +1,318 @@
+"""The steps of a task that writes its rows once, in each state in which it can find the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import LedgerError
+from pyspark_zkafka.model.exactly_once import (
+    Abort,
+    Attempt,
+    Await,
+    Begin,
+    Commit,
+    Measure,
+    ReadLedger,
+    ReadOthers,
+    Result,
+    RowSet,
+    Send,
+    Step,
+    unverified,
+    write_slot,
+)
+from pyspark_zkafka.model.ledger import Entry
+
+ATTEMPT = Attempt(slot=1, batch=7, run="new")
+FOREACH = replace(ATTEMPT, write="w2")
+NAMED = replace(FOREACH, is_named=True)
+JOB = Attempt(slot=1, batch=7, run="call")
+OF_GROUP = replace(JOB, ends='{"orders":{"0":7}}')
+ROWS = RowSet(10, "aa")
+NONE = RowSet(0, "00")
+BEFORE = Entry(1, 6, 5, "bb", "new")
+WRITTEN = Entry(1, 7, 10, "aa", "new")
+WRITTEN_BEFORE = replace(WRITTEN, run="old")
+OTHER = Entry(0, 7, 3, "cc", "old")
+
+Script = Sequence[tuple[Step, Any]]
+
+
+def follow(attempt: Attempt, script: Script) -> Result:
+    """What the task returns after exactly these steps, each with the answer to it."""
+    steps, answer = write_slot(attempt), None
+    for expected, next_answer in script:
+        assert steps.send(answer) == expected
+        answer = next_answer
+    try:
+        extra = steps.send(answer)
+    except StopIteration as finished:
+        return finished.value  # type: ignore[no-any-return]
+    raise AssertionError(f"{extra} is one step too many")
+
+
+def failure(attempt: Attempt, script: Script) -> LedgerError:
+    """What the task raises after exactly these steps."""
+    with pytest.raises(LedgerError) as caught:
+        follow(attempt, script)
+    return caught.value
+
+
+# --- a slot that is not recorded -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("entries", [{}, {0: replace(OTHER, batch=6)}, {0: replace(OTHER, run="new")}])
+def test_first(entries: dict[int, Entry]) -> None:
+    """A slot without an entry looks at the others, and writes if no other run has recorded this micro-batch."""
+    script = [(Begin(), None), (ReadLedger(), entries), (ReadOthers(), {}), (Send(), ROWS), (Commit(WRITTEN), None)]
+    assert follow(ATTEMPT, script) == Result(10, was_written=False)
+
+
+def test_next_micro_batch() -> None:
+    """A slot that this run has written before does not look at the others."""
+    assert follow(ATTEMPT, [(Begin(), BEFORE), (Send(), ROWS), (Commit(WRITTEN), None)]) == Result(10, was_written=False)
+
+
+def test_first_micro_batch_of_a_run() -> None:
+    """A slot that another run has written before does."""
+    own = replace(BEFORE, run="old")
+    script = [(Begin(), own), (ReadLedger(), {1: own}), (ReadOthers(), {}), (Send(), ROWS), (Commit(WRITTEN), None)]
+    assert follow(ATTEMPT, script) == Result(10, was_written=False)
+
+
+def test_next_micro_batch_of_foreach_batch() -> None:
+    """A write of a foreachBatch does in each micro-batch: the user may have tried it before in the same one."""
+    own = replace(BEFORE, write="w1")
+    script = [(Begin(), own), (ReadLedger(), {1: own}), (Send(), ROWS), (Commit(replace(WRITTEN, write="w2")), None)]
+    assert follow(FOREACH, script) == Result(10, was_written=False)
+
+
+def test_batch_job() -> None:
+    """A batch job's slot looks in every run of the job, as each one may repeat another."""
+    own = replace(BEFORE, run="another call")
+    script = [(Begin(), own), (ReadLedger(), {1: own}), (ReadOthers(), {}), (Send(), ROWS)]
+    assert follow(JOB, [*script, (Commit(replace(WRITTEN, run="call")), None)]) == Result(10, was_written=False)
+
+
+def test_job_of_a_group() -> None:
+    """A group's job does not look elsewhere: each of the group's ledgers has numbers of its own."""
+    recorded = replace(WRITTEN, run="call", ends=OF_GROUP.ends)
+    script = [(Begin(), None), (ReadLedger(), {}), (Send(), ROWS), (Commit(recorded), None)]
+    assert follow(OF_GROUP, script) == Result(10, was_written=False)
+
+
+def test_no_rows() -> None:
+    """A slot without rows commits nothing."""
+    assert follow(ATTEMPT, [(Begin(), BEFORE), (Send(), NONE)]) == Result(0, was_written=False)
+
+
+def test_no_rows_beside_others() -> None:
+    """Nor does it wait for others."""
+    script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), {}), (Send(), NONE)]
+    assert follow(ATTEMPT, script) == Result(0, was_written=False)
+
+
+def test_waits() -> None:
+    """A slot commits when this run has verified all that others have recorded, also of those that it sees late."""
+    late, verified = replace(OTHER, slot=2), replace(OTHER, run="new")
+    script: Script = [
+        (Begin(), None),
+        (ReadLedger(), {0: OTHER}),
+        (ReadOthers(), {}),
+        (Send(), ROWS),
+        (Await((0,)), True),
+        (ReadLedger(), {0: verified, 2: late}),
+        (ReadOthers(), {}),
+        (Await((2,)), True),
+        (ReadLedger(), {0: verified, 2: replace(late, run="new")}),
+        (ReadOthers(), {}),
+        (Commit(WRITTEN), None),
+    ]
+    assert follow(ATTEMPT, script) == Result(10, was_written=False)
+
+
+def test_waits_in_vain() -> None:
+    """What is not verified in time was written in another layout: the transaction is aborted."""
+    looks: Script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), {})]
+    error = failure(ATTEMPT, [*looks, (Send(), ROWS), (Await((0,)), False), (Abort(), None)])
+    assert error.condition == "LAYOUT_CHANGED"
+    assert error.parameters["unverified"] == (0,)
+    assert "slot(s) 0 were" in str(error)
+
+
+def test_overtaken_while_it_waits() -> None:
+    """An entry that is overwritten by a later micro-batch while a slot waits for it is not verified."""
+    ahead = replace(OTHER, batch=8, run="newer")
+    looks: Script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), {})]
+    waits: Script = [(Send(), ROWS), (Await((0,)), True), (ReadLedger(), {0: ahead}), (Abort(), None)]
+    assert failure(ATTEMPT, [*looks, *waits]).condition == "CHECKPOINT_ROLLED_BACK"
+
+
+# --- what the query has recorded elsewhere -------------------------------------------------------------------------------
+
+ELSEWHERE = {"old-8f1c (topic orders)": [replace(OTHER, batch=6), OTHER]}
+
+
+@pytest.mark.parametrize("attempt", [ATTEMPT, JOB])
+def test_renamed(attempt: Attempt) -> None:
+    """A write whose micro-batch another run recorded under another name stops before it sends a row."""
+    error = failure(attempt, [(Begin(), None), (ReadLedger(), {}), (ReadOthers(), ELSEWHERE)])
+    assert error.condition == "LEDGER_MOVED"
+    assert "under old-8f1c (topic orders), and" in error.message
+    assert error.parameters["places"] == ("old-8f1c (topic orders)",)
+
+
+def test_renamed_and_rolled_back() -> None:
+    """So does one that is behind what is recorded elsewhere."""
+    ahead = {"old-8f1c (topic orders)": [replace(OTHER, batch=8)]}
+    error = failure(ATTEMPT, [(Begin(), None), (ReadLedger(), {}), (ReadOthers(), ahead)])
+    assert error.condition == "CHECKPOINT_ROLLED_BACK"
+
+
+def test_renamed_between_micro_batches() -> None:
+    """A micro-batch that nobody has tried under the old name is written under the new one."""
+    script = [(Begin(), None), (ReadLedger(), {}), (ReadOthers(), {"old": [replace(OTHER, batch=6)]}), (Send(), ROWS)]
+    assert follow(ATTEMPT, [*script, (Commit(WRITTEN), None)]) == Result(10, was_written=False)
+
+
+def test_waits_for_another_write() -> None:
+    """A write of a foreachBatch waits until this run has repeated the other writes that an earlier run recorded."""
+    repeated = {"old-8f1c (topic orders)": [replace(OTHER, run="new", write="w1")]}
+    places = tuple(ELSEWHERE)
+    script: Script = [
+        (Begin(), None),
+        (ReadLedger(), {}),
+        (ReadOthers(), ELSEWHERE),
+        (Send(), ROWS),
+        (Await((), places), True),
+        (ReadLedger(), {}),
+        (ReadOthers(), repeated),
+        (Commit(replace(WRITTEN, write="w2")), None),
+    ]
+    assert follow(NAMED, script) == Result(10, was_written=False)
+
+
+def test_waits_for_another_write_in_vain() -> None:
+    """Where nobody repeats it, a write was renamed: the transaction is aborted."""
+    looks: Script = [(Begin(), None), (ReadLedger(), {}), (ReadOthers(), ELSEWHERE)]
+    error = failure(NAMED, [*looks, (Send(), ROWS), (Await((), tuple(ELSEWHERE)), False), (Abort(), None)])
+    assert error.condition == "LEDGER_MOVED"
+
+
+# --- a slot that is recorded ---------------------------------------------------------------------------------------------
+
+
+def test_repeated_by_another_run() -> None:
+    """A slot that another run has recorded is compared, and marked as verified; it does not wait for others."""
+    own = replace(WRITTEN_BEFORE, at_ms=5)
+    commit = Commit(replace(WRITTEN, at_ms=5))
+    script = [(Begin(), own), (ReadLedger(), {0: OTHER, 1: own}), (Measure(), ROWS), (commit, None)]
+    assert follow(ATTEMPT, script) == Result(10, was_written=True)
+
+
+def test_repeated_by_the_same_run() -> None:
+    """A slot that this run has recorded is compared alone."""
+    assert follow(ATTEMPT, [(Begin(), WRITTEN), (Measure(), ROWS)]) == Result(10, was_written=True)
+
+
+def test_repeated_by_another_write() -> None:
+    """A slot that an earlier try of a named write has recorded is marked as verified by this one."""
+    own = replace(WRITTEN, write="w1")
+    script = [(Begin(), own), (ReadLedger(), {1: own}), (Measure(), ROWS), (Commit(replace(WRITTEN, write="w2")), None)]
+    assert follow(NAMED, script) == Result(10, was_written=True)
+
+
+def test_batch_job_repeats_a_task() -> None:
+    """A task of a batch job that is tried again compares what the first attempt has committed."""
+    own = replace(WRITTEN, run="call")
+    assert follow(JOB, [(Begin(), own), (Measure(), ROWS)]) == Result(10, was_written=True)
+
+
+@pytest.mark.parametrize("found", [RowSet(9, "aa"), RowSet(10, "ab"), NONE])
+@pytest.mark.parametrize("before", [[(Begin(), WRITTEN)], [(Begin(), WRITTEN_BEFORE), (ReadLedger(), {1: WRITTEN_BEFORE})]])
+def test_other_rows(before: list[tuple[Step, Any]], found: RowSet) -> None:
+    """Another count, or another digest, of whatever run, is an error before anything is sent."""
+    error = failure(ATTEMPT, [*before, (Measure(), found)])
+    assert error.condition == "ROWS_DIFFER"
+    assert error.parameters["recorded"] == (10, "aa")
+    assert error.parameters["found"] == tuple(found)
+
+
+# --- a ledger that does not fit ------------------------------------------------------------------------------------------
+
+
+def test_own_entry_is_ahead() -> None:
+    """A slot that has written a later micro-batch stops."""
+    assert failure(ATTEMPT, [(Begin(), replace(WRITTEN, batch=8))]).condition == "CHECKPOINT_ROLLED_BACK"
+
+
+def test_another_entry_is_ahead() -> None:
+    """So does one that sees another slot's entry of a later one."""
+    error = failure(ATTEMPT, [(Begin(), None), (ReadLedger(), {0: replace(OTHER, batch=9)})])
+    assert error.condition == "CHECKPOINT_ROLLED_BACK"
+    assert (error.parameters["slot"], error.parameters["recorded_batch"]) == (0, 9)
+
+
+def test_another_entry_is_ahead_of_a_recorded_slot() -> None:
+    """So does one that is recorded itself: the next micro-batch of this run would not look at the others any more."""
+    entries = {0: replace(OTHER, batch=8), 1: WRITTEN_BEFORE}
+    assert failure(ATTEMPT, [(Begin(), WRITTEN_BEFORE), (ReadLedger(), entries)]).condition == "CHECKPOINT_ROLLED_BACK"
+
+
+@pytest.mark.parametrize(
+    "script", [[(Begin(), WRITTEN_BEFORE)], [(Begin(), None), (ReadLedger(), {0: replace(OTHER, ends="{}")})]]
+)
+def test_another_job_of_the_same_number(script: Script) -> None:
+    """A group's job is refused before it writes, if another one that was planned at the same time has begun to write."""
+    error = failure(OF_GROUP, script)
+    assert error.condition == "UNFINISHED_JOB"
+    assert '{"orders":{"0":7}}' in error.message
+
+
+def test_second_write_of_the_same_name() -> None:
+    """A second write of a foreachBatch stops at its own slot's entry of the first one."""
+    assert failure(FOREACH, [(Begin(), replace(WRITTEN, write="w1"))]).condition == "WRITTEN_TWICE"
+
+
+def test_second_write_of_the_same_name_in_another_slot() -> None:
+    """So it does at another slot's."""
+    entries = {0: replace(OTHER, run="new", write="w1")}
+    assert failure(FOREACH, [(Begin(), None), (ReadLedger(), entries)]).condition == "WRITTEN_TWICE"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [replace(OTHER, write="w1"), replace(OTHER, run="new", write="w2"), replace(OTHER, batch=6, run="new", write="w1")],
+)
+def test_no_second_write(other: Entry) -> None:
+    """A write of another run, of this call, or of an earlier micro-batch is not another one under the same name."""
+    steps = write_slot(FOREACH)
+    assert next(steps) == Begin()
+    assert steps.send(None) == ReadLedger()
+    assert steps.send({0: other}) == ReadOthers()
+    assert steps.send({}) == Send()
+
+
+@pytest.mark.parametrize(
+    ("attempt", "entry", "expected"),
+    [
+        pytest.param(ATTEMPT, OTHER, (0,), id="another run"),
+        pytest.param(ATTEMPT, replace(OTHER, run="new"), (), id="this run"),
+        pytest.param(ATTEMPT, replace(OTHER, batch=6), (), id="an earlier micro-batch"),
+        pytest.param(NAMED, replace(OTHER, run="new", write="w1"), (0,), id="an earlier try in this run"),
+        pytest.param(NAMED, replace(OTHER, run="new", write="w2"), (), id="this try"),
+        pytest.param(NAMED, replace(OTHER, write="w2"), (0,), id="a try of the same identifier in another run"),
+    ],
+)
+def test_unverified(attempt: Attempt, entry: Entry, expected: tuple[int, ...]) -> None:
+    """A slot is verified if this try has recorded it, in this run."""
+    assert unverified(attempt, {0: entry}) == expected
+
+
+def test_unverified_in_order() -> None:
+    """Slots are in order."""
+    assert unverified(ATTEMPT, {n: replace(OTHER, slot=n) for n in (2, 0, 1)}) == (0, 1, 2)

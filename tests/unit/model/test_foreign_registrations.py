@@ -1,0 +1,69 @@
+"""Registrations that would keep a whole group busy: more threads than anybody has, regexes that take for ever."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pyspark_zkafka.errors import CodecError
+from pyspark_zkafka.model.assignors import threads_by_topic, topics_of
+from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, decode_registration
+from tests.support.cases import each
+
+PATH = "/consumers/g/ids/g_bad"
+
+
+def encoded(subscription: dict[str, int], pattern: str = "static") -> bytes:
+    """A registration as anybody may write it."""
+    return json.dumps({"version": 1, "subscription": subscription, "pattern": pattern, "timestamp": "0"}).encode()
+
+
+@each(
+    "data",
+    [
+        encoded({"t": 2_000_000_000}),
+        encoded({"t": 100_001}),
+        encoded({f"t{n}": 1001 for n in range(100)}),
+        encoded({"t.*": 2_000_000_000}, "white_list"),
+        b"*2000000000*t.*",
+        b'{ "t": 2000000000 }',
+    ],
+)
+def test_too_many_threads(data: bytes) -> None:
+    """More threads than a consumer can have make a registration unreadable: nobody is to name them all."""
+    with pytest.raises(CodecError, match="at most 100000 threads in all"):
+        decode_registration(PATH, data)
+
+
+@pytest.mark.parametrize("data", [encoded({"t": 100_000}), encoded({f"t{n}": 1000 for n in range(100)})])
+def test_many_threads(data: bytes) -> None:
+    """As many as a consumer may have count."""
+    assert sum(decode_registration(PATH, data).subscription.values()) == 100_000
+
+
+def test_threads_of_many_topics() -> None:
+    """Topics of the same readers share one list of threads, however many they are."""
+    members = {"g_c1": ConsumerRegistration({"t.*": 50_000}, "white_list"), "g_c2": ConsumerRegistration({"t1": 1})}
+    found = threads_by_topic(members, [f"t{n}" for n in range(5000)])
+    assert len(found) == 5000
+    assert len({id(threads) for threads in found.values()}) == 2
+    assert (len(found["t0"]), len(found["t1"])) == (50_000, 50_001)
+
+
+@each(
+    "regex",
+    ["(a+)+[.]", "(a|a)*[.]", "(.*)*[.]", "(((((a+)+b?)+c?)+d?)+e?)+[.]", "(a?){60}a{60}[.]", "(.*.*.*.*.*.*.*.*)[.]"],
+)
+def test_regexes_that_backtrack(regex: str) -> None:
+    """A regex for which a matcher that backtracks would take for ever is judged like any other one."""
+    names = ["a" * 249, "a" * 100 + "."]
+    assert topics_of(decode_registration(PATH, encoded({regex: 1}, "white_list")), names) == names[1:]
+
+
+@each("regex", ["(a)\\1", "(?>a+)", "((a{999}b){999}c){999}", "(a|" + "b" * 300_000 + ")"])
+@each("pattern", ["white_list", "black_list"])
+def test_regexes_that_nobody_can_judge(regex: str, pattern: str) -> None:
+    """One whose time cannot be bounded makes a registration unreadable."""
+    with pytest.raises(CodecError, match="is a regex that takes a bounded time"):
+        decode_registration(PATH, encoded({regex: 1}, pattern))

@@ -1,0 +1,167 @@
+"""The ledger of exactly-once writes: names, keys, and entries as metadata, also those that others wrote."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import LedgerError
+from pyspark_zkafka.model.ledger import Entry, LedgerGroup, LedgerKey, QueryName, decode, encode, key_of, newest
+from pyspark_zkafka.model.nouns import LAST_MS
+from tests.support.cases import each
+
+ENTRY = Entry(3, 7, 1000, "0f" * 16, "run", "write", 1_700_000_000_000)
+VALUES: dict[str, Any] = json.loads(encode(ENTRY))
+MAX_METADATA = 4096
+
+
+def test_name() -> None:
+    """The writer is a part of the name if there is one."""
+    assert str(QueryName("zkafka", "8f1c")) == "zkafka-8f1c"
+    assert str(QueryName("zkafka", "8f1c", "orders")) == "zkafka-8f1c-orders"
+
+
+@each(
+    ("group", "owned"),
+    [
+        ("zkafka-8f1c.slots-4-0", True),
+        ("zkafka-8f1c.slots-12-31", True),
+        ("zkafka-8f1c", False),
+        ("zkafka-8f1c-orders.slots-4-0", False),
+        ("zkafka-8f1c.slots-4-0.slots-4-0", False),
+        ("zkafka-8f.slots-4-0", False),
+    ],
+)
+def test_owns(group: str, owned: bool) -> None:
+    """A query owns the groups of its own name, and not those of its other writers."""
+    assert QueryName("zkafka", "8f1c").owns(group) is owned
+
+
+@each(
+    "name",
+    [
+        "",
+        "billing",
+        ".slots-4-1",
+        "a.slots-4",
+        "a.slots--1",
+        "a.slots-4-",
+        "a.slots-0-1",
+        "a.slots-4-1-2",
+        "a.slots-4-1 ",
+        "a.slots-4-1\n",
+        "a.slots-+4-1",
+        "a.slots-04-1",
+        "a.slots-4-01",
+        "a.slots-\u0664-1",
+        "a.slots-\u00b2-1",
+        "a.slots-4_0-1",
+        "a.slots-4-" + "9" * 5_000,
+        "a.slots-" + "9" * 5_000 + "-1",
+    ],
+)
+def test_foreign_group(name: str) -> None:
+    """A name that no ledger writes is no ledger's group."""
+    assert LedgerGroup.parse(name) is None
+
+
+def test_keys() -> None:
+    """The slots of a width fill a group after the other."""
+    found = [key_of(QueryName("z", "q"), slot, width=2) for slot in range(4)]
+    first, second = "z-q.slots-2-0", "z-q.slots-2-1"
+    assert found == [LedgerKey(first, 0), LedgerKey(first, 1), LedgerKey(second, 0), LedgerKey(second, 1)]
+
+
+def test_size() -> None:
+    """An entry with the largest numbers and the longest names fits into the metadata that brokers accept."""
+    largest = Entry(2**31 - 1, 2**63 - 1, 2**63 - 1, "f" * 32, "r" * 36, "w" * 36, 2**63 - 1)
+    assert len(encode(largest)) < MAX_METADATA / 10
+
+
+def test_unknown_fields() -> None:
+    """A field that this version does not know is ignored."""
+    assert decode(json.dumps(VALUES | {"more": [1]})) == ENTRY
+
+
+@each(
+    "metadata",
+    [
+        "",
+        " ",
+        "consumed by hand",
+        "null",
+        "true",
+        "1",
+        '"v"',
+        "[]",
+        "[1]",
+        "{}",
+        "{",
+        "[" * 4_000,
+        '{"v":' * 800,
+        "[" * 1_900 + "]" * 1_900,
+        "9" * 4_096,
+        '{"v":' + "9" * 4_400 + "}",
+        "\x00",
+        "\ud800",
+        "NaN",
+        encode(ENTRY)[:-1],
+    ],
+)
+def test_unreadable(metadata: str) -> None:
+    """Whatever is no entry is an error that quotes the beginning of it."""
+    with pytest.raises(LedgerError, match="cannot be read") as caught:
+        decode(metadata)
+    assert caught.value.condition == "UNREADABLE_LEDGER"
+    assert len(str(caught.value)) < 1_000
+
+
+@each("name", VALUES)
+def test_missing_field(name: str) -> None:
+    """An entry has all its fields."""
+    with pytest.raises(LedgerError):
+        decode(json.dumps({key: value for key, value in VALUES.items() if key != name}))
+
+
+@each("name", ["v", "slot", "batch", "rows", "at"])
+@each(
+    "value",
+    [-1, 1.0, 7.5, 1e300, 10**30, 2**63, True, False, None, "7", [], [7], {}, float("nan"), float("inf"), float("-inf")],
+)
+def test_no_number(name: str, value: Any) -> None:
+    """A number is an integer of 63 bits: neither a float nor a Boolean, a text or nothing."""
+    with pytest.raises(LedgerError):
+        decode(json.dumps(VALUES | {name: value}))
+
+
+def test_impossible_time() -> None:
+    """A time that no clock of a worker shows is none; the entry counts."""
+    for at_ms in (LAST_MS + 1, 2**63 - 1):
+        assert decode(encode(replace(ENTRY, at_ms=at_ms))) == replace(ENTRY, at_ms=0)
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_other_version(version: int) -> None:
+    """An entry of another version is not guessed at."""
+    with pytest.raises(LedgerError, match="later version"):
+        decode(json.dumps(VALUES | {"v": version}))
+
+
+@each("name", ["digest", "run", "write"])
+@each("value", [None, 1, True, ["a"], {"a": "b"}, float("nan")])
+def test_no_text(name: str, value: Any) -> None:
+    """A text is a text."""
+    with pytest.raises(LedgerError):
+        decode(json.dumps(VALUES | {name: value}))
+
+
+def test_newest() -> None:
+    """The entry of the latest micro-batch counts, in any order; of two of the same, the later one."""
+    first, second, again = Entry(0, 1, 5, "a", "r1"), Entry(0, 2, 5, "b", "r1"), Entry(0, 2, 5, "b", "r2", at_ms=9)
+    other = Entry(1, 1, 5, "c", "r1")
+    assert newest([]) == {}
+    assert newest([first, other, second]) == newest([second, first, other]) == {0: second, 1: other}
+    assert newest([second, again, first]) == newest([again, second]) == {0: again}

@@ -1,0 +1,349 @@
+"""Start and end of a read, resolved against a log."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import ClusterStateError, OptionError
+from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
+from pyspark_zkafka.model.offsets import (
+    EARLIEST,
+    LATEST,
+    AtTimestamp,
+    OffsetSpec,
+    Outside,
+    Position,
+    canonical_json,
+    resolve,
+)
+from tests.support.cases import each
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+
+
+def test_canonical_json_of_nothing() -> None:
+    """No offsets are an empty object, and names are not escaped."""
+    assert canonical_json({}) == "{}"
+    assert canonical_json({TopicPartition("tä", 0): 1}) == '{"tä":{"0":1}}'
+
+
+def test_partition_wins_over_topic_and_topic_over_everywhere() -> None:
+    """The nearest position that was given holds, also when it is 0."""
+    spec = OffsetSpec("o", everywhere=7, by_topic={"a": LATEST}, by_partition={A1: 0})
+    assert [spec.of(tp) for tp in (A0, A1, B0)] == [LATEST, 0, 7]
+
+
+@dataclass
+class Log:
+    """A log `[earliest, latest)` with the timestamps of its records."""
+
+    earliest: int
+    latest: int
+    times: dict[int, int] = field(default_factory=dict)  # offset -> ms
+    high_watermark: int | None = None  # where transactions are open behind latest
+
+    def at(self, position: Position) -> int:
+        if isinstance(position, AtTimestamp):
+            return min((o for o, ms in self.times.items() if ms >= position.timestamp_ms), default=-1)
+        return {EARLIEST: self.earliest, LATEST: self.latest}[position]
+
+
+class FakeLogs:
+    """Results from logs that stand still, and keeps what it was asked."""
+
+    def __init__(self, logs: Mapping[TopicPartition, Log], committed: Mapping[TopicPartition, int] | None = None) -> None:
+        self.logs = logs
+        self.offsets = dict(committed or {})
+        self.asked: list[dict[TopicPartition, Position]] = []
+        self.asked_high: list[list[TopicPartition]] = []
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0) -> dict[TopicPartition, int]:
+        self.asked.append(dict(wanted))
+        return {tp: self.logs[tp].at(position) for tp, position in wanted.items()}
+
+    def high_watermarks(self, partitions: Collection[TopicPartition], timeout_s: float = 0) -> dict[TopicPartition, int]:
+        self.asked_high.append(list(partitions))
+        found = {tp: self.logs[tp].high_watermark for tp in partitions}
+        return {tp: high for tp, high in found.items() if high is not None}
+
+
+def log() -> Log:
+    """The log `[10, 20)`, one record a second from 10 s on."""
+    return Log(10, 20, {offset: offset * 1000 for offset in range(10, 20)})
+
+
+def everywhere(position: Any, option: str = "o") -> OffsetSpec:
+    return OffsetSpec(option, everywhere=position)
+
+
+def of_a0(position: Position, option: str = "o") -> OffsetSpec:
+    return OffsetSpec(option, by_partition={A0: position})
+
+
+STARTS: dict[str, tuple[OffsetSpec, int]] = {
+    "earliest": (everywhere(EARLIEST), 10),
+    "exact": (of_a0(13), 13),
+    "exact at the end": (of_a0(20), 20),
+    "timestamp": (everywhere(AtTimestamp(14_500)), 15),
+    "timestamp of a partition": (of_a0(AtTimestamp(12_000)), 12),
+    "timestamp before all": (everywhere(AtTimestamp(0)), 10),
+    "committed": (everywhere("committed"), 16),
+}
+ENDS: dict[str, tuple[OffsetSpec, int]] = {
+    "latest": (everywhere(LATEST), 20),
+    "exact": (of_a0(18), 18),
+    "exact latest": (of_a0(LATEST), 20),
+    "timestamp": (everywhere(AtTimestamp(17_000)), 17),
+    "timestamp of a partition": (of_a0(AtTimestamp(18_001)), 19),
+    "timestamp after all": (everywhere(AtTimestamp(99_000)), 20),
+}
+
+
+PAIRS = [(start, end) for start in STARTS for end in ENDS if (start, end) != ("exact at the end", "exact")]
+
+
+@each(("start", "end"), PAIRS)
+def test_every_start_meets_every_end(start: str, end: str) -> None:
+    """Each form of a start goes with each form of an end; an end that lies before the start in time is an empty range."""
+    (start_spec, begin), (end_spec, until) = STARTS[start], ENDS[end]
+    logs = FakeLogs({A0: log()}, {A0: 16})
+    found = resolve([A0], start_spec, end_spec, logs, committed=logs.offsets)
+    assert found.ranges == (OffsetRange(A0, begin, max(begin, until)),)
+    assert found.outside == ()
+
+
+@each(("start", "end"), PAIRS)
+def test_two_requests_are_enough(start: str, end: str) -> None:
+    """The cluster is asked twice; a third time only where a timestamp leaves the log's end open."""
+    logs = FakeLogs({A0: log()}, {A0: 16})
+    resolve([A0], STARTS[start][0], ENDS[end][0], logs, committed=logs.offsets)
+    start_may_be_past_log = start == "exact at the end" and end.startswith("timestamp")
+    assert len(logs.asked) == (3 if end == "timestamp after all" or start_may_be_past_log else 2)
+
+
+def test_third_request_asks_only_for_open_partitions() -> None:
+    """Only the partitions whose end is later than all records are asked for again."""
+    logs = FakeLogs({A0: log(), A1: Log(0, 5, {4: 50_000}), B0: Log(3, 3)})
+    found = resolve([A0, A1, B0], everywhere(EARLIEST), everywhere(AtTimestamp(30_000)), logs)
+    assert logs.asked[2:] == [{A0: LATEST, B0: LATEST}]
+    assert found.ranges == (OffsetRange(A0, 10, 20), OffsetRange(A1, 0, 4), OffsetRange(B0, 3, 3))
+
+
+def test_ranges_keep_the_given_order() -> None:
+    """Ranges come in the order of the partitions that were given."""
+    logs = FakeLogs({tp: log() for tp in (A0, A1, B0)})
+    found = resolve([B0, A1, A0], everywhere(EARLIEST), everywhere(LATEST), logs)
+    assert [r.partition for r in found.ranges] == [B0, A1, A0]
+
+
+@each(
+    ("start", "end", "expected", "outside"),
+    [
+        (3, LATEST, (10, 20), [("starting", 3)]),
+        (25, LATEST, (20, 20), [("starting", 25)]),
+        (20, LATEST, (20, 20), []),
+        (10, 20, (10, 20), []),
+        (EARLIEST, 25, (10, 20), [("ending", 25)]),
+        (EARLIEST, 20, (10, 20), []),
+        (EARLIEST, 10, (10, 10), []),
+        (EARLIEST, 4, (10, 10), []),
+        (3, 25, (10, 20), [("starting", 3), ("ending", 25)]),
+        (3, 5, (10, 10), [("starting", 3)]),
+        (22, 25, (20, 20), [("starting", 22), ("ending", 25)]),
+        (25, AtTimestamp(15_000), (20, 20), [("starting", 25)]),
+        (25, AtTimestamp(99_000), (20, 20), [("starting", 25)]),
+        (18, AtTimestamp(15_000), (18, 18), []),
+        (3, AtTimestamp(15_000), (10, 15), [("starting", 3)]),
+        (AtTimestamp(15_000), 12, (15, 15), []),
+    ],
+)
+def test_offsets_outside_the_log_are_moved_and_reported(
+    start: Position, end: Position, expected: tuple[int, int], outside: list[tuple[Any, int]]
+) -> None:
+    """An exact offset outside the log moves to its nearer end; what was moved is reported, whatever the other end is."""
+    found = resolve([A0], of_a0(start), of_a0(end), FakeLogs({A0: log()}))
+    assert found.ranges == (OffsetRange(A0, *expected),)
+    assert found.outside == tuple(Outside(A0, bound, offset, 10, 20) for bound, offset in outside)
+
+
+def test_committed_offset_outside_the_log_is_reported() -> None:
+    """A committed offset that retention has overtaken is treated as an exact one."""
+    logs = FakeLogs({A0: log(), A1: log()}, {A0: 2, A1: 30})
+    found = resolve([A0, A1], everywhere("committed"), everywhere(LATEST), logs, committed=logs.offsets)
+    assert found.ranges == (OffsetRange(A0, 10, 20), OffsetRange(A1, 20, 20))
+    assert [str(o) for o in found.outside] == [
+        "a-0: starting offset 2 is outside the log, which spans [10, 20)",
+        "a-1: starting offset 30 is outside the log, which spans [10, 20)",
+    ]
+
+
+def unstable() -> Log:
+    """The same log, with open transactions up to 30."""
+    return replace(log(), high_watermark=30)
+
+
+@each(
+    ("start", "end", "expected", "outside"),
+    [
+        (25, LATEST, (25, 25), []),
+        (30, LATEST, (30, 30), []),
+        (31, LATEST, (30, 30), [("starting", 31)]),
+        (20, LATEST, (20, 20), []),
+        (15, 25, (15, 25), []),
+        (EARLIEST, 31, (10, 30), [("ending", 31)]),
+        (25, 28, (25, 28), []),
+        (25, AtTimestamp(15_000), (25, 25), []),
+        (25, AtTimestamp(99_000), (25, 25), []),
+        (LATEST, LATEST, (20, 20), []),
+    ],
+)
+def test_open_transactions_are_inside_the_log(
+    start: Position, end: Position, expected: tuple[int, int], outside: list[tuple[Any, int]]
+) -> None:
+    """An exact offset among the records of open transactions stays; latest and times behind all stop before them."""
+    found = resolve([A0], of_a0(start), of_a0(end), FakeLogs({A0: unstable()}))
+    assert found.ranges == (OffsetRange(A0, *expected),)
+    assert found.outside == tuple(Outside(A0, bound, offset, 10, 30) for bound, offset in outside)
+
+
+def test_open_transactions_are_asked_for_only_where_they_matter() -> None:
+    """Only partitions with an offset behind the latest are asked for their open transactions."""
+    logs = FakeLogs({A0: unstable(), A1: unstable(), B0: unstable()}, {A0: 20, A1: 21, B0: 3})
+    resolve([A0, A1, B0], everywhere("committed"), everywhere(LATEST), logs, committed=logs.offsets)
+    assert logs.asked_high == [[A1]]
+    still = FakeLogs({A0: unstable()}, {A0: 20})
+    resolve([A0], everywhere("committed"), everywhere(LATEST), still, committed=still.offsets)
+    assert still.asked_high == []
+
+
+@pytest.mark.parametrize("end", [LATEST, 20, AtTimestamp(19_000), AtTimestamp(99_000)])
+def test_start_after_all_records_is_an_error_by_default(end: Position) -> None:
+    """A start by timestamp without a record as late fails the plan, naming the partitions."""
+    logs = FakeLogs({A0: log(), A1: Log(0, 0)})
+    start, ending = everywhere(AtTimestamp(19_000)), everywhere(end)
+    with pytest.raises(ClusterStateError, match=r"\[NO_OFFSET_FOR_TIMESTAMP\].* in a-1; .*Strategy to latest"):
+        resolve([A0, A1], start, ending, logs)
+
+
+@pytest.mark.parametrize(("end", "requests"), [(LATEST, 2), (20, 2), (12, 2), (AtTimestamp(99_000), 3)])
+def test_start_after_all_records_may_mean_latest(end: Position, requests: int) -> None:
+    """With the strategy latest such a partition reads nothing, whatever its end."""
+    logs = FakeLogs({A0: log()})
+    found = resolve([A0], everywhere(AtTimestamp(50_000)), everywhere(end), logs, no_match="latest")
+    assert [r.size for r in found.ranges] == [0]
+    assert 10 <= found.ranges[0].start <= 20
+    assert found.outside == ()
+    assert len(logs.asked) == requests
+
+
+@pytest.mark.parametrize(("reset", "start"), [(None, 20), ("latest", 20), ("earliest", 10)])
+def test_partition_without_committed_offset_is_reset(reset: Any, start: int) -> None:
+    """The reset policy, latest unless given, says where a partition without committed offset starts."""
+    logs = FakeLogs({A0: log(), A1: log()}, {A0: 0})
+    found = resolve([A0, A1], everywhere("committed"), everywhere(LATEST), logs, committed=logs.offsets, reset=reset)
+    assert found.ranges[1] == OffsetRange(A1, start, 20)
+    assert found.ranges[0] == OffsetRange(A0, 10, 20), "offset 0 is a committed offset"
+
+
+def test_reset_may_be_an_error() -> None:
+    """With the policy error, all partitions without an offset are named."""
+    logs = FakeLogs({A0: log(), A1: log(), B0: log()}, {A1: 12})
+    with pytest.raises(ClusterStateError, match=r"\[NO_COMMITTED_OFFSET\] No offset is known for a-0, b-0, and"):
+        resolve([B0, A1, A0], everywhere("committed"), everywhere(LATEST), logs, committed=logs.offsets, reset="error")
+    assert logs.asked == []
+
+
+@pytest.mark.parametrize(("reset", "start"), [("latest", 20), ("earliest", 10)])
+def test_reset_serves_partitions_that_the_start_does_not_name(reset: Any, start: int) -> None:
+    """A partition that startingOffsets leaves out starts by the policy, if one was given."""
+    found = resolve([A0, A1], of_a0(15), everywhere(LATEST), FakeLogs({A0: log(), A1: log()}), reset=reset)
+    assert found.ranges == (OffsetRange(A0, 15, 20), OffsetRange(A1, start, 20))
+
+
+def test_reset_error_serves_partitions_that_the_start_does_not_name() -> None:
+    """With the policy error, a partition that startingOffsets leaves out fails the plan."""
+    with pytest.raises(ClusterStateError, match=r"No offset is known for a-1, and auto\.offset\.reset is error"):
+        resolve([A0, A1], of_a0(15), everywhere(LATEST), FakeLogs({A0: log(), A1: log()}), reset="error")
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "says"),
+    [
+        (of_a0(15, "s"), everywhere(LATEST), "s does not name a-1;"),
+        (everywhere(EARLIEST), of_a0(15, "e"), "e does not name a-1;"),
+        (OffsetSpec("s", by_topic={"z": EARLIEST}), everywhere(LATEST), "s names z, which this read does not contain"),
+        (everywhere(EARLIEST), OffsetSpec("e", everywhere=5, by_partition={B0: 5}), "e names b-0, which this read"),
+        (OffsetSpec("s", by_partition={A0: 1, A1: 1, TopicPartition("a", 2): 1}), everywhere(LATEST), "s names a-2,"),
+    ],
+)
+def test_specifications_must_match_the_partitions(start: OffsetSpec, end: OffsetSpec, says: str) -> None:
+    """A partition that is named but not read, or read but not named, is an error before the cluster is asked."""
+    logs = FakeLogs({A0: log(), A1: log()})
+    with pytest.raises(OptionError) as caught:
+        resolve([A0, A1], start, end, logs)
+    assert caught.value.condition == "OFFSETS_DO_NOT_MATCH"
+    assert says in str(caught.value)
+    assert logs.asked == []
+
+
+def test_reset_does_not_serve_ends() -> None:
+    """An end must name every partition, whatever the reset policy."""
+    with pytest.raises(OptionError, match="e does not name a-1"):
+        resolve([A0, A1], everywhere(EARLIEST), of_a0(15, "e"), FakeLogs({A0: log(), A1: log()}), reset="latest")
+
+
+def test_filtered_partitions_may_be_named() -> None:
+    """What was subscribed may be named, and must be, though filters have left less to read."""
+    logs = FakeLogs({A0: log()})
+    start = OffsetSpec("s", by_partition={A0: 12, A1: 3})
+    found = resolve([A0], start, everywhere(LATEST), logs, subscribed=[A0, A1])
+    assert found.ranges == (OffsetRange(A0, 12, 20),)
+    with pytest.raises(OptionError, match="s does not name a-1"):
+        resolve([A0], of_a0(12, "s"), everywhere(LATEST), logs, subscribed=[A0, A1])
+
+
+@pytest.mark.parametrize(("start", "end"), [(15, 14), (1, 0), (8, 6), (30, 25)])
+def test_start_after_end_is_an_error(start: int, end: int) -> None:
+    """An explicit start behind an explicit end is a mistake, wherever the log is."""
+    with pytest.raises(OptionError, match=rf"\[START_AFTER_END\] a-0 starts at {start} and ends at {end}; "):
+        resolve([A0], of_a0(start), of_a0(end), FakeLogs({A0: log()}))
+
+
+def test_start_after_end_in_time_is_an_error() -> None:
+    """So it is with timestamps of one partition."""
+    with pytest.raises(OptionError, match="a-0 starts at timestamp 15000 and ends at timestamp 14999; "):
+        resolve([A0], of_a0(AtTimestamp(15_000)), of_a0(AtTimestamp(14_999)), FakeLogs({A0: log()}))
+
+
+def test_committed_behind_the_end_is_empty() -> None:
+    """A committed start behind an explicit end leaves nothing to read: a batch that is run again is no mistake."""
+    logs = FakeLogs({A0: log()}, {A0: 15})
+    assert resolve([A0], everywhere("committed"), of_a0(12), logs, committed=logs.offsets).ranges[0].size == 0
+
+
+def test_long_lists_of_names_are_shortened() -> None:
+    """An error names ten partitions and counts the rest."""
+    partitions = [TopicPartition("t", n) for n in range(25)]
+    with pytest.raises(OptionError, match=r"t-0, t-1, .*t-9 and 15 more; name every"):
+        resolve(partitions, OffsetSpec("s"), everywhere(LATEST), FakeLogs({}))
+
+
+def test_thousands_of_partitions_take_no_time() -> None:
+    """Resolution is linear in the number of partitions, also where every one of them is named or without offset."""
+    partitions = [TopicPartition("t", n) for n in range(20_000)]
+    logs = dict.fromkeys(partitions, log())
+    named = OffsetSpec("s", by_partition=dict.fromkeys(partitions, 12))
+    logs = FakeLogs(logs)
+    assert len(resolve(partitions, named, everywhere(LATEST), logs).ranges) == 20_000
+    assert (
+        len(
+            resolve(
+                partitions, everywhere("committed"), everywhere(AtTimestamp(99_000)), logs, committed=logs.offsets
+            ).ranges
+        )
+        == 20_000
+    )

@@ -1,0 +1,144 @@
+"""Partitioners against what kafka-clients 3.9.1, librdkafka 2.16 and published vectors say."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.errors import InvalidRow, OptionError, UnknownTopic
+from pyspark_zkafka.model.key_hashes import murmur3
+from pyspark_zkafka.model.partitioners import PARTITIONERS, Router
+from tests.support.cases import each
+
+VECTORS = Path(__file__).parents[2] / "vectors"
+
+
+def vectors(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((VECTORS / name).read_text(encoding="utf-8"))
+    return found
+
+
+JAVA = vectors("murmur2.json")
+LIBRDKAFKA = vectors("librdkafka_partitions.json")
+PUBLISHED = vectors("murmur3.json")
+
+
+def column(rows: list[list[Any]], index: int = 0) -> list[Any]:
+    return [row[index] for row in rows]
+
+
+def keys_of(recorded: dict[str, Any], kind: pa.DataType | None = None) -> pa.Array:
+    return pa.array([bytes.fromhex(key) for key in column(recorded["keys"])], kind or pa.binary())
+
+
+@each("index", range(len(JAVA["partition_counts"])))
+def test_default_partition_equals_java(index: int) -> None:
+    """The default partitioner chooses as BuiltInPartitioner.partitionForKey does."""
+    router = Router("t", JAVA["partition_counts"][index], [0])
+    routed, _ = router.route(len(JAVA["keys"]), keys_of(JAVA))
+    assert routed.tolist() == [chosen[index] for chosen in column(JAVA["keys"], 2)]
+
+
+@each("index", range(len(LIBRDKAFKA["partition_counts"])))
+@each(("partitioner", "place"), [("murmur2", 1), ("crc32", 2), ("fnv1a", 3)])
+def test_partition_equals_librdkafka(partitioner: str, place: int, index: int) -> None:
+    """Partitioners that librdkafka has choose as librdkafka does, also for the lowest FNV-1a."""
+    router = Router("t", LIBRDKAFKA["partition_counts"][index], [0], partitioner)
+    routed, _ = router.route(len(LIBRDKAFKA["keys"]), keys_of(LIBRDKAFKA))
+    assert routed.tolist() == [chosen[index] for chosen in column(LIBRDKAFKA["keys"], place)]
+
+
+def test_murmur3_equals_published_vectors() -> None:
+    """murmur3 is MurmurHash3_x86_32 with seed 0, and its partition comes from the hash without the sign bit."""
+    keys, expected = keys_of(PUBLISHED), np.array(column(PUBLISHED["keys"], 1), dtype=np.int64)
+    routed, _ = Router("t", 1000, [0], "murmur3").route(len(keys), keys)
+    assert (murmur3(keys).view(np.uint32) == expected).all()
+    assert routed.tolist() == ((expected & 0x7FFFFFFF) % 1000).tolist()
+
+
+@each("partitioner", PARTITIONERS)
+@each("turns", JAVA["turns"])
+def test_null_keys_take_turns_as_in_java(turns: dict[str, Any], partitioner: str) -> None:
+    """Rows without key take turns over the led partitions, or over all when none is led."""
+    router = Router("t", turns["partitions"], turns["available"], partitioner)
+    expected = turns["chosen"]
+    assert router.route(len(expected))[0].tolist() == expected
+    assert router.route(len(expected), pa.nulls(len(expected), pa.binary()))[0].tolist() == expected
+
+
+def test_turns_go_on_in_the_next_batch() -> None:
+    """The counter that comes back lets a second batch go on where the first one ended."""
+    router = Router("t", 4, [0, 2, 3])
+    first, counter = router.route(4, start=1)
+    second, end = router.route(3, start=counter)
+    assert (first.tolist(), second.tolist(), end) == ([2, 3, 0, 2], [3, 0, 2], 8)
+
+
+def test_only_rows_that_take_a_turn_move_the_counter() -> None:
+    """An explicit partition wins over the key, the key over the turns; the counter counts the turns alone."""
+    keys = pa.array([b"21", None, b"21", None, None])
+    explicit = pa.array([None, 9, 0, None, None], pa.int32())
+    routed, counter = Router("t", 10, [4, 7]).route(5, keys, explicit)
+    assert (routed.tolist(), counter) == ([(-973932308 & 0x7FFFFFFF) % 10, 9, 0, 4, 7], 2)
+
+
+def test_round_robin_looks_at_no_key_but_at_explicit_partitions() -> None:
+    """roundrobin gives every row a turn unless the row names its partition."""
+    routed, _ = Router("t", 3, [0, 1, 2], "roundrobin").route(4, pa.array([b"a"] * 4), pa.array([None, None, 0, None]))
+    assert routed.tolist() == [0, 1, 0, 2]
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8()], ids=str)
+def test_explicit_partitions_of_any_integer_type(kind: pa.DataType) -> None:
+    """The partition column may have any integer type, in one piece, sliced or chunked."""
+    asked, router = pa.array([99, 1, None, 0], kind).slice(1), Router("t", 2, [1])
+    for explicit in (asked, pa.chunked_array([asked.slice(0, 1), asked.slice(1)])):
+        assert router.route(3, None, explicit)[0].tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize("partition", [-1, 3, 2**40])
+def test_partition_out_of_range_names_row_value_count_and_topic(partition: int) -> None:
+    """An explicit partition that does not exist is an error that names all that one needs to find it."""
+    explicit = pa.array([2, None, partition, -7], pa.int64())
+    with pytest.raises(
+        InvalidRow, match=rf"^\[PARTITION_OUT_OF_RANGE\] Row 2 .*{partition} of topic orders; .*has 3 "
+    ) as e:
+        Router("orders", 3, [0, 1, 2]).route(4, None, explicit)
+    assert e.value.parameters == {"topic": "orders", "row": 2, "partition": partition, "partitions": 3}
+
+
+@pytest.mark.parametrize("partitioner", PARTITIONERS)
+def test_empty_batches_route_to_nothing(partitioner: str) -> None:
+    """A batch without rows is routed without error, and moves no counter."""
+    router = Router("t", 3, [0], partitioner)
+    for keys in (None, pa.array([], pa.binary()), pa.chunked_array([], pa.binary())):
+        routed, counter = router.route(0, keys, pa.array([], pa.int32()), start=5)
+        assert (routed.tolist(), counter) == ([], 5)
+        assert routed.dtype == np.int32
+
+
+@pytest.mark.parametrize("partitioner", ["murmur2", "murmur3", "crc32", "fnv1a"])
+def test_keys_of_another_type_are_refused(partitioner: str) -> None:
+    """Keys that are neither binary nor string are an error, not a hash of something else."""
+    with pytest.raises(OptionError, match=r"^\[BAD_KEY_TYPE\] .*int64.*cast it to binary"):
+        Router("t", 3, [0], partitioner).route(1, pa.array([1]))
+
+
+def test_a_router_checks_what_it_is_made_of() -> None:
+    """A topic without partitions and an unknown partitioner are errors when the router is made."""
+    with pytest.raises(UnknownTopic, match="TOPIC_WITHOUT_PARTITIONS"):
+        Router("t", 0, [])
+    with pytest.raises(OptionError, match=r"UNKNOWN_PARTITIONER.*'sticky'.*murmur2, murmur3, crc32, fnv1a, roundrobin"):
+        Router("t", 1, [], "sticky")
+
+
+def test_a_router_survives_pickling() -> None:
+    """A router goes from the driver to its tasks unchanged."""
+    router = Router("t", 3, (0, 2), "crc32")
+    assert pickle.loads(pickle.dumps(router)) == router

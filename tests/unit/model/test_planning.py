@@ -1,0 +1,311 @@
+"""From subscription, snapshot and ranges to splits."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import NoLeader
+from pyspark_zkafka.model.nouns import (
+    Broker,
+    ClusterSnapshot,
+    Endpoint,
+    OffsetRange,
+    PartitionState,
+    Topic,
+    TopicPartition,
+)
+from pyspark_zkafka.model.planning import (
+    Assign,
+    Listener,
+    Split,
+    Subscribe,
+    SubscribeExcept,
+    SubscribePattern,
+    Subscription,
+    describe_missing,
+    describe_offline,
+    in_fixed_order,
+    make_splits,
+    missing_topics,
+    split_ranges,
+    spread_over_leaders,
+    subscribed_partitions,
+    wanted_topics,
+)
+from tests.support.cases import each
+
+A, B, C = (TopicPartition(name, 0) for name in "abc")
+
+
+def plain(host: str, port: int = 9092) -> Endpoint:
+    return Endpoint("PLAINTEXT", "PLAINTEXT", host, port)
+
+
+def topic(name: str, partitions: int = 1, **identity: Any) -> Topic:
+    return Topic(name, {p: (1, 2, 3) for p in reversed(range(partitions))}, **identity)
+
+
+def cluster(*topics: Topic, **states: PartitionState) -> ClusterSnapshot:
+    """Brokers 1, 2 and 3 in racks x, y and x; broker 4 is down. States by topic, for all its partitions."""
+    brokers = {n: Broker(n, (plain(f"k{n}"),), rack) for n, rack in ((1, "x"), (2, "y"), (3, "x"))}
+    by_name = {t.name: t for t in topics}
+    led = {TopicPartition(name, p): state for name, state in states.items() for p in by_name[name].partitions}
+    return ClusterSnapshot(brokers, by_name, led)
+
+
+# --- subscriptions
+
+
+@each(
+    ("subscription", "names", "expected"),
+    [
+        (Subscribe(("b", "a", "b")), ["z"], ["a", "b"]),
+        (Assign((TopicPartition("b", 1), A, TopicPartition("b", 0))), ["z"], ["a", "b"]),
+        (SubscribePattern("orders.*"), ["orders-eu", "x-orders", "orders", "orders"], ["orders", "orders-eu"]),
+        (SubscribePattern("order"), ["orders"], []),
+        (SubscribePattern("a|ab"), ["ab", "abc"], ["ab"]),
+        (SubscribePattern(".*"), [], []),
+        (SubscribePattern(".*"), ["__consumer_offsets", "__transaction_state", "__mine"], ["__mine"]),
+        (Subscribe(("__consumer_offsets",)), [], ["__consumer_offsets"]),
+    ],
+)
+def test_wanted_topics(subscription: Subscription, names: list[str], expected: list[str]) -> None:
+    """Topics come sorted, each once; a pattern matches whole names."""
+    assert wanted_topics(subscription, names) == expected
+
+
+@pytest.mark.parametrize(
+    ("subscription", "expected"),
+    [
+        (Subscribe(("b", "a")), ["a-0", "a-1", "b-0"]),
+        (SubscribePattern("[ab]"), ["a-0", "a-1", "b-0"]),
+        (SubscribePattern("nothing"), []),
+        (Assign((B, TopicPartition("a", 1), B)), ["a-1", "b-0"]),
+    ],
+)
+def test_subscribed_partitions(subscription: Subscription, expected: list[str]) -> None:
+    """Partitions come ordered by topic and number, each once; a pattern without a match is no error."""
+    found = subscribed_partitions(subscription, cluster(topic("a", 2), topic("b"), topic("other")))
+    assert [str(tp) for tp in found] == expected
+
+
+def test_partitions_are_ordered_by_number() -> None:
+    """Partition 10 comes after partition 9."""
+    found = subscribed_partitions(Subscribe(("a",)), cluster(topic("a", 12)))
+    assert [tp.partition for tp in found] == list(range(12))
+
+
+@pytest.mark.parametrize(
+    ("subscription", "missing"),
+    [
+        (Subscribe(("a", "y", "x")), ["x", "y"]),
+        (Assign((A, TopicPartition("a", 7), TopicPartition("x", 0), TopicPartition("x", 1))), ["x", "a-7"]),
+    ],
+)
+def test_all_that_is_missing_is_named(subscription: Subscription, missing: list[str]) -> None:
+    """Every unknown topic and partition is in the text and in the parameters."""
+    snapshot = cluster(topic("a", 2))
+    assert missing_topics(subscription, snapshot) == missing
+    assert all(tp.topic == "a" for tp in subscribed_partitions(subscription, snapshot))
+    error = describe_missing(subscription, missing, ["a"], may_wait=False)
+    assert error.parameters == {"missing": missing}
+    assert f" {', '.join(missing)};" in str(error)
+
+
+@pytest.mark.parametrize("subscription", [SubscribePattern("b.*"), SubscribeExcept("a|b")])
+def test_pattern_without_a_match(subscription: Subscription) -> None:
+    """A pattern that leaves no topic to read is missing itself; the error names the topics, but not Kafka's own."""
+    assert missing_topics(subscription, cluster(topic("a"))) == [subscription.pattern]
+    error = describe_missing(subscription, [subscription.pattern], ["__consumer_offsets", "a"], may_wait=True)
+    assert repr(subscription.pattern) in error.message
+    assert "the cluster has a;" in error.message
+
+
+def test_offline_partitions_are_named_with_their_isr() -> None:
+    """The error for offline partitions says who could lead each one."""
+    snapshot = cluster(topic("a"), topic("b"), topic("c"), a=PartitionState(-1, 5, (4, 5)), b=PartitionState(4, 5, ()))
+    error = describe_offline([A, B, C], snapshot)
+    assert isinstance(error, NoLeader)
+    assert "No live leader for a-0 (ISR 4, 5); b-0 (ISR empty); c-0 (ISR unknown: being created);" in str(error)
+    assert error.parameters == {"partitions": [A, B, C]}
+    assert pickle.loads(pickle.dumps(error)).parameters == error.parameters
+
+
+# --- division
+
+RANGES = dict[str, tuple[int, int]]
+PIECES = list[tuple[str, int, int]]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "minimum", "maximum", "expected"),
+    [
+        pytest.param({"a": (0, 9), "b": (5, 5), "c": (7, 3)}, None, None, [("a", 0, 9)], id="empty ranges are left out"),
+        pytest.param({"a": (0, 9), "b": (2, 4)}, 2, None, [("a", 0, 9), ("b", 2, 4)], id="enough already"),
+        pytest.param({"a": (0, 9), "b": (2, 4)}, 1, None, [("a", 0, 9), ("b", 2, 4)], id="more than enough"),
+        # 11 // 3 = 3, then 8 // 2 = 4, then 4: the later parts take the remainders
+        pytest.param({"a": (0, 11)}, 3, None, [("a", 0, 3), ("a", 3, 7), ("a", 7, 11)], id="remainders go last"),
+        # 3 // 10, 3 // 9, ... are 0 until three parts are left
+        pytest.param({"a": (5, 8)}, 10, None, [("a", 5, 6), ("a", 6, 7), ("a", 7, 8)], id="no more parts than records"),
+        # shares of 5: 100 / 400 -> 1.25 -> 1, whole; then b alone: 300 / 300 of 5 - 1
+        pytest.param(
+            {"a": (0, 100), "b": (0, 300)},
+            5,
+            None,
+            [("a", 0, 100), ("b", 0, 75), ("b", 75, 150), ("b", 150, 225), ("b", 225, 300)],
+            id="in proportion",
+        ),
+        # shares of 6: 1 / 1002 -> 0.006 -> 1 twice, whole; c gets the other 4
+        pytest.param(
+            {"a": (0, 1), "b": (0, 1), "c": (0, 1000)},
+            6,
+            None,
+            [("a", 0, 1), ("b", 0, 1), ("c", 0, 250), ("c", 250, 500), ("c", 500, 750), ("c", 750, 1000)],
+            id="small ranges stay whole",
+        ),
+        # shares of 4: 10 / 30 -> 1.33 -> 1 each: nothing is cut, three is "about four"
+        pytest.param(
+            {"a": (0, 10), "b": (0, 10), "c": (0, 10)}, 4, None, [("a", 0, 10), ("b", 0, 10), ("c", 0, 10)], id="fewer"
+        ),
+        # shares of 3: 10 / 20 -> 1.5 -> 2 each, rounded half up: four is "about three"
+        pytest.param(
+            {"a": (0, 10), "b": (10, 20)}, 3, None, [("a", 0, 5), ("a", 5, 10), ("b", 10, 15), ("b", 15, 20)], id="more"
+        ),
+        # shares of 7: 2.5 / 3.5 / 1 -> 20: 3.11 -> 3; 20: 3.11 -> 3; 5: 0.78 -> 1, whole; then 20 / 40 of 6 = 3 each
+        pytest.param(
+            {"a": (0, 20), "b": (0, 5), "c": (0, 20)},
+            7,
+            None,
+            [("a", 0, 6), ("a", 6, 13), ("a", 13, 20), ("b", 0, 5), ("c", 0, 6), ("c", 6, 13), ("c", 13, 20)],
+            id="order is kept",
+        ),
+        pytest.param({"a": (0, 10)}, None, 4, [("a", 0, 3), ("a", 3, 6), ("a", 6, 10)], id="at most"),
+        pytest.param({"a": (0, 10)}, None, 5, [("a", 0, 5), ("a", 5, 10)], id="at most, exactly"),
+        pytest.param({"a": (0, 10)}, None, 10, [("a", 0, 10)], id="fits"),
+        pytest.param({"a": (7, 9)}, None, 1, [("a", 7, 8), ("a", 8, 9)], id="one each"),
+        pytest.param({"a": (0, 100)}, 2, 50, [("a", 0, 50), ("a", 50, 100)], id="both, the cap is enough"),
+        # the cap gives 50, 50, 20; shares of 6: 2.5 -> 3 twice, 20 / 120 * 6 = 1, whole; then 50 / 100 of 5 = 2.5 -> 3
+        pytest.param(
+            {"a": (0, 100), "b": (0, 20)},
+            6,
+            50,
+            [("a", 0, 16), ("a", 16, 33), ("a", 33, 50), ("a", 50, 66), ("a", 66, 83), ("a", 83, 100), ("b", 0, 20)],
+            id="both, the cap is not enough",
+        ),
+        pytest.param({"a": (3, 3)}, 4, 2, [], id="nothing to read"),
+        pytest.param({}, 4, 2, [], id="nothing at all"),
+    ],
+)
+def test_divide(ranges: RANGES, minimum: int | None, maximum: int | None, expected: PIECES) -> None:
+    """Ranges are cut as KafkaOffsetRangeCalculator cuts them (worked by hand)."""
+    found = split_ranges([OffsetRange(TopicPartition(t, 0), *ends) for t, ends in ranges.items()], minimum, maximum)
+    assert [(r.partition.topic, r.start, r.until) for r in found] == expected
+
+
+def test_cap_holds_beyond_the_precision_of_a_double() -> None:
+    """The number of parts is exact where a quotient of doubles is not."""
+    found = split_ranges([OffsetRange(A, 0, 2**53 + 1)], None, 2**53)
+    assert [r.size for r in found] == [2**52, 2**52 + 1]
+
+
+# --- splits
+
+
+def test_split_carries_what_a_task_needs() -> None:
+    """A split has the range, the leader, its epoch, the ISR, the endpoints and the topic's identity; it pickles."""
+    snapshot = cluster(topic("a", topic_id="id-a", czxid=77), a=PartitionState(2, 9, (3, 2, 1)))
+    split = make_splits([OffsetRange(A, 5, 8)], snapshot, None, Listener())[0]
+    assert split == Split(A, 5, 8, 2, 9, (3, 2, 1), ("k2:9092", "k3:9092", "k1:9092"), "id-a", 77)
+    assert split.size == 3
+    assert pickle.loads(pickle.dumps(split)) == split
+
+
+@pytest.mark.parametrize(
+    ("rack", "expected"),
+    [
+        (None, ("k2:9092", "k3:9092", "k1:9092")),
+        ("x", ("k3:9092", "k1:9092", "k2:9092")),
+        ("y", ("k2:9092", "k3:9092", "k1:9092")),
+        ("elsewhere", ("k2:9092", "k3:9092", "k1:9092")),
+    ],
+)
+def test_nearest_brokers_come_first(rack: str | None, expected: tuple[str, ...]) -> None:
+    """Brokers of the client's rack come first, else the leader, then the order of the ISR."""
+    snapshot = cluster(topic("a"), a=PartitionState(2, 9, (3, 2, 1)))
+    assert make_splits([OffsetRange(A, 0, 1)], snapshot, rack, Listener())[0].endpoints == expected
+
+
+def test_dead_replicas_have_no_endpoint() -> None:
+    """A broker of the ISR that is not registered is left out of the endpoints, not of the ISR."""
+    snapshot = cluster(topic("a"), a=PartitionState(1, 0, (4, 1)))
+    split = make_splits([OffsetRange(A, 0, 1)], snapshot, None, Listener())[0]
+    assert (split.isr, split.endpoints) == ((4, 1), ("k1:9092",))
+
+
+def test_splits_keep_the_order_of_their_ranges() -> None:
+    """One split a range, in the given order."""
+    snapshot = cluster(topic("a"), topic("b"), a=PartitionState(1, 0, (1,)), b=PartitionState(2, 0, (2,)))
+    ranges = [OffsetRange(B, 0, 1), OffsetRange(A, 0, 1), OffsetRange(B, 1, 2)]
+    assert [(s.partition, s.start) for s in make_splits(ranges, snapshot, None, Listener())] == [(B, 0), (A, 0), (B, 1)]
+
+
+BROKER = Broker(
+    1,
+    (
+        Endpoint("INSIDE", "PLAINTEXT", "10.0.0.1", 9092),
+        Endpoint("OUTSIDE", "SASL_SSL", "k1.example", 9093),
+        Endpoint("SECOND", "PLAINTEXT", "fe80::1", 9094),
+    ),
+)
+
+
+@each(
+    ("listener", "expected"),
+    [
+        (Listener(), "10.0.0.1:9092"),
+        (Listener(None, "sasl_ssl"), "k1.example:9093"),
+        (Listener("second"), "[fe80::1]:9094"),
+        (Listener("OUTSIDE", "PLAINTEXT"), "k1.example:9093"),
+        (Listener(None, "SSL"), None),
+        (Listener("MISSING"), None),
+    ],
+)
+def test_listener_chooses_the_endpoint(listener: Listener, expected: str | None) -> None:
+    """The named listener wins over the protocol, in any case; the first of several serves; None if there is none."""
+    endpoint = listener.endpoint(BROKER)
+    assert (None if endpoint is None else str(endpoint)) == expected
+
+
+def test_brokers_without_the_listener_are_left_out() -> None:
+    """A split has no endpoint of a broker that lacks the listener."""
+    snapshot = cluster(topic("a"), a=PartitionState(1, 0, (1, 2)))
+    assert make_splits([OffsetRange(A, 0, 1)], snapshot, None, Listener("OTHER"))[0].endpoints == ()
+
+
+@pytest.mark.parametrize(
+    ("leaders", "expected"),
+    [
+        ([], []),
+        ([1, 1, 1], [0, 1, 2]),
+        ([1, 1, 2, 2], [0, 2, 1, 3]),
+        ([1, 2, 2, 2, 3], [1, 0, 4, 2, 3]),
+        ([1, 1, 2, 3, 3, 3], [3, 0, 2, 4, 1, 5]),
+    ],
+)
+def test_leaders_take_turns(leaders: list[int], expected: list[int]) -> None:
+    """Leaders take turns, the one with most splits first; a leader's own splits keep their order."""
+    splits = [Split(A, n, n + 1, leader, 0, (), ()) for n, leader in enumerate(leaders)]
+    assert [s.start for s in spread_over_leaders(splits)] == expected
+
+
+def test_fixed_order() -> None:
+    """A micro-batch that is repeated after its leaders have moved has the same tasks in the same order."""
+    places = [("a", 1, 0), ("b", 0, 0), ("a", 0, 5), ("a", 0, 0)]
+    before = [Split(TopicPartition(t, p), start, start + 5, n, 0, (n,), ()) for n, (t, p, start) in enumerate(places)]
+    after = [split._replace(leader=5 - split.leader) for split in reversed(before)]
+    order = [(split.partition.topic, split.partition.partition, split.start) for split in in_fixed_order(before)]
+    assert order == [("a", 0, 0), ("a", 0, 5), ("b", 0, 0), ("a", 1, 0)]
+    assert order == [(s.partition.topic, s.partition.partition, s.start) for s in in_fixed_order(after)]

@@ -1,0 +1,182 @@
+"""What filters let a plan leave out."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
+from pyspark_zkafka.model.pushdown import Comparison, Operator, PushedFilters, pushed_filters
+from tests.support.cases import each
+
+OPERATORS: tuple[Operator, ...] = ("=", ">", ">=", "<", "<=")
+T3 = TopicPartition("m", 3)
+MORNING = datetime(2024, 1, 2, 3, 4, 5, 678_901, timezone.utc)
+MORNING_MS = 1_704_164_645_678
+
+
+@each(
+    ("operator", "value", "admitted"),
+    [
+        ("=", 3, True),
+        ("=", 2, False),
+        ("in", (1, 3), True),
+        ("in", (1, 2), False),
+        ("in", (), False),
+        (">", 2, True),
+        (">", 3, False),
+        (">=", 3, True),
+        (">=", 4, False),
+        ("<", 4, True),
+        ("<", 3, False),
+        ("<=", 3, True),
+        ("<=", 2, False),
+    ],
+)
+def test_partitions_are_left_out(operator: Operator, value: Any, admitted: bool) -> None:
+    """Each operator on the partition number keeps or leaves out partition 3."""
+    assert pushed_filters([Comparison("partition", operator, value)]).admits(T3) is admitted
+
+
+@each(
+    ("operator", "value", "admitted"),
+    [
+        ("=", "m", True),
+        ("=", "M", False),
+        ("in", ("a", "m"), True),
+        ("in", ("a",), False),
+        (">", "l", True),
+        (">", "m", False),
+        (">=", "m", True),
+        ("<", "m", False),
+        ("<=", "m", True),
+        ("<=", "l", False),
+    ],
+)
+def test_topics_are_left_out(operator: Operator, value: Any, admitted: bool) -> None:
+    """Each operator on the topic's name keeps or leaves out topic m."""
+    assert pushed_filters([Comparison("topic", operator, value)]).admits(T3) is admitted
+
+
+@each("operator", OPERATORS)
+@each(
+    ("column", "value"), [("partition", "2"), ("partition", None), ("partition", Decimal(2)), ("topic", 5), ("topic", None)]
+)
+def test_what_cannot_be_compared_is_left_to_spark(column: str, operator: Operator, value: Any) -> None:
+    """A value of another type leaves nothing out, whatever the operator."""
+    assert pushed_filters([Comparison(column, operator, value)]).admits(T3)
+
+
+@pytest.mark.parametrize(("column", "values"), [("partition", (1, None)), ("partition", ("1",)), ("topic", (7, "a"))])
+def test_lists_with_strangers_are_left_to_spark(column: str, values: tuple[Any, ...]) -> None:
+    """A list that holds a value of another type leaves nothing out."""
+    assert pushed_filters([Comparison(column, "in", values)]).admits(T3)
+
+
+@each(
+    ("comparisons", "expected"),
+    [
+        ([("=", 50)], (50, 51)),
+        ([("in", (50, 40, 60))], (40, 61)),
+        ([(">", 50)], (51, 100)),
+        ([(">=", 50)], (50, 100)),
+        ([("<", 50)], (10, 50)),
+        ([("<=", 50)], (10, 51)),
+        ([(">=", 20), (">", 30), ("<", 90), ("<=", 79)], (31, 80)),
+        ([("=", 5)], (10, 10)),
+        ([("=", 100)], (100, 100)),
+        ([("<", 5)], (10, 10)),
+        ([(">", 500)], (501, 501)),
+        ([(">", 60), ("<", 40)], (61, 61)),
+        ([("=", 20), ("=", 30)], (30, 30)),
+        ([("<", -5)], (10, 10)),
+        ([(">", -5)], (10, 100)),
+        ([("in", ())], (10, 100)),
+        ([("in", (50, None))], (10, 100)),
+        ([("=", "50")], (10, 100)),
+        ([(">", 50.5)], (10, 100)),
+        ([("<", None)], (10, 100)),
+    ],
+)
+def test_offsets_are_cut(comparisons: list[tuple[Operator, Any]], expected: tuple[int, int]) -> None:
+    """Filters on the offset cut the range [10, 100); contradictions leave an empty one, other types leave it whole."""
+    pushed = pushed_filters(Comparison("offset", operator, value) for operator, value in comparisons)
+    cut = pushed.cut(OffsetRange(T3, 10, 100), {})
+    if expected[0] == expected[1]:
+        assert cut.size == 0
+        assert cut.until >= cut.start
+    else:
+        assert cut == OffsetRange(T3, *expected)
+
+
+@each(
+    ("operator", "value", "expected"),
+    [
+        (">", MORNING, MORNING_MS),
+        (">=", MORNING, MORNING_MS),
+        ("=", MORNING, MORNING_MS),
+        (">=", MORNING.replace(tzinfo=None), MORNING_MS),
+        (">=", MORNING.astimezone(timezone(timedelta(hours=-8))), MORNING_MS),
+        (">=", datetime(1970, 1, 1, tzinfo=timezone.utc), 0),
+        (">=", datetime(1970, 1, 1, 0, 0, 0, 999, timezone.utc), 0),
+        (">=", datetime(9999, 12, 31, 23, 59, 59, 999_999, timezone.utc), 253_402_300_799_999),
+        (">", datetime(1969, 12, 31, 23, 59, 59, 999_000, timezone.utc), None),
+        (">", datetime(1900, 1, 1, tzinfo=timezone.utc), None),
+        ("<", MORNING, None),
+        ("<=", MORNING, None),
+        ("in", (MORNING,), None),
+        (">", MORNING_MS, None),
+        (">", "2024-01-02", None),
+        (">", None, None),
+    ],
+)
+def test_time_bounds_floor_to_milliseconds(operator: Operator, value: Any, expected: int | None) -> None:
+    """A lower bound in time floors to Kafka's milliseconds; nothing follows from others, or from one before the epoch."""
+    assert pushed_filters([Comparison("timestamp", operator, value)]).since_ms == expected
+
+
+def test_latest_time_bound_counts() -> None:
+    """Of several lower bounds in time the latest holds."""
+    bounds = [Comparison("timestamp", ">", MORNING), Comparison("timestamp", ">=", MORNING + timedelta(seconds=1))]
+    assert pushed_filters(bounds).since_ms == MORNING_MS + 1000
+
+
+@pytest.mark.parametrize(
+    ("first", "expected"), [({}, (10, 100)), ({T3: 5}, (10, 100)), ({T3: 70}, (70, 100)), ({T3: 100}, (100, 100))]
+)
+def test_range_starts_at_the_first_record_not_older(first: dict[TopicPartition, int], expected: tuple[int, int]) -> None:
+    """The first offset not older than the bound becomes the start, if it is later."""
+    assert PushedFilters().cut(OffsetRange(T3, 10, 100), first) == OffsetRange(T3, *expected)
+
+
+def test_nothing_is_read_if_all_records_are_older() -> None:
+    """Where no record is as late as the bound, the range is empty."""
+    assert PushedFilters().cut(OffsetRange(T3, 10, 100), {T3: -1}).size == 0
+
+
+def test_all_filters_must_hold() -> None:
+    """Filters on several columns narrow a plan each in its way, and columns that do not matter are passed over."""
+    pushed = pushed_filters(
+        [
+            Comparison("topic", "=", "m"),
+            Comparison("partition", ">", 1),
+            Comparison("partition", "<", 4),
+            Comparison("offset", ">=", 20),
+            Comparison("key", "=", b"k"),
+        ]
+    )
+    admitted = [n for n in range(6) if pushed.admits(TopicPartition("m", n))]
+    assert admitted == [2, 3]
+    assert not pushed.admits(TopicPartition("x", 3))
+    assert (pushed.from_offset, pushed.until_offset, pushed.since_ms) == (20, None, None)
+
+
+def test_no_filters_leave_everything() -> None:
+    """Without filters nothing is left out."""
+    pushed = pushed_filters([])
+    assert pushed == PushedFilters()
+    assert pushed.admits(T3)
+    assert pushed.cut(OffsetRange(T3, 10, 100), {}) == OffsetRange(T3, 10, 100)

@@ -1,0 +1,331 @@
+"""The columns of records, built from messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from pyspark_zkafka.errors import OptionError, UnreadableRecord
+from pyspark_zkafka.model.records import COLUMNS, build_batch, require_projection, schema_ddl
+from tests.support.cases import each
+
+MAX_MS = (2**63 - 1) // 1000
+
+
+@dataclass
+class FakeMessage:
+    """A message as confluent_kafka gives it: everything is a method."""
+
+    at: int
+    k: bytes | None = b"k"
+    v: bytes | None = b"v"
+    time: tuple[int, int] = (1, 1_700_000_000_123)
+    heads: list[tuple[str, bytes | None]] | None = None
+
+    def key(self) -> bytes | None:
+        return self.k
+
+    def value(self) -> bytes | None:
+        return self.v
+
+    def topic(self) -> str:
+        return "orders"
+
+    def partition(self) -> int:
+        return 3
+
+    def offset(self) -> int:
+        return self.at
+
+    def timestamp(self) -> tuple[int, int]:
+        return self.time
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        return self.heads
+
+
+KEY_VALUE = StructType().add("key", StringType()).add("value", BinaryType())
+TYPES: dict[str, DataType] = {
+    "binary": BinaryType(),
+    "string": StringType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "timestamp": TimestampType(),
+    "timestamp_ltz": TimestampType(),
+    "timestamp_ntz": TimestampNTZType(),
+    "map<string,binary>": MapType(StringType(), BinaryType()),
+    "array<string>": ArrayType(StringType()),
+    "array<struct<key:string,value:binary>>": ArrayType(KEY_VALUE),
+    "array<struct<value:binary,key:string>>": ArrayType(StructType(KEY_VALUE.fields[::-1])),
+    "array<struct<key:string,value:string>>": ArrayType(StructType().add("key", "string").add("value", "string")),
+}
+
+
+def spark_type(ddl: str) -> StructType:
+    """The type of a DDL text; Spark's own parser would need a session."""
+    found = StructType()
+    for column in ddl.split(", "):
+        name, kind = column.split(" ")
+        found.add(name, TYPES[kind])
+    return found
+
+
+def spark_schema(ddl: str) -> pa.Schema:
+    return to_arrow_schema(spark_type(ddl), timezone="UTC")
+
+
+def column(messages: Sequence[FakeMessage], ddl: str) -> list[Any]:
+    """The only column of a batch, as Python values; the batch is validated to the last byte."""
+    batch = build_batch(messages, spark_schema(ddl))
+    batch.validate(full=True)
+    return batch.column(0).to_pylist()
+
+
+def problems(schema: pa.Schema) -> str:
+    """The problems of a schema that cannot be read."""
+    with pytest.raises(OptionError) as caught:
+        require_projection(schema)
+    return caught.value.message.removeprefix("The schema cannot be read: ")
+
+
+# --- schemas
+
+
+@pytest.mark.parametrize("headers", [False, True])
+def test_schema_equals_sparks(headers: bool) -> None:
+    """The columns' own Arrow types are those that Spark expects for the schema, in its order."""
+    spark = spark_schema(schema_ddl(headers))
+    names = [name for name in COLUMNS if headers or name != "headers"]
+    assert spark.names == names
+    assert [field.type for field in spark] == [COLUMNS[name][0] for name in names]
+    require_projection(spark)
+
+
+def test_schema_is_that_of_sparks_own_source() -> None:
+    """Names and types are those of Spark's Kafka source."""
+    assert spark_type(schema_ddl(include_headers=True)).simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,"
+        "timestampType:int,headers:array<struct<key:string,value:binary>>>"
+    )
+
+
+@pytest.mark.parametrize(
+    "ddl",
+    [
+        "value string",
+        "value string, key string",
+        "offset bigint, key binary",
+        "headers array<struct<key:string,value:binary>>",
+        "timestampType int, timestamp timestamp, topic string",
+    ],
+)
+def test_any_subset_in_any_order_can_be_read(ddl: str) -> None:
+    """A projection may leave out and reorder columns, and declare key and value as text."""
+    require_projection(spark_schema(ddl))
+    batch = build_batch([FakeMessage(1, heads=[("h", b"x")]), FakeMessage(2)], spark_schema(ddl))
+    batch.validate(full=True)
+    assert batch.schema == spark_schema(ddl)
+    assert batch.num_rows == 2
+
+
+def test_columns_that_may_be_null() -> None:
+    """Key, value and headers cannot be NOT NULL, as Kafka has records without them; the others can."""
+    schema = pa.schema([pa.field("value", pa.binary(), nullable=False), pa.field("offset", pa.int64(), nullable=False)])
+    assert problems(schema) == "value cannot be NOT NULL: Kafka has records without one"
+
+
+@each(
+    ("ddl", "problem"),
+    [
+        ("body string", "there is no column 'body'; there are key, value, topic, partition, offset, timestamp,"),
+        ("Value string", "there is no column 'Value'"),
+        ("value int", "value cannot be int32 (Arrow's name); declare it binary or string"),
+        ("topic binary", "topic cannot be binary (Arrow's name); declare it string"),
+        ("partition bigint", "partition cannot be int64 (Arrow's name); declare it int"),
+        ("offset int", "offset cannot be int32 (Arrow's name); declare it bigint"),
+        ("offset string", "offset cannot be string (Arrow's name); declare it bigint"),
+        ("timestamp timestamp_ntz", "timestamp cannot be timestamp[us] (Arrow's name); declare it timestamp_ltz"),
+        ("timestamp bigint", "timestamp cannot be int64 (Arrow's name); declare it timestamp_ltz"),
+        ("timestampType string", "timestampType cannot be string (Arrow's name); declare it int"),
+        ("headers map<string,binary>", "headers cannot be map<string, binary"),
+        ("headers array<string>", "headers cannot be list<"),
+        ("headers array<struct<value:binary,key:string>>", "headers cannot be list<"),
+        ("headers array<struct<key:string,value:string>>", "headers cannot be list<"),
+    ],
+)
+def test_projections_that_cannot_be_read(ddl: str, problem: str) -> None:
+    """A column that there is not, or of another type, is named with what it may be."""
+    found = problems(spark_schema(ddl))
+    assert found.startswith(problem)
+    assert found.count(" cannot be ") + found.count("there is no column") == 1
+
+
+def test_a_column_can_be_asked_for_once() -> None:
+    """Spark takes a schema with two columns of a name; there is one of each to read."""
+    schema = pa.schema([("offset", pa.int64()), ("key", pa.binary()), ("offset", pa.int64())])
+    assert problems(schema) == "there are several columns offset"
+
+
+def test_all_problems_of_a_schema_are_in_one_error() -> None:
+    """The error lists each bad column, and no good one."""
+    with pytest.raises(OptionError) as caught:
+        require_projection(spark_schema("key string, valu string, offset int"))
+    assert caught.value.condition == "INVALID_SCHEMA"
+    assert "no column 'valu'" in str(caught.value)
+    assert "; offset cannot be int32" in str(caught.value)
+    assert "key cannot" not in str(caught.value)
+
+
+def test_good_schema_raises_nothing() -> None:
+    """A projection that can be read passes."""
+    require_projection(spark_schema(schema_ddl(include_headers=True)))
+
+
+# --- columns
+
+
+@pytest.mark.parametrize("name", ["key", "value"])
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("binary", [b"", None, b"gr\xc3\xbcn"]), ("string", ["", None, "gr\u00fcn"])]
+)
+def test_keys_and_values(name: str, kind: str, expected: list[Any]) -> None:
+    """Null and empty stay apart, as bytes and as text."""
+    data = [b"", None, b"gr\xc3\xbcn"]
+    messages = [FakeMessage(n, **{name[0]: d}) for n, d in enumerate(data)]  # type: ignore[arg-type]
+    assert column(messages, f"{name} {kind}") == expected
+
+
+@pytest.mark.parametrize("kind", ["binary", "string"])
+def test_all_values_may_be_null(kind: str) -> None:
+    """A batch of tombstones is a column of nulls."""
+    assert column([FakeMessage(0, v=None), FakeMessage(1, v=None)], f"value {kind}") == [None, None]
+
+
+@each("name", ["key", "value"])
+@each("bad", [b"\xff", b"ok\xc3", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80"])
+def test_invalid_utf8_names_the_record(name: str, bad: bytes) -> None:
+    """Bytes that are no UTF-8 in a column declared string are an error with column, topic, partition and offset."""
+    messages = [FakeMessage(40), FakeMessage(41, **{name[0]: bad}), FakeMessage(42)]  # type: ignore[arg-type]
+    with pytest.raises(UnreadableRecord) as caught:
+        column(messages, f"{name} string")
+    assert caught.value.condition == "MALFORMED_UTF8"
+    assert f"The {name} of orders-3 at offset 41 is not UTF-8; declare {name} as binary" in str(caught.value)
+    assert column(messages, f"{name} binary")[1] == bad
+
+
+def test_topic_and_partition() -> None:
+    """Topic and partition are the same in every row."""
+    messages = [FakeMessage(0), FakeMessage(1)]
+    assert column(messages, "topic string") == ["orders", "orders"]
+    assert column(messages, "partition int") == [3, 3]
+
+
+@each("offsets", [[7], [0, 1, 2], [5, 6, 9], [5, 8, 9], [2**62, 2**62 + 1], [2**63 - 1], [0, 2**63 - 1]])
+def test_offsets(offsets: list[int]) -> None:
+    """Offsets are the messages' own, with and without gaps, up to the largest."""
+    assert column([FakeMessage(o) for o in offsets], "offset bigint") == offsets
+
+
+@each(
+    ("time", "micros", "kind"),
+    [
+        ((1, 1_700_000_000_123), 1_700_000_000_123_000, 0),
+        ((2, 1_700_000_000_123), 1_700_000_000_123_000, 1),
+        ((1, 0), 0, 0),
+        ((1, -1), -1000, 0),
+        ((0, 0), -1000, -1),
+        ((0, -1), -1000, -1),
+        ((1, MAX_MS), MAX_MS * 1000, 0),
+        ((1, -MAX_MS), -MAX_MS * 1000, 0),
+    ],
+)
+def test_timestamps_and_their_types(time: tuple[int, int], micros: int, kind: int) -> None:
+    """Timestamps are Spark's microseconds and types Java's numbers; a record without timestamp has -1 ms and type -1."""
+    messages = [FakeMessage(0), FakeMessage(1, time=time)]
+    batch = build_batch(messages, spark_schema("timestamp timestamp, timestampType int"))
+    assert batch.column(0).cast(pa.int64()).to_pylist() == [1_700_000_000_123_000, micros]
+    assert batch.column(1).to_pylist() == [0, kind]
+
+
+def test_timestamp_is_in_utc() -> None:
+    """A timestamp is the moment that its milliseconds say."""
+    assert column([FakeMessage(0)], "timestamp timestamp") == [
+        datetime(2023, 11, 14, 22, 13, 20, 123_000, timezone.utc),
+    ]
+
+
+@pytest.mark.parametrize("milliseconds", [MAX_MS + 1, 2**63 - 1, -MAX_MS - 1, -(2**63)])
+def test_timestamps_beyond_spark_are_an_error(milliseconds: int) -> None:
+    """A timestamp that does not fit microseconds is an error that names the record; the other columns can be read."""
+    messages = [FakeMessage(40), FakeMessage(41, time=(1, milliseconds)), FakeMessage(42)]
+    with pytest.raises(UnreadableRecord) as caught:
+        column(messages, "timestamp timestamp")
+    assert caught.value.condition == "MALFORMED_TIMESTAMP"
+    assert f"The timestamp of orders-3 at offset 41 is {milliseconds} ms" in str(caught.value)
+    assert column(messages, "timestampType int") == [0, 0, 0]
+
+
+def test_headers() -> None:
+    """Headers keep their order and repetitions, values may be null or empty, and a record without headers has null."""
+    heads = [None, [("a", b"1"), ("b", None), ("a", b"")], [], [("\u00e4", b"\xff")]]
+    messages = [FakeMessage(n, heads=h) for n, h in enumerate(heads)]  # type: ignore[arg-type]
+    assert column(messages, "headers array<struct<key:string,value:binary>>") == [
+        None,
+        [{"key": "a", "value": b"1"}, {"key": "b", "value": None}, {"key": "a", "value": b""}],
+        [],
+        [{"key": "\u00e4", "value": b"\xff"}],
+    ]
+
+
+def test_all_columns_at_once() -> None:
+    """The full schema gives every column of a record."""
+    batch = build_batch([FakeMessage(9, heads=[("h", b"x")])], spark_schema(schema_ddl(include_headers=True)))
+    batch.validate(full=True)
+    assert batch.to_pylist() == [
+        {
+            "key": b"k",
+            "value": b"v",
+            "topic": "orders",
+            "partition": 3,
+            "offset": 9,
+            "timestamp": datetime(2023, 11, 14, 22, 13, 20, 123_000, timezone.utc),
+            "timestampType": 0,
+            "headers": [{"key": "h", "value": b"x"}],
+        }
+    ]
+
+
+def test_columns_that_are_not_asked_for_are_never_read() -> None:
+    """A projection calls only the methods that it needs."""
+
+    class Offsets(FakeMessage):
+        def value(self) -> bytes | None:
+            raise AssertionError("value was read")
+
+        key = timestamp = headers = value  # type: ignore[assignment]
+
+    assert column([Offsets(1), Offsets(2)], "offset bigint") == [1, 2]
+
+
+def test_empty_projection_keeps_the_count_of_rows() -> None:
+    """A batch without columns, as count() asks for it, still has its rows."""
+    batch = build_batch([FakeMessage(n) for n in range(5)], pa.schema([]))
+    assert (batch.num_rows, batch.num_columns) == (5, 0)

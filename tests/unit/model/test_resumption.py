@@ -1,0 +1,137 @@
+"""Where a stream goes on with a partition that it has gained."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.model.checkpoint import PlannedRange as Range
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Position
+from pyspark_zkafka.model.resumption import (
+    RULES,
+    PartitionFacts,
+    Resumption,
+    Rule,
+    StoredOffset,
+    checkpoint_or_group,
+    deleted_topic,
+    new_partition,
+    option_at_first_start,
+    option_later,
+    resume,
+    start_of,
+    topic_created_again,
+)
+from tests.support.cases import each
+
+
+@pytest.mark.parametrize(
+    ("span", "committed", "last_committed", "expected"),
+    [
+        pytest.param(None, None, None, Resumption(None), id="nothing is known"),
+        pytest.param(None, 7, None, Resumption(7), id="the group's offset, of a partition that the stream never read"),
+        pytest.param(None, 0, None, Resumption(0), id="0 is an offset"),
+        pytest.param(None, 7, 5, Resumption(7), id="the group's, whatever this process committed before"),
+        pytest.param(Range(10, 20), None, None, Resumption(20), id="the end of the finished micro-batch, without a group"),
+        pytest.param(Range(20, 20), None, None, Resumption(20), id="the remembered end"),
+        pytest.param(Range(10, 20, 10), 20, None, Resumption(20), id="the micro-batch was committed"),
+        pytest.param(Range(10, 20, 10), 10, None, Resumption(20), id="the one before was: its commit comes later"),
+        pytest.param(Range(10, 20, 4), 4, None, Resumption(20), id="no commit has worked for a while"),
+        pytest.param(Range(10, 20, 0), 0, None, Resumption(20), id="the same from 0"),
+        pytest.param(Range(10, 20, 4), 15, 15, Resumption(20), id="this process itself committed it"),
+        pytest.param(
+            Range(10, 20, 10), 15, 12, Resumption(15, moved=True), id="between the two: another member's progress"
+        ),
+        pytest.param(Range(10, 20, 10), 35, None, Resumption(35, moved=True), id="another member has gone further"),
+        pytest.param(Range(10, 20, 10), 5, None, Resumption(5, moved=True), id="an operator's reset, back"),
+        pytest.param(Range(10, 20, 10), 0, None, Resumption(0, moved=True), id="an operator's reset, to the beginning"),
+        pytest.param(Range(20, 20, 20), 19, None, Resumption(19, moved=True), id="a reset by one, of an idle partition"),
+    ],
+)
+def test_resume(span: Range | None, committed: int | None, last_committed: int | None, expected: Resumption) -> None:
+    """The stream's own work goes on unless somebody else has moved the group's offset, which then wins."""
+    stored, last = (None if offset is None else StoredOffset(offset) for offset in (committed, last_committed))
+    assert resume(span, stored, last) == expected
+
+
+@pytest.mark.parametrize(
+    ("span", "stored", "last", "expected"),
+    [
+        pytest.param(
+            Range(0, 20, 0, mark=7),
+            StoredOffset(0, 9),
+            None,
+            Resumption(0, moved=True),
+            id="a reset to the start of the batch",
+        ),
+        pytest.param(
+            Range(0, 20, 0, mark=7), StoredOffset(0, 7), None, Resumption(20), id="untouched since it was planned"
+        ),
+        pytest.param(Range(0, 20, 0, mark=7), StoredOffset(20, 9), None, Resumption(20), id="where the batch ends anyway"),
+        pytest.param(
+            Range(20, 20, 0, mark=7),
+            StoredOffset(15, 9),
+            StoredOffset(15, 9),
+            Resumption(20),
+            id="committed by this process",
+        ),
+        pytest.param(
+            Range(20, 20, 0, mark=7),
+            StoredOffset(15, 11),
+            StoredOffset(15, 9),
+            Resumption(15, moved=True),
+            id="a reset to what this process committed",
+        ),
+        pytest.param(Range(0, 20, 0), StoredOffset(0, 9), None, Resumption(20), id="without a mark, the offset decides"),
+    ],
+)
+def test_marks(span: Range, stored: StoredOffset, last: StoredOffset | None, expected: Resumption) -> None:
+    """An offset that somebody wrote again is told from the stream's own of the same value by its mark."""
+    assert resume(span, stored, last) == expected
+
+
+EVERYTHING = PartitionFacts(
+    span=Range(10, 20, 10, 40),
+    stored=StoredOffset(30, 40),
+    named=5,
+    is_first_start=True,
+    is_outdated=True,
+    is_replaced=True,
+    is_younger=True,
+    is_added=True,
+)
+
+
+def test_precedence() -> None:
+    """Each rule decides where the rules before it find nothing; the order is that of the list."""
+    facts = EVERYTHING
+    cases: list[tuple[dict[str, Any], Rule | None, Position | None]] = [
+        ({}, topic_created_again, EARLIEST),
+        ({"is_replaced": False}, option_at_first_start, 5),
+        ({"is_first_start": False}, checkpoint_or_group, 20),
+        ({"span": None}, deleted_topic, EARLIEST),
+        ({"stored": None, "is_outdated": False}, new_partition, EARLIEST),
+        ({"is_younger": False, "is_added": False}, option_later, 5),
+        ({"named": None}, None, None),
+    ]
+    for without, rule, position in cases:
+        facts = replace(facts, **without)
+        assert start_of(facts) == (rule, position)
+    assert tuple(rule for _, rule, _ in cases[:-1]) == RULES
+
+
+@each(
+    ("facts", "position"),
+    [
+        (PartitionFacts(is_replaced=True, stored=StoredOffset(7, mark=9)), 7),
+        (PartitionFacts(is_replaced=True, stored=StoredOffset(7, mark=9), last=StoredOffset(7, mark=9)), EARLIEST),
+        (PartitionFacts(is_first_start=True, named=LATEST), LATEST),
+        (PartitionFacts(is_first_start=True, named=LATEST, is_younger=True), EARLIEST),
+        (PartitionFacts(stored=StoredOffset(7), is_added=True), 7),
+    ],
+)
+def test_start(facts: PartitionFacts, position: Position) -> None:
+    """A topic read by another member goes on there; `latest` spares partitions that are newer than the group."""
+    assert start_of(facts)[1] == position

@@ -1,0 +1,154 @@
+"""The views' tables: their columns, projections, the options beside them, and how rows become Arrow."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import types as spark
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribePattern
+from pyspark_zkafka.model.view_tables import VIEWS, build_view, require_view_projection, restrict, timestamp_us
+from pyspark_zkafka.options.batch import parse_read
+from tests.support.cases import each
+
+DOCS = Path(__file__).parents[3] / "docs" / "views.md"
+ZOOKEEPER = {"zookeeper.connect": "zk:2181"}
+
+
+SPARK_TYPES = {
+    "int": spark.IntegerType(),
+    "bigint": spark.LongType(),
+    "string": spark.StringType(),
+    "boolean": spark.BooleanType(),
+    "timestamp": spark.TimestampType(),
+    "timestamp_ltz": spark.TimestampType(),
+    "array<int>": spark.ArrayType(spark.IntegerType()),
+    "array<string>": spark.ArrayType(spark.StringType()),
+    "map<string,int>": spark.MapType(spark.StringType(), spark.IntegerType()),
+    "map<string,string>": spark.MapType(spark.StringType(), spark.StringType()),
+}
+
+
+def arrow(ddl: str) -> pa.Schema:
+    """The Arrow schema that Spark makes of DDL, whose own parser needs a JVM."""
+    fields = (column.split(" ") for column in ddl.split(", "))
+    return to_arrow_schema(
+        spark.StructType([spark.StructField(name, SPARK_TYPES[kind]) for name, kind in fields]), timezone="UTC"
+    )
+
+
+def test_docs_have_every_column() -> None:
+    """docs/views.md lists the columns of each view, with their types, in order."""
+    sections = re.split(r"^## ", DOCS.read_text(), flags=re.MULTILINE)[1:]
+    documented = {
+        s.split("\n", 1)[0]: dict(re.findall(r"^\| `(\w+)` \| `?([^|`]+)`? \|", s, re.MULTILINE)) for s in sections
+    }
+    assert list(documented) == list(VIEWS)
+    assert [list(columns.items()) for columns in documented.values()] == [list(v.columns.items()) for v in VIEWS.values()]
+
+
+@each("view", VIEWS)
+def test_whole_schema_is_a_projection(view: str) -> None:
+    """What Spark makes of a view's DDL is what the view can build, empty too."""
+    schema = arrow(VIEWS[view].ddl)
+    require_view_projection(view, schema)
+    batch = build_view([{}], schema)
+    assert batch.schema == schema
+    assert batch.to_pylist() == [dict.fromkeys(VIEWS[view].columns)]
+    assert build_view([], schema).num_rows == 0
+
+
+def test_projection_takes_subset_and_order() -> None:
+    """A batch has the columns that are asked for, in that order, and no columns if none are."""
+    rows = [{"id": 1, "host": "h", "endpoints": ["PLAINTEXT://h:1"]}, {"id": 2}]
+    assert build_view(rows, arrow("host string, id int")).to_pydict() == {"host": ["h", None], "id": [1, 2]}
+    assert build_view(rows, pa.schema([])).num_rows == 2
+
+
+def test_maps_and_timestamps() -> None:
+    """Maps come from pairs and timestamps from microseconds."""
+    row = {"subscription": [("a", 1), ("b", 2)], "timestamp": 1_795_228_865_441_000}
+    batch = build_view([row], arrow("subscription map<string,int>, timestamp timestamp"))
+    assert batch["subscription"].to_pylist() == [[("a", 1), ("b", 2)]]
+    assert batch["timestamp"].cast(pa.int64()).to_pylist() == [1_795_228_865_441_000]
+
+
+def test_wrong_projection() -> None:
+    """Unknown columns and other types are refused together, in the view's own words."""
+    with pytest.raises(
+        OptionError, match=r"INVALID_SCHEMA.*no column 'nam'; it has topic, name, value; topic of .* is string"
+    ):
+        require_view_projection("configs", arrow("nam string, topic bigint"))
+
+
+@each(
+    ("ms", "us"),
+    [
+        (None, None),
+        ("", None),
+        ("0", 0),
+        ("1795228865441", 1_795_228_865_441_000),
+        ("253402300799999", 253_402_300_799_999_000),
+        ("253402300800000", None),
+        ("1e3", None),
+        ("9" * 400, None),
+    ],
+)
+def test_timestamps_of_znodes(ms: str | None, us: int | None) -> None:
+    """Milliseconds as text become microseconds; what is no time that Python can show becomes null."""
+    assert timestamp_us(ms) == us
+
+
+def test_restrict() -> None:
+    """A subscription restricts topics, by name or by whole-name pattern; without one all are shown; always sorted."""
+    assert restrict(None, ["b", "a", "b"]) == ["a", "b"]
+    assert restrict(Subscribe(("b", "missing")), ["b", "a"]) == ["b"]
+    assert restrict(SubscribePattern("a."), ["ab", "abc", "b"]) == ["ab"]
+    assert restrict(Assign(()), ["a"]) == []
+
+
+@each("view", VIEWS)
+def test_options_beside_a_view(view: str) -> None:
+    """Each view can be read alone (but for a plan), with a connection's options, and with what restricts it."""
+    fits = {} if view in ("brokers", "controller", "members") else {"subscribe": "a,b"}
+    group = {"group.id": "g"} if view in ("groups", "members", "owners", "offsets") else {}
+    connection = {"kafka.bootstrap.servers": "h:1", "listener.name": "INTERNAL", "zookeeper.session.timeout.ms": "9000"}
+    options = parse_read({**ZOOKEEPER, **connection, **fits, **group, "view": view.upper()})
+    assert (options.view, options.group) == (view, group.get("group.id"))
+
+
+@each(
+    ("view", "options", "problem"),
+    [
+        ("brokers", {"subscribe": "a"}, "view=brokers cannot be restricted to topics; leave out subscribe"),
+        ("members", {"subscribePattern": "a"}, "view=members cannot be restricted to topics; leave out subscribePattern"),
+        ("topics", {"group.id": "g"}, "view=topics shows no groups; leave out group.id"),
+        ("partitions", {"assign": '{"a": [0]}'}, "assign is about reading records"),
+        ("partitions", {"STARTINGOFFSETS": "earliest"}, "startingOffsets is about reading records"),
+        ("partitions", {"failOnDataLoss": "false", "minPartitions": "2"}, r"failOnDataLoss is .*minPartitions is "),
+    ],
+)
+def test_options_that_contradict_a_view(view: str, options: dict[str, str], problem: str) -> None:
+    """What cannot have an effect on the view is refused, all of it at once."""
+    with pytest.raises(OptionError, match=problem):
+        parse_read({**ZOOKEEPER, **options, "view": view})
+
+
+def test_plan_of_a_read() -> None:
+    """The view of a plan allows the options of a batch read, and requires a subscription too."""
+    read = {"assign": '{"a": [0]}', "startingOffsets": "earliest", "minPartitions": "2"}
+    assert parse_read({**ZOOKEEPER, **read, "view": "plan"}).min_partitions == 2
+    with pytest.raises(OptionError, match=r"set one of subscribe, .* and assign: view=plan shows the plan of a read"):
+        parse_read({**ZOOKEEPER, "view": "plan"})
+
+
+@each("view", ["groups", "members", "owners", "offsets", "admin", "configs"])
+def test_views_that_need_zookeeper(view: str) -> None:
+    """What only ZooKeeper has cannot be asked of brokers alone."""
+    with pytest.raises(OptionError, match=f"view={view} .* needs zookeeper.connect"):
+        parse_read({"kafka.bootstrap.servers": "h:1", "view": view})

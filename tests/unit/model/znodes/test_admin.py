@@ -1,0 +1,82 @@
+"""Znodes of topic configuration and of administration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pyspark_zkafka.errors import CodecError
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.znodes import admin
+from tests.support.cases import each
+
+
+def test_topic_config() -> None:
+    """A topic's configuration keeps the order of the znode."""
+    found = admin.decode_topic_config("/c", b'{"version":1,"config":{"retention.ms":"1","cleanup.policy":"compact"}}')
+    assert list(found.items()) == [("retention.ms", "1"), ("cleanup.policy", "compact")]
+
+
+def test_reassignment_and_election() -> None:
+    """Partitions keep the order of the znode; those of a reassignment have their new replicas."""
+    moves = b'{"topic":"t","partition":1,"replicas":[2,1]},{"topic":"s","partition":0,"replicas":[3]}'
+    data = b'{"version":1,"partitions":[%s]}' % moves
+    assert list(admin.decode_reassignment("/r", data).items()) == [
+        (TopicPartition("t", 1), (2, 1)),
+        (TopicPartition("s", 0), (3,)),
+    ]
+    assert admin.decode_preferred_election("/e", data) == (TopicPartition("t", 1), TopicPartition("s", 0))
+
+
+Decoder = Callable[[str, "bytes | None"], object]
+
+BAD: list[tuple[Decoder, bytes | None]] = [
+    (admin.decode_topic_config, None),
+    (admin.decode_topic_config, b'{"version":1}'),
+    (admin.decode_topic_config, b'{"version":1,"config":{"retention.ms":1}}'),
+    (admin.decode_reassignment, b'{"version":1,"partitions":{}}'),
+    (admin.decode_reassignment, b'{"version":1,"partitions":[1]}'),
+    (admin.decode_reassignment, b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'),
+    (admin.decode_reassignment, b'{"version":1,"partitions":[{"topic":"t","partition":"0","replicas":[1]}]}'),
+    (admin.decode_preferred_election, None),
+    (admin.decode_preferred_election, b'{"version":1,"partitions":[{"partition":0}]}'),
+]
+
+
+@each(("decode", "data"), BAD)
+def test_malformed_data(decode: Decoder, data: bytes | None) -> None:
+    """Each decoder names the znode and shows what it found."""
+    with pytest.raises(CodecError, match=r"Znode /some/path cannot be read: found"):
+        decode("/some/path", data)
+
+
+RECORDED = json.loads((Path(__file__).parents[3] / "vectors" / "cli" / "admin" / "admin.json").read_text())
+
+
+def written(path: str) -> list[bytes]:
+    """What Kafka's tools have written to a znode, or to those that begin with the path."""
+    znodes = [znode for call in RECORDED["calls"] for znode in call["znodes"].items()]
+    return [data.encode() for name, data in znodes if name.startswith(path) and data is not None]
+
+
+def test_bytes_of_kafkas_tools() -> None:
+    """Requests and configurations are encoded to the bytes that Kafka's tools write."""
+    (moves,), (elected,) = written(admin.REASSIGN_PARTITIONS), written(admin.PREFERRED_REPLICA_ELECTION)
+    assert admin.encode_reassignment(admin.decode_reassignment("/r", moves)) == moves
+    assert admin.encode_preferred_election(admin.decode_preferred_election("/e", elected)) == elected
+    configs = written(admin.topic_config_path("orders"))
+    assert len(configs) == 4
+    assert [admin.encode_topic_config(admin.decode_topic_config("/c", data)) for data in configs] == configs
+    assert set(written(admin.CONFIG_CHANGE)) == {admin.encode_config_change("orders", 4)}
+    paths = [path for call in RECORDED["calls"] for path in call["znodes"]]
+    assert admin.delete_topic_path("totals") in paths
+    assert admin.CONFIG_CHANGE + "0000000000" in paths
+
+
+def test_notices_for_old_brokers() -> None:
+    """Brokers of 0.8 read a topic's name, those of 0.9 to 0.10.1 the first version."""
+    assert admin.encode_config_change("t", 1) == b'"t"'
+    assert admin.encode_config_change("t", 3) == b'{"version":1,"entity_type":"topics","entity_name":"t"}'

@@ -1,0 +1,67 @@
+"""JSON of znodes: strict types, Java's integers, and the JVM's way to write it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pyspark_zkafka.errors import CodecError
+from pyspark_zkafka.model.znodes.json import ZnodeJson, encode_json, is_int32, parse_integer, parse_long
+from tests.support.cases import each
+
+OBJECT = b'{"n":7,"s":"x","null":null,"list":[1,2],"objects":[{"a":"b"}],"timestamp":5,"big":2147483648,"flag":true}'
+
+
+def test_getters() -> None:
+    """Each getter returns the value of its type, and the defaults of missing keys."""
+    found = ZnodeJson.parse("/z", OBJECT, "an object")
+    assert (found.integer("n"), found.integer("missing", 3), found.text("s")) == (7, 3, "x")
+    assert (found.optional_text("missing"), found.optional_text("null"), found.timestamp()) == (None, None, "5")
+    assert (found.array("list"), found.integers("list")) == ([1, 2], (1, 2))
+    assert [item.texts() for item in found.objects("objects")] == [{"a": "b"}]
+
+
+WRONG: list[Callable[[ZnodeJson], object]] = [
+    lambda found: found.integer("s"),
+    lambda found: found.integer("flag"),
+    lambda found: found.integer("big"),
+    lambda found: found.integer("null", 3),
+    lambda found: found.text("n"),
+    lambda found: found.text("missing"),
+    lambda found: found.optional_text("n"),
+    lambda found: found.array("s"),
+    lambda found: found.integers("objects"),
+    lambda found: found.objects("list"),
+    lambda found: found.nested("list"),
+    lambda found: found.texts(),
+]
+
+
+@each("get", WRONG)
+def test_wrong_types(get: Callable[[ZnodeJson], object]) -> None:
+    """A value of another type is an error that names the znode and what was expected."""
+    with pytest.raises(CodecError, match=r"Znode /z .*an object \("):
+        get(ZnodeJson.parse("/z", OBJECT, "an object"))
+
+
+@each("data", [None, b"", b"[]", b"1", b'{"a":NaN}', b"{", b"\xff", b'{"a":"\\ud800"}'])
+def test_no_object(data: bytes | None) -> None:
+    """No data, other JSON, text that is not UTF-8, and lone surrogates are errors."""
+    with pytest.raises(CodecError, match="Znode /z "):
+        ZnodeJson.parse("/z", data, "an object")
+
+
+def test_integers_of_32_bits() -> None:
+    """Integers have the range of Java's int, and booleans are none."""
+    assert is_int32(2**31 - 1)
+    assert is_int32(-(2**31))
+    assert not any(map(is_int32, (2**31, True, 1.0, "1", None)))
+    assert (parse_integer("/z", b"-2147483648", "n"), parse_long("/z", b"2147483648", "n")) == (-(2**31), 2**31)
+    with pytest.raises(CodecError, match="Znode /z "):
+        parse_integer("/z", b"2147483648", "n")
+
+
+def test_encoded_json() -> None:
+    """Keys keep their order, there are no blanks, and text beyond ASCII is not escaped."""
+    assert encode_json({"b": [1, 2], "a": "ä"}).decode() == '{"b":[1,2],"a":"ä"}'

@@ -1,0 +1,156 @@
+"""Every znode that real brokers and consumers wrote is recognised, and decoded to what its text contains."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from pyspark_zkafka.model.nouns import PartitionState, TopicPartition
+from pyspark_zkafka.model.znodes import admin, brokers, groups
+from pyspark_zkafka.model.znodes import topics as znodes
+from tests.support.cases import each
+
+VECTORS = Path(__file__).parents[3] / "vectors" / "znodes.json"
+
+Contents = tuple[object, object]
+"""The decoded value, and the same from the znode's text by plain JSON."""
+
+
+def of_broker(path: str, data: bytes) -> Contents:
+    """A broker's registration, by its fields."""
+    found, text = brokers.decode_broker(path, data), json.loads(data)
+    urls = [f"{e.listener}://{e}" for e in found.broker.endpoints]
+    fields = (found.broker.id, found.version, found.host, found.port, found.timestamp, urls)
+    expected = [text[key] for key in ("version", "host", "port", "timestamp")]
+    return fields, (
+        int(path.rpartition("/")[2]),
+        *expected,
+        text.get("endpoints", [f"PLAINTEXT://{text['host']}:{text['port']}"]),
+    )
+
+
+def of_topic(path: str, data: bytes) -> Contents:
+    """A topic's id and replicas."""
+    found, text = znodes.decode_topic(path, data), json.loads(data)
+    replicas = {int(partition): tuple(ids) for partition, ids in text["partitions"].items()}
+    return (found.name, found.topic_id, found.partitions), (path.rpartition("/")[2], text.get("topic_id"), replicas)
+
+
+def of_state(path: str, data: bytes) -> Contents:
+    """A partition's leader, epochs and ISR."""
+    text = json.loads(data)
+    expected = PartitionState(text["leader"], text["leader_epoch"], tuple(text["isr"]), text["controller_epoch"])
+    return znodes.decode_partition_state(path, data), expected
+
+
+def of_controller(path: str, data: bytes) -> Contents:
+    """The controller, and the time of its election."""
+    text = json.loads(data)
+    return znodes.decode_controller(path, data), znodes.ControllerInfo(text["brokerid"], text["timestamp"])
+
+
+def of_reassignment(path: str, data: bytes) -> Contents:
+    """The replicas of partitions."""
+    return admin.decode_reassignment(path, data), {partition_of(p): tuple(p["replicas"]) for p in partitions_of(data)}
+
+
+def of_election(path: str, data: bytes) -> Contents:
+    """The partitions to elect leaders for."""
+    return admin.decode_preferred_election(path, data), tuple(map(partition_of, partitions_of(data)))
+
+
+def partitions_of(data: bytes) -> list[dict[str, Any]]:
+    """The array of partitions in a znode of administration."""
+    found: list[dict[str, Any]] = json.loads(data)["partitions"]
+    return found
+
+
+def partition_of(fields: dict[str, Any]) -> TopicPartition:
+    """One of these partitions."""
+    return TopicPartition(fields["topic"], fields["partition"])
+
+
+CONTENTS: dict[str, Callable[[str, bytes], Contents]] = {
+    r"/brokers/ids/\d+": of_broker,
+    r"/brokers/topics/[^/]+": of_topic,
+    r"/brokers/topics/[^/]+/partitions/\d+/state": of_state,
+    r"/controller": of_controller,
+    r"/controller_epoch": lambda p, d: (znodes.decode_controller_epoch(p, d), int(d)),
+    r"/cluster/id": lambda p, d: (znodes.decode_cluster_id(p, d), json.loads(d)["id"]),
+    r"/config/topics/[^/]+": lambda p, d: (admin.decode_topic_config(p, d), json.loads(d)["config"]),
+    r"/admin/reassign_partitions": of_reassignment,
+    r"/admin/preferred_replica_election": of_election,
+    r"/consumers/[^/]+/ids/[^/]+": lambda p, d: (groups.encode_registration(groups.decode_registration(p, d)), d),
+    r"/consumers/[^/]+/owners/[^/]+/\d+": lambda p, d: (groups.encode_owner(groups.decode_owner(p, d)), d),
+    r"/consumers/[^/]+/offsets/[^/]+/\d+": lambda p, d: (groups.encode_offset(groups.decode_offset(p, d)), d),
+}
+
+WITHOUT_DATA = [
+    r"/(brokers|config|admin|cluster|consumers)",
+    r"/brokers/(ids|seqid|topics)",
+    r"/brokers/topics/[^/]+/partitions(/\d+)?",
+    r"/config/(brokers|changes|clients|ips|topics|users)",
+    r"/admin/delete_topics(/[^/]+)?",
+    r"/consumers/[^/]+(/(ids|owners|offsets))?",
+    r"/consumers/[^/]+/(owners|offsets)/[^/]+",
+]
+
+OUT_OF_SCOPE = [
+    r"/(isr_change_notification|log_dir_event_notification|feature|latest_producer_id_block)",
+    r"/config/changes/config_change_\d{10}",
+]
+"""Znodes that only brokers read."""
+
+
+def recorded() -> list[tuple[str, str, bytes | None]]:
+    """Scenario, path and data of each recorded znode that existed."""
+    scenarios = json.loads(VECTORS.read_text())
+    return [
+        (name, znode["path"], None if znode["value"] is None else znode["value"].encode())
+        for name, scenario in scenarios.items()
+        for znode in scenario["znodes"]
+        if "value" in znode
+    ]
+
+
+def matching(path: str, patterns: Iterable[str]) -> list[str]:
+    """The patterns that the whole of a path matches."""
+    return [pattern for pattern in patterns if re.fullmatch(pattern, path)]
+
+
+@each("scenario", sorted({name for name, _, _ in recorded()}))
+def test_recorded_znodes_with_data(scenario: str) -> None:
+    """Each znode with data is decoded by one codec to what its text contains, or is listed as out of scope."""
+    for path, data in [(path, data) for name, path, data in recorded() if name == scenario and data]:
+        if matching(path, OUT_OF_SCOPE):
+            continue
+        (pattern,) = matching(path, CONTENTS)
+        found, expected = CONTENTS[pattern](path, data)
+        assert found == expected, path
+
+
+def test_recorded_znodes_without_data() -> None:
+    """Each znode that was recorded without data is one of those that have none, or is listed as out of scope."""
+    for _, path, data in recorded():
+        if not data:
+            assert matching(path, WITHOUT_DATA + OUT_OF_SCOPE), path
+
+
+def test_paths() -> None:
+    """The path functions return paths that were recorded."""
+    paths = {path for _, path, _ in recorded()}
+    tp = TopicPartition("peer-a", 3)
+    assert {
+        f"{brokers.BROKER_IDS}/0",
+        znodes.topic_path("peer-a"),
+        znodes.partition_state_path(tp),
+        admin.topic_config_path("w"),
+        f"{admin.DELETE_TOPICS}/exp-del0",
+        groups.group_path("g-two"),
+        groups.id_path("g-two", groups.consumer_id("g-two", "c1")),
+        groups.owner_path("g-two", tp),
+        groups.offset_path("g-two", tp),
+    } <= paths

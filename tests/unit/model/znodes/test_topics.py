@@ -1,0 +1,141 @@
+"""Znodes of topics, partitions, the controller and the cluster's id, of every version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pyspark_zkafka.errors import CodecError
+from pyspark_zkafka.model.nouns import PartitionState, Topic
+from pyspark_zkafka.model.znodes import topics as znodes
+from tests.support.cases import each
+
+TOPICS = [
+    b'{"version":1,"partitions":{"2":[7],"1":[7],"3":[7],"0":[7]}}',
+    b'{"version":2,"partitions":{"0":[1,2,3]},"adding_replicas":{"0":[3]},"removing_replicas":{"0":[1]}}',
+    b'{"partitions":{"0":[2,1]},"topic_id":"E6OlbAbfTgySrDUMentLjg","adding_replicas":{},"removing_replicas":{},"version":3}',
+]
+
+
+def test_versions_of_topics() -> None:
+    """A topic of every version has its partitions in numeric order, and its identity as far as the version has one."""
+    first, second, third = (znodes.decode_topic("/brokers/topics/t", data, 42) for data in TOPICS)
+    assert first == Topic("t", dict.fromkeys(range(4), (7,)), None, 42)
+    assert list(first.partitions) == [0, 1, 2, 3]
+    assert second == Topic("t", {0: (1, 2, 3)}, None, 42)
+    assert third == Topic("t", {0: (2, 1)}, "E6OlbAbfTgySrDUMentLjg", 42)
+
+
+@each(
+    "data",
+    [
+        None,
+        b"",
+        b"\x80",
+        b"null",
+        b"{}",
+        b'{"version":1}',
+        b'{"version":0,"partitions":{}}',
+        b'{"version":"1","partitions":{}}',
+        b'{"version":1,"partitions":[]}',
+        b'{"version":1,"partitions":{"a":[1]}}',
+        b'{"version":1,"partitions":{"-1":[1]}}',
+        b'{"version":1,"partitions":{"\xc2\xb2":[1]}}',
+        b'{"version":1,"partitions":{"99999999999":[1]}}',
+        b'{"version":1,"partitions":{"0":1}}',
+        b'{"version":1,"partitions":{"0":["1"]}}',
+        b'{"version":1,"partitions":{"0":[true]}}',
+        b'{"version":1,"partitions":{"0":[1.0]}}',
+        b'{"version":1,"partitions":{"0":[2147483648]}}',
+        b'{"version":3,"partitions":{},"topic_id":7}',
+        b'{"version":1,"partitions":{}',
+        b"[" * 100_000,
+    ],
+)
+def test_malformed_topics(data: bytes | None) -> None:
+    """Wrong JSON, wrong types and missing keys name the znode."""
+    with pytest.raises(CodecError, match="/brokers/topics/t "):
+        znodes.decode_topic("/brokers/topics/t", data)
+
+
+STATE = '{"controller_epoch":61,"leader":%s,"version":1,"leader_epoch":5,"isr":[0,2,1]}'
+
+
+@pytest.mark.parametrize(("leader", "expected"), [("0", 0), ("-1", -1), ("-2", -1), ("null", -1)])
+def test_leader_of_a_partition(leader: str, expected: int) -> None:
+    """The leader is -1 if there is none, if it is null, and during deletion."""
+    found = znodes.decode_partition_state("/p/state", (STATE % leader).encode())
+    assert found == PartitionState(expected, 5, (0, 2, 1), 61)
+
+
+@each(
+    "data",
+    [
+        None,
+        b"",
+        b"{}",
+        (STATE % "true").encode(),
+        (STATE % '"1"').encode(),
+        (STATE % "1.5").encode(),
+        b'{"controller_epoch":1,"version":1,"leader_epoch":0,"isr":[1]}',
+        b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0}',
+        b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[null]}',
+        b'{"leader":1,"version":1,"leader_epoch":0,"isr":[1]}',
+    ],
+)
+def test_malformed_partition_states(data: bytes | None) -> None:
+    """Wrong JSON, wrong types and missing keys name the znode."""
+    with pytest.raises(CodecError, match="/p/state "):
+        znodes.decode_partition_state("/p/state", data)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"160", znodes.ControllerInfo(160)),
+        (b'{"version":1,"brokerid":160,"timestamp":"1452068227409"}', znodes.ControllerInfo(160, "1452068227409")),
+        (b'{"version":2,"brokerid":0,"timestamp":"1","kraftControllerEpoch":-1}', znodes.ControllerInfo(0, "1")),
+    ],
+)
+def test_versions_of_controllers(data: bytes, expected: znodes.ControllerInfo) -> None:
+    """A controller of every version is decoded, and the bare id of the first 0.8."""
+    assert znodes.decode_controller(znodes.CONTROLLER, data) == expected
+
+
+Decoder = Callable[[str, "bytes | None"], object]
+
+BAD: list[tuple[Decoder, bytes | None]] = [
+    (znodes.decode_controller, None),
+    (znodes.decode_controller, b""),
+    (znodes.decode_controller, b"one"),
+    (znodes.decode_controller, b'{"version":1}'),
+    (znodes.decode_controller, b'{"version":1,"brokerid":"1"}'),
+    (znodes.decode_controller_epoch, None),
+    (znodes.decode_controller_epoch, b""),
+    (znodes.decode_controller_epoch, b"1\n"),
+    (znodes.decode_controller_epoch, b"2147483648"),
+    (znodes.decode_controller_epoch, b"1" * 5000),
+    (znodes.decode_cluster_id, b"abc"),
+    (znodes.decode_cluster_id, b'{"version":"1"}'),
+    (znodes.decode_cluster_id, b'{"version":"1","id":7}'),
+]
+
+
+@each(("decode", "data"), BAD)
+def test_malformed_data(decode: Decoder, data: bytes | None) -> None:
+    """Each decoder names the znode and shows what it found."""
+    with pytest.raises(CodecError, match=r"Znode /some/path cannot be read: found"):
+        decode("/some/path", data)
+
+
+def test_wanted_replicas() -> None:
+    """A partition that is reassigned shall have the replicas that are not to be removed; as Kafka 3.9.1 wrote it."""
+    data = (
+        b'{"partitions":{"0":[2,1,0],"1":[1,0,2],"2":[2,0],"3":[0,2]},"topic_id":"rzZHTTcTSKGL_v88cBTY-w",'
+        b'"adding_replicas":{"0":[2],"1":[0]},"removing_replicas":{"0":[0],"1":[2]},"version":3}'
+    )
+    assert znodes.decode_wanted_replicas("/t", data) == {0: (2, 1), 1: (1, 0)}
+    assert znodes.decode_wanted_replicas("/t", b'{"version":1,"partitions":{"0":[1]}}') == {}
+    idle = b'{"version":2,"partitions":{"0":[1]},"adding_replicas":{"0":[]},"removing_replicas":{}}'
+    assert znodes.decode_wanted_replicas("/t", idle) == {}

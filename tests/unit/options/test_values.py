@@ -1,0 +1,107 @@
+"""Options as values: secrets and pickling."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.options.batch import parse_connection, parse_read, parse_write
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.options.values import concerns_connection
+from tests.support.cases import each
+from tests.support.option_problems import problems
+
+ZK = {"zookeeper.connect": "zk:2181"}
+READ = {**ZK, "subscribe": "orders"}
+WRITE = {**ZK, "topic": "orders"}
+GROUP = {**READ, "group.id": "billing"}
+
+
+SECRETS = {
+    **ZK,
+    "zookeeper.auth": "digest:user:hunter2",
+    "zookeeper.ssl.client.enable": "true",
+    "zookeeper.ssl.keystore.location": "/me.pem",
+    "zookeeper.ssl.keystore.password": "hunter2",
+    "kafka.security.protocol": "SASL_SSL",
+    "kafka.sasl.mechanism": "PLAIN",
+    "kafka.sasl.jaas.config": (
+        'org.apache.kafka.common.security.plain.PlainLoginModule required username="user" password="hunter2";'
+    ),
+    "kafka.ssl.key.password": "hunter2",
+}
+
+
+@pytest.mark.parametrize(
+    "parse",
+    [
+        lambda o: parse_stream({**o, "subscribe": "t"}),
+        lambda o: parse_read({**o, "subscribe": "t"}),
+        parse_write,
+        parse_connection,
+    ],
+)
+def test_secrets_are_not_shown(parse: Any) -> None:
+    """Neither the repr nor the text of parsed options contains a password."""
+    options = parse(SECRETS)
+    assert b"hunter2" in pickle.dumps(options)
+    assert "hunter2" not in repr(options)
+    assert "hunter2" not in str(options)
+
+
+@each(
+    "bad",
+    [
+        {"zookeeper.auth": "hunter2"},
+        {"kafka.sasl.jaas.config": "Module required password=hunter2"},
+        {"kafka.sasl.jaas.config": 'a.b.Other required password="hunter2";'},
+        {"kafka.sasl.password": "hunter2", "kafka.sasl.username": "u"},
+        {"kafka.ssl.keystore.password": "hunter2", "kafka.ssl.keystore.type": "hunter"},
+        {"kafka.sasl.passwort": "hunter2"},
+        {"zookeeper.ssl.keystore.pasword": "hunter2"},
+        {"passwd": "hunter2"},
+    ],
+)
+def test_secrets_are_not_in_errors(bad: dict[str, str]) -> None:
+    """An error names a bad secret, or an unknown option, without its value, and without those of good ones."""
+    found = problems(parse_read, {**SECRETS, **bad})  # no subscription: there is always a problem
+    assert not any("hunter2" in problem for problem in found)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        parse_read(GROUP),
+        parse_read({**READ, "startingOffsets": '{"orders": {"0": 5}}', "endingTimestamp": "9", "kafka.client.rack": "r"}),
+        parse_write({**WRITE, "group.id": "g", "commitOffsets": '{"t": {"0": 1}}'}),
+        parse_connection(SECRETS),
+        parse_stream({**GROUP, "maxOffsetsPerTrigger": "5"}),
+    ],
+    ids=["read", "read bounds", "write", "connection", "stream"],
+)
+def test_options_pickle(options: object) -> None:
+    """Options are the same on the other side of a pickle, and cannot be changed there."""
+    copy = pickle.loads(pickle.dumps(options))
+    assert copy == options
+    assert copy is not options
+    with pytest.raises((AttributeError, TypeError)):
+        copy.connection = None
+
+
+@each(
+    ("name", "expected"),
+    [
+        ("bootstrap.servers", True),
+        ("log_level", True),
+        ("ssl.ca.pem", True),
+        ("socket.keepalive.enable", True),
+        ("fetch.min.bytes", False),
+        ("message.max.bytes", False),
+        ("queue.buffering.max.ms", False),
+    ],
+)
+def test_concerns_connection(name: str, expected: bool) -> None:
+    """Sockets, security and logs concern the connection; fetches and queues do not."""
+    assert concerns_connection(name) is expected

@@ -1,0 +1,324 @@
+"""Parts of a batch read's plan that need no connection: topics to look up, partitions, ranges and their splits."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+
+import pytest
+
+from pyspark_zkafka.errors import DataLoss, GroupError, NoLeader, UnknownTopic
+from pyspark_zkafka.model.nouns import (
+    Broker,
+    ClusterSnapshot,
+    Endpoint,
+    OffsetRange,
+    PartitionState,
+    Topic,
+    TopicPartition,
+)
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
+from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern, Subscription
+from pyspark_zkafka.model.pushdown import PushedFilters
+from pyspark_zkafka.model.resumption import StoredOffset
+from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.options.values import ReadOptions
+from pyspark_zkafka.read.batch_planner import (
+    BatchPlan,
+    plan_batch,
+    readable_partitions,
+    resolve_ranges,
+    subscribed_snapshot,
+    task_splits,
+)
+
+T = [TopicPartition("t", n) for n in range(4)]
+
+
+def broker(number: int, rack: str) -> Broker:
+    return Broker(number, (Endpoint("PLAINTEXT", "PLAINTEXT", f"broker{number}", 9092),), rack)
+
+
+CLUSTER = ClusterSnapshot(
+    {1: broker(1, "a"), 2: broker(2, "b")},
+    {"t": Topic("t", {n: (1 + n // 2, 2 - n // 2) for n in range(4)}, czxid=77)},
+    {tp: PartitionState(1 + tp.partition // 2, 5, (1 + tp.partition // 2, 2 - tp.partition // 2)) for tp in T},
+)
+
+
+@dataclass
+class Source:
+    """A cluster of three topics, which notes what it is asked."""
+
+    asked: list[object] = field(default_factory=list)
+
+    def topic_names(self) -> list[str]:
+        self.asked.append("names")
+        return ["a", "ab", "b"]
+
+    def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
+        self.asked.append(topics)
+        return ClusterSnapshot({})
+
+
+@pytest.mark.parametrize(
+    ("subscription", "asked"),
+    [
+        (Subscribe(("b", "gone", "b")), [["b", "gone"]]),
+        (Assign((TopicPartition("b", 1), TopicPartition("b", 0))), [["b"]]),
+        (SubscribePattern("a.*"), ["names", ["a", "ab"]]),
+        (SubscribePattern("x"), ["names", []]),
+        (SubscribeExcept("a.*"), ["names", ["b"]]),
+    ],
+)
+def test_topics_to_look_up(subscription: Subscription, asked: list[object]) -> None:
+    """Only the topics of the subscription are looked up; the names of all are requested for a pattern alone."""
+    source = Source()
+    subscribed_snapshot(subscription, source)
+    assert source.asked == asked
+
+
+def options(**given: str) -> ReadOptions:
+    return parse_read({"zookeeper.connect": "zk1:2181", "subscribe": "t", **given})
+
+
+def ranges(*sizes: int) -> list[OffsetRange]:
+    """Ranges of the first partitions, from offset 10 on."""
+    return [OffsetRange(tp, 10, 10 + size) for tp, size in zip(T, sizes, strict=False)]
+
+
+def places(**given: str) -> list[tuple[int, int, int]]:
+    """Partition, start and end of each split of four ranges."""
+    return [(s.partition.partition, s.start, s.until) for s in task_splits(ranges(6, 6, 6, 6), options(**given), CLUSTER)]
+
+
+def test_neighbours_have_different_leaders() -> None:
+    """Splits alternate between the leaders, whose tasks run at the same time then."""
+    assert places() == [(0, 10, 16), (2, 10, 16), (1, 10, 16), (3, 10, 16)]
+
+
+def test_large_ranges_are_cut() -> None:
+    """Ranges are cut to the greatest number of records, each covered once and in order."""
+    found = places(maxRecordsPerPartition="3")
+    assert len(found) == 8
+    for number in range(4):
+        assert [place[1:] for place in found if place[0] == number] == [(10, 13), (13, 16)]
+
+
+def test_least_number_of_tasks() -> None:
+    """Ranges are cut into as many splits as are asked for."""
+    assert len(places(minPartitions="12")) == 12
+
+
+def test_empty_ranges() -> None:
+    """A range without records is no split."""
+    found = task_splits(ranges(0, 3), options(), CLUSTER)
+    assert [split.partition for split in found] == [T[1]]
+    assert task_splits(ranges(0), options(), CLUSTER) == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "endpoints"),
+    [
+        ({}, ("broker1:9092", "broker2:9092")),
+        ({"kafka.client.rack": "b"}, ("broker2:9092", "broker1:9092")),
+        ({"kafka.client.rack": "c"}, ("broker1:9092", "broker2:9092")),
+    ],
+)
+def test_brokers_of_a_split(given: dict[str, str], endpoints: tuple[str, ...]) -> None:
+    """A split has all that a task needs: the leader and its epoch, the topic's identity, and the nearest brokers first."""
+    (split,) = task_splits(ranges(5), options(**given), CLUSTER)
+    assert (split.leader, split.leader_epoch, split.isr, split.czxid) == (1, 5, (1, 2), 77)
+    assert split.endpoints == endpoints
+
+
+def test_pickle() -> None:
+    """A plan is the same in another process."""
+    plan = BatchPlan(task_splits(ranges(5), options(), CLUSTER), "broker1:9092", CLUSTER)
+    assert pickle.loads(pickle.dumps(plan)) == plan
+
+
+class Group:
+    """Brokers with a log [10, 100), and a group's offsets: 42, written by transaction 40."""
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0) -> dict[TopicPartition, int]:
+        return {tp: 10 if position == EARLIEST else 100 for tp, position in wanted.items()}
+
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        return {tp: StoredOffset(42, mark=40) for tp in partitions}
+
+
+@dataclass
+class OneTopic:
+    """A cluster with one partition, which a transaction created."""
+
+    czxid: int
+
+    def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
+        state = PartitionState(1, 0, (1,), czxid=self.czxid)
+        return ClusterSnapshot({1: broker(1, "a")}, {"t": Topic("t", {0: (1,)}, czxid=self.czxid)}, {T[0]: state})
+
+
+def test_offsets_of_a_deleted_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group's offset that is older than the topic is data loss, or the topic's beginning where the options say so."""
+
+    def start(czxid: int, **given: str) -> int:
+        monkeypatch.setattr(
+            "pyspark_zkafka.read.batch_planner.open_cluster", lambda connection: nullcontext(OneTopic(czxid))
+        )
+        (split,) = plan_batch(options(**{"startingOffsets": "committed", "group.id": "g", **given})).splits
+        return split.start
+
+    monkeypatch.setattr("pyspark_zkafka.read.batch_planner.open_admin", lambda *connection: nullcontext(Group()))
+    monkeypatch.setattr("pyspark_zkafka.group.offsets.GroupOffsets", lambda *connection: nullcontext(Group()))
+    assert start(czxid=30) == 42
+    with pytest.raises(DataLoss, match=r"TOPIC_REPLACED.* t-0 at 42 are older than the topic"):
+        start(czxid=50)
+    assert start(czxid=50, failOnDataLoss="false") == 10
+
+
+class Cluster:
+    """A cluster with the topics orders and audit, of one partition each, and without offsets of any group."""
+
+    def topic_names(self) -> list[str]:
+        return ["audit", "orders", "__consumer_offsets"]
+
+    def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
+        names = [name for name in ("audit", "orders") if topics is None or name in topics]
+        states = {TopicPartition(name, 0): PartitionState(1, 0, (1,)) for name in names}
+        return ClusterSnapshot({1: broker(1, "a")}, {name: Topic(name, {0: (1,)}) for name in names}, states)
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0) -> dict[TopicPartition, int]:
+        return {tp: 0 if position == EARLIEST else 7 for tp, position in wanted.items()}
+
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        return {}
+
+    def group_names(self) -> list[str]:
+        return ["billing", "shipping"]
+
+
+@pytest.fixture
+def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Plans a read of that cluster: the partitions of its splits."""
+    monkeypatch.setattr("pyspark_zkafka.read.batch_planner.open_cluster", lambda connection: nullcontext(Cluster()))
+    monkeypatch.setattr("pyspark_zkafka.read.batch_planner.open_admin", lambda *connection: nullcontext(Cluster()))
+    monkeypatch.setattr("pyspark_zkafka.group.offsets.GroupOffsets", lambda *connection: nullcontext(Cluster()))
+
+    def partitions(**given: str) -> list[str]:
+        found = plan_batch(parse_read({"zookeeper.connect": "zk1:2181", **given}))
+        return sorted(str(split.partition) for split in found.splits)
+
+    return partitions
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"subscribe": "order"}, r"\[UNKNOWN_TOPIC\] There is no topic or partition order \(did you mean orders\?\);"),
+        ({"subscribe": "audit, Orders,x"}, r"partition Orders \(did you mean orders\?\), x; .* missingTopics"),
+        ({"assign": '{"ordres":[0],"audit":[7]}'}, r"partition ordres \(did you mean orders\?\), audit-7;"),
+        ({"subscribePattern": "order"}, r"\[NO_TOPIC_MATCHES\] .*subscribePattern 'order'.*audit, orders;"),
+        ({"subscribeExceptPattern": ".*"}, r"\[NO_TOPIC_MATCHES\] .*subscribeExceptPattern '\.\*'.*audit, orders;"),
+    ],
+)
+def test_missing_topics(plan: Callable[..., list[str]], given: dict[str, str], says: str) -> None:
+    """A topic that does not exist is an error with the nearest name, a pattern without a match one with the topics."""
+    with pytest.raises(UnknownTopic, match=says):
+        plan(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"subscribe": "audit,order"}, ["audit-0"]),
+        ({"assign": '{"order":[0],"audit":[0,7]}'}, ["audit-0"]),
+        ({"subscribePattern": "order"}, []),
+    ],
+)
+def test_reading_without_missing_topics(
+    plan: Callable[..., list[str]], caplog: pytest.LogCaptureFixture, given: dict[str, str], expected: list[str]
+) -> None:
+    """With missingTopics=wait a batch reads what there is, and logs what there is not."""
+    assert plan(**given, missingTopics="wait") == expected
+    assert "order" in caplog.text
+    assert caplog.records[0].levelname == "WARNING"
+
+
+def test_group_without_offsets(plan: Callable[..., list[str]]) -> None:
+    """startingOffsets=committed with a group that has no offset is an error with the nearest group."""
+    given = {"subscribe": "orders,audit", "startingOffsets": "committed", "group.id": "biling"}
+    with pytest.raises(GroupError, match=r"\[NO_GROUP_OFFSETS\] Group biling has no offset in .*did you mean billing\?"):
+        plan(**given)
+    assert plan(**given, **{"auto.offset.reset": "earliest"}) == ["audit-0", "orders-0"]
+    assert plan(**given, **{"auto.offset.reset": "latest"}) == []
+
+
+class Logs:
+    """Logs [10, 100); a record at offset n has the timestamp n."""
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0) -> dict[TopicPartition, int]:
+        """The offset of each position."""
+        return {tp: self._offset(position) for tp, position in wanted.items()}
+
+    def _offset(self, position: Position) -> int:
+        if isinstance(position, AtTimestamp):
+            return max(10, position.timestamp_ms) if position.timestamp_ms < 100 else -1
+        return {EARLIEST: 10, LATEST: 100}[position]
+
+    def high_watermarks(self, partitions: Collection[TopicPartition], timeout_s: float = 0) -> dict[TopicPartition, int]:
+        """None: nothing is in a transaction."""
+        return {}
+
+
+def cluster(leader_of_1: int) -> ClusterSnapshot:
+    """A cluster with broker 1 alone, and a leader of the second partition."""
+    states = {T[0]: PartitionState(1, 0, (1,)), T[1]: PartitionState(leader_of_1, 0, (leader_of_1,))}
+    return ClusterSnapshot({1: Broker(1, ())}, {"t": Topic("t", {0: (1,), 1: (leader_of_1,)})}, states)
+
+
+def test_all_led() -> None:
+    """All subscribed partitions are read if each has a leader."""
+    assert readable_partitions(Subscribe(("t",)), cluster(1), skip_offline=False) == [T[0], T[1]]
+
+
+def test_offline(caplog: pytest.LogCaptureFixture) -> None:
+    """A partition whose leader is not registered is an error, or left out with a warning."""
+    with pytest.raises(NoLeader, match="t-1"):
+        readable_partitions(Subscribe(("t",)), cluster(2), skip_offline=False)
+    with caplog.at_level(logging.WARNING):
+        assert readable_partitions(Subscribe(("t",)), cluster(2), skip_offline=True) == [T[0]]
+    assert "skipped, as offlinePartitions is skip: [NO_LEADER]" in caplog.text
+
+
+def test_ranges() -> None:
+    """By default a batch reads whole logs."""
+    assert resolve_ranges(options(), [T[0]], [T[0], T[1]], Logs(), {}) == [OffsetRange(T[0], 10, 100)]
+
+
+def test_offsets_outside(caplog: pytest.LogCaptureFixture) -> None:
+    """Offsets outside of a log are data loss, unless what is there is to be read."""
+    start = {"startingOffsets": '{"t": {"0": 5}}'}
+    with pytest.raises(DataLoss, match=r"t-0.*correct the offsets, or set failOnDataLoss to false"):
+        resolve_ranges(options(**start), [T[0]], [T[0]], Logs(), {})
+    with caplog.at_level(logging.WARNING):
+        found = resolve_ranges(options(**start, failOnDataLoss="false"), [T[0]], [T[0]], Logs(), {})
+    assert found == [OffsetRange(T[0], 10, 100)]
+    assert "reading what is there" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("pushed", "expected"),
+    [
+        (PushedFilters(from_offset=20, until_offset=30), (20, 30)),
+        (PushedFilters(since_ms=40), (40, 100)),
+        (PushedFilters(since_ms=500), (100, 100)),
+        (PushedFilters(from_offset=20, since_ms=5), (20, 100)),
+    ],
+)
+def test_pushed_filters(pushed: PushedFilters, expected: tuple[int, int]) -> None:
+    """Filters on offsets and timestamps narrow each range."""
+    assert resolve_ranges(options(), [T[0]], [T[0]], Logs(), {}, pushed) == [OffsetRange(T[0], *expected)]

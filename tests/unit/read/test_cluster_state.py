@@ -1,0 +1,182 @@
+"""A stream's snapshot of its cluster: when it is read again, and what is done when it cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, ZKafkaError, ZooKeeperError, ZooKeeperRefused
+from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.read.cluster_state import ClusterState
+
+LOST = ZooKeeperError("ZOOKEEPER_CONNECTION_LOST", "lost")
+
+
+def cluster(*topics: str, brokers: Collection[int] = (0,), leader: int = 0, kraft_epoch: int = -1) -> ClusterSnapshot:
+    """A cluster whose topics have one partition each."""
+    found = {n: Broker(n, (Endpoint("PLAINTEXT", "PLAINTEXT", "k", 9092 + n),)) for n in brokers}
+    states = {TopicPartition(name, 0): PartitionState(leader, 0, (0,)) for name in topics}
+    return ClusterSnapshot(found, {name: Topic(name, {0: (0,)}) for name in topics}, states, kraft_epoch=kraft_epoch)
+
+
+class ZooKeeper:
+    """A ZooKeeper with one snapshot, or error, after the other; the last one stays."""
+
+    def __init__(self, *found: ClusterSnapshot | ZKafkaError) -> None:
+        self.found = list(found)
+        self.connected = True
+        self.reads = 0
+        self.report: Callable[[object], None] = lambda event: None
+
+    def children_many(self, paths: Iterable[str], watch: Callable[[object], None]) -> dict[str, list[str]]:
+        self.report = watch
+        return {path: ["t"] for path in paths}
+
+    def exists_many(self, paths: Iterable[str], watch: Callable[[object], None]) -> None: ...
+
+    def snapshot(self, topics: Collection[str]) -> ClusterSnapshot:
+        self.reads += 1
+        found = self.found.pop(0) if len(self.found) > 1 else self.found[0]
+        if isinstance(found, ZKafkaError):
+            raise found
+        return found
+
+
+class State(ClusterState):
+    """The state of a cluster in ZooKeeper; `now` is the time."""
+
+    def __init__(self, zookeeper: ZooKeeper, group: str | None = None) -> None:
+        options = parse_stream({"zookeeper.connect": "z:2181", "subscribe": "t,u", "fetchOffset.numRetries": "2"})
+        self.now = 100.0
+        self.pauses: list[float] = []
+        given: Any = zookeeper
+        super().__init__(options.read, given, group, lambda: self.now, self.pauses.append)
+
+
+def test_a_snapshot_is_kept() -> None:
+    """A snapshot is kept for a minute, until a watch reports a change, or until it is to be read anew."""
+    zookeeper = ZooKeeper(cluster("t"))
+    state = State(zookeeper)
+    first = state.snapshot()
+    state.now += 59
+    assert state.snapshot() is first
+    zookeeper.report("a topic was created")
+    state.snapshot()
+    assert zookeeper.reads == 2
+    state.snapshot()
+    state.snapshot(anew=True)
+    assert zookeeper.reads == 3
+    state.now += 61
+    state.snapshot()
+    assert zookeeper.reads == 4
+
+
+def test_without_leader() -> None:
+    """While a partition has no leader, the cluster is read twice a second."""
+    zookeeper = ZooKeeper(cluster("t", leader=-1), cluster("t"))
+    state = State(zookeeper)
+    state.snapshot()
+    state.now += 0.6
+    state.snapshot()
+    state.now += 0.6
+    state.snapshot()
+    assert zookeeper.reads == 2
+
+
+def test_a_connection_that_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+    """Without a connection the last snapshot is used, with one warning; half a second after it is back, another one."""
+    zookeeper = ZooKeeper(cluster("t"), LOST, LOST, cluster("t", "u"))
+    state = State(zookeeper)
+    first = state.snapshot()
+    assert state.snapshot(anew=True) is first
+    zookeeper.connected = False
+    assert state.snapshot(anew=True) is first
+    zookeeper.connected = True
+    assert state.snapshot(anew=True) is first
+    assert caplog.text.count("using the last snapshot of the cluster") == 1
+    state.now += 0.6
+    assert state.snapshot().topics.keys() == {"t", "u"}
+
+
+def test_a_refusal() -> None:
+    """An error that does not pass is raised, also if there is a snapshot."""
+    state = State(ZooKeeper(cluster("t"), ZooKeeperRefused("ZOOKEEPER_REFUSED", "no")))
+    state.snapshot()
+    with pytest.raises(ZooKeeperRefused):
+        state.snapshot(anew=True)
+
+
+def test_the_first_snapshot() -> None:
+    """The first snapshot is tried again, as often as the options say."""
+    assert State(ZooKeeper(LOST, LOST, cluster("t"))).snapshot().topics.keys() == {"t"}
+    with pytest.raises(ZooKeeperError):
+        State(ZooKeeper(LOST)).snapshot()
+
+
+def test_a_deletion_is_confirmed() -> None:
+    """A topic that is missing is looked for once more; afterwards its deletion is known."""
+    zookeeper = ZooKeeper(cluster("t", "u"), cluster("t"), cluster("t", "u"), cluster("t"))
+    state = State(zookeeper)
+    state.snapshot()
+    state.snapshot(anew=True)
+    assert state.snapshot(expected=["t", "u"]).topics.keys() == {"t", "u"}
+    state.snapshot(anew=True)
+    assert state.snapshot(expected=["t", "u"]).topics.keys() == {"t"}
+    reads = zookeeper.reads
+    state.snapshot(expected=["t", "u"])
+    assert zookeeper.reads == reads
+
+
+def test_settled() -> None:
+    """A leader that is not registered is waited for, as often as the options say."""
+    zookeeper = ZooKeeper(cluster("t", leader=7), cluster("t", leader=7), cluster("t"))
+    state = State(zookeeper)
+    assert state.settled_snapshot().states[TopicPartition("t", 0)].leader == 0
+    assert len(state.pauses) == 2
+    assert State(ZooKeeper(cluster("t", leader=7))).settled_snapshot().states[TopicPartition("t", 0)].leader == 7
+
+
+def test_servers() -> None:
+    """Bootstrap servers are those that are registered, or, without any, the last ones."""
+    state = State(ZooKeeper(cluster("t", brokers=[0, 1])))
+    assert state.servers(state.snapshot()) == "k:9092,k:9093"
+    assert state.servers(cluster("t", brokers=[])) == "k:9092,k:9093"
+
+
+def test_brokers_that_have_left() -> None:
+    """A group in ZooKeeper goes on for half a minute without brokers, which may restart, and ends with an error then."""
+    zookeeper = ZooKeeper(cluster("t", kraft_epoch=1), cluster("t", brokers=[], kraft_epoch=1))
+    state = State(zookeeper, group="g")
+    first = state.snapshot()
+    assert state.snapshot(anew=True) is first
+    state.now += 29
+    assert state.snapshot(anew=True) is first
+    state.now += 2
+    with pytest.raises(ClusterStateError, match="MIGRATED_TO_KRAFT"):
+        state.snapshot(anew=True)
+
+
+def test_brokers_that_come_back() -> None:
+    """Brokers that come back end the half minute; at a start without any, there is nothing to wait for."""
+    gone = cluster("t", brokers=[], kraft_epoch=1)
+    zookeeper = ZooKeeper(cluster("t", kraft_epoch=1), gone, cluster("t", kraft_epoch=1), gone)
+    state = State(zookeeper, group="g")
+    for _ in range(4):
+        state.snapshot(anew=True)
+        state.now += 20
+    with pytest.raises(ClusterStateError, match="MIGRATED_TO_KRAFT") as error:
+        State(ZooKeeper(gone), group="g").snapshot()
+    assert not isinstance(error.value, BrokersUnavailable)
+
+
+def test_other_topics_are_confirmed() -> None:
+    """A topic outside the subscription is asked for again where brokers are asked: one that has just started knows none."""
+    state = State(ZooKeeper(cluster("t")))
+    state._is_polled = True
+    brokers = ZooKeeper(cluster(), cluster(), cluster("u"))
+    state._zookeeper = brokers  # type: ignore[assignment]
+    assert state.snapshot_of(["u"]).topics.keys() == {"u"}
+    assert brokers.reads == 3

@@ -1,0 +1,150 @@
+"""Commits of a stream's positions, with a session of values."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import PartitionOwned, UnknownTopic, ZooKeeperError, ZooKeeperRefused
+from pyspark_zkafka.group.claims import NoOwner, OwnedBy
+from pyspark_zkafka.group.commits import CommitResult
+from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition
+from pyspark_zkafka.model.resumption import StoredOffset
+from pyspark_zkafka.read.stream_commits import commit_positions
+from pyspark_zkafka.read.stream_planner import PartitionProgress, StreamState
+from pyspark_zkafka.read.stream_warnings import StreamWarnings
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+STATE = StreamState({T0: PartitionProgress(5, claim=1), T1: PartitionProgress(7, StoredOffset(9), resets=True, claim=1)})
+CLAIMS = dict.fromkeys((T0, T1), Claim("g_a-0", 1))
+OWNER = ClaimOwner("g_a", 1)
+
+
+@dataclass
+class Member:
+    """A member that owns partitions, in a session."""
+
+    owner: ClaimOwner | None = OWNER
+    claims: Mapping[TopicPartition, Claim] = field(default_factory=lambda: CLAIMS)
+    rebalances: int = 0
+    consumer = "g_a"
+
+    def owned(self) -> Mapping[TopicPartition, Claim]:
+        """The claims."""
+        return self.claims
+
+    def request_rebalance(self) -> None:
+        """Count."""
+        self.rebalances += 1
+
+
+@dataclass
+class Session:
+    """A session, and the offsets' store at the same time; `answer` is the result of a commit."""
+
+    answer: CommitResult | Exception
+    member: Member | None = None
+    asked: list[Any] = field(default_factory=list)
+
+    @property
+    def offsets(self) -> Session:
+        """The store."""
+        return self
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, int], proof: OwnedBy | NoOwner, resets: Collection[TopicPartition]
+    ) -> CommitResult:
+        """Return the answer, or raise it."""
+        self.asked.append((dict(offsets), proof, list(resets)))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def commit(state: StreamState, session: Any) -> StreamState:
+    """Commit the state's positions."""
+    return commit_positions(state, session, StreamWarnings(True, lambda: 0.0))
+
+
+def test_commit() -> None:
+    """Due positions are committed by the owner, those of a log that no longer exists as resets; then none is due."""
+    session = Session(CommitResult({T0: 5, T1: 7}, marks={T0: 70}), Member())
+    done = commit(STATE, session)
+    assert session.asked == [({T0: 5, T1: 7}, OwnedBy(OWNER), [T1])]
+    assert done.due() == {}
+    assert done.committed == {T0: StoredOffset(5, 70), T1: StoredOffset(7)}
+
+
+@pytest.mark.parametrize("member", [Member(owner=None), Member(claims={})])
+def test_member_without_partitions(member: Member) -> None:
+    """A member without a session, or without partitions, commits nothing."""
+    session = Session(CommitResult(), member)
+    assert commit(STATE, session) is STATE
+    assert not session.asked
+
+
+def test_nothing_due() -> None:
+    """Without a due position there is no request."""
+    session = Session(CommitResult())
+    assert commit(StreamState(), session) == StreamState()
+    assert not session.asked
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (PartitionOwned("PARTITION_OWNED", "t-0 has an owner"), "offsets not committed: [PARTITION_OWNED]"),
+        (ZooKeeperError("ZOOKEEPER_UNAVAILABLE", "no answer"), "offsets not committed, retrying later"),
+        (UnknownTopic("UNKNOWN_TOPIC", "t was deleted"), "offsets not committed, retrying later"),
+    ],
+)
+def test_commit_that_may_succeed_later(error: Exception, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    """An owner without membership, a lost connection and a deleted topic end no query: the positions stay due."""
+    with caplog.at_level(logging.WARNING):
+        assert commit(STATE, Session(error)) is STATE
+    assert text in caplog.text
+
+
+def test_refused_commit() -> None:
+    """An error that is not retriable ends the query."""
+    with pytest.raises(ZooKeeperRefused):
+        commit(STATE, Session(ZooKeeperRefused("ZOOKEEPER_REFUSED", "an ACL denies it")))
+
+
+def test_lost_partitions() -> None:
+    """A member that no longer owns a partition looks for what it owns now; the position stays due."""
+    member = Member()
+    done = commit(STATE, Session(CommitResult({T0: 5}, lost=frozenset({T1})), member))
+    assert member.rebalances == 1
+    assert done.due() == {T1: 7}
+
+
+@pytest.mark.parametrize("claims", [{T0: CLAIMS[T0]}, {**CLAIMS, T1: Claim("g_a-0", 2)}], ids=["lost", "gained again"])
+def test_partitions_of_another_claim(claims: Mapping[TopicPartition, Claim]) -> None:
+    """A position is not committed for a partition that is lost, nor if it was lost and gained again."""
+    member = Member(claims=claims)
+    session = Session(CommitResult({T0: 5}), member)
+    done = commit(STATE, session)
+    assert session.asked == [({T0: 5}, OwnedBy(OWNER), [])]
+    assert member.rebalances == 1
+    assert done.due() == {T1: 7}
+
+
+def test_all_of_another_claim() -> None:
+    """Without a position of a present claim there is no request."""
+    session = Session(CommitResult(), Member(claims={tp: Claim("g_a-0", 2) for tp in CLAIMS}))
+    assert commit(STATE, session) is STATE
+    assert not session.asked
+
+
+def test_moved_offsets(caplog: pytest.LogCaptureFixture) -> None:
+    """An offset that another client has set ahead is kept, with a warning, until the query has reached it."""
+    with caplog.at_level(logging.WARNING):
+        done = commit(STATE, Session(CommitResult({T1: 7}, kept={T0: 20})))
+    assert "t-0: another client has set the group's offset to 20, and this query is at 5" in caplog.text
+    assert done.due() == {}
+    assert T0 not in done.committed

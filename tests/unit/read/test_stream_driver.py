@@ -1,0 +1,596 @@
+"""Spark's planning calls, on a cluster of values, without a group and with a member."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import BrokersUnavailable, CheckpointError, DataLoss, NoLeader, OptionError, UnknownTopic
+from pyspark_zkafka.model.checkpoint import StreamOffset
+from pyspark_zkafka.model.nouns import (
+    Claim,
+)
+from pyspark_zkafka.model.resumption import StoredOffset
+from pyspark_zkafka.read.stream_driver import StreamDriver
+from tests.support.planned_stream import T0, T1, T2, U0, Member, Session, driver
+from tests.support.stream_offsets import positions
+
+UNREACHABLE = BrokersUnavailable("BROKERS_UNAVAILABLE", "no broker answered")
+
+
+@pytest.fixture
+def session() -> Session:
+    """A session with two partitions."""
+    return Session()
+
+
+def planned(found: StreamDriver, start: dict[str, Any], *, limited: bool = True) -> list[tuple[int, int, int]]:
+    """Partition, start and end of each split of the next micro-batch."""
+    splits, _ = found.splits(found.latest(start, limited=limited))
+    return [(split.partition.partition, split.start, split.until) for split in splits]
+
+
+def test_nothing_is_opened_before_it_is_needed(session: Session) -> None:
+    """The first call opens the session, once; closing ends it."""
+    found = driver(session)
+    assert session.opened == 0
+    found.initial()
+    found.latest(found.initial(), limited=True)
+    found.close()
+    assert (session.opened, session.closed) == (1, 1)
+
+
+@pytest.mark.parametrize(("given", "start"), [("earliest", 10), ("latest", 100), ('{"t": {"0": 50, "1": 50}}', 50)])
+def test_start_of_a_new_query(session: Session, given: str, start: int) -> None:
+    """The start is what the options name, and stays the same however the logs grow: Spark asks for it again."""
+    found = driver(session, startingOffsets=given)
+    first = found.initial()
+    assert positions(first, "t") == {"0": start, "1": start}
+    end = found.latest(first, limited=True)
+    session.logs[T0] = 200
+    assert found.initial() == first
+    assert positions(end, "t") == {"0": 100, "1": 100}
+
+
+def test_micro_batches_follow_each_other(session: Session) -> None:
+    """Each micro-batch begins where the one before ended, and one without records is its own start."""
+    found = driver(session)
+    start = found.initial()
+    assert planned(found, start) == [(0, 10, 100), (1, 10, 100)]
+    end = found.latest(start, limited=True)
+    assert found.latest(end, limited=True) == end
+    session.logs[T1] = 105
+    assert planned(found, end) == [(1, 100, 105)]
+
+
+def test_servers_of_a_micro_batch(session: Session) -> None:
+    """A micro-batch has the bootstrap servers of the cluster, and the endpoint of each partition's leader."""
+    found = driver(session)
+    splits, servers = found.splits(found.latest(found.initial(), limited=True))
+    assert servers == "broker1:9092"
+    assert {split.endpoints for split in splits} == {("broker1:9092",)}
+
+
+def test_repeated_micro_batch(session: Session) -> None:
+    """A run that repeats the last micro-batch of another one plans the same splits, without asking for ends of logs."""
+    first = driver(session)
+    end = first.latest(first.initial(), limited=True)
+    session.logs = {T0: 500, T1: 500}
+    again = driver(session)
+    assert again.splits(end) == first.splits(end)
+    assert again.report() is None
+    assert planned(again, end) == [(0, 100, 500), (1, 100, 500)]
+
+
+def test_order_of_splits(session: Session) -> None:
+    """A repeated micro-batch has its splits in the same order, whichever leaders are up."""
+    session.logs[T2] = 30
+    found = driver(session, maxRecordsPerPartition="40")
+    end = found.latest(found.initial(), limited=True)
+    before = [split[:3] for split in found.splits(end)[0]]
+    session.offline = {T0}
+    assert [split[:3] for split in found.splits(end)[0]] == before
+
+
+def test_limit(session: Session) -> None:
+    """A limit is kept where Spark asks for a limited micro-batch alone."""
+    found = driver(session, maxOffsetsPerTrigger="20")
+    start = found.initial()
+    assert sum(until - first for _, first, until in planned(found, start)) == 20
+    assert planned(driver(session, maxOffsetsPerTrigger="20"), start, limited=False) == [(0, 10, 100), (1, 10, 100)]
+
+
+def test_fixed_ends(session: Session) -> None:
+    """After the ends were fixed, records that are written later are not read, nor are partitions that are added."""
+    found = driver(session)
+    found.fix_bounds()
+    session.logs = {T0: 150, T1: 100, T2: 20}
+    start = found.initial()
+    assert planned(found, start) == [(0, 10, 100), (1, 10, 100)]
+    end = found.latest(start, limited=True)
+    assert found.latest(end, limited=True) == end
+
+
+def test_ends_cannot_be_fixed_without_a_leader(session: Session) -> None:
+    """The end of a log without a leader is not known; the partition is left out if the options say so."""
+    session.offline = {T1}
+    with pytest.raises(NoLeader, match="t-1"):
+        driver(session).fix_bounds()
+    found = driver(session, offlinePartitions="skip")
+    found.fix_bounds()
+    assert planned(found, found.initial()) == [(0, 10, 100)]
+
+
+def test_partition_without_a_leader(session: Session, caplog: pytest.LogCaptureFixture) -> None:
+    """A partition that has no leader is waited for with a warning, which is not repeated, and the others are read."""
+    session.offline = {T1}
+    found = driver(session)
+    start = found.initial()
+    assert planned(found, start) == [(0, 10, 100)]
+    end = found.latest(start, limited=True)
+    assert [text for text in caplog.messages if "waiting for a leader" in text] == [
+        "No live leader for t-1 (ISR 1): waiting for a leader, and reading the others"
+    ]
+    session.offline = set()
+    assert planned(found, end) == [(1, 10, 100)]
+
+
+def test_added_partition(session: Session) -> None:
+    """A partition that is added to a topic is read from its beginning, also by a query that began at the end."""
+    found = driver(session, startingOffsets="latest")
+    start = found.initial()
+    assert found.latest(start, limited=True) == start
+    session.logs[T2] = 30
+    assert planned(found, start) == [(2, 10, 30)]
+
+
+@pytest.mark.parametrize("later", [{"assign": '{"t": [0, 1]}'}, {"subscribe": "t"}, {"subscribePattern": "t"}])
+def test_other_subscription(session: Session, later: dict[str, str]) -> None:
+    """Partitions that another subscription adds to a checkpoint are read from their beginning, as by Spark's own source."""
+    session.assigned = {T1}
+    first = driver(session, subscribe="", assign='{"t": [1]}', startingOffsets="latest")
+    start = first.initial()
+    session.assigned = {T0, T1}
+    session.logs = {T0: 100, T1: 110}
+    assert planned(driver(session, **{"subscribe": "", **later}, startingOffsets="latest"), start) == [
+        (0, 10, 100),
+        (1, 100, 110),
+    ]
+
+
+@pytest.mark.parametrize("beside", [{}, {"group.id": "g", "groupMembership": "none", "offsets.storage": "kafka"}])
+def test_group_that_is_left(beside: dict[str, str]) -> None:
+    """Without membership, a query reads the partitions of other members from their beginning, or where the group is."""
+    session = Session(Member(T0))
+    session.stored = {T1: StoredOffset(60)}
+    found = driver(session, startingOffsets="latest")
+    end = found.latest(found.initial(), limited=True)
+    session.member, session.stored = None, {}
+    assert planned(driver(session, startingOffsets="latest", **beside), end) == [(1, 10, 100)]
+
+
+def test_offset_of_a_group_that_is_left() -> None:
+    """A query that leaves its group keeps the group's offset in the checkpoint, and resumes at its own end later."""
+    member = Member(T0)
+    session = Session(member)
+    session.logs = {T0: 20}
+    session.stored[T0] = StoredOffset(10, mark=40)
+    joined = driver(session, startingOffsets="committed")
+    end = joined.latest(joined.initial(), limited=True)
+    alone = Session()
+    for size in 30, 40, 50:
+        alone.logs = {T0: size}
+        end = driver(alone).latest(end, limited=True)
+    session.logs = {T0: 60}
+    assert planned(driver(session, startingOffsets="committed"), end) == [(0, 50, 60)]
+
+
+def test_report(session: Session) -> None:
+    """The ends of the logs are reported by topic and partition, as they were fetched last."""
+    found = driver(session, maxOffsetsPerTrigger="20")
+    start = found.initial()
+    assert found.report() is None
+    found.latest(start, limited=True)
+    session.logs[T0] = 500
+    assert found.report() == {"t": {"0": 100, "1": 100}}
+
+
+def test_error_of_a_new_query(session: Session) -> None:
+    """A start that cannot be found is an error when the first micro-batch is planned: a restart asks for it in vain."""
+    session.logs.clear()
+    found = driver(session)
+    start = found.initial()
+    assert start == StreamOffset().to_json()
+    with pytest.raises(UnknownTopic, match="There is no topic or partition t"):
+        found.latest(start, limited=True)
+
+
+def test_brokers_out_of_reach(session: Session) -> None:
+    """An error that may pass is raised at once, and the next call begins anew."""
+    found = driver(session)
+    session.error = UNREACHABLE
+    with pytest.raises(BrokersUnavailable):
+        found.initial()
+    session.error = None
+    assert positions(found.initial(), "t") == {"0": 10, "1": 10}
+
+
+def test_checkpoint_of_another_source(session: Session) -> None:
+    """An offset that is not of this source is refused."""
+    with pytest.raises(CheckpointError):
+        driver(session).latest({"version": 99}, limited=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "condition"),
+    [
+        (lambda session: session.logs.clear(), "PARTITIONS_GONE"),
+        (lambda session: setattr(session, "czxid", 8), "TOPIC_REPLACED"),
+        (lambda session: session.logs.update({T0: 50}), "OFFSET_WENT_BACK"),
+    ],
+)
+def test_data_loss(session: Session, change: Callable[[Session], None], condition: str) -> None:
+    """Records that are lost end the query, or are logged where the options say so."""
+    for fails in ("true", "false"):
+        session.logs, session.czxid = {T0: 100, T1: 100}, 7
+        found = driver(session, failOnDataLoss=fails)
+        end = found.latest(found.initial(), limited=True)
+        change(session)
+        if fails == "true":
+            with pytest.raises(DataLoss, match=condition):
+                found.latest(end, limited=True)
+        else:
+            found.latest(end, limited=True)
+
+
+def test_topic_created_again(session: Session) -> None:
+    """A topic that was created again is read from its beginning, without failOnDataLoss."""
+    found = driver(session, failOnDataLoss="false")
+    end = found.latest(found.initial(), limited=True)
+    session.logs, session.czxid = {T0: 30}, 8
+    assert planned(found, end) == [(0, 10, 30)]
+
+
+def test_partition_that_is_gone_when_it_is_to_be_read(session: Session, caplog: pytest.LogCaptureFixture) -> None:
+    """A partition of a planned micro-batch that no longer exists is data loss, or left out."""
+    end = driver(session).latest(driver(session).initial(), limited=True)
+    del session.logs[T1]
+    with pytest.raises(DataLoss, match=r"PARTITIONS_GONE.*t-1 of the micro-batch no longer exist"):
+        driver(session).splits(end)
+    splits, _ = driver(session, failOnDataLoss="false").splits(end)
+    assert [split.partition for split in splits] == [T0]
+    assert "t-1 of the micro-batch no longer exist; some records may be lost" in caplog.text
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_topic_created_again_after_the_plan(session: Session, fails: str) -> None:
+    """A planned micro-batch reads nothing of another topic of the name: the next one reads it from its beginning."""
+    found = driver(session, failOnDataLoss=fails)
+    end = found.latest(found.initial(), limited=True)
+    session.logs, session.czxid = {T0: 150, T1: 150}, 99
+    if fails == "true":
+        with pytest.raises(DataLoss, match=r"TOPIC_REPLACED.*t-0, t-1 of the micro-batch"):
+            found.splits(end)
+    else:
+        assert found.splits(end)[0] == []
+        assert planned(found, end) == [(0, 10, 150), (1, 10, 150)]
+
+
+def test_planned_topics_are_confirmed(session: Session) -> None:
+    """A repeated micro-batch has the existence of its topics confirmed: a starting broker knows none."""
+    session.logs = {T0: 100, U0: 100}
+    end = driver(session, subscribe="t,u").latest(driver(session, subscribe="t,u").initial(), limited=True)
+    session.unsubscribed, session.expected = {"u"}, set()
+    driver(session).splits(end)
+    assert session.expected == {"t"}
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_fixed_ends_of_a_topic_created_again(session: Session, fails: str) -> None:
+    """The fixed ends of a topic that the checkpoint does not have belong to that topic, and not to a later one."""
+    start = driver(session).initial()
+    session.logs[U0] = 30
+    found = driver(session, subscribe="t,u", failOnDataLoss=fails)
+    found.fix_bounds()
+    session.czxids["u"] = 99
+    if fails == "true":
+        with pytest.raises(DataLoss, match=r"TOPIC_REPLACED.*topic u was deleted and created again"):
+            found.latest(start, limited=True)
+    else:
+        assert positions(found.latest(start, limited=True), "u") == {"0": 30}
+
+
+def test_member_reads_what_it_owns() -> None:
+    """A member reads and keeps its own partitions, and commits each micro-batch when the next one is planned."""
+    session = Session(member := Member(T0))
+    found = driver(session)
+    start = found.initial()
+    assert planned(found, start) == [(0, 10, 100)]
+    assert member.reading == [T0]
+    end = found.latest(start, limited=True)
+    found.latest(end, limited=True)
+    assert session.stored == {T0: StoredOffset(100)}
+    assert member.reading == []
+
+
+def test_topic_deleted_before_a_restart() -> None:
+    """A member fails for a deleted topic, and so does the run that restarts it; with failOnDataLoss=false it goes on."""
+    session = Session(Member(T0))
+    first = driver(session)
+    end = first.latest(first.initial(), limited=True)
+    session.logs.clear()
+    for run in first, driver(session):
+        with pytest.raises(DataLoss, match="PARTITIONS_GONE"):
+            run.latest(end, limited=True)
+    assert driver(session, failOnDataLoss="false").latest(end, limited=True) == end
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_topic_created_again_that_the_group_follows(fails: str) -> None:
+    """A member whose checkpoint is of a deleted topic goes on where the others are in the new one, and commits no less."""
+    session = Session(Member(T0))
+    first = driver(session)
+    end = first.latest(first.initial(), limited=True)
+    session.czxid, session.logs = 50, {T0: 80, T1: 80}
+    session.stored = {T0: StoredOffset(70, 60)}
+    found = driver(session, failOnDataLoss=fails)
+    assert planned(found, end) == [(0, 70, 80)]
+    found.latest(found.latest(end, limited=True), limited=True)
+    assert session.stored[T0].offset == 80
+
+
+def test_topic_created_again_that_the_group_has_not_read() -> None:
+    """A member's own commit is of the deleted topic."""
+    session = Session(Member(T0))
+    first = driver(session)
+    end = first.latest(first.initial(), limited=True)
+    first.latest(end, limited=True)
+    session.czxid, session.logs = 50, {T0: 120, T1: 80}
+    with pytest.raises(DataLoss, match="TOPIC_REPLACED"):
+        driver(session).latest(end, limited=True)
+    assert planned(driver(session, failOnDataLoss="false"), end) == [(0, 10, 120)]
+
+
+def test_topic_that_is_missed_for_a_moment() -> None:
+    """A topic that seems to be deleted, and is the same when it is back, is read on."""
+    session = Session(Member(T0))
+    found = driver(session, failOnDataLoss="false")
+    end = found.latest(found.initial(), limited=True)
+    logs, session.logs = session.logs, {}
+    assert found.latest(end, limited=True) == end
+    session.logs = {**logs, T0: 120}
+    assert planned(found, end) == [(0, 100, 120)]
+
+
+def test_topic_created_again_before_its_first_record() -> None:
+    """A partition that was gained, and of which nothing was read yet, has another position in a topic created again."""
+    session = Session(member := Member())
+    session.stored = {T1: StoredOffset(100, 8)}
+    found = driver(session)
+    start = found.initial()
+    member.claims = {T1: Claim("c-0", 5)}
+    assert found.latest(start, limited=True) == start
+    session.czxid, session.logs, session.stored = 50, {T0: 10, T1: 150}, {}
+    with pytest.raises(DataLoss, match="TOPIC_REPLACED"):
+        found.latest(start, limited=True)
+
+
+def test_fixed_ends_after_a_rebalance() -> None:
+    """A member that only its coordinator knows to be settled leaves the partitions of others to them."""
+    session = Session(member := Member(T0))
+    session.others = {T1: "other"}
+    member.settled, member.wait_settled = False, lambda timeout_s=None: True  # type: ignore[method-assign, assignment]
+    found = driver(session)
+    found.fix_bounds()
+    end = found.latest(found.initial(), limited=True)
+    assert found.latest(end, limited=True) == end
+
+
+def test_fixed_ends_and_an_offset_of_a_deleted_topic() -> None:
+    """An offset of a deleted topic says nothing about what the group has read of the present one."""
+    session = Session(member := Member(T0))
+    session.czxid, session.stored = 50, {T1: StoredOffset(1000, 8)}
+    session.while_waiting = lambda: member.claims.update({T1: Claim("c-0", 9)}) if session.now > 3 else None
+    found = driver(session, failOnDataLoss="false")
+    found.fix_bounds()
+    end = found.latest(found.initial(), limited=True)
+    assert planned(found, end) == [(1, 10, 100)]
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_fixed_ends_of_a_deleted_partition(fails: str) -> None:
+    """A partition that is deleted before anybody has read it to its fixed end is data loss, not an end."""
+    session = Session(Member(T0))
+    session.while_waiting = lambda: session.logs.pop(T1, None)  # type: ignore[assignment]
+    found = driver(session, failOnDataLoss=fails)
+    found.fix_bounds()
+    end = found.latest(found.initial(), limited=True)
+    if fails == "true":
+        with pytest.raises(DataLoss, match=r"PARTITIONS_GONE.*t-1 were deleted before"):
+            found.latest(end, limited=True)
+    else:
+        assert found.latest(end, limited=True) == end
+
+
+def test_fixed_ends_of_empty_logs() -> None:
+    """A partition without records is read to its end, also where nobody owns it."""
+    session = Session(Member(T0))
+    session.logs[T1] = 10
+    found = driver(session)
+    found.fix_bounds()
+    end = found.latest(found.initial(), limited=True)
+    assert found.latest(end, limited=True) == end
+    assert session.now < 5
+
+
+def test_fixed_ends_of_other_members() -> None:
+    """A query with fixed ends leaves partitions to owners that commit at once, to silent ones after the session timeout."""
+    for commits in True, False:
+        session = Session(member := Member(T0))
+        session.others = {T1: "other"}
+        found = driver(session)
+        found.fix_bounds()
+        end = found.latest(found.initial(), limited=True)
+        if commits:
+            session.while_waiting = lambda session=session: session.stored.update({T1: StoredOffset(20)})  # type: ignore[misc]
+        assert found.latest(end, limited=True) == end
+        assert (session.now > member.expiry_s) is not commits
+
+
+def test_member_that_gains_and_loses_partitions() -> None:
+    """A partition that was revoked is not read on, and one that was gained is read from the group's offset."""
+    session = Session(member := Member(T0))
+    session.stored = {T1: StoredOffset(60)}
+    found = driver(session)
+    end = found.latest(found.initial(), limited=True)
+    member.claims = {T1: Claim("c-0", 9)}
+    session.logs = {T0: 200, T1: 100}
+    assert planned(found, end) == [(1, 60, 100)]
+
+
+def test_start_of_a_group() -> None:
+    """The start of a new group at the end of the logs is committed, for partitions of others, too."""
+    session = Session(Member(T0))
+    found = driver(session, startingOffsets="latest")
+    found.latest(found.initial(), limited=True)
+    assert session.stored == {T0: StoredOffset(100), T1: StoredOffset(100)}
+
+
+def test_start_of_a_group_in_a_deleted_topic() -> None:
+    """A start is not committed for a topic that was created again since it was found: it would skip records there."""
+    session = Session(Member(T0))
+    found = driver(session, startingOffsets="latest", failOnDataLoss="false")
+    start = found.initial()
+    session.czxid, session.logs = 50, {T0: 30, T1: 30}
+    assert planned(found, start) == [(0, 10, 30)]
+    assert session.stored == {T0: StoredOffset(10)}
+
+
+@pytest.mark.parametrize("given", ['{"t": {"7": 5}}', '{"u": "earliest"}'])
+def test_unknown_start_of_a_group(given: str) -> None:
+    """A start that names a partition or a topic that does not exist is refused, as without a group."""
+    found = driver(Session(Member(T0)), startingOffsets=given)
+    with pytest.raises(OptionError, match=r"OFFSETS_DO_NOT_MATCH.*startingOffsets names (t-7|u), which"):
+        found.latest(found.initial(), limited=True)
+
+
+def test_member_without_partitions() -> None:
+    """A member that owns nothing waits a moment at each planning, rather than asking without a pause."""
+    session = Session(member := Member())
+    found = driver(session)
+    start = found.initial()
+    assert found.latest(start, limited=True) == start
+    assert found.latest(start, limited=True) == start
+    assert member.waits == 2
+
+
+def test_two_stores_of_offsets() -> None:
+    """The stores of a group's offsets are made equal for each partition that is gained, at the start and later."""
+    member = Member(T0)
+    session = Session(member)
+    found = driver(session, **{"offsets.storage": "kafka", "dual.commit.enabled": "true"})
+    end = found.latest(found.initial(), limited=True)
+    assert session.leveled == [T0]
+    member.claims[T1] = Claim("c-0", 1)
+    found.latest(end, limited=True)
+    assert session.leveled == [T0, T1]
+
+
+@pytest.mark.parametrize(
+    ("given", "is_member", "says"),
+    [
+        ({"subscribe": "t,order"}, True, r"[UNKNOWN_TOPIC] There is no topic or partition order (did you mean orders?);"),
+        ({"subscribe": "t,order", "missingTopics": "wait"}, False, "order (did you mean orders?);"),
+        ({"assign": '{"t":[0],"order":[0]}', "missingTopics": "wait"}, False, "order (did you mean orders?);"),
+    ],
+)
+def test_waiting_for_topics(given: dict[str, str], is_member: bool, says: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A topic that does not exist is waited for with a warning at once, and each minute, and the others are read."""
+    session = Session(Member(T0) if is_member else None)
+    found = driver(session, **given)
+    start = found.initial()
+    warned = [record for record in caplog.records if says in record.message]
+    assert [(record.levelname, record.name.partition(".")[0]) for record in warned] == [("WARNING", "pyspark_zkafka")]
+    end = found.latest(start, limited=True)
+    assert positions(end, "t")["0"] == 100
+    session.now += 61
+    found.latest(end, limited=True)
+    assert caplog.text.count(says) == 2
+
+
+def test_waiting_for_a_pattern(session: Session, caplog: pytest.LogCaptureFixture) -> None:
+    """A pattern that matches no topic is waited for with a warning that names the topics; it reads what appears."""
+    session.logs = {}
+    found = driver(session, subscribePattern="t.?")
+    start = found.initial()
+    assert "[NO_TOPIC_MATCHES] subscribePattern 't.?' matches no topic" in caplog.text
+    assert "the cluster has orders, t;" in caplog.text
+    assert found.latest(start, limited=True) == start
+    session.logs = {T0: 100}
+    assert planned(found, start) == [(0, 10, 100)]
+
+
+@pytest.mark.parametrize("is_member", [True, False])
+def test_failing_without_topics(is_member: bool) -> None:
+    """With missingTopics=fail a new query fails without one of its topics, a group's member and a pattern, too."""
+    session = Session(Member() if is_member else None)
+    found = driver(session, subscribe="order", missingTopics="fail")
+    with pytest.raises(UnknownTopic, match="did you mean orders"):
+        found.latest(found.initial(), limited=True)
+    session.logs = {}
+    found = driver(session, subscribePattern="t.*", missingTopics="fail")
+    with pytest.raises(UnknownTopic, match="NO_TOPIC_MATCHES"):
+        found.latest(found.initial(), limited=True)
+
+
+def test_group_without_offsets(caplog: pytest.LogCaptureFixture) -> None:
+    """A group that has no offset is warned of at once; not where the options say where it starts."""
+    session = Session(Member(T0))
+    driver(session, startingOffsets="committed").initial()
+    assert "group g has no offset in t" in caplog.text
+    caplog.clear()
+    driver(session, startingOffsets="committed", **{"auto.offset.reset": "latest"}).initial()
+    driver(session, startingOffsets="latest").initial()
+    session.stored = {T1: StoredOffset(60)}
+    driver(session, startingOffsets="committed").initial()
+    assert "no offset" not in caplog.text
+
+
+@pytest.mark.parametrize("later", [{"subscribe": "t"}, {"subscribePattern": "t.*"}, {"assign": '{"t": [0, 1]}'}])
+def test_topic_that_is_no_longer_subscribed(
+    session: Session, later: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A topic removed from the subscription is not deleted: the others are read, and it continues when it is back."""
+    session.logs[U0] = 50
+    first = driver(session, subscribe="t,u")
+    end = first.latest(first.initial(), limited=True)
+    session.unsubscribed, session.logs = {"u"}, {T0: 120, T1: 100, U0: 70}
+    without = driver(session, **later)
+    assert [split.partition for split in without.splits(end)[0]] == [T0, U0, T1]
+    assert planned(without, end) == [(0, 100, 120)]
+    assert "no longer subscribes to u, which is not read" in caplog.text
+    later_end = without.latest(end, limited=True)
+    session.unsubscribed = set()
+    splits, _ = (again := driver(session, subscribe="t,u")).splits(again.latest(later_end, limited=True))
+    assert [(str(split.partition), split.start, split.until) for split in splits] == [("u-0", 50, 70)]
+    session.logs = {T0: 120, T1: 100}
+    with pytest.raises(DataLoss, match=r"PARTITIONS_GONE.*u-0"):
+        driver(session, subscribe="t,u").latest(later_end, limited=True)
+
+
+@pytest.mark.parametrize(("stored", "level"), [(70, "INFO"), (60, "WARNING")])
+def test_partition_that_comes_back(stored: int, level: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A group's offset ahead of the query's is another member's work, as after a hand-over; one behind is a reset."""
+    session = Session(member := Member(T0))
+    session.logs = {T0: 65}
+    found = driver(session)
+    end = found.latest(found.initial(), limited=True)
+    member.claims = {}
+    found.latest(end, limited=True)
+    session.logs, session.stored, member.claims = {T0: 80}, {T0: StoredOffset(stored)}, {T0: Claim("c-0", 9)}
+    with caplog.at_level("INFO"):
+        assert planned(found, end) == [(0, stored, 80)]
+    (record,) = [record for record in caplog.records if "continuing at" in record.message]
+    assert record.levelname == level

@@ -1,0 +1,112 @@
+"""Ends of logs, as leaders return them one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import DataLoss, NoLeader, ZKafkaError, ZooKeeperRefused
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.read.stream_ends import StreamEnds
+from pyspark_zkafka.read.stream_planner import PartitionProgress, StreamState
+from pyspark_zkafka.read.stream_warnings import StreamWarnings
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+NO_LEADER = NoLeader("NO_LEADER", "t-1 has no leader")
+
+
+class Leaders:
+    """The answers of a session to one request for ends after the other."""
+
+    cluster = property(lambda self: self)
+
+    def __init__(self, *answers: Mapping[TopicPartition, int | ZKafkaError], high: int = 0) -> None:
+        self._answers = list(answers)
+        self._high = high
+        self.snapshots = 0
+
+    def log_ends(self, partitions: Collection[TopicPartition], epochs: dict[TopicPartition, int]) -> Any:
+        answer = {tp: found for tp, found in self._answers.pop(0).items() if tp in partitions}
+        epochs.update(dict.fromkeys(answer, 3))
+        return _ends(answer), {tp: found for tp, found in answer.items() if isinstance(found, ZKafkaError)}
+
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> Any:
+        return dict.fromkeys(partitions, self._high), {}
+
+    def snapshot(self, *, anew: bool) -> None:
+        self.snapshots += 1
+
+    def consumer_properties(self, records: int) -> dict[str, Any]:
+        return {}
+
+
+def _ends(answer: Mapping[TopicPartition, int | ZKafkaError]) -> dict[TopicPartition, int]:
+    return {tp: found for tp, found in answer.items() if isinstance(found, int)}
+
+
+def fetch(
+    session: Any, *, slept: list[float] | None = None, bounds: dict[TopicPartition, int] | None = None, **options: str
+) -> dict[TopicPartition, int]:
+    """The ends that a stream gets, which is at offset 5 of two partitions."""
+    given = {"kafka.bootstrap.servers": "k:9092", "subscribe": "t", **options}
+    reports = StreamWarnings(fail_on_data_loss=True, clock=lambda: 0.0)
+    pauses: list[float] = [] if slept is None else slept
+    ends = StreamEnds(parse_stream(given).read, session, reports, pauses.append)
+    return ends.fetch([A, B], StreamState({A: PartitionProgress(5), B: PartitionProgress(5)}, bounds=bounds))[0]
+
+
+def test_a_silent_leader() -> None:
+    """A partition whose leader does not answer is left for later, and the cluster is looked at again."""
+    session = Leaders({A: 9, B: NO_LEADER})
+    assert fetch(session) == {A: 9}
+    assert session.snapshots == 1
+
+
+def test_a_refusal() -> None:
+    """An error that is not retriable ends the query."""
+    with pytest.raises(ZooKeeperRefused):
+        fetch(Leaders({A: 9, B: ZooKeeperRefused("REFUSED", "no")}))
+
+
+def test_a_new_leader_that_reports_less() -> None:
+    """An end before the position is requested again, until it is not, or all retries are used up."""
+    slept: list[float] = []
+    assert fetch(Leaders({A: 9, B: 4}, {B: 6}), slept=slept) == {A: 9, B: 6}
+    assert len(slept) == 1
+    truncated = Leaders({A: 9, B: 4}, *[{B: 4}] * 20)
+    assert fetch(truncated) == {A: 9, B: 4}
+
+
+def test_open_transactions() -> None:
+    """A committed end before the position is no loss where only open transactions lie between."""
+    options = {"kafka.isolation.level": "read_committed"}
+    assert fetch(Leaders({A: 9, B: 4}, high=7), **options) == {A: 9, B: 5}
+
+
+def test_low_end_of_a_new_leader() -> None:
+    """An end before one that is fixed is requested again, as one before a position is: it may be a new leader's mistake."""
+    session = Leaders({A: 7, B: 9}, {A: 9})
+    assert fetch(session, bounds={A: 9, B: 9}) == {A: 9, B: 9}
+
+
+def test_elections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an election, a log that was truncated below the position is data loss; one that cannot be validated waits."""
+    checked: list[object] = []
+    answers: list[Any] = [({}, {B}), ({B: "epoch 2 ends at 3"}, set())]
+
+    def find_truncated(properties: object, positions: object, timeout_s: float) -> Any:
+        checked.append(positions)
+        return answers.pop(0)
+
+    monkeypatch.setattr("pyspark_zkafka.brokers.log_probes.find_truncated", find_truncated)
+    reports = StreamWarnings(fail_on_data_loss=True, clock=lambda: 0.0)
+    given = {"kafka.bootstrap.servers": "k:9092", "subscribe": "t"}
+    ends = StreamEnds(parse_stream(given).read, Leaders({A: 9, B: 9}, {A: 9, B: 9}), reports, lambda s: None)  # type: ignore[arg-type]
+    assigned = {A: PartitionProgress(5, leader_epoch=3), B: PartitionProgress(5, leader_epoch=2)}
+    assert ends.fetch([A, B], StreamState(assigned)) == ({A: 9}, {A: 3})
+    with pytest.raises(DataLoss, match=r"OFFSET_WENT_BACK.* t-1: the log was truncated below offset 5.* epoch 2 ends at 3"):
+        ends.fetch([A, B], StreamState(assigned))
+    assert checked == [{B: (5, 2)}] * 2

@@ -1,0 +1,100 @@
+"""Limits of a micro-batch over time: the wait for enough records, and the sizes that are measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.read.stream_ends import StreamLimits
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+RANGES = {T0: OffsetRange(T0, 0, 100)}
+
+
+class Session:
+    """Logs of records of ten bytes; `measured` has the partitions of each sample."""
+
+    def __init__(self) -> None:
+        self.measured: list[list[TopicPartition]] = []
+
+    def record_bytes(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
+        """The sizes of records."""
+        self.measured.append(list(starts))
+        return dict.fromkeys(starts, 10.0)
+
+
+class Time:
+    """A clock that is set by hand."""
+
+    now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def limits(session: Any, clock: Time, **options: str) -> StreamLimits:
+    """The limits that options set."""
+    return StreamLimits(
+        parse_stream({"kafka.bootstrap.servers": "broker1:9092", "subscribe": "t", **options}), session, clock
+    )
+
+
+def test_no_limits() -> None:
+    """Without a limit the ranges stay as they are, and nothing is measured."""
+    session = Session()
+    assert limits(session, Time()).apply(RANGES, may_wait=True) == RANGES
+    assert not session.measured
+
+
+def test_wait_for_records() -> None:
+    """Too few records wait until there are enough, or the delay is over; those of the first micro-batch never do."""
+    clock = Time()
+    found = limits(Session(), clock, minOffsetsPerTrigger="500", maxTriggerDelay="1m")
+    assert found.apply(RANGES, may_wait=True) == RANGES
+    clock.now += 59
+    assert found.apply(RANGES, may_wait=True) == {}
+    assert found.apply(RANGES, may_wait=False) == RANGES
+    clock.now += 1
+    assert found.apply(RANGES, may_wait=True) == RANGES
+
+
+def test_wait_after_an_idle_start() -> None:
+    """The delay runs from the first planning, and starts again when it is over, with or without records, as in Spark."""
+    clock = Time()
+    found = limits(Session(), clock, minOffsetsPerTrigger="500", maxTriggerDelay="1m")
+    idle = {T0: OffsetRange(T0, 5, 5)}
+    assert found.apply(idle, may_wait=True) == idle
+    clock.now += 5
+    assert found.apply(RANGES, may_wait=True) == {}
+    assert found.apply({T0: OffsetRange(T0, 0, 500)}, may_wait=True) != {}
+    clock.now += 60
+    assert found.apply(idle, may_wait=True) == idle
+    clock.now += 30
+    assert found.apply(RANGES, may_wait=True) == {}
+    clock.now += 30
+    assert found.apply(RANGES, may_wait=True) == RANGES
+
+
+def test_bytes() -> None:
+    """A limit in bytes shortens ranges by the mean sizes of records."""
+    found = limits(Session(), Time(), maxBytesPerTrigger="200").apply(RANGES, may_wait=True)
+    assert found == {T0: OffsetRange(T0, 0, 20)}
+
+
+def test_measurements() -> None:
+    """Sizes are measured once a minute, and at once in partitions that are new; never where there is nothing to read."""
+    session, clock = Session(), Time()
+    found = limits(session, clock, maxBytesPerTrigger="200")
+    found.apply({T0: OffsetRange(T0, 5, 5)}, may_wait=True)
+    assert session.measured == []
+    found.apply({**RANGES, T1: OffsetRange(T1, 5, 5)}, may_wait=True)
+    clock.now += 60
+    found.apply(RANGES, may_wait=True)
+    assert session.measured == [[T0]]
+    found.apply({**RANGES, T1: OffsetRange(T1, 5, 6)}, may_wait=True)
+    assert session.measured == [[T0], [T1]]
+    clock.now += 1
+    found.apply({**RANGES, T1: OffsetRange(T1, 5, 6)}, may_wait=True)
+    assert session.measured == [[T0], [T1], [T0, T1]]

@@ -1,0 +1,181 @@
+"""Decisions of a stream, over values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.model.checkpoint import PlannedRange as Range
+from pyspark_zkafka.model.checkpoint import StreamOffset, TopicMark
+from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.model.resumption import StoredOffset
+from pyspark_zkafka.read.stream_planner import (
+    Loss,
+    PartitionProgress,
+    StreamState,
+    check_ends,
+    check_topics,
+    end_of,
+    ranges_of,
+    replaced_topics,
+)
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+def state(*, bounds: dict[TopicPartition, int] | None = None, **positions: Any) -> StreamState:
+    """A stream at positions of partitions of the topic t: ``state(p0=5)``."""
+    assigned = {TopicPartition("t", int(name[1:])): PartitionProgress(at) for name, at in positions.items()}
+    return StreamState(assigned, bounds=bounds)
+
+
+def cluster(czxid: int = 7, name: str = "t") -> ClusterSnapshot:
+    """A cluster with one topic of two partitions."""
+    states = {TopicPartition(name, n): PartitionState(1, 0, (1,)) for n in range(2)}
+    return ClusterSnapshot({}, {name: Topic(name, dict.fromkeys(range(2), (1,)), None, czxid)}, states)
+
+
+def finished(*partitions: TopicPartition, czxid: int = 7) -> StreamOffset:
+    """The end of a micro-batch ``[0, 5)`` of each of the partitions."""
+    names = {tp.topic for tp in partitions}
+    return StreamOffset(dict.fromkeys(partitions, Range(0, 5, 0)), {name: TopicMark(None, czxid, 2) for name in names})
+
+
+class TestProgress:
+    """What is to be committed of a partition."""
+
+    @pytest.mark.parametrize(
+        ("progress", "is_due"),
+        [
+            (PartitionProgress(5), True),
+            (PartitionProgress(5, StoredOffset(5)), False),
+            (PartitionProgress(5, StoredOffset(3)), True),
+            (PartitionProgress(5, StoredOffset(3), moved_to=9), False),
+            (PartitionProgress(9, StoredOffset(3), moved_to=9), True),
+            (PartitionProgress(5, StoredOffset(8), resets=True), True),
+            (PartitionProgress(5, StoredOffset(5), resets=True), True),
+            (PartitionProgress(5, StoredOffset(8), resets=True, moved_to=9), True),
+        ],
+    )
+    def test_due(self, progress: PartitionProgress, is_due: bool) -> None:
+        """A position is due unless it is stored, or somebody else has set the offset ahead of it."""
+        assert progress.is_due is is_due
+
+    def test_span(self) -> None:
+        """The checkpoint has the committed offset with the transaction that wrote it, or the position in its place."""
+        assert PartitionProgress(5).span(9) == Range(5, 9, 5)
+        assert PartitionProgress(5, StoredOffset(3, 77)).span(9) == Range(5, 9, 3, 77)
+
+
+class TestState:
+    """How a stream goes on."""
+
+    def test_finish(self) -> None:
+        """After a micro-batch, the positions of what is still assigned are its end."""
+        assert state(p0=0).finish({T0: Range(0, 5), T1: Range(0, 5)}) == state(p0=5)
+
+    def test_revoke(self) -> None:
+        """What is not owned, or was lost and gained again, is no longer assigned."""
+        owned = {T0: Claim("c-0", 1), T1: Claim("c-0", 1)}
+        before = state().assign(owned, {T0: PartitionProgress(1), T1: PartitionProgress(2)})
+        assert before.revoke(owned) is before
+        assert set(before.revoke({T0: owned[T0], T1: Claim("c-0", 2)}).assigned) == {T0}
+        assert before.revoke({}).assigned == {}
+
+    def test_start(self) -> None:
+        """The group's decision replaces a query's own start, of what is still assigned."""
+        decided = {T0: PartitionProgress(3, StoredOffset(3, 77)), T1: PartitionProgress(4)}
+        assert state(p0=5).start(decided).assigned == {T0: PartitionProgress(3, StoredOffset(3, 77))}
+
+    def test_commit(self) -> None:
+        """What was written is remembered as this run's own; an offset that somebody has set ahead is not."""
+        after, moved = state(p0=5, p1=5).commit({T0: 5, T1: 40}, {T0: 77}, {T0: 5})
+        assert moved == {T1: 40}
+        assert after.committed == {T0: StoredOffset(5, 77)}
+        assert after.due() == {}
+        assert after.finish({T1: Range(5, 60)}).due() == {T1: 60}
+        assert after.assigned[T1].span(9) == Range(5, 9, 5)
+
+    def test_epochs(self) -> None:
+        """The leader epoch of a log that has the position is remembered."""
+        assert state(p0=5).validate({T0: 3, U0: 4}).assigned[T0].leader_epoch == 3
+
+
+def checked(state: StreamState, finished: StreamOffset, now: ClusterSnapshot) -> tuple[StreamState, list[Loss]]:
+    """What has become of the topics, none of which other members have read again."""
+    return check_topics(state, finished, now, replaced_topics(state, finished, now))
+
+
+class TestTopics:
+    """Topics that are gone, or created again."""
+
+    def test_same(self) -> None:
+        """Nothing is lost while topics are what they were."""
+        before = state(p0=5)
+        assert checked(before, finished(T0), cluster()) == (before, [])
+
+    def test_gone(self) -> None:
+        """Partitions of a deleted topic are a loss, once, whether or not they are still assigned."""
+        gone, both = cluster(name="u"), finished(T0, T1)
+        after, [loss] = checked(state(p0=5), both, gone)
+        assert loss == ("PARTITIONS_GONE", "t-0, t-1 no longer exist: the topic was deleted")
+        assert after.assigned == {}
+        assert checked(after, both, gone) == (after, [])
+        assert checked(state(), both, gone)[1] == [loss]
+
+    def test_created_again(self) -> None:
+        """A topic of another identity is a loss, and a new topic."""
+        after, [loss] = checked(state(p0=5), finished(T0, czxid=6), cluster())
+        assert loss.condition == "TOPIC_REPLACED"
+        assert (after.assigned, after.replaced) == ({}, {"t": TopicMark(None, 7)})
+
+    def test_created_again_twice(self) -> None:
+        """A topic that is created again once more is another loss; the return of a deleted one is none."""
+        after, _ = checked(state(p0=5), finished(T0, czxid=5), cluster())
+        twice = replace(after, replaced={"t": TopicMark(None, 6)}, assigned=state(p0=3).assigned)
+        later, [loss] = checked(twice, finished(T0, czxid=5), cluster())
+        assert (loss.condition, later.assigned, later.replaced) == ("TOPIC_REPLACED", {}, {"t": TopicMark(None, 7)})
+        back = replace(after, replaced={"t": TopicMark()})
+        assert checked(back, finished(T0, czxid=5), cluster()) == (later, [])
+
+
+class TestEnds:
+    """How far a micro-batch goes."""
+
+    def test_ranges(self) -> None:
+        """From each position to the end of its log; nothing where no end is known."""
+        assert ranges_of(state(p0=5, p1=3), {T0: 9}) == {T0: OffsetRange(T0, 5, 9), T1: OffsetRange(T1, 3, 3)}
+
+    def test_fixed(self) -> None:
+        """A fixed end limits, and what has none is not read."""
+        found = ranges_of(state(p0=5, p1=3, bounds={T0: 7}), {T0: 9, T1: 9})
+        assert found == {T0: OffsetRange(T0, 5, 7), T1: OffsetRange(T1, 3, 3)}
+
+    def test_truncated(self) -> None:
+        """A log that ends before the position, or before a fixed end, is a loss; reading goes on where it ends."""
+        after, [loss] = check_ends(state(p0=5, p1=3), {T0: 4, T1: 3})
+        assert loss.condition == "OFFSET_WENT_BACK"
+        assert loss.text.startswith("t-0: the log ends at 4, and was read or planned up to 5")
+        assert after.assigned == {T0: PartitionProgress(4, resets=True), T1: PartitionProgress(3)}
+        assert [one.condition for one in check_ends(state(p0=5, bounds={T0: 9}), {T0: 8})[1]] == ["OFFSET_WENT_BACK"]
+
+
+class TestEndOf:
+    """The offset that the checkpoint gets."""
+
+    def test_remembered(self) -> None:
+        """What is not assigned now is remembered with what this run committed last, while it exists."""
+        before = replace(state(p0=5), committed={T1: StoredOffset(4, 77)}, undecided={U0: Range(1, 1)})
+        after, end = end_of(before, finished(T0, T1, U0), {T0: OffsetRange(T0, 5, 9)}, cluster())
+        assert end.spans == {T0: Range(5, 9, 5), T1: Range(5, 5, 4, 77)}
+        assert end.topics == {"t": TopicMark(None, 7, 2)}
+        assert (after.undecided, after.replaced) == ({}, {})
+
+    def test_replaced(self) -> None:
+        """Of a topic that was created again, nothing is remembered."""
+        replaced = state(p0=0).replace_topic("t", TopicMark(None, 8))
+        before = replaced.assign({T0: Claim("", 0)}, {T0: PartitionProgress(0)})
+        _, end = end_of(before, finished(T0, T1), {T0: OffsetRange(T0, 0, 2)}, cluster(czxid=8))
+        assert end == StreamOffset({T0: Range(0, 2, 0)}, {"t": TopicMark(None, 8, 1)})

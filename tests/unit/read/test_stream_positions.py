@@ -1,0 +1,242 @@
+"""Starting positions of a stream, with a session of values."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import ClusterStateError, DataLoss, NoLeader
+from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicMark
+from pyspark_zkafka.model.nouns import Broker, Claim, ClusterSnapshot, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.model.offsets import EARLIEST, AtTimestamp, Position
+from pyspark_zkafka.model.resumption import StoredOffset
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.read.stream_planner import PartitionProgress
+from pyspark_zkafka.read.stream_positions import StreamStarts
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@dataclass
+class Session:
+    """A session, its brokers and its offsets' store at the same time; logs are [10, 100).
+
+    `members_since` is the transaction by which a group's member subscribed, None without a member; partitions were created
+    by transaction 50.
+    """
+
+    stored: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
+    members_since: int | None = None
+
+    @property
+    def offsets(self) -> Session:
+        """The store."""
+        return self
+
+    @property
+    def cluster(self) -> Session:
+        """The cluster."""
+        return self
+
+    @property
+    def brokers(self) -> Session:
+        """The brokers."""
+        return self
+
+    @property
+    def member(self) -> Session | None:
+        """The member, if there is one."""
+        return None if self.members_since is None else self
+
+    def snapshot(self) -> ClusterSnapshot:
+        """A cluster with one topic."""
+        states = {tp: PartitionState(1, 0, (1,), czxid=50) for tp in (T0, T1)}
+        return ClusterSnapshot({}, {"t": Topic("t", {0: (1,), 1: (1,)}, czxid=50)}, states)
+
+    def owned(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
+        """Both partitions."""
+        return dict.fromkeys([T0, T1], Claim("", 0))
+
+    def younger(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Those created after the member's subscription."""
+        return set(partitions) if self.members_since is not None and self.members_since < 50 else set()
+
+    def committed(
+        self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False
+    ) -> dict[TopicPartition, StoredOffset]:
+        """The stored offsets."""
+        return {tp: self.stored[tp] for tp in partitions if tp in self.stored}
+
+    def begin(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, StoredOffset]:
+        """Commit starts where there is no offset."""
+        self.stored = {**{tp: StoredOffset(offset, 1) for tp, offset in starts.items()}, **self.stored}
+        return self.committed(starts)
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float) -> dict[TopicPartition, int]:
+        """The offset of each position; a record at offset n has the timestamp n."""
+        return {tp: self._offset(position) for tp, position in wanted.items()}
+
+    def _offset(self, position: Position) -> int:
+        if isinstance(position, AtTimestamp):
+            return max(10, position.timestamp_ms) if position.timestamp_ms < 100 else -1
+        return 10 if position == EARLIEST else 100
+
+    def high_watermarks(self, partitions: Collection[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
+        """None: nothing is in a transaction."""
+        return {}
+
+
+def starts(session: Any, **options: str) -> StreamStarts:
+    """The starts of a stream of topic t."""
+    given = {"zookeeper.connect": "zk1:2181", "subscribe": "t", **options}
+    return StreamStarts(parse_stream(given), session)
+
+
+def find(session: Any, *known: Any, **options: str) -> int:
+    """The position of the first partition."""
+    return starts(session, **options).find([T0], *known)[T0].position
+
+
+def checkpoint(span: PlannedRange | None = None, **mark: Any) -> StreamOffset:
+    """A checkpoint that knows two partitions of the topic."""
+    spans = {} if span is None else {T0: span}
+    return StreamOffset(spans, {"t": TopicMark(czxid=50, **{"known": 2, **mark})})
+
+
+@pytest.mark.parametrize(
+    ("options", "position"),
+    [
+        ({}, 100),
+        ({"startingOffsets": "earliest"}, 10),
+        ({"startingOffsets": '{"t": {"0": 42, "1": -2}}'}, 42),
+        ({"startingTimestamp": "30"}, 30),
+    ],
+)
+def test_new_query(options: dict[str, str], position: int) -> None:
+    """A new query starts where the options say, by default at the end."""
+    assert find(Session(), **options) == position
+
+
+def test_checkpoint() -> None:
+    """A restarted query goes on after its last micro-batch, whatever the options say."""
+    assert find(Session(), checkpoint(PlannedRange(10, 20, 10)), startingOffsets="latest") == 20
+
+
+def test_outdated_offset_of_a_topic_that_was_not_read() -> None:
+    """A member that gains a partition of a topic created again reports the loss, if it has read none of it itself."""
+    session = Session({T0: StoredOffset(30, mark=40)}, members_since=90)
+    for replaced in (), ("t",):
+        with pytest.raises(DataLoss, match=r"TOPIC_REPLACED.*t-0 at 30 are older than the topic"):
+            starts(session, **{"group.id": "g"}).find([T0], checkpoint(), replaced=replaced)
+    own = checkpoint(PlannedRange(10, 30, 10, 40))
+    assert starts(session, **{"group.id": "g"}).find([T0], own, replaced=("t",))[T0].position == 10
+
+
+def test_new_partition() -> None:
+    """A partition that is new to the topic, or to the query, is read from its beginning.
+
+    A member leaves it to the group: another member may have read it without a commit.
+    """
+    assert find(Session(), checkpoint(known=0)) == 10
+    assert find(Session(), checkpoint(known=2)) == 10
+    assert find(Session(), checkpoint(known=2), **{"group.id": "g", "groupMembership": "none"}) == 10
+    assert find(Session(members_since=90), checkpoint(known=2), **{"group.id": "g"}) == 100
+
+
+def test_position_outside_of_the_log() -> None:
+    """A position that the log no longer has is data loss, or the log's beginning, and the group's offset is reset."""
+    span = PlannedRange(3, 5, 3)
+    with pytest.raises(DataLoss, match="OFFSET_OUT_OF_RANGE"):
+        find(Session(), checkpoint(span))
+    found = starts(Session(), failOnDataLoss="false").find([T0], checkpoint(span))
+    assert found == {T0: PartitionProgress(10, resets=True)}
+
+
+def test_replaced_topic() -> None:
+    """A topic that was created again is read from its beginning."""
+    found = starts(Session()).find([T0], checkpoint(PlannedRange(10, 20, 10)), replaced={"t"})
+    assert found[T0] == PartitionProgress(10, resets=True)
+
+
+def test_committed_offset() -> None:
+    """A group starts at its offset; one of a deleted topic of the name is data loss."""
+    assert find(Session({T0: StoredOffset(42, 60)}), **{"group.id": "g"}) == 42
+    outdated = Session({T0: StoredOffset(42, 40)})
+    with pytest.raises(DataLoss, match="TOPIC_REPLACED"):
+        find(outdated, **{"group.id": "g"})
+    assert find(outdated, **{"group.id": "g", "failOnDataLoss": "false"}) == 10
+
+
+def test_moved_offset(caplog: pytest.LogCaptureFixture) -> None:
+    """An offset that another client has set comes before the checkpoint's, and is logged."""
+    with caplog.at_level(logging.WARNING):
+        assert (
+            find(Session({T0: StoredOffset(42, 60)}), checkpoint(PlannedRange(10, 20, 10, 55)), **{"group.id": "g"}) == 42
+        )
+    assert "continuing at 42, the offset of group g" in caplog.text
+
+
+def test_no_committed_offset() -> None:
+    """Without an offset of the group, the reset policy decides; error is a policy, too."""
+    assert find(Session(), **{"group.id": "g", "auto.offset.reset": "earliest"}) == 10
+    with pytest.raises(ClusterStateError):
+        find(Session(), **{"group.id": "g", "auto.offset.reset": "error"})
+
+
+@pytest.mark.parametrize("options", [{}, {"startingOffsets": "latest"}])
+@pytest.mark.parametrize(("since", "position"), [(60, 100), (40, 10)])
+def test_partition_created_after_the_subscription(options: dict[str, str], since: int, position: int) -> None:
+    """A member reads all of a partition that was created after the group subscribed to the topic."""
+    assert find(Session(members_since=since), **{"group.id": "g", **options}) == position
+
+
+def offline(*partitions: TopicPartition) -> ClusterSnapshot:
+    """The cluster without a leader of some partitions; the others are led by broker 1."""
+    found = Session().snapshot()
+    gone = {tp: PartitionState(-1, 3, (1,), czxid=50) for tp in partitions}
+    return ClusterSnapshot({1: Broker(1, ())}, found.topics, {**found.states, **gone})
+
+
+def test_start_without_a_leader() -> None:
+    """A partition that is to start at its end needs a leader, unless it is skipped, or the group has its offset."""
+    for options in {}, {"group.id": "g"}:
+        with pytest.raises(NoLeader, match=r"No live leader for t-1 \(ISR 1\)"):
+            starts(Session(members_since=60 if options else None), **options).begin([T0, T1], offline(T1))
+    for session, options in (
+        (Session(), {"startingOffsets": "earliest"}),
+        (Session(), {"startingTimestamp": "30"}),
+        (Session(), {"offlinePartitions": "skip"}),
+        (Session({T1: StoredOffset(42, 60)}, members_since=60), {"group.id": "g"}),
+        (Session(members_since=40), {"group.id": "g"}),
+    ):
+        assert list(starts(session, **options).begin([T0, T1], offline(T1)).gains) == [T0]
+
+
+def test_skipped_partition() -> None:
+    """A partition that had no leader when the query started, and was skipped, is read from its beginning."""
+    assert find(Session(), checkpoint(), offlinePartitions="skip") == 10
+
+
+def test_first_member_decides() -> None:
+    """A member commits the starts that depend on the time, those of others' partitions, too; the stored ones count."""
+    session: Any = Session(members_since=60)
+    wanted = starts(session, **{"group.id": "g"})
+    begun = wanted.begin([T0], offline())
+    assert begun.undecided == {T0: 100, T1: 100}
+    session.stored = {T0: StoredOffset(90, 1)}
+    decided = wanted.decide(begun)
+    assert (decided.gains[T0].position, decided.undecided, session.stored[T1].offset) == (90, {}, 100)
+
+
+def test_starts_that_need_no_decision() -> None:
+    """An offset, or the beginning of the log, is the same for all members."""
+    session: Any = Session(members_since=60)
+    wanted = starts(session, **{"group.id": "g", "auto.offset.reset": "earliest"})
+    begun = wanted.begin([T0], offline())
+    assert not begun.undecided
+    assert wanted.decide(begun) is begun
+    assert session.stored == {}

@@ -1,0 +1,45 @@
+"""Spark's calls of a streaming reader that need no connection."""
+
+from __future__ import annotations
+
+import pickle
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+
+from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.read.stream_reader import ZKafkaStreamReader
+
+
+def reader(**options: str) -> ZKafkaStreamReader:
+    """A reader that has not planned yet."""
+    given = {"kafka.bootstrap.servers": "broker1:9092", "subscribe": "t", **options}
+    return ZKafkaStreamReader(parse_stream(given), pa.schema([pa.field("value", pa.binary())]))
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({}, ReadAllAvailable()),
+        ({"maxOffsetsPerTrigger": "500"}, ReadMaxRows(500)),
+        ({"maxBytesPerTrigger": "1000"}, ReadMaxRows(2**63 - 1)),
+        ({"minOffsetsPerTrigger": "500"}, ReadMaxRows(2**63 - 1)),
+    ],
+)
+def test_default_limit(options: dict[str, str], limit: ReadLimit) -> None:
+    """Any limit makes Spark ask for a limited micro-batch; one in records is also shown to it."""
+    assert reader(**options).getDefaultReadLimit() == limit
+
+
+def test_before_planning() -> None:
+    """Before it has planned, a reader reports nothing, plans an empty micro-batch, and stops at once."""
+    found = reader()
+    assert found.reportLatestOffset() is None
+    assert found.partitions({"version": 1}, {"version": 1}) == []
+    found.stop()
+
+
+def test_pickle() -> None:
+    """Spark sends a reader to the process that plans."""
+    assert pickle.loads(pickle.dumps(reader())).getDefaultReadLimit() == ReadAllAvailable()

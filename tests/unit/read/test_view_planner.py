@@ -1,0 +1,75 @@
+"""Views on an ensemble of values, and those that need another source than the one that is named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
+
+import pytest
+
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.model.view_tables import Row
+from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.read import view_planner as planner
+from pyspark_zkafka.read.view_planner import plan_view
+from tests.support.cases import each
+from tests.support.ensemble_client import EnsembleClient
+
+
+@pytest.fixture
+def view(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Row]]:
+    """Reads a view, with options, of an ensemble without brokers, where groups g and h have offsets, and g a member."""
+    client = EnsembleClient()
+    for topic in ("t", "u"):
+        client.put_topic(topic)
+        client.put(f"/admin/delete_topics/{topic}")
+        client.put(f"/config/topics/{topic}", b'{"version": 1, "config": {"retention.ms": "1"}}')
+    registration = {"version": 1, "subscription": {"t": 1}, "pattern": "static", "timestamp": "1795228865441"}
+    client.put("/consumers/g/ids/g_a", json.dumps(registration).encode())
+    client.put("/consumers/g/owners/t/0", b"g_a-0")
+    client.put("/consumers/h/offsets/u/0", b"7")
+    client.put("/consumers/g/offsets/t/0", b"5")
+    client.put("/consumers/g/offsets/u/0", b"x")
+    del client.ensemble.nodes["/brokers/ids/1"]
+    monkeypatch.setattr(planner, "ZooKeeperClient", lambda config: nullcontext(client))
+
+    def read(name: str, **options: str) -> list[Row]:
+        return plan_view(name, parse_read({"zookeeper.connect": "zk1:2181/kafka", "view": name, **options}))
+
+    return read
+
+
+def test_groups(view: Callable[..., list[Row]]) -> None:
+    """Groups are sorted; with topics, only these are shown, and groups without any are left out, as is an unknown one."""
+    g, h = {"group": "g", "members": 1, "topics": ["t", "u"]}, {"group": "h", "members": 0, "topics": ["u"]}
+    assert view("groups") == [g, h]
+    assert view("groups", subscribe="t") == [{**g, "topics": ["t"]}]
+    assert view("groups", **{"group.id": "h"}) == [h]
+    assert view("groups", **{"group.id": "unknown"}) == []
+
+
+def test_znodes_of_groups(view: Callable[..., list[Row]]) -> None:
+    """Members, owners and offsets are rows of all groups, or of one; a group that does not exist has none."""
+    assert [(row["group"], row["consumer"]) for row in view("members")] == [("g", "g_a")]
+    assert [(row["group"], row["thread"]) for row in view("owners")] == [("g", "g_a-0")]
+    shown = [(row["group"], row["topic"], row.get("offset"), "error" in row) for row in view("offsets")]
+    assert shown == [("g", "t", 5, False), ("g", "u", None, True), ("h", "u", 7, False)]
+    assert [row["topic"] for row in view("offsets", subscribe="u", **{"group.id": "h"})] == ["u"]
+    assert view("members", **{"group.id": "unknown"}) == view("offsets", subscribe="none") == []
+
+
+@each("name", ["topics", "partitions", "configs", "admin"])
+def test_restricted_topics(view: Callable[..., list[Row]], name: str) -> None:
+    """Topics are restricted by name or by pattern."""
+    assert [row["topic"] for row in view(name)] == ["t", "u"]
+    assert [row["topic"] for row in view(name, subscribe="u,gone")] == ["u"]
+    assert [row["topic"] for row in view(name, subscribePattern="[u-z]")] == ["u"]
+
+
+@each("view", ["groups", "members", "owners", "offsets", "admin", "configs"])
+def test_views_of_zookeeper(view: str) -> None:
+    """A view of what only ZooKeeper has needs its address."""
+    options = parse_read({"kafka.bootstrap.servers": "broker1:9092", "view": "topics"})
+    with pytest.raises(OptionError, match=rf"view={view} reads ZooKeeper and needs zookeeper\.connect"):
+        plan_view(view, options)

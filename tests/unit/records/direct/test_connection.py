@@ -1,0 +1,205 @@
+"""Connections to a broker that answers as it is told."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.records.direct import wire
+from pyspark_zkafka.records.direct.connection import Buffer, Connection, Deadline
+from pyspark_zkafka.records.direct.errors import ConnectionLost, MalformedResponse, Unsupported
+from pyspark_zkafka.records.direct.messages import FETCH, METADATA, Request
+from pyspark_zkafka.records.direct.settings import settings_of
+from tests.support.scripted_broker import Received, Script, ScriptedBroker, answered, framed
+
+ASK = Request(METADATA, 4, b"question")
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[..., tuple[Connection, ScriptedBroker]]]:
+    """Opens a connection to a broker with a script: ``connect(script, **properties)``."""
+    with ExitStack() as opened:
+
+        def make(script: Script, **kafka: Any) -> tuple[Connection, ScriptedBroker]:
+            broker = opened.enter_context(ScriptedBroker(script))
+            given = {name.replace("_", "."): value for name, value in kafka.items()}
+            connection = Connection(broker.address, settings_of({"bootstrap.servers": "b", **given}), None)
+            opened.callback(connection.close)
+            connection.open(Deadline.after(10))
+            return connection, broker
+
+        yield make
+
+
+def soon(seconds: float = 10) -> Deadline:
+    return Deadline.after(seconds)
+
+
+Connect = Callable[..., tuple[Connection, ScriptedBroker]]
+
+
+def test_versions(connect: Connect) -> None:
+    """An old broker is asked for its versions a second time, as it knows the question."""
+    connection, broker = connect(lambda r: None)
+    assert [r.version for r in broker.received] == [3, 0]
+    assert connection.version(FETCH) == 11
+    assert connection.is_open
+
+
+def test_pipelined(connect: Connect) -> None:
+    """Requests are sent before responses are read, which come in their order."""
+    connection, broker = connect(lambda r: answered(r, b"answer %d" % r.correlation_id))
+    for _ in range(3):
+        connection.send(ASK)
+    found = [bytes(r.span(r.left)) for _ in range(3) if (r := connection.receive(Buffer(), soon()))]
+    assert found == [b"answer %d" % r.correlation_id for r in broker.received[2:]]
+    assert connection.is_idle
+
+
+def test_in_pieces(connect: Connect) -> None:
+    """A response that comes in pieces is awaited, and each deadline is met meanwhile."""
+    response: list[bytes] = []
+
+    def script(request: Received) -> bytes:
+        if not response:
+            response.extend(bytes([b]) for b in answered(request, b"abc"))
+        return response.pop(0)
+
+    connection, _ = connect(script)
+    buffer = Buffer()
+    connection.send(ASK)
+    for _ in range(10):
+        assert connection.receive(buffer, soon(0.05)) is None
+        connection.send(ASK)  # has the broker send one more byte
+    found = connection.receive(buffer, soon())
+    assert found is not None
+    assert found.span(found.left) == b"abc"
+
+
+def test_a_question_drops_earlier_answers(connect: Connect) -> None:
+    """`ask` returns its own response, behind those that nobody waits for any more."""
+    connection, _ = connect(lambda r: answered(r, b"%d" % r.correlation_id))
+    connection.send(ASK)
+    found = connection.ask(ASK, soon())
+    assert int(bytes(found.span(found.left))) == 4
+
+
+def test_silence(connect: Connect) -> None:
+    """A silent broker is waited for until the deadline, and given up after the time-out of requests."""
+    connection, _ = connect(lambda r: b"", socket_timeout_ms="300")
+    connection.send(ASK)
+    begin = time.monotonic()
+    assert connection.receive(Buffer(), soon(0.1)) is None
+    assert time.monotonic() - begin < 0.25
+    time.sleep(0.5)  # nobody asks: that is no silence of the broker's
+    assert connection.receive(Buffer(), soon(0.1)) is None
+    with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:\d+: no response for 0\.3 s"):
+        connection.receive(Buffer(), soon(0.3))
+    assert not connection.is_open
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x00\x00", framed(bytes(100))[:50]])
+def test_cut(connect: Connect, sent: bytes) -> None:
+    """A connection that ends before or within a response is lost."""
+    answers = [sent, None]
+    connection, _ = connect(lambda r: answers.pop(0))
+    connection.send(ASK)
+    connection.send(ASK)
+    with pytest.raises(ConnectionLost, match=r"the broker closed the connection|Connection reset"):
+        connection.receive(Buffer(), soon())
+    assert not connection.is_open
+    with pytest.raises(ConnectionLost, match="the connection is closed"):
+        connection.send(ASK)
+
+
+@pytest.mark.parametrize("length", [-1, 0, 3, 1001, 2**31 - 1])
+def test_lengths(connect: Connect, length: int) -> None:
+    """A response that is longer than allowed, or too short for a header, is malformed, and nothing is awaited."""
+    connection, _ = connect(lambda r: wire.int32(length), receive_message_max_bytes="1000")
+    connection.send(ASK)
+    with pytest.raises(MalformedResponse, match=f"a response of {length} bytes"):
+        connection.receive(Buffer(), soon())
+    assert not connection.is_open
+
+
+def test_other_correlation(connect: Connect) -> None:
+    """A response to another request is malformed."""
+    connection, _ = connect(lambda r: framed(wire.int32(r.correlation_id + 1)))
+    with pytest.raises(MalformedResponse, match="the response to request"):
+        connection.ask(ASK, soon())
+
+
+LOGIN = {"security_protocol": "SASL_PLAINTEXT", "sasl_username": "alice", "sasl_password": "open-sesame"}
+
+
+def test_plain(connect: Connect) -> None:
+    """PLAIN sends user and password once; the session's end is the connection's."""
+
+    def script(request: Received) -> bytes:
+        if request.api == 17:
+            return answered(request, wire.int16(0) + wire.int32(0))
+        body = wire.int16(0) + wire.string(None) + wire.nullable_bytes(b"") + wire.int64(300)
+        return answered(request, body)
+
+    connection, broker = connect(script, **LOGIN, sasl_mechanism="PLAIN")
+    assert broker.received[-1].rest.endswith(b"\0alice\0open-sesame")
+    assert connection.is_open
+    time.sleep(0.3)
+    assert not connection.is_open
+
+
+@pytest.mark.parametrize(("handshake", "why"), [(33, "has the mechanisms GSSAPI"), (0, "refuses the login")])
+def test_refused_login(connect: Connect, handshake: int, why: str) -> None:
+    """A refused login is left to librdkafka, without the broker's text, which may repeat what was sent."""
+
+    def script(request: Received) -> bytes:
+        if request.api == 17:
+            return answered(request, wire.int16(handshake) + wire.int32(1) + wire.string("GSSAPI"))
+        body = wire.int16(58) + wire.string("alice open-sesame") + wire.nullable_bytes(b"") + wire.int64(0)
+        return answered(request, body)
+
+    with pytest.raises(Unsupported, match=why) as caught:
+        connect(script, **LOGIN, sasl_mechanism="PLAIN")
+    assert "sesame" not in str(caught.value)
+
+
+def test_opened_step_by_step() -> None:
+    """A connection that takes longer than its caller's time is opened by further calls."""
+
+    def script(request: Received) -> bytes:
+        time.sleep(0.3)
+        if request.api == 17:
+            return answered(request, wire.int16(0) + wire.int32(0))
+        return answered(request, wire.int16(0) + wire.string(None) + wire.nullable_bytes(b"") + wire.int64(0))
+
+    login = {name.replace("_", "."): value for name, value in LOGIN.items()} | {"sasl.mechanism": "PLAIN"}
+    with ScriptedBroker(script) as broker:
+        connection = Connection(broker.address, settings_of({"bootstrap.servers": "b", **login}), None)
+        connection.begin_opening(soon())
+        calls = 1
+        while not connection.open_further(soon(0.05)):
+            assert connection.is_opening
+            assert not connection.is_open
+            calls += 1
+        assert connection.is_open
+        connection.close()
+        assert 5 < calls < 20
+        assert [r.api for r in broker.received] == [18, 18, 17, 36]
+        assert broker.connections == 1
+
+
+def test_opening_has_an_end() -> None:
+    """A server that accepts connections and never answers is given up at the deadline, however often it is called."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connection = Connection(server.getsockname(), settings_of({"bootstrap.servers": "b"}), None)
+        begin = time.monotonic()
+        connection.begin_opening(soon(0.3))
+        with pytest.raises(ConnectionLost, match="no response in time"):
+            list(iter(lambda: connection.open_further(soon(0.05)), True))
+        assert 0.3 <= time.monotonic() - begin < 1
+        assert not connection.is_opening

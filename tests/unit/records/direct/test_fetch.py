@@ -1,0 +1,235 @@
+"""Requests and responses of Fetch, and headers of batches."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.records.direct import wire
+from pyspark_zkafka.records.direct.errors import MalformedResponse
+from pyspark_zkafka.records.direct.fetch import (
+    Fetched,
+    Part,
+    Position,
+    Wanted,
+    fetch_request,
+    newest_version,
+    read_fetch,
+)
+from pyspark_zkafka.records.direct.wire import Reader
+from tests.support.cases import each
+
+TP = TopicPartition("orders", 3)
+TOPIC_ID, OTHER_ID = bytes(range(16)), bytes(range(16, 32))
+WANTED = Wanted(max_wait_ms=10, min_bytes=1, max_bytes=1000, partition_max_bytes=500, read_committed=True, rack="r")
+
+
+def batch(base: int, count: int, epoch: int = 7, magic: int = 2, body: bytes = b"") -> bytes:
+    """A record batch whose header alone is right."""
+    after = struct.pack(">ibIhi", epoch, magic, 0, 0, count - 1) + bytes(34) + body
+    return struct.pack(">qi", base, len(after)) + after
+
+
+class TestRequest:
+    """Requests, byte for byte."""
+
+    def test_versions_of_old_brokers(self) -> None:
+        """Versions 2 and 3 are of Kafka 0.10: without isolation, and without the most bytes of all in version 2."""
+        part = "00000001 0006 6f7264657273 00000001 00000003 000000000000002a 000001f4"
+        for version, most in ((2, ""), (3, "000003e8")):
+            request = fetch_request(version, [Part(TP, None, Position(42, 5, 4))], WANTED)
+            assert request.body == bytes.fromhex(f"ffffffff 0000000a 00000001 {most} {part}")
+
+    def test_version_4(self) -> None:
+        """Version 4, of Kafka 0.11, is the first with transactions."""
+        request = fetch_request(4, [Part(TP, None, Position(42, 5, 4))], WANTED)
+        assert request.body.hex(" ", -4) == bytes.fromhex(
+            "ffffffff 0000000a 00000001 000003e8 01"  # replica, wait, least and most bytes, isolation
+            "00000001 0006 6f7264657273 00000001"
+            "00000003 000000000000002a 000001f4"
+        ).hex(" ", -4)
+
+    def test_last_version_by_name(self) -> None:
+        """Version 12 has epochs, a rack and tagged fields."""
+        request = fetch_request(12, [Part(TP, None, Position(42, 5, 4))], WANTED)
+        assert (
+            request.body.hex()
+            == bytes.fromhex(
+                "ffffffff 0000000a 00000001 000003e8 01 00000000 ffffffff"
+                "02 07 6f7264657273 02"
+                "00000003 00000005 000000000000002a 00000004 ffffffffffffffff 000001f4 00"
+                "00 01 02 72 00"
+            ).hex()
+        )
+
+    def test_last_version(self) -> None:
+        """Version 17 has the topic's id, and no replica."""
+        request = fetch_request(17, [Part(TP, TOPIC_ID, Position(42))], WANTED)
+        assert (
+            request.body.hex()
+            == bytes.fromhex(
+                "0000000a 00000001 000003e8 01 00000000 ffffffff"
+                "02 000102030405060708090a0b0c0d0e0f 02"
+                "00000003 ffffffff 000000000000002a ffffffff ffffffffffffffff 000001f4 00"
+                "00 01 02 72 00"
+            ).hex()
+        )
+
+    def test_header(self) -> None:
+        """The header has tagged fields where the request has."""
+        part = Part(TP, None, Position(0))
+        assert fetch_request(4, [part], WANTED).encoded(9, "me")[4:16].hex() == "000100040000000900026d65"
+        assert fetch_request(12, [part], WANTED).encoded(9, "me")[4:17].hex() == "0001000c0000000900026d6500"
+
+    @pytest.mark.parametrize("version", [4, 12, 17])
+    def test_several(self, version: int) -> None:
+        """The partitions of a topic are together, those of the first topic first."""
+        other = TopicPartition("invoices", 0)
+        parts = [
+            Part(TP, TOPIC_ID, Position(42)),
+            Part(other, OTHER_ID, Position(7)),
+            Part(TP._replace(partition=1), TOPIC_ID, Position(8)),
+        ]
+        found = Reader(fetch_request(version, parts, WANTED).body)
+        found.span({4: 17, 12: 25, 17: 21}[version])
+        array = found.array if version == 4 else found.compact_array
+
+        def tags() -> None:
+            if version > 4:
+                found.tags()
+
+        def partition() -> tuple[int, int]:
+            index, _ = found.int32(), found.span(0 if version == 4 else 4)
+            offset, _ = found.int64(), found.span({4: 4}.get(version, 16))
+            tags()
+            return index, offset
+
+        def topic() -> tuple[object, list[tuple[int, int]]]:
+            name = {4: found.string, 12: found.compact_string}.get(version, lambda: bytes(found.span(16)))()
+            each = name, array(partition)
+            tags()
+            return each
+
+        orders, invoices = (TOPIC_ID, OTHER_ID) if version == 17 else ("orders", "invoices")
+        assert array(topic) == [(orders, [(3, 42), (1, 8)]), (invoices, [(0, 7)])]
+
+    def test_newest_version(self) -> None:
+        """Topics are asked for by name where one of them has no id."""
+        with_id, by_name = Part(TP, TOPIC_ID, Position(0)), Part(TopicPartition("t", 0), None, Position(0))
+        assert newest_version([with_id]) == 17
+        assert newest_version([with_id, by_name]) == 12
+
+
+def partition(version: int, number: int, records: bytes, error: int, tags: bytes) -> bytes:
+    """The response for a partition, with one aborted transaction."""
+    body = wire.int32(number) + wire.int16(error) + wire.int64(90) + wire.int64(80)
+    body += wire.int64(5) if version >= 5 else b""
+    transaction = wire.int64(1000) + wire.int64(20)
+    if version >= 12:
+        body += wire.compact_array(transaction + wire.NO_TAGS)
+    else:
+        body += wire.int32(1) + transaction
+    body += wire.int32(2) if version >= 11 else b""
+    if version < 12:
+        return body + wire.nullable_bytes(records)
+    return body + wire.unsigned_varint(len(records) + 1) + records + tags
+
+
+def response(
+    version: int,
+    *numbers: int,
+    records: bytes = b"",
+    error: int = 0,
+    tags: bytes = wire.NO_TAGS,
+    topic_id: bytes = TOPIC_ID,
+) -> bytes:
+    """The response for partitions of one topic, number 3 unless others are given."""
+    each = [partition(version, number, records, error, tags) for number in numbers or (TP.partition,)]
+    begin = wire.int32(33) + (wire.int16(0) + wire.int32(0) if version >= 7 else b"")
+    if version < 12:
+        return begin + wire.int32(1) + wire.string(TP.topic) + wire.int32(len(each)) + b"".join(each)
+    name = topic_id if version >= 13 else wire.compact_string(TP.topic)
+    return begin + wire.compact_array(name + wire.compact_array(*each) + wire.NO_TAGS) + wire.NO_TAGS
+
+
+def parts(*numbers: int) -> list[Part]:
+    """Parts of a request for the topic's partitions."""
+    return [Part(TopicPartition(TP.topic, number), TOPIC_ID, Position(0)) for number in numbers]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_response_of_an_old_broker(version: int) -> None:
+    """A broker without transactions has the end of the log alone."""
+    row = wire.int32(3) + wire.int16(0) + wire.int64(90) + wire.nullable_bytes(b"messages")
+    data = wire.int32(7) + wire.int32(1) + wire.string("orders") + wire.int32(1) + row
+    (found,) = read_fetch(Reader(data), version, [Part(TP, None, Position(0))])
+    assert (found.throttle_ms, found.error, found.high_watermark, found.last_stable_offset) == (7, 0, 90, 90)
+    assert (bytes(found.records), found.aborted) == (b"messages", ())
+
+
+class TestResponse:
+    """Responses."""
+
+    @each("version", range(4, 18))
+    def test_versions(self, version: int) -> None:
+        """All versions have the same content, as far as they have it."""
+        (found,) = read_fetch(Reader(response(version, records=b"abc")), version, parts(3))
+        assert (found.throttle_ms, found.error, found.high_watermark, found.last_stable_offset) == (33, 0, 90, 80)
+        assert found.log_start_offset == (5 if version >= 5 else -1)
+        assert found.replica == (2 if version >= 11 else -1)
+        assert found.aborted == ((1000, 20),)
+        assert found.records == b"abc"
+        assert found.diverging is None
+
+    def test_diverging_epoch(self) -> None:
+        """Where the leader's log was truncated, there are the epoch and its end."""
+        field = wire.int32(4) + wire.int64(17) + wire.NO_TAGS
+        tags = b"\x01\x00" + wire.unsigned_varint(len(field)) + field
+        (found,) = read_fetch(Reader(response(12, tags=tags)), 12, parts(3))
+        assert found.diverging == (4, 17)
+
+    def test_error_of_the_whole(self) -> None:
+        """An error of the session is that of each partition."""
+        found = read_fetch(Reader(wire.int32(0) + wire.int16(71) + wire.int32(0) + wire.int32(0)), 7, parts(3, 4))
+        assert [each.error for each in found] == [71, 71]
+
+    @pytest.mark.parametrize("version", [4, 11, 12, 17])
+    def test_throttled(self, version: int) -> None:
+        """A broker throttles by a response without partitions, which is no other than that."""
+        rest = wire.unsigned_varint(1) + wire.NO_TAGS if version >= 12 else wire.int32(0)
+        rest = wire.int16(0) + wire.int32(0) + rest if version >= 7 else rest
+        found = read_fetch(Reader(wire.int32(500) + rest), version, parts(3, 4))
+        assert found == [Fetched(500, 0, by_id=version >= 13)] * 2
+        with pytest.raises(MalformedResponse, match="the response to Fetch has the partitions"):
+            read_fetch(Reader(wire.int32(0) + rest), version, parts(3, 4))
+
+    @pytest.mark.parametrize("version", [4, 11, 12, 17])
+    def test_several(self, version: int) -> None:
+        """What was fetched comes in the order of the request, whatever the order of the response is."""
+        data = response(version, 3, 1, 2, records=b"abc")
+        data = data.replace(b"abc", b"bcd", 1)
+        assert [bytes(f.records) for f in read_fetch(Reader(data), version, parts(1, 2, 3))] == [b"abc", b"abc", b"bcd"]
+
+    @pytest.mark.parametrize("version", [4, 11, 12, 17])
+    def test_truncated(self, version: int) -> None:
+        """Each begin of a response is malformed, as is a byte after it."""
+        whole = response(version, records=batch(0, 3))
+        for end in range(len(whole)):
+            with pytest.raises(MalformedResponse):
+                read_fetch(Reader(whole[:end]), version, parts(3))
+        with pytest.raises(MalformedResponse, match="1 bytes follow"):
+            read_fetch(Reader(whole + b"\x00"), version, parts(3))
+
+    @each("asked", [(0,), (3, 4), ()])
+    @each("version", [4, 11, 12, 17])
+    def test_other_partitions(self, version: int, asked: tuple[int, ...]) -> None:
+        """A response has the partitions that were asked for, no others."""
+        with pytest.raises(MalformedResponse, match="the response to Fetch has the partitions"):
+            read_fetch(Reader(response(version)), version, parts(*asked))
+
+    def test_other_topic(self) -> None:
+        """So it has the topics."""
+        with pytest.raises(MalformedResponse, match="the response to Fetch has the partitions"):
+            read_fetch(Reader(response(17, topic_id=OTHER_ID)), 17, parts(3))

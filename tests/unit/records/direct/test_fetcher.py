@@ -1,0 +1,241 @@
+"""Fetches from a broker that answers as it is told."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.model.planning import Split
+from pyspark_zkafka.records.consumer import PartitionEvents, Poll
+from pyspark_zkafka.records.direct import wire
+from pyspark_zkafka.records.direct.client import DirectClient
+from pyspark_zkafka.records.direct.connection import Deadline
+from pyspark_zkafka.records.direct.fetcher import Fetcher
+from pyspark_zkafka.records.direct.wire import Reader
+from tests.support.fake_partition import EPOCH_END, FETCH, METADATA, TP, FakePartition, feed, records
+from tests.support.scripted_broker import RANGES, Received, ScriptedBroker
+
+NOT_LEADER, FENCED, UNKNOWN_EPOCH = 6, 74, 75
+WITH_EPOCHS = {**RANGES, EPOCH_END: (0, 3)}
+UNTIL = 20
+
+Open = Callable[..., Fetcher]
+
+
+@pytest.fixture
+def open_fetcher() -> Iterator[Open]:
+    """Opens a fetcher of a partition with 20 records: ``open_fetcher(partition, ranges)``."""
+    with ExitStack() as opened:
+
+        def make(partition: FakePartition, ranges: Mapping[int, tuple[int, int]] = WITH_EPOCHS, **kafka: Any) -> Fetcher:
+            broker = opened.enter_context(ScriptedBroker(partition, ranges))
+            partition.port = broker.address[1]
+            server = f"127.0.0.1:{partition.port}"
+            given = {name.replace("_", "."): value for name, value in kafka.items()}
+            properties = {"bootstrap.servers": server, "reconnect.backoff.ms": 1, **given}
+            client = opened.enter_context(DirectClient(properties))
+            fetcher = Fetcher(client, Split(TP, 0, UNTIL, 0, 1, (0,), (server,)), PartitionEvents(TP), feed)
+            opened.callback(fetcher.abandon)
+            return fetcher
+
+        yield make
+
+
+def fetch(fetcher: Fetcher) -> tuple[int | None, Poll]:
+    """The offset after the next records, and the events before them."""
+    poll = Poll()
+    found = fetcher.fetch(UNTIL, Deadline.after(5), poll)
+    return None if found is None else found.next_offset, poll
+
+
+@pytest.mark.parametrize("event", [NOT_LEADER, FENCED, UNKNOWN_EPOCH, None])
+def test_truncation_before_fetch_12(open_fetcher: Open, event: int | None) -> None:
+    """A leader of another epoch is asked for the end of the epoch last read; below the position, that is a truncation."""
+    partition = FakePartition(records(0, 10), event, records(10, 20, epoch=2))
+    fetcher = open_fetcher(partition)
+    assert fetch(fetcher)[0] == 10
+    partition.leader_epoch, partition.epoch_end = 2, (0, 1, 5)
+    found, poll = fetch(fetcher)
+    assert found is None
+    assert poll.out_of_range
+    assert poll.truncation == "leader epoch 1 is unknown to the leader: epoch 1 ends at offset 5"
+    assert partition.asked == [FETCH, FETCH, METADATA, EPOCH_END]
+    fetcher.seek(10)
+    assert fetch(fetcher)[0] == 20
+
+
+@pytest.mark.parametrize("end", [(0, 1, 10), (0, -1, -1), (29, -1, -1), (31, -1, -1)])
+def test_no_truncation_before_fetch_12(open_fetcher: Open, end: tuple[int, int, int]) -> None:
+    """The read continues where the epoch ends at the position, the leader does not know the epoch, or may not tell."""
+    partition = FakePartition(records(0, 10), FENCED, NOT_LEADER, records(10, 20, epoch=2))
+    fetcher = open_fetcher(partition)
+    assert fetch(fetcher)[0] == 10
+    partition.leader_epoch, partition.epoch_end = 2, end
+    found, poll = fetch(fetcher)
+    assert (found, poll) == (20, Poll())
+    # Once for each epoch of a leader.
+    assert partition.asked == [FETCH, FETCH, METADATA, EPOCH_END, FETCH, METADATA, FETCH]
+
+
+def test_epoch_that_changes_again(open_fetcher: Open) -> None:
+    """A broker that is no longer the leader when it is asked for the end of an epoch has the next one asked."""
+    partition = FakePartition(records(0, 10), FENCED, records(10, 20, epoch=2))
+    partition.epoch_end = (FENCED, -1, -1)
+    fetcher = open_fetcher(partition)
+    assert fetch(fetcher)[0] == 10
+    partition.leader_epoch = 2
+    poll = Poll()
+    assert fetcher.fetch(UNTIL, Deadline.after(0.3), poll) is None
+    partition.leader_epoch, partition.epoch_end = 3, (0, 1, 10)
+    assert fetch(fetcher)[0] == 20
+    assert partition.asked.count(FETCH) == 3
+
+
+def test_broker_without_epochs(open_fetcher: Open) -> None:
+    """A broker that does not tell the end of an epoch to consumers is not asked."""
+    partition = FakePartition(records(0, 10), NOT_LEADER, records(10, 20, epoch=2))
+    fetcher = open_fetcher(partition, {**RANGES, EPOCH_END: (0, 1)})
+    assert fetch(fetcher)[0] == 10
+    partition.leader_epoch = 2
+    assert fetch(fetcher)[0] == 20
+    assert EPOCH_END not in partition.asked
+
+
+@pytest.mark.parametrize("others", [{}, {9: 1}])
+def test_preferred_replica_out_of_reach(open_fetcher: Open, others: dict[int, int]) -> None:
+    """A replica that the metadata lacks, or that does not accept connections, leaves the read to the leader."""
+    partition = FakePartition(records(0, 10))
+    partition.replica, partition.others = 9, others
+    assert fetch(open_fetcher(partition, client_rack="r"))[0] == 10
+
+
+def test_time_of_a_poll() -> None:
+    """A poll returns in its time while a connection is opened, also where the metadata is to be asked first."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        servers = f"127.0.0.1:{silent.getsockname()[1]}"
+        with DirectClient({"bootstrap.servers": servers}) as client:
+            for endpoints in ((servers,), ()):
+                fetcher = Fetcher(client, Split(TP, 0, UNTIL, 0, 1, (0,), endpoints), PartitionEvents(TP), feed)
+                begin = time.monotonic()
+                assert fetcher.fetch(UNTIL, Deadline.after(0.1), Poll()) is None
+                assert 0.1 <= time.monotonic() - begin < 0.3
+
+
+@pytest.mark.parametrize("begin", [0, 9])
+def test_size_of_records(begin: int) -> None:
+    """The size of records is that of whole batches, wherever in the first one the fetch begins."""
+    data = records(0, 10)
+    with ScriptedBroker(FakePartition(data), WITH_EPOCHS) as broker:
+        server = f"127.0.0.1:{broker.address[1]}"
+        with DirectClient({"bootstrap.servers": server, "max.partition.fetch.bytes": 1}, most_fetch_bytes=10**6) as client:
+            fetcher = Fetcher(client, Split(TP, begin, 10, 0, 1, (0,), (server,)), PartitionEvents(TP), feed)
+            fetcher.seek(begin)
+            assert fetcher.fetch(10, Deadline.after(5), Poll()) is not None
+            assert client.fetch_sizes.next(TP.topic, 10) == round(1.1 * len(data))
+
+
+def sizes(broker: ScriptedBroker) -> list[int]:
+    """The sizes of a partition in the fetches that a broker has received, in bytes."""
+    after = wire.int32(0) + wire.string("")
+    requests = [request.rest.removesuffix(after) for request in broker.received if request.api == FETCH]
+    return [struct.unpack(">i", each[-4:])[0] for each in requests]
+
+
+def test_wait_at_the_end_of_the_log() -> None:
+    """Each response without records lets the broker wait twice as long for them, up to half a second; records end that."""
+    partition = FakePartition(records(0, 10), *[b""] * 8, records(10, 20), b"")
+    with ScriptedBroker(partition, WITH_EPOCHS) as broker:
+        partition.port = broker.address[1]
+        server = f"127.0.0.1:{partition.port}"
+        with DirectClient({"bootstrap.servers": server, "fetch.wait.max.ms": 10}) as client:
+            fetcher = Fetcher(client, Split(TP, 0, 30, 0, 1, (0,), (server,)), PartitionEvents(TP), feed)
+            while len(waits_ms(broker)) < 11:
+                fetcher.fetch(30, Deadline.after(5), Poll())
+            fetcher.abandon()
+        assert waits_ms(broker)[:11] == [10, 10, 20, 40, 80, 160, 320, 500, 500, 500, 10]
+
+
+def waits_ms(broker: ScriptedBroker) -> list[int]:
+    """The waits that the received fetches allow."""
+    requests = [Reader(request.rest) for request in broker.received if request.api == FETCH]
+    for request in requests:
+        request.string()  # client id
+        request.int32()  # replica
+    return [request.int32() for request in requests]
+
+
+@pytest.mark.parametrize(("error", "most_s"), [(NOT_LEADER, 1.0), (None, 10.0)], ids=["broker", "connection"])
+def test_backoff(error: int | None, most_s: float) -> None:
+    """After errors of a broker the wait grows to a second, as in Java's client; after lost connections to ten."""
+    now, pauses = [1000.0], list[float]()
+
+    def sleep(seconds: float) -> None:
+        pauses.append(round(seconds, 3))
+        now[0] += seconds
+
+    with ScriptedBroker(partition := FakePartition(*[error] * 12, records(0, 10)), WITH_EPOCHS) as broker:
+        partition.port = broker.address[1]
+        server = f"127.0.0.1:{partition.port}"
+        with DirectClient({"bootstrap.servers": server}, clock=lambda: now[0]) as client:
+            fetcher = Fetcher(client, Split(TP, 0, 10, 0, 1, (0,), (server,)), PartitionEvents(TP), feed, sleep)
+            assert fetcher.fetch(10, client.deadline(1000), Poll()) is not None
+    assert max(pauses) == most_s
+    assert pauses[:4] == [0.1, 0.2, 0.4, 0.8]
+
+
+@pytest.mark.parametrize(
+    ("fetches", "properties", "sizes_of"),
+    [
+        ([records(0, 10), records(10, 20)], {}, lambda size: [1_000, round(1.1 * size * 10**6 / 10)]),
+        ([records(0, 10), None, records(10, 20)], {}, lambda size: [1_000, round(1.1 * size * 10**6 / 10), 1_000]),
+        (
+            [records(0, 10), records(10, 20)],
+            {"receive.message.max.bytes": 10_000, "fetch.max.bytes": 9_000},
+            lambda _: [1_000, 5_000],
+        ),
+    ],
+    ids=["grows", "small after a lost connection", "half of the largest response"],
+)
+def test_size_of_fetches(
+    fetches: list[int | bytes | None], properties: dict[str, Any], sizes_of: Callable[[int], list[int]]
+) -> None:
+    partition = FakePartition(*fetches)
+    with ScriptedBroker(partition, WITH_EPOCHS) as broker:
+        partition.port = broker.address[1]
+        server = f"127.0.0.1:{partition.port}"
+        given = {"bootstrap.servers": server, "max.partition.fetch.bytes": 1_000, "reconnect.backoff.ms": 1, **properties}
+        with DirectClient(given, most_fetch_bytes=10**9) as client:
+            fetcher = Fetcher(client, Split(TP, 0, 10**6 + 10, 0, 1, (0,), (server,)), PartitionEvents(TP), feed)
+            for end in (10, 20):
+                found = fetcher.fetch(end + 1, Deadline.after(5), Poll())
+                assert found is not None
+                assert found.next_offset == end
+            fetcher.abandon()
+        assert sizes(broker)[: len(fetches)] == sizes_of(len(records(0, 10)))
+
+
+def test_size_on_a_slow_link() -> None:
+    """No more is fetched than arrives in about a second, so that records keep arriving."""
+    data = records(0, 10)
+    partition = FakePartition(data, records(10, 20))
+
+    def answer_late(request: Received) -> bytes | None:
+        if request.api == FETCH:
+            time.sleep(0.1)
+        return partition(request)
+
+    with ScriptedBroker(answer_late, WITH_EPOCHS) as broker:
+        server = f"127.0.0.1:{broker.address[1]}"
+        with DirectClient({"bootstrap.servers": server, "max.partition.fetch.bytes": 1}, most_fetch_bytes=10**9) as client:
+            fetcher = Fetcher(client, Split(TP, 0, 10**6, 0, 1, (0,), (server,)), PartitionEvents(TP), feed)
+            for end in (10, 20):
+                assert fetcher.fetch(end + 1, Deadline.after(5), Poll()) is not None
+            fetcher.abandon()
+        _, second, *_ = sizes(broker)
+        assert 1 < second <= len(data) / 0.1

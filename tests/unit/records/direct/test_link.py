@@ -1,0 +1,281 @@
+"""Sockets to servers of a test's own: steps of connecting, TLS, and bytes in and out."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from pyspark_zkafka.records.direct.connection import Address, Deadline, Link
+from pyspark_zkafka.records.direct.errors import ConnectionLost, Unsupported
+from pyspark_zkafka.records.direct.settings import settings_of
+from tests.support.certificates import Authority
+
+LOOPBACK = "127.0.0.1"
+LOCALHOST = x509.DNSName("localhost")
+
+
+class Clock:
+    """Monotonic seconds, set by hand."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def link(
+    address: Address,
+    context: ssl.SSLContext | None = None,
+    **properties: str,
+) -> Link:
+    """A link that is not connected yet."""
+    given = {name.replace("_", "."): value for name, value in properties.items()}
+    return Link(address, settings_of({"bootstrap.servers": "b", **given}).socket, context)
+
+
+def connect(opened: Link, seconds: float = 10) -> None:
+    """Connect, and shake hands, without a pause."""
+    for _ in opened.open(Deadline.after(seconds)):
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[socket.socket]:
+    """A listening socket that accepts nothing by itself."""
+    with socket.create_server((LOOPBACK, 0)) as listening:
+        yield listening
+
+
+@pytest.fixture
+def pair(server: socket.socket) -> Iterator[tuple[Link, socket.socket]]:
+    """An open link, and the server's end of it."""
+    opened = link(server.getsockname())
+    connect(opened)
+    peer, _ = server.accept()
+    with peer:
+        yield opened, peer
+        opened.close()
+
+
+def test_address(server: socket.socket) -> None:
+    """A link is closed until it is opened, goes by its address, and may be closed twice."""
+    opened = link(server.getsockname())
+    assert not opened.is_open
+    connect(opened)
+    assert opened.is_open
+    assert str(opened) == f"127.0.0.1:{server.getsockname()[1]}"
+    opened.close()
+    opened.close()
+    assert not opened.is_open
+
+
+def test_bytes_in_and_out(pair: tuple[Link, socket.socket]) -> None:
+    """Bytes are sent and received as they are, however they are divided."""
+    opened, peer = pair
+    opened.send(b"question")
+    assert peer.recv(8, socket.MSG_WAITALL) == b"question"
+    peer.sendall(b"ans")
+    peer.sendall(b"wer!")
+    target = bytearray(6)
+    assert opened.fill(memoryview(target), Deadline.after(10)) == 6
+    assert target == b"answer"
+    assert opened.fill(memoryview(target)[:1], Deadline.after(10)) == 1
+    assert target == b"!nswer"
+
+
+def test_bytes_that_have_arrived(pair: tuple[Link, socket.socket]) -> None:
+    """At the deadline there are as many bytes as have arrived, also if it has passed already; the link stays open."""
+    opened, peer = pair
+    target = memoryview(bytearray(4))
+    assert opened.fill(target, Deadline.after(0)) == 0
+    peer.sendall(b"abc")
+    assert opened.fill(target[:1], Deadline.after(10)) == 1
+    assert opened.fill(target, Deadline.after(-1)) == 2
+    assert opened.is_open
+
+
+def test_end_of_the_connection(pair: tuple[Link, socket.socket]) -> None:
+    """A connection that the broker closes is lost, and nothing can be sent or received on it any more."""
+    opened, peer = pair
+    peer.close()
+    target = memoryview(bytearray(4))
+    with pytest.raises(ConnectionLost, match=r"^127\.0\.0\.1:\d+: the broker closed the connection$"):
+        opened.fill(target, Deadline.after(10))
+    assert not opened.is_open
+    for call in (lambda: opened.send(b"x"), lambda: opened.fill(target, Deadline.after(10))):
+        with pytest.raises(ConnectionLost, match="the connection is closed"):
+            call()
+
+
+def test_reset(pair: tuple[Link, socket.socket]) -> None:
+    """A connection that is reset is lost, with the system's own word."""
+    opened, peer = pair
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    peer.close()
+    with pytest.raises(ConnectionLost, match="receiving failed: Connection reset by peer"):
+        opened.fill(memoryview(bytearray(4)), Deadline.after(10))
+
+
+def test_failure_that_a_caller_finds(pair: tuple[Link, socket.socket]) -> None:
+    """A caller that finds the connection unusable gets the error to raise, and the socket is closed."""
+    opened, _ = pair
+    assert str(opened.lost("no response in time")) == f"{opened}: no response in time"
+    assert not opened.is_open
+
+
+def test_refused() -> None:
+    """A port where nobody listens is a lost connection with the system's own word."""
+    with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1: connecting failed: Connection refused"):
+        connect(link((LOOPBACK, 1)))
+
+
+def test_host_that_is_none() -> None:
+    """A host that is no name of the DNS is left to librdkafka."""
+    with pytest.raises(Unsupported, match=r"a\.\.b:9092: "):
+        connect(link(("a..b", 9092)))
+
+
+def test_other_address_family(server: socket.socket) -> None:
+    """A host that has no address of the family is a lost connection."""
+    with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:\d+: connecting failed: "):
+        connect(link(server.getsockname(), broker_address_family="v6"))
+
+
+def silent_address(opened: ExitStack) -> Address:
+    """An address whose queue of connections is full: no attempt to connect is answered."""
+    full = opened.enter_context(socket.create_server((LOOPBACK, 0), backlog=0))
+    for _ in range(4):
+        waiting = opened.enter_context(socket.socket())
+        waiting.setblocking(False)
+        waiting.connect_ex(full.getsockname())
+    address: Address = full.getsockname()
+    return address
+
+
+def test_address_that_is_silent(server: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address that does not answer leaves time for the host's next one."""
+    with ExitStack() as opened:
+        addresses = [
+            (socket.AF_INET, socket.SOCK_STREAM, 0, "", where) for where in (silent_address(opened), server.getsockname())
+        ]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *args: addresses)
+        found = link(("host", 9092))
+        connect(found, 2)
+        assert found.is_open
+        found.close()
+
+
+def test_connecting_in_steps() -> None:
+    """Connecting returns to the caller when its time is over, as often as it likes, and fails at the deadline."""
+    clock = Clock()
+    with ExitStack() as opened:
+        found = link(silent_address(opened))
+        steps = found.open(Deadline.after(5, clock))
+        for _ in range(3):
+            found.pause = Deadline.after(0, clock)
+            next(steps)
+            assert found.is_open
+        clock.now += 5
+        with pytest.raises(ConnectionLost, match="connecting failed: Connection timed out"):
+            next(steps)
+        assert not found.is_open
+
+
+def test_tls_handshake_in_steps(server: socket.socket) -> None:
+    """So does a TLS handshake with a server that is silent, as another attempt may succeed."""
+    clock = Clock()
+    found = link(server.getsockname(), ssl.create_default_context())
+    steps = found.open(Deadline.after(5, clock))
+    found.pause = Deadline.after(0, clock)
+    for _ in range(3):
+        next(steps)
+    clock.now += 5
+    with pytest.raises(ConnectionLost, match="the TLS handshake was broken off: Connection timed out"):
+        next(steps)
+    assert not found.is_open
+
+
+def test_tls_handshake_that_is_cut(server: socket.socket) -> None:
+    """A connection that ends during the handshake is lost."""
+    found = link(server.getsockname(), ssl.create_default_context())
+    found.pause = Deadline(0.0)
+    steps = found.open(Deadline.after(10))
+    next(steps)
+    server.accept()[0].close()
+    found.pause = Deadline.after(10)
+    with pytest.raises(ConnectionLost, match="the TLS handshake was broken off"):
+        next(steps)
+
+
+class TlsServer:
+    """A server with a certificate for localhost, which sends back what it gets on one connection."""
+
+    def __init__(self, file: str) -> None:
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(file)
+
+    def __enter__(self) -> Address:
+        self._listener = socket.create_server((LOOPBACK, 0))
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+        return "localhost", self._listener.getsockname()[1]
+
+    def __exit__(self, *exc: object) -> None:
+        self._thread.join()
+        self._listener.close()
+
+    def _serve(self) -> None:
+        client, _ = self._listener.accept()
+        with client, suppress(OSError), self._context.wrap_socket(client, server_side=True) as secured:
+            while data := secured.recv(100):
+                secured.sendall(data)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """An authority whose files are in a folder of its own."""
+    return Authority(tmp_path_factory.mktemp("certificates"), "authority")
+
+
+def trusting(*files: str) -> ssl.SSLContext:
+    """A context that trusts the authorities in these files alone."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    for file in files:
+        context.load_verify_locations(cafile=file)
+    return context
+
+
+def test_bytes_through_tls(authority: Authority) -> None:
+    """With TLS, bytes go in and out as without; a deadline that has passed returns what has arrived."""
+    with TlsServer(authority.issue("server", LOCALHOST)) as address:
+        opened = link(address, trusting(authority.file), broker_address_family="v4")
+        connect(opened)
+        target = bytearray(6)
+        assert opened.fill(memoryview(target), Deadline.after(0)) == 0
+        opened.send(b"answer")
+        assert opened.fill(memoryview(target), Deadline.after(10)) == 6
+        assert target == b"answer"
+        opened.close()
+
+
+@pytest.mark.parametrize(
+    ("is_trusted", "host", "why"),
+    [(False, LOCALHOST, "certificate verify failed"), (True, x509.DNSName("other"), "Hostname mismatch")],
+)
+def test_certificate_that_does_not_hold(
+    authority: Authority, tmp_path: Path, is_trusted: bool, host: x509.DNSName, why: str
+) -> None:
+    """A certificate that is of nobody trusted, or for another host, is left to librdkafka, with the reason."""
+    trusted = authority if is_trusted else Authority(tmp_path, "another")
+    with TlsServer(authority.issue("server", host)) as address:
+        opened = link(address, trusting(trusted.file), broker_address_family="v4")
+        with pytest.raises(Unsupported, match=rf"^localhost:\d+: the TLS handshake failed: .*{why}"):
+            connect(opened)
+        opened.close()

@@ -1,0 +1,206 @@
+"""Requests and responses besides Fetch."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.records.direct import messages, wire
+from pyspark_zkafka.records.direct.errors import MalformedResponse, Unsupported
+from pyspark_zkafka.records.direct.messages import FETCH, Leader, ListedOffset, Metadata
+from pyspark_zkafka.records.direct.wire import Reader
+
+TP = TopicPartition("orders", 3)
+
+
+class TestVersions:
+    """The version to use."""
+
+    @pytest.mark.parametrize(("high", "newest", "expected"), [(4, None, 4), (11, None, 11), (99, None, 17), (17, 12, 12)])
+    def test_newest_of_both(self, high: int, newest: int | None, expected: int) -> None:
+        """The newest version that both sides have, and the caller allows."""
+        assert FETCH.version({1: (0, high)}, newest) == expected
+
+    @pytest.mark.parametrize("ranges", [{}, {1: (0, 1)}, {1: (18, 20)}])
+    def test_none(self, ranges: dict[int, tuple[int, int]]) -> None:
+        """A broker without a common version is left to librdkafka."""
+        with pytest.raises(Unsupported, match="Fetch"):
+            FETCH.version(ranges)
+
+    def test_none_below_a_limit(self) -> None:
+        """So is one that has only versions above the limit."""
+        with pytest.raises(Unsupported):
+            FETCH.version({1: (13, 17)}, 12)
+
+
+class TestApiVersions:
+    """ApiVersions."""
+
+    def test_old(self) -> None:
+        """Version 0 has an array of ranges."""
+        data = wire.int16(0) + wire.int32(2) + b"".join(map(wire.int16, (1, 0, 11, 3, 4, 9)))
+        assert messages.read_api_versions(Reader(data), 0) == {1: (0, 11), 3: (4, 9)}
+
+    def test_new(self) -> None:
+        """Version 3 is compact, and has further fields."""
+        row = b"".join(map(wire.int16, (1, 4, 17))) + wire.NO_TAGS
+        data = wire.int16(0) + wire.compact_array(row) + wire.int32(0) + wire.NO_TAGS
+        assert messages.read_api_versions(Reader(data), 3) == {1: (4, 17)}
+
+    def test_unknown_version(self) -> None:
+        """An old broker answers a new version by an error in the oldest form."""
+        assert messages.read_api_versions(Reader(wire.int16(35) + wire.int32(0)), 3) is None
+
+    def test_error(self) -> None:
+        """Any other error is left to librdkafka."""
+        with pytest.raises(Unsupported, match="error 42"):
+            messages.read_api_versions(Reader(wire.int16(42)), 3)
+
+    def test_software(self) -> None:
+        """The broker is told the name and the version of the software."""
+        assert messages.api_versions_request(3, "1.2").body == b"\x0fpyspark-zkafka\x041.2\x00"
+        assert messages.api_versions_request(0, "1.2").body == b""
+
+
+class TestSasl:
+    """SaslHandshake and SaslAuthenticate."""
+
+    def test_handshake(self) -> None:
+        """The request names a mechanism, the response all that there are."""
+        assert messages.sasl_handshake_request("PLAIN").body == b"\x00\x05PLAIN"
+        data = wire.int16(33) + wire.int32(2) + wire.string("PLAIN") + wire.string("GSSAPI")
+        assert messages.read_sasl_handshake(Reader(data)) == (33, ("PLAIN", "GSSAPI"))
+
+    def test_tokens(self) -> None:
+        """Tokens in the old and the new form."""
+        assert messages.sasl_authenticate_request(1, b"ab").body == b"\x00\x00\x00\x02ab"
+        assert messages.sasl_authenticate_request(2, b"ab").body == b"\x03ab\x00"
+        old = messages.read_sasl_authenticate(Reader(wire.int16(0) + wire.string(None) + wire.nullable_bytes(b"x")), 0)
+        assert (old.error, old.text, old.data, old.lifetime_ms) == (0, None, b"x", 0)
+        data = wire.int16(58) + wire.compact_string("no") + b"\x02x" + wire.int64(60_000) + wire.NO_TAGS
+        new = messages.read_sasl_authenticate(Reader(data), 2)
+        assert (new.error, new.text, new.data, new.lifetime_ms) == (58, "no", b"x", 60_000)
+
+    def test_secrets(self) -> None:
+        """A token does not show its bytes."""
+        assert "secret" not in repr(messages.Token(0, None, b"secret"))
+
+
+def metadata(version: int) -> bytes:
+    """Two brokers, and a topic with two partitions, one of them without a leader."""
+    ids = wire.int32(2) + wire.int32(1) + wire.int32(2)
+    brokers = b"".join(
+        wire.int32(i) + wire.string(f"b{i}") + wire.int32(9092) + wire.string(rack) for i, rack in ((1, None), (2, "r"))
+    )
+    partitions = b"".join(
+        wire.int16(error)
+        + wire.int32(index)
+        + wire.int32(leader)
+        + (wire.int32(7) if version >= 7 else b"")
+        + ids * (3 if version >= 5 else 2)
+        for error, index, leader in ((0, 3, 2), (5, 4, -1))
+    )
+    topic = wire.int16(0) + wire.string("orders") + wire.int8(0) + wire.int32(2) + partitions
+    throttle, cluster = wire.int32(0) if version >= 3 else b"", wire.string("id") if version >= 2 else b""
+    return throttle + wire.int32(2) + brokers + cluster + wire.int32(1) + wire.int32(1) + topic
+
+
+class TestMetadata:
+    """Metadata."""
+
+    @pytest.mark.parametrize("version", range(1, 8))
+    def test_versions(self, version: int) -> None:
+        """The addresses of brokers, and the leaders, with their epochs where there are any."""
+        epoch = 7 if version >= 7 else -1
+        assert messages.read_metadata(Reader(metadata(version)), version, "orders") == Metadata(
+            {1: ("b1", 9092), 2: ("b2", 9092)}, 0, {3: Leader(0, 2, epoch), 4: Leader(5, -1, epoch)}
+        )
+
+    def test_request(self) -> None:
+        """One topic, which is not to be created, as far as the broker can be told."""
+        assert messages.metadata_request(7, "orders").body == b"\x00\x00\x00\x01\x00\x06orders\x00"
+        assert messages.metadata_request(3, "orders").body == b"\x00\x00\x00\x01\x00\x06orders"
+
+    def test_truncated(self) -> None:
+        """Each begin of a response is malformed, and one without the topic."""
+        whole = metadata(7)
+        for end in range(len(whole)):
+            with pytest.raises(MalformedResponse):
+                messages.read_metadata(Reader(whole[:end]), 7, "orders")
+        with pytest.raises(MalformedResponse, match="lacks the topic"):
+            messages.read_metadata(Reader(whole), 7, "others")
+
+
+class TestListOffsets:
+    """ListOffsets."""
+
+    def test_request(self) -> None:
+        """Each version has what the one before had, and more."""
+        bodies = [
+            messages.list_offsets_request(v, TP, messages.LATEST, 7, read_committed=True).body.hex() for v in (0, 1, 2, 4)
+        ]
+        name = "00000001 0006 6f7264657273 00000001 00000003"
+        assert bodies == [
+            bytes.fromhex(text).hex()
+            for text in (
+                f"ffffffff {name} ffffffffffffffff 00000001",
+                f"ffffffff {name} ffffffffffffffff",
+                f"ffffffff 01 {name} ffffffffffffffff",
+                f"ffffffff 01 {name} 00000007 ffffffffffffffff",
+            )
+        ]
+
+    @pytest.mark.parametrize("version", range(1, 6))
+    def test_response(self, version: int) -> None:
+        """The offset, or the error, of the partition."""
+        begin = wire.int32(0) if version >= 2 else b""
+        row = wire.int32(3) + wire.int16(6) + wire.int64(-1) + wire.int64(99) + (wire.int32(7) if version >= 4 else b"")
+        data = begin + wire.int32(1) + wire.string("orders") + wire.int32(1) + row
+        assert messages.read_list_offsets(Reader(data), version, TP) == ListedOffset(6, 99)
+        with pytest.raises(MalformedResponse, match="lacks the partition"):
+            messages.read_list_offsets(Reader(data), version, TopicPartition("orders", 4))
+
+    @pytest.mark.parametrize(("offsets", "found"), [([99], 99), ([], -1)])
+    def test_first_response(self, offsets: list[int], found: int) -> None:
+        """Version 0 has a list of offsets, of which one was asked for."""
+        row = wire.int32(3) + wire.int16(0) + wire.int32(len(offsets)) + b"".join(map(wire.int64, offsets))
+        data = wire.int32(1) + wire.string("orders") + wire.int32(1) + row
+        assert messages.read_list_offsets(Reader(data), 0, TP) == ListedOffset(0, found)
+
+
+class TestHeader:
+    """Headers of responses."""
+
+    def test_other_request(self) -> None:
+        """A response to another request is malformed."""
+        request = messages.metadata_request(7, "t")
+        request.read_header(Reader(wire.int32(5)), 5)
+        with pytest.raises(MalformedResponse, match="request 6 where that to 5"):
+            request.read_header(Reader(wire.int32(6)), 5)
+
+    def test_tags(self) -> None:
+        """The header has tagged fields where the request has, but for ApiVersions."""
+        for request, left in (
+            (messages.sasl_authenticate_request(2, b""), 0),
+            (messages.sasl_authenticate_request(1, b""), 1),
+            (messages.api_versions_request(3, ""), 1),
+        ):
+            reader = Reader(wire.int32(5) + wire.NO_TAGS)
+            request.read_header(reader, 5)
+            assert reader.left == left
+
+
+def test_epoch_end_request() -> None:
+    """Version 3 has the replica besides, which a consumer is not."""
+    body = "00000001 0006 6f7264657273 00000001 00000003 00000007 00000005"
+    assert messages.epoch_end_request(2, TP, 7, 5).body == bytes.fromhex(body)
+    assert messages.epoch_end_request(3, TP, 7, 5).body == bytes.fromhex(f"ffffffff {body}")
+
+
+def test_epoch_end_response() -> None:
+    """The error, the epoch and its end, of this partition."""
+    row = wire.int16(74) + wire.int32(3) + wire.int32(4) + wire.int64(99)
+    data = wire.int32(0) + wire.int32(1) + wire.string("orders") + wire.int32(1) + row
+    assert messages.read_epoch_end(Reader(data), TP) == messages.EpochEnd(74, 4, 99)
+    with pytest.raises(MalformedResponse, match="lacks the partition"):
+        messages.read_epoch_end(Reader(data), TopicPartition("orders", 4))

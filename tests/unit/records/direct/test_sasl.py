@@ -1,0 +1,158 @@
+"""Logins by SASL, with the server's part by another implementation, and with answers that are wrong."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from scramp import ScramException, ScramMechanism
+
+from pyspark_zkafka.records.direct.errors import ConnectionLost, LoginRefused, Unsupported
+from pyspark_zkafka.records.direct.sasl import exchange
+from pyspark_zkafka.records.direct.settings import Login, TokenEndpoint
+from tests.support.token_server import TokenServer
+
+PASSWORD = "open-sesame"
+SCRAM = pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+WRONG_PROOF = b"v=" + base64.b64encode(bytes(32))
+
+
+def login(mechanism: str, password: str = PASSWORD) -> Login:
+    return Login(mechanism, "alice", password)
+
+
+def server(mechanism: str) -> object:
+    """A server that knows the user's password."""
+    scram = ScramMechanism(mechanism)
+    known = scram.make_auth_info(PASSWORD, iteration_count=4096)
+    return scram.make_server(lambda user: known)
+
+
+def test_plain() -> None:
+    """PLAIN is one token with user and password as UTF-8, whatever the broker answers."""
+    tokens = exchange(Login("PLAIN", "al\u00efce", PASSWORD))
+    assert next(tokens) == "\0al\u00efce\0open-sesame".encode()
+    with pytest.raises(StopIteration):
+        tokens.send(b"")
+
+
+@SCRAM
+def test_scram(mechanism: str) -> None:
+    """SCRAM proves the password to the broker, and ends when the broker has proved that it knows it."""
+    broker, tokens = server(mechanism), exchange(login(mechanism))
+    broker.set_client_first(next(tokens).decode())
+    broker.set_client_final(tokens.send(broker.get_server_first().encode()).decode())
+    with pytest.raises(StopIteration):
+        tokens.send(broker.get_server_final().encode())
+
+
+@SCRAM
+def test_password_is_not_sent(mechanism: str) -> None:
+    """No token of SCRAM has the password in it."""
+    broker, tokens = server(mechanism), exchange(login(mechanism))
+    first = next(tokens)
+    broker.set_client_first(first.decode())
+    assert PASSWORD.encode() not in first + tokens.send(broker.get_server_first().encode())
+
+
+@SCRAM
+def test_wrong_password(mechanism: str) -> None:
+    """The proof of another password is refused by the broker."""
+    broker, tokens = server(mechanism), exchange(login(mechanism, "close-sesame"))
+    broker.set_client_first(next(tokens).decode())
+    proof = tokens.send(broker.get_server_first().encode()).decode()
+    with pytest.raises(ScramException):
+        broker.set_client_final(proof)
+
+
+@SCRAM
+@pytest.mark.parametrize("answer", [WRONG_PROOF, b"e=invalid-proof", b"", b"\xff", b"v="])
+def test_broker_without_proof(mechanism: str, answer: bytes) -> None:
+    """A broker that does not prove that it knows the password is not logged in to; no text has the answer."""
+    broker, tokens = server(mechanism), exchange(login(mechanism))
+    broker.set_client_first(next(tokens).decode())
+    tokens.send(broker.get_server_first().encode())
+    with pytest.raises(Unsupported, match=rf"^{mechanism}: the exchange failed$"):
+        tokens.send(answer)
+
+
+@pytest.mark.parametrize(
+    "challenge",
+    [b"", b"\xff", b"hello", b"r=another,s=QSXCR+Q6sek8bf92,i=4096", b"e=other-error"],
+    ids=["empty", "no text", "no challenge", "nonce of another exchange", "error"],
+)
+def test_malformed_challenge(challenge: bytes) -> None:
+    """A challenge that is malformed, or is not for this exchange, ends it without the broker's text."""
+    tokens = exchange(login("SCRAM-SHA-256"))
+    next(tokens)
+    with pytest.raises(Unsupported, match=r"^SCRAM-SHA-256: the exchange failed$"):
+        tokens.send(challenge)
+
+
+class TestBearer:
+    """OAUTHBEARER, with a token endpoint of the test's own."""
+
+    @pytest.fixture
+    def endpoint(self) -> Iterator[Callable[..., tuple[TokenEndpoint, list[tuple[str, str]]]]]:
+        """Starts an endpoint with an answer: ``endpoint(body, status)``; also returns what it receives."""
+        with ExitStack() as opened:
+
+            def start(answer: Any, status: int = 200, **how: Any) -> tuple[TokenEndpoint, list[tuple[str, str]]]:
+                server = opened.enter_context(TokenServer(answer, status))
+                return TokenEndpoint(server.url, "me", PASSWORD, **how), server.received
+
+            yield start
+
+    def test_token(self, endpoint: Any) -> None:
+        """A token is requested for the credentials, sent with the extensions, and used again until it gets old."""
+        login, received = endpoint({"access_token": "abc.def", "expires_in": 3600}, scope="read write", extensions=("a=1",))
+        for _ in range(2):
+            tokens = exchange(login)
+            assert next(tokens) == b"n,,\x01auth=Bearer abc.def\x01a=1\x01\x01"
+            with pytest.raises(StopIteration):
+                tokens.send(b"")
+        credentials = base64.b64encode(b"me:" + PASSWORD.encode()).decode()
+        assert received == [(f"Basic {credentials}", "grant_type=client_credentials&scope=read+write")]
+
+    def test_token_without_a_lifetime(self, endpoint: Any) -> None:
+        """A token whose lifetime is not known is used once."""
+        login, received = endpoint({"access_token": "abc"})
+        assert [next(exchange(login)) for _ in range(2)] == [b"n,,\x01auth=Bearer abc\x01\x01"] * 2
+        assert len(received) == 2
+
+    def test_refused_token(self, endpoint: Any) -> None:
+        """A broker that refuses a token says so once it is answered, and another token is requested the next time."""
+        login, received = endpoint({"access_token": "abc", "expires_in": 3600})
+        tokens = exchange(login)
+        next(tokens)
+        assert tokens.send(b'{"status":"invalid_token"}') == b"\x01"
+        next(exchange(login))
+        assert len(received) == 2
+
+    @pytest.mark.parametrize(
+        ("answer", "status", "error", "text"),
+        [
+            ({"error": "invalid_client"}, 401, LoginRefused, "status 401"),
+            ({}, 302, LoginRefused, "status 302"),
+            ({}, 503, ConnectionLost, "status 503"),
+            (b"no JSON", 200, Unsupported, "is not JSON"),
+            ([], 200, Unsupported, "has no token"),
+            ({"access_token": "a\x01auth=b"}, 200, Unsupported, "has no token"),
+        ],
+    )
+    def test_errors(self, endpoint: Any, answer: Any, status: int, error: type[Exception], text: str) -> None:
+        """What an endpoint answers instead of a token is an error, without the secret; no redirection is followed."""
+        login, _ = endpoint(answer, status)
+        with pytest.raises(error, match=text) as caught:
+            next(exchange(login))
+        assert PASSWORD not in str(caught.value)
+
+    def test_out_of_reach(self) -> None:
+        """An endpoint out of reach is tried again, like a broker; authorities that cannot be loaded are not."""
+        with pytest.raises(ConnectionLost, match="out of reach"):
+            next(exchange(TokenEndpoint("http://127.0.0.1:1/", "me", PASSWORD)))
+        with pytest.raises(Unsupported, match="authorities"):
+            next(exchange(TokenEndpoint("https://127.0.0.1:1/", "me", PASSWORD, ca_location="/no/such/file")))

@@ -1,0 +1,125 @@
+"""Settings from librdkafka's properties."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.brokers.consumer_properties import consumer_properties
+from pyspark_zkafka.model.planning import Listener
+from pyspark_zkafka.options.values import Connection
+from pyspark_zkafka.records.direct.errors import Unsupported
+from pyspark_zkafka.records.direct.settings import Settings, TokenEndpoint, settings_of
+from tests.support.cases import each
+
+LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "open-sesame"}
+
+
+def settings(**kafka: Any) -> Settings:
+    """The settings of a read with properties, in which _ stands for a dot."""
+    given = {name.replace("_", "."): value for name, value in kafka.items()}
+    return settings_of(consumer_properties(Connection(None, "b", Listener(), given), "b1:1,b2:2", "g", 10**6))
+
+
+def test_defaults() -> None:
+    """The properties of a read without options are all honoured."""
+    found = settings()
+    assert found.servers == (("b1", 1), ("b2", 2))
+    assert found.tls is None
+    assert found.login is None
+    assert found.wanted == (10, 1, 64 * 1024**2, 2 * 1024**2, False, "")
+    assert found.reconnect_backoff.first_s == 0.02
+
+
+def test_given() -> None:
+    """A user's properties take effect."""
+    found = settings(
+        max_partition_fetch_bytes="4096",
+        fetch_min_bytes="5",
+        isolation_level="read_committed",
+        client_rack="a",
+        client_id="me",
+        socket_timeout_ms="1500",
+        broker_address_family="v4",
+    )
+    assert found.wanted == (10, 5, 64 * 1024**2, 4096, True, "a")
+    assert (found.client_id, found.socket.request_timeout_s, found.socket.family.name) == ("me", 1.5, "AF_INET")
+
+
+@each(
+    ("kafka", "why"),
+    [
+        ({"debug": "fetch"}, "debug"),
+        ({"plugin_library_paths": "x", "debug": "all"}, "debug, plugin.library.paths"),
+        ({"ssl_crl_location": "x"}, "ssl.crl.location"),
+        ({"fetch_min_bytes": "-5"}, "the value of fetch.min.bytes"),
+        ({"fetch_error_backoff_ms": "soon"}, "the value of fetch.error.backoff.ms"),
+        ({"socket_keepalive_enable": "perhaps"}, "the value of socket.keepalive.enable"),
+        ({"broker_address_family": "v5"}, "the value of broker.address.family"),
+        ({"isolation_level": "none"}, "the value of isolation.level"),
+        ({"security_protocol": "SASL_PLAINTEXT"}, "sasl.mechanism=GSSAPI"),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"},
+            "sasl.mechanism=OAUTHBEARER without sasl.oauthbearer.method=oidc",
+        ),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_method": "oidc"},
+            "sasl.mechanism=OAUTHBEARER without the id and the secret of a client, and an endpoint for tokens",
+        ),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}, "a login without user and password"),
+        ({"security_protocol": "other"}, "security.protocol=other"),
+    ],
+)
+def test_unsupported(kafka: dict[str, Any], why: str) -> None:
+    """What is not honoured is named, for librdkafka to be used."""
+    with pytest.raises(Unsupported, match=f"^{why}$"):
+        settings(**kafka)
+
+
+@pytest.mark.parametrize("servers", ["PLAINTEXT://b:1", "b:x", ":1"])
+def test_servers(servers: str) -> None:
+    """Servers that are written in another way are left to librdkafka."""
+    with pytest.raises(Unsupported, match="a bootstrap server"):
+        settings_of({"bootstrap.servers": servers})
+
+
+def test_secrets() -> None:
+    """Passwords and keys are in no text."""
+    given = {name.replace(".", "_"): value for name, value in LOGIN.items()}
+    found = settings(**given, ssl_key_pem="open-sesame", ssl_key_password="open-sesame", ssl_certificate_pem="open-sesame")
+    assert found.login is not None
+    assert found.login.password == "open-sesame"
+    assert found.tls is not None
+    assert found.tls.key_pem == "open-sesame"
+    assert "open-sesame" not in repr(found)
+
+
+@pytest.mark.parametrize("protocol", ["ssl", "SSL", "SASL_SSL"])
+def test_tls(protocol: str) -> None:
+    """TLS checks the certificate and the host unless told otherwise."""
+    found = settings(**{**{n.replace(".", "_"): v for n, v in LOGIN.items()}, "security_protocol": protocol}).tls
+    assert found is not None
+    assert (found.checks_certificate, found.checks_host) == (True, True)
+    lax = settings(security_protocol=protocol.replace("SASL_", ""), ssl_endpoint_identification_algorithm="none").tls
+    assert lax is not None
+    assert (lax.checks_certificate, lax.checks_host) == (True, False)
+
+
+def test_token_endpoint() -> None:
+    """OAUTHBEARER needs a client's id and secret, and the endpoint that gives tokens for them."""
+    given = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": "me",
+        "sasl.oauthbearer.client.secret": "open-sesame",
+        "sasl.oauthbearer.token.endpoint.url": "https://login/token",
+        "sasl.oauthbearer.extensions": "a=1, b=2",
+    }
+    found = settings_of({"bootstrap.servers": "b", **given}).login
+    assert found == TokenEndpoint("https://login/token", "me", "open-sesame", None, ("a=1", "b=2"))
+    assert "open-sesame" not in repr(found)
+    for name, value in (("grant.type", "jwt"), ("token.endpoint.url", "file:///etc/passwd")):
+        with pytest.raises(Unsupported, match=name):
+            settings_of({"bootstrap.servers": "b", **given, f"sasl.oauthbearer.{name}": value})

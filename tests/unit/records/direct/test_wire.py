@@ -1,0 +1,76 @@
+"""Primitive types of Kafka's protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.records.direct import wire
+from pyspark_zkafka.records.direct.errors import MalformedResponse
+from pyspark_zkafka.records.direct.wire import Reader
+from tests.support.cases import each
+
+
+@each(
+    ("encoded", "read", "value"),
+    [
+        (wire.int8(-1), Reader.int8, -1),
+        (wire.int16(-300), Reader.int16, -300),
+        (wire.int32(2**31 - 1), Reader.int32, 2**31 - 1),
+        (wire.int64(-(2**63)), Reader.int64, -(2**63)),
+        (wire.unsigned_varint(0), Reader.unsigned_varint, 0),
+        (wire.unsigned_varint(127), Reader.unsigned_varint, 127),
+        (wire.unsigned_varint(128), Reader.unsigned_varint, 128),
+        (wire.unsigned_varint(2**32 - 1), Reader.unsigned_varint, 2**32 - 1),
+        (wire.string("grün"), Reader.string, "grün"),
+        (wire.string(None), Reader.string, None),
+        (wire.string("t"), Reader.required_string, "t"),
+        (wire.compact_string("t" * 200), Reader.compact_string, "t" * 200),
+        (b"\x00", Reader.compact_string, None),
+        (wire.nullable_bytes(b"\x00\xff"), Reader.nullable_bytes, b"\x00\xff"),
+        (b"\xff\xff\xff\xff", Reader.nullable_bytes, b""),
+        (b"\x03ab", Reader.compact_nullable_bytes, b"ab"),
+        (b"\x00", Reader.compact_nullable_bytes, b""),
+        (wire.int32(2) + wire.int8(5) + wire.int8(6), lambda r: r.array(r.int8), [5, 6]),
+        (b"\xff\xff\xff\xff", lambda r: r.array(r.int8), []),
+        (wire.compact_array(wire.int8(5)), lambda r: r.compact_array(r.int8), [5]),
+        (b"\x02\x00\x01a\x07\x02bc", Reader.tags, {0: b"a", 7: b"bc"}),
+        (wire.NO_TAGS, Reader.tags, {}),
+    ],
+)
+def test_values(encoded: bytes, read: Callable[[Reader], Any], value: Any) -> None:
+    """What was written is read, to the last byte; one byte less is an error."""
+    reader = Reader(encoded)
+    assert read(reader) == value
+    reader.finish()
+    with pytest.raises(MalformedResponse):
+        read(Reader(encoded[:-1]))
+
+
+@each(
+    ("encoded", "read", "problem"),
+    [
+        (b"\xff" * 6, Reader.unsigned_varint, "more than 5 bytes"),
+        (wire.int16(5) + b"abcd", Reader.string, "a field of 5 bytes where 4 are left"),
+        (wire.int16(-2), Reader.string, "a field of -2 bytes"),
+        (wire.int16(-1), Reader.required_string, "a field of -1 bytes"),
+        (wire.int32(2**31 - 1), Reader.nullable_bytes, "a field of 2147483647 bytes where 0 are left"),
+        (wire.int16(1) + b"\xff", Reader.string, "not UTF-8"),
+        (wire.int32(2**31 - 1) + b"ab", lambda r: r.array(r.int8), "an array of 2147483647 elements where 2 bytes"),
+        (b"\xff\xff\xff\xff\x0fab", lambda r: r.compact_array(r.int8), "elements where 2 bytes"),
+    ],
+)
+def test_lengths_beyond_the_bytes(encoded: bytes, read: Callable[[Reader], Any], problem: str) -> None:
+    """A length that the bytes do not have is an error before memory is taken for it."""
+    with pytest.raises(MalformedResponse, match=problem):
+        read(Reader(encoded))
+
+
+def test_bytes_left() -> None:
+    """Bytes after the last field are an error."""
+    reader = Reader(b"\x00\x01")
+    reader.int8()
+    with pytest.raises(MalformedResponse, match="1 bytes follow"):
+        reader.finish()

@@ -1,0 +1,94 @@
+"""Arrow arrays that are handed to C: who releases them."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.records.native.arrays import CArray
+from pyspark_zkafka.records.native.library import require
+
+
+@pytest.fixture
+def pool() -> pa.MemoryPool:
+    """A pool of its own, whose bytes can be counted."""
+    gc.collect()
+    return pa.proxy_memory_pool(pa.default_memory_pool())
+
+
+def some(pool: pa.MemoryPool, rows: int = 1000) -> pa.Array:
+    return pa.array([b"x" * 100] * rows, pa.binary(), memory_pool=pool)
+
+
+def test_released_when_nobody_takes_it(pool: pa.MemoryPool) -> None:
+    """An array that C does not take over lives as long as its place, and no longer."""
+    place = CArray.of(some(pool))
+    gc.collect()
+    assert pool.bytes_allocated() > 100_000
+    del place
+    assert pool.bytes_allocated() == 0
+
+
+def test_released_by_whoever_takes_it(pool: pa.MemoryPool) -> None:
+    """An array that was taken over is left alone by its place."""
+    place = CArray.of(some(pool))
+    taken = pa.Array._import_from_c(place.address, pa.binary())
+    del place
+    assert taken.to_pylist() == [b"x" * 100] * 1000
+    del taken
+    assert pool.bytes_allocated() == 0
+
+
+def test_hashing_takes_nothing_over(pool: pa.MemoryPool) -> None:
+    """C that only looks at an array leaves it to its place."""
+    hashes = np.zeros(1000, dtype=np.uint32)
+    for _ in range(50):
+        place = CArray.of(some(pool))
+        require().hash(0, place.address, place.is_large, hashes.ctypes.data)
+        del place
+    assert pool.bytes_allocated() == 0
+    assert len(set(hashes.tolist())) == 1
+
+
+def test_null_pointer() -> None:
+    """No array is the null pointer, and nothing is released."""
+    place = CArray.of(None)
+    assert place.address is None
+    assert not place.is_large
+
+
+@pytest.mark.parametrize(
+    ("kind", "large"),
+    [(pa.binary(), False), (pa.string(), False), (pa.large_binary(), True), (pa.large_string(), True), (pa.int64(), False)],
+    ids=str,
+)
+def test_large_offsets(kind: pa.DataType, large: bool) -> None:
+    """The type says whether offsets have 64 bits."""
+    assert CArray.of(pa.array([], kind)).is_large is large
+
+
+def test_place_to_fill() -> None:
+    """An empty place takes a struct that C fills in, and gives its batch out once."""
+    source = CArray.of(pa.array([{"a": 1}, {"a": None}]))
+    place = CArray()
+    ctypes.memmove(place.address, source.address, 80)
+    ctypes.memset(source.address + 64, 0, 8)  # moved: no release callback is left here
+    assert place.batch(pa.schema([("a", pa.int64())])).to_pylist() == [{"a": 1}, {"a": None}]
+
+
+def test_batch_that_does_not_fit_its_schema(pool: pa.MemoryPool) -> None:
+    """A struct of other columns is refused, and released all the same."""
+    source = CArray.of(pa.StructArray.from_arrays([some(pool)], ["a"]))
+    place = CArray()
+    ctypes.memmove(place.address, source.address, 80)
+    ctypes.memset(source.address + 64, 0, 8)
+    del source
+    with pytest.raises(pa.ArrowInvalid):
+        place.batch(pa.schema([("a", pa.binary()), ("b", pa.binary())]))
+    del place
+    gc.collect()
+    assert pool.bytes_allocated() == 0

@@ -1,0 +1,101 @@
+"""Decompression of record batches."""
+
+from __future__ import annotations
+
+import random
+import struct
+from contextlib import suppress
+
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.records.direct.errors import Unsupported
+from pyspark_zkafka.records.native.decompression import CorruptRecords, decompress, most_decompressed_bytes
+from tests.support.cases import each
+from tests.support.record_batches import CODECS, xerial
+
+NAMES = [name for name in CODECS if name not in ("none", "unknown")]
+TEXT = b"".join(b"record %d, " % n for n in range(20_000))
+BOMB_BYTES = 65 * 1024 * 1024
+
+
+def unpacked(name: str, data: bytes) -> bytes:
+    return bytes(decompress(CODECS[name][0], pa.py_buffer(data)))
+
+
+@each("name", NAMES)
+@each("size", [1, 1000, len(TEXT)])
+def test_codecs(name: str, size: int) -> None:
+    """Records of any size come back from every codec."""
+    assert unpacked(name, CODECS[name][1](TEXT[:size])) == TEXT[:size]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_large_records(name: str) -> None:
+    """Records larger than a step of the decompression come back, too."""
+    large = random.Random(1).randbytes(300_000) * 40
+    assert unpacked(name, CODECS[name][1](large)) == large
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bombs(name: str) -> None:
+    """Records beyond the bound are refused."""
+    bomb = CODECS[name][1](bytes(BOMB_BYTES))
+    if len(bomb) * 256 < BOMB_BYTES:
+        with pytest.raises(Unsupported, match="more than 67108864 bytes after decompression"):
+            unpacked(name, bomb)
+    else:
+        assert len(unpacked(name, bomb)) == BOMB_BYTES
+
+
+def test_bomb_of_snappy_sizes() -> None:
+    """A size that a snappy block only claims is refused before memory is allocated for it."""
+    with pytest.raises(Unsupported, match="more than 67108864 bytes"):
+        unpacked("snappy", b"\xff\xff\xff\xff\x07abc")
+
+
+def test_bound() -> None:
+    """The bound grows with the compressed bytes, up to what Kafka's lengths can say."""
+    assert [most_decompressed_bytes(size) for size in (0, 2**20, 2**30)] == [2**26, 2**28, 2**31 - 1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_corrupt_data(name: str) -> None:
+    """Nothing, garbage, and data that are cut off or damaged are errors, or less or other bytes, within the bound."""
+    chance, data = random.Random(name), CODECS[name][1](TEXT)
+    for bad in (b"", b"garbage that is none of these formats"):
+        with pytest.raises((CorruptRecords, Unsupported)):
+            unpacked(name, bad)
+    for _ in range(200):
+        damaged = bytearray(data[: chance.randrange(len(data))] if chance.random() < 0.5 else data)
+        if damaged:
+            damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(8)
+        with suppress(CorruptRecords, Unsupported):
+            assert len(unpacked(name, bytes(damaged))) <= most_decompressed_bytes(len(damaged))
+
+
+@pytest.mark.parametrize("after", [b"\0", b"trailing bytes", b"\x1f", CODECS["gzip"][1](b"more")])
+def test_bytes_after_gzip(after: bytes) -> None:
+    """What follows gzip's end is ignored, unless it is another member; without its end, it is corrupt."""
+    data = CODECS["gzip"][1](TEXT)
+    assert unpacked("gzip", data + after) == TEXT + (b"more" if len(after) > 20 else b"")
+    for cut in 1, 4, 8, 20:
+        with pytest.raises(CorruptRecords):
+            unpacked("gzip", data[:-cut])
+
+
+@pytest.mark.parametrize("length", [-1, 0, 4, 2**31 - 1])
+def test_lengths_of_xerial_blocks(length: int) -> None:
+    """A block that is longer than what is left, or shorter than a block can be, is corrupt."""
+    header = xerial(b"")
+    with pytest.raises(CorruptRecords):
+        unpacked("xerial", header + struct.pack(">i", length) + b"abc")
+
+
+def test_several_xerial_blocks() -> None:
+    """Blocks follow one another; a header without any is corrupt."""
+    assert unpacked("xerial", xerial(TEXT, 100)) == TEXT
+    with pytest.raises(CorruptRecords, match="nothing in them"):
+        unpacked("xerial", xerial(b""))
+    with pytest.raises(CorruptRecords):
+        unpacked("xerial", xerial(b"") + b"\0\0")

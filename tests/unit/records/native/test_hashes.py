@@ -1,0 +1,88 @@
+"""Hashes of keys in C, against those in Python."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.model.key_hashes import hash_keys as python
+from pyspark_zkafka.records.native.hashes import hash_keys as compiled
+
+NAMES = ("murmur2", "murmur3", "crc32", "fnv1a")
+KINDS = (pa.binary(), pa.large_binary())
+KEYS = st.lists(st.none() | st.binary(max_size=40) | st.binary(min_size=1, max_size=2).map(lambda b: b * 500), max_size=40)
+
+
+def assert_same(keys: pa.Array | pa.ChunkedArray) -> None:
+    """All hashes of keys are Python's, as signed integers."""
+    for name in NAMES:
+        found = compiled(name, keys)
+        assert found.dtype == np.int32
+        assert found.tolist() == python(name, keys).tolist()
+
+
+@given(keys=KEYS, kind=st.sampled_from(KINDS))
+def test_any_keys(keys: list[bytes | None], kind: pa.DataType) -> None:
+    """Any bytes of any length have the same hashes; a null has 0."""
+    assert_same(pa.array(keys, kind))
+
+
+@given(texts=st.lists(st.none() | st.text(max_size=20), max_size=20), large=st.booleans())
+def test_texts(texts: list[str | None], large: bool) -> None:
+    """Texts are hashed as their UTF-8."""
+    keys = pa.array(texts, pa.large_string() if large else pa.string())
+    assert_same(keys)
+    data = pa.array([None if text is None else text.encode() for text in texts], pa.binary())
+    assert compiled("murmur2", keys).tolist() == compiled("murmur2", data).tolist()
+
+
+@given(keys=KEYS, start=st.integers(0, 40), count=st.integers(0, 40), kind=st.sampled_from(KINDS))
+def test_slices(keys: list[bytes | None], start: int, count: int, kind: pa.DataType) -> None:
+    """A slice has the hashes of its own rows."""
+    assert_same(pa.array(keys, kind).slice(start, count))
+
+
+@given(parts=st.lists(KEYS, max_size=4), kind=st.sampled_from(KINDS))
+def test_chunks(parts: list[list[bytes | None]], kind: pa.DataType) -> None:
+    """Arrays in chunks, empty ones among them, have the hashes of all their rows in order."""
+    keys = pa.chunked_array([pa.array(part, kind) for part in parts], kind)
+    assert_same(keys)
+    assert_same(keys.slice(3))
+
+
+def test_every_length() -> None:
+    """Keys of each length, with the high bits of their bytes set, have the same hashes."""
+    assert_same(pa.array([bytes(range(255, 255 - n, -1)) for n in range(70)]))
+
+
+def test_many_keys() -> None:
+    """So have many keys, more than Python hashes at a time."""
+    numbers = random.Random(1)
+    keys = [None if n % 11 == 0 else numbers.randbytes(numbers.randrange(24)) for n in range(40_000)]
+    assert_same(pa.array(keys))
+    assert_same(pa.chunked_array([pa.array(keys[n : n + 9999]) for n in range(0, 40_000, 9999)]))
+
+
+def test_no_data_at_all() -> None:
+    """Arrays without a buffer for their data have hashes of empty keys."""
+    assert_same(pa.array([b"", b""]))
+    assert_same(pa.nulls(3, pa.binary()))
+    assert_same(pa.array([], pa.large_binary()))
+
+
+@pytest.mark.parametrize("keys", [pa.array([1, 2]), pa.chunked_array([], pa.int64()), pa.array([[b"x"]])])
+def test_other_types(keys: pa.Array | pa.ChunkedArray) -> None:
+    """Keys that are neither bytes nor text are the same error."""
+    errors = []
+    for hash_keys in (compiled, python):
+        with pytest.raises(OptionError) as caught:
+            hash_keys("murmur2", keys)
+        errors.append((caught.value.condition, caught.value.message))
+    assert errors[0] == errors[1]
+    assert errors[0][0] == "BAD_KEY_TYPE"

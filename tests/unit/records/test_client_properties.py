@@ -1,0 +1,209 @@
+"""The properties that consumers and producers are made with."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.brokers.admin import KafkaAdmin
+from pyspark_zkafka.brokers.clients import MessageClient, librdkafka_logger
+from pyspark_zkafka.brokers.consumer_properties import consumer_properties, shared_properties
+from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.brokers.log_probes import sample_record_bytes
+from pyspark_zkafka.brokers.offset_lookups import DEFAULT_SIZES
+from pyspark_zkafka.errors import BrokersUnavailable, OptionError
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import LATEST
+from pyspark_zkafka.options.batch import parse_connection, parse_read
+from pyspark_zkafka.options.client_property_table import PROPERTIES
+from pyspark_zkafka.records.producer import producer_properties
+from pyspark_zkafka.records.python_sender import MessageSender
+from pyspark_zkafka.records.sender import QueueLimits
+
+UNREACHABLE = "127.0.0.1:1"
+
+
+def connection(scope: str = "read", **properties: str):  # type: ignore[no-untyped-def]  # any connection will do
+    options = {"kafka.bootstrap.servers": "k:1", **{f"kafka.{name}": value for name, value in properties.items()}}
+    return parse_connection(options, scope)  # type: ignore[arg-type]
+
+
+def test_reading_is_as_java_reads() -> None:
+    """Where librdkafka's defaults differ from Java's in what is read, Java's hold: isolation level, CRC checks."""
+    properties = consumer_properties(connection(), "k:1", "g")
+    assert properties["isolation.level"] == "read_uncommitted"
+    assert properties["check.crcs"] is True
+
+
+@pytest.mark.parametrize("name", ["auto.offset.reset", "enable.partition.eof", "enable.auto.commit"])
+def test_what_the_proof_needs_stays(name: str) -> None:
+    """A user's settings come after the defaults, and before what the proof of a range stands on."""
+    ours = consumer_properties(connection(), "k:1", "g")
+    users = consumer_properties(connection(**{"fetch.wait.max.ms": "7"}), "k:1", "g")
+    assert users["fetch.wait.max.ms"] == "7"
+    assert users[name] == ours[name]
+    assert (users["group.id"], users["bootstrap.servers"]) == ("g", "k:1")
+
+
+def test_room_for_large_fetches() -> None:
+    """Larger fetches bring the larger responses that librdkafka asks for, unless the user sets them."""
+    large = connection(**{"fetch.max.bytes": "200000000"})
+    assert consumer_properties(large, "k:1", "g")["receive.message.max.bytes"] > 200_000_000
+    set_by_user = connection(**{"fetch.max.bytes": "200000000", "receive.message.max.bytes": "300000000"})
+    assert consumer_properties(set_by_user, "k:1", "g")["receive.message.max.bytes"] == "300000000"
+
+
+SIZES = [
+    {"fetch.max.bytes": "10000000", "receive.message.max.bytes": "20000000"},
+    {"receive.message.max.bytes": "60000000"},
+    {"message.max.bytes": "100000000"},
+    {"message.max.bytes": "100000000", "receive.message.max.bytes": "100000512"},
+    {"message.max.bytes": "2000000", "fetch.max.bytes": "2000000", "receive.message.max.bytes": "2000512"},
+]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: "-".join(sizes))
+def test_sizes_that_fit_each_other(sizes: dict[str, str]) -> None:
+    """Sizes that the options accept fit each client: those of tasks, samples, groups and planners."""
+    # Not 10 ms: librdkafka 2.16.0 frees memory twice if ListOffsets for 1,000 partitions times out before it is sent.
+    kafka = connection(**sizes, **{"request.timeout.ms": "300"}).kafka
+    with MessageClient(consumer_properties(connection(**sizes), UNREACHABLE, "g")):
+        pass
+    assert sample_record_bytes(consumer_properties(connection(**sizes), UNREACHABLE, "g"), {}, 0) == {}
+    with KafkaGroupOffsets(UNREACHABLE, kafka, "g") as offsets:
+        assert offsets.committed([]) == {}
+    with KafkaAdmin(UNREACHABLE, kafka) as admin, pytest.raises(BrokersUnavailable):
+        admin.list_offsets({TopicPartition("t", number): LATEST for number in range(DEFAULT_SIZES.bulk)})
+
+
+def test_sizes_of_a_write() -> None:
+    """A producer, which fetches nothing, may receive little; so may what commits the offsets of its group."""
+    options = connection("write", **{"receive.message.max.bytes": "2000000", "max.request.size": "100000000"})
+    with MessageSender(producer_properties(options, UNREACHABLE), QueueLimits(), print):
+        pass
+    with KafkaGroupOffsets(UNREACHABLE, options.kafka, "g") as offsets:
+        assert offsets.committed([]) == {}
+
+
+@pytest.mark.parametrize("size", ["1000", "1511", "1512", "1001512"])
+def test_least_sizes_of_a_write(size: str) -> None:
+    """However little a producer may receive, what commits the offsets of its group can be made."""
+    options = connection("write", **{"receive.message.max.bytes": size})
+    with KafkaGroupOffsets(UNREACHABLE, options.kafka, "g") as offsets:
+        assert offsets.committed([]) == {}
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [{"message.max.bytes": "100000000", "receive.message.max.bytes": "100000511"}, {"receive.message.max.bytes": "9000"}],
+)
+def test_sizes_that_fit_no_client(sizes: dict[str, str]) -> None:
+    """Sizes for which no client can be made are a problem of the options, found before one is."""
+    with pytest.raises(OptionError, match=r"`receive\.message\.max\.bytes` must be >= `fetch\.max\.bytes`"):
+        connection(**sizes)
+
+
+IN_ADVANCE = ("max.partition.fetch.bytes", "queued.min.messages", "queued.max.messages.kbytes")
+
+
+def in_advance(records: int | None, **properties: str) -> list[int]:
+    found = consumer_properties(connection(**properties), "k:1", "g", records)
+    return [int(found[name]) for name in IN_ADVANCE]
+
+
+@pytest.mark.parametrize(("few", "more"), [(1, 1_001), (1_000, 100_000), (100_000, 100_001)])
+def test_short_ranges_fetch_less(few: int, more: int) -> None:
+    """What is fetched behind the end of a range is thrown away."""
+    assert all(a <= b for a, b in zip(in_advance(few), in_advance(more), strict=True))
+    assert in_advance(few) != in_advance(more)
+
+
+def test_a_range_of_unknown_length_counts_as_long() -> None:
+    """A consumer that samples sizes does not know it."""
+    assert in_advance(None) == in_advance(10**9)
+
+
+@pytest.mark.parametrize("name", ["max.partition.fetch.bytes", "fetch.message.max.bytes"])
+@pytest.mark.parametrize("records", [1, 50_000, None])
+def test_what_the_user_lets_fetch_holds(records: int | None, name: str) -> None:
+    """Whatever the range is, by Java's name and by librdkafka's."""
+    given = {name: "300000", "queued.min.messages": "7", "queued.max.messages.kbytes": "9"}
+    assert in_advance(records, **given) == [300_000, 7, 9]
+
+
+def test_writing_is_safe() -> None:
+    """Writes are idempotent, wait for all replicas, and give up when Java's producer does."""
+    properties = producer_properties(connection("write"), "k:1")
+    assert (properties["enable.idempotence"], properties["acks"]) == (True, "all")
+    assert properties["delivery.timeout.ms"] == 120_000
+
+
+@pytest.mark.parametrize("name", ["delivery.timeout.ms", "message.timeout.ms", "Message.Timeout.MS"])
+def test_short_delivery_times(name: str) -> None:
+    """However it is spelled, a delivery time-out shortens what is left to wait for full batches; a client takes both."""
+    properties = producer_properties(connection("write", **{name: "500"}), UNREACHABLE)
+    assert properties["linger.ms"] < 500
+    with MessageSender(properties, QueueLimits(), print):
+        pass
+
+
+def test_linger_beyond_the_default_delivery_time() -> None:
+    """A linger.ms that a write's own default delivery time-out does not cover is a problem of the options."""
+    with pytest.raises(OptionError, match=r"`message\.timeout\.ms` must be greater than `linger\.ms`"):
+        connection("write", **{"linger.ms": "120000"})
+    longer = connection("write", **{"linger.ms": "119999"})
+    with MessageSender(producer_properties(longer, UNREACHABLE), QueueLimits(), print):
+        pass
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [consumer_properties(connection(), UNREACHABLE, "g"), producer_properties(connection("write"), UNREACHABLE)],
+    ids=["consumer", "producer"],
+)
+def test_defaults_bear_the_names_that_options_become(properties: Mapping[str, Any]) -> None:
+    """A default that a user may replace has the name that each spelling of it is translated to: it is never there twice."""
+    replaceable = {row.name for row in PROPERTIES} & properties.keys()
+    targets = {target for row in PROPERTIES for target in row.target_names()}
+    assert len(replaceable) > 3
+    assert replaceable <= targets
+
+
+def test_admin_client_gets_the_connection_alone() -> None:
+    """Security and sockets reach the admin client, what belongs to a consumer does not."""
+    given = {
+        "security.protocol": "SSL",
+        "sasl.username": "u",
+        "socket.timeout.ms": "1",
+        "fetch.max.bytes": "1",
+        "check.crcs": "1",
+    }
+    assert shared_properties(given) == {"security.protocol": "SSL", "sasl.username": "u", "socket.timeout.ms": "1"}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({}, "zkafka"), ({"groupIdPrefix": "mine"}, "mine"), ({"groupIdPrefix": "mine", "kafka.group.id": "g"}, "g")],
+)
+def test_group_of_consumers(options: dict[str, str], expected: str) -> None:
+    """The consumers of tasks carry kafka.group.id, else the prefix."""
+    assert parse_read({"kafka.bootstrap.servers": "k:1", "subscribe": "t", **options}).client_group == expected
+
+
+@pytest.fixture
+def logger() -> Iterator[logging.Logger]:
+    found = logging.getLogger("pyspark_zkafka.librdkafka")
+    before = found.level
+    yield found
+    found.setLevel(before)
+
+
+def test_librdkafka_is_silent_unless_asked(logger: logging.Logger) -> None:
+    """librdkafka's chatter is left out, until the application sets the logger's level."""
+    logger.setLevel(logging.NOTSET)
+    assert not librdkafka_logger().isEnabledFor(logging.ERROR)
+    logger.setLevel(logging.DEBUG)
+    assert librdkafka_logger().isEnabledFor(logging.DEBUG)

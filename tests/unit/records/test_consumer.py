@@ -1,0 +1,93 @@
+"""Events of a partition, as the reader of a split is to see them: resets of its offset, and refusals."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError
+
+from pyspark_zkafka.errors import ClusterStateError
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.records.consumer import PartitionEvents, Poll
+
+REFUSED = KafkaError(KafkaError._SSL, "ssl://b:1/1: SSL handshake failed: certificate verify failed")
+RECORDS = Poll(records=1, first=5, last=5)
+TRUNCATED = (
+    "Partition log truncation detected at offset 307 (leader epoch 1): broker end offset is 10 (offset leader epoch 0). "
+    "Reset to INVALID.: Local: Partition log truncation detected (broker 1)"
+)
+UNKNOWN_EPOCH = (
+    "No epoch found less or equal to offset 307 (leader epoch 1): broker end offset is -1 (offset leader epoch -1). "
+    "Reset using configured policy.: Local: Partition log truncation detected (broker 1)"
+)
+NOT_THERE = "fetch failed due to requested offset not available on the broker: Broker: Offset out of range (broker 1)"
+
+
+class Clock:
+    """Monotonic seconds, set by hand."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def events(clock: Clock) -> PartitionEvents:
+    return PartitionEvents(TopicPartition("t", 0), clock)
+
+
+def test_nothing_comes_after_a_refusal(events: PartitionEvents, clock: Clock) -> None:
+    """A refusal that no record follows for two seconds ends the read."""
+    events.note(REFUSED)
+    clock.now += 2
+    with pytest.raises(ClusterStateError, match=r"REFUSED_BY_BROKER.*reading t-0.*certificate verify failed"):
+        events.finish(Poll())
+
+
+def test_a_group_that_is_not_used(events: PartitionEvents) -> None:
+    """A right on the client's group, whose coordinator librdkafka looks for, is not needed; one on the topic is."""
+    events.take(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), -1, Poll())
+    with pytest.raises(ClusterStateError, match="an ACL must allow Read, Write or Describe on the topic"):
+        events.take(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), -1, Poll())
+
+
+def test_a_handshake_that_succeeds_the_second_time(events: PartitionEvents, clock: Clock) -> None:
+    """librdkafka tries again by itself, and may get in: the read waits two seconds for that."""
+    events.note(REFUSED)
+    clock.now += 1.9
+    events.finish(Poll())
+    events.finish(RECORDS)
+    clock.now += 60
+    assert events.finish(Poll()).error is not None
+
+
+@pytest.mark.parametrize("answer", [Poll(records=1, first=5, last=5), Poll(first=7, last=7), Poll(end=8)])
+def test_an_answer_ends_a_refusal(events: PartitionEvents, clock: Clock, answer: Poll) -> None:
+    """When brokers give records, those behind the range among them, or the log's end, earlier refusals are over."""
+    events.note(REFUSED)
+    events.finish(answer)
+    clock.now += 3600
+    assert events.finish(Poll()).first is None
+
+
+def test_a_new_refusal_after_an_answer(events: PartitionEvents, clock: Clock) -> None:
+    """Credentials that were revoked during the read end it, too."""
+    events.finish(RECORDS)
+    events.note(REFUSED)
+    clock.now += 2
+    with pytest.raises(ClusterStateError, match="REFUSED_BY_BROKER"):
+        events.finish(Poll())
+
+
+@pytest.mark.parametrize(("text", "truncation"), [(TRUNCATED, TRUNCATED), (UNKNOWN_EPOCH, None), (NOT_THERE, None)])
+def test_reasons_of_a_reset(text: str, truncation: str | None) -> None:
+    """An offset that is to be reset was out of range, or the log was truncated: librdkafka's text says which."""
+    poll = Poll()
+    PartitionEvents(TopicPartition("t", 0)).take(KafkaError(KafkaError._AUTO_OFFSET_RESET, text), -1001, poll)
+    assert poll.out_of_range
+    assert poll.truncation == truncation

@@ -1,0 +1,213 @@
+"""The counting producer over a sender written by hand: refusals, and how long it waits for partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DeliveryFailed
+from pyspark_zkafka.model.rows import OutgoingBatch
+from pyspark_zkafka.options.batch import parse_connection
+from pyspark_zkafka.records.producer import CountingProducer, producer_properties
+from pyspark_zkafka.records.sender import Counts, Failure, QueueLimits
+
+REFUSED = KafkaError(KafkaError._AUTHENTICATION, "sasl_plaintext://b:1/1: SASL authentication error: Authentication failed")
+TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed to get metadata: Local: Timed out"))
+
+
+class Clock:
+    """Monotonic seconds, set by hand."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class FakeSender:
+    """A `Sender` whose brokers acknowledge at once, unless they are `silent`; each poll takes 0.2 seconds.
+
+    What is in `reported` is waiting in librdkafka's queue, and comes out with the next poll.
+    """
+
+    def __init__(self, clock: Clock, note: Callable[[KafkaError], None], partitions: int) -> None:
+        self._clock = clock
+        self._note = note
+        self._partitions = partitions
+        self._handed_over = self._acknowledged = 0
+        self.silent = False
+        self.reported: list[KafkaError] = []
+        self.trouble: KafkaException | None = None
+        self.error_of_topics: KafkaError | None = None
+        self.answers: list[KafkaError | None] = []
+        self.refused_when_asked: list[KafkaError] = []
+        self.is_moving = False
+        self.failure: Failure | None = None
+
+    def __enter__(self) -> FakeSender:
+        return self
+
+    def __exit__(self, *exc: object) -> None: ...
+
+    def begin(self) -> None:
+        self._handed_over = self._acknowledged = 0
+
+    def add(self, rows: OutgoingBatch, partitions: Any, partition_count: int) -> None:
+        self._handed_over += len(partitions)
+
+    def advance(self, timeout_s: float) -> bool:
+        self.poll(0)
+        return True
+
+    def poll(self, timeout_s: float) -> None:
+        self._clock.now += 0.2
+        if not self.silent:
+            self._acknowledged = self._handed_over
+        reported, self.reported = self.reported, []
+        for error in reported:
+            self._note(error)
+
+    def flush(self, timeout_s: float) -> None:
+        self.poll(timeout_s)
+
+    def purge(self, *, in_flight: bool) -> None:
+        self.silent = False
+
+    @property
+    def queued(self) -> int:
+        return self._handed_over - self._acknowledged
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(self._handed_over, self._acknowledged)
+
+    def delivered(self, topic: str) -> dict[int, int]:
+        return {}
+
+    def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
+        self.reported += self.refused_when_asked
+        self.refused_when_asked = []
+        if self.trouble is not None:
+            raise self.trouble
+        error = self.answers.pop(0) if self.answers else self.error_of_topics
+        return error, dict.fromkeys(range(self._partitions), 0)
+
+
+@contextmanager
+def opened(clock: Clock, partitions: int = 1, **kafka: str) -> Iterator[tuple[CountingProducer, FakeSender]]:
+    """A producer of a write with some `kafka.*` options, and its sender."""
+    options = {"kafka.bootstrap.servers": "b:1", **{f"kafka.{name}": value for name, value in kafka.items()}}
+    properties = producer_properties(parse_connection(options, "write"), "b:1")
+    senders: list[FakeSender] = []
+
+    def make(properties: Mapping[str, Any], limits: QueueLimits, note: Callable[[KafkaError], None]) -> FakeSender:
+        senders.append(FakeSender(clock, note, partitions))
+        return senders[0]
+
+    with CountingProducer(properties, make, clock) as producer:
+        yield producer, senders[0]
+
+
+def send(producer: CountingProducer, partition: int = 0) -> None:
+    rows = OutgoingBatch("t", pa.array([b"x"], pa.binary()), None, None, None, None)
+    producer.send(rows, np.array([partition], np.int32), 100)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_a_refusal_before_this_task_is_forgotten(clock: Clock) -> None:
+    """A handshake that failed while the producer was idle does not fail the next task, however slow its brokers are."""
+    with opened(clock) as (producer, sender):
+        with producer.counting():
+            send(producer)
+        sender.reported.append(REFUSED)
+        clock.now += 60
+        with producer.counting():
+            send(producer)
+            clock.now += 60
+            send(producer)
+        assert producer.acknowledged == 2
+
+
+def test_acknowledgements_end_a_refusal(clock: Clock) -> None:
+    """A task whose records are acknowledged goes on after a failed handshake that librdkafka repeats with success."""
+    with opened(clock) as (producer, sender), producer.counting():
+        sender.reported.append(REFUSED)
+        for _ in range(20):
+            send(producer)
+    assert clock.now > 102
+
+
+def test_a_refusal_without_acknowledgements(clock: Clock) -> None:
+    """A task of which nothing is acknowledged for two seconds after a refusal fails with it."""
+    with opened(clock) as (producer, sender):
+        sender.silent = True
+        sender.reported.append(REFUSED)
+        with pytest.raises(DeliveryFailed, match=r"the brokers refuse.*Authentication failed"), producer.counting():
+            send(producer)
+        assert clock.now < 130
+
+
+def test_metadata_that_are_refused(clock: Clock) -> None:
+    """A request for partitions that gets no answer fails with the refusal that was reported during it."""
+    with opened(clock) as (producer, sender):
+        producer.partitions_of("t")
+        sender.trouble = TIMED_OUT
+        with pytest.raises(BrokersUnavailable):
+            producer.partitions_of("t")
+        sender.refused_when_asked.append(REFUSED)
+        with pytest.raises(ClusterStateError, match="REFUSED_BY_BROKER"):
+            producer.partitions_of("t")
+        with pytest.raises(BrokersUnavailable):
+            producer.partitions_of("t")
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (None, "Message timed out; of "),
+        (
+            KafkaError.UNKNOWN_TOPIC_OR_PART,
+            "Message timed out, and the brokers have no topic t; of ",
+        ),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "Message timed out; of "),
+    ],
+)
+def test_records_of_a_topic_that_was_deleted(clock: Clock, error: int | None, cause: str) -> None:
+    """Their time passes, as that of records for brokers that do not answer; the error tells the one from the other."""
+    with opened(clock) as (producer, sender):
+        sender.error_of_topics = None if error is None else KafkaError(error)
+        sender.failure = Failure.of("t", 0, KafkaError._MSG_TIMED_OUT)
+        with pytest.raises(DeliveryFailed) as caught, producer.counting():
+            send(producer)
+    assert f"t-0: _MSG_TIMED_OUT: Local: {cause}" in str(caught.value)
+
+
+def test_a_broker_that_is_starting(clock: Clock) -> None:
+    """A topic is missing only if several answers say so: a broker that is starting knows none."""
+    with opened(clock) as (producer, sender):
+        # Two come before the failure.
+        sender.answers = [KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)] * 3 + [None]
+        sender.failure = Failure.of("t", 0, KafkaError._MSG_TIMED_OUT)
+        with pytest.raises(DeliveryFailed, match="Message timed out; of") as caught, producer.counting():
+            send(producer)
+        assert caught.value.parameters["missing_topic"] is None
+        assert sender.answers == []
+
+
+@pytest.mark.parametrize("name", ["delivery.timeout.ms", "message.timeout.ms"])
+def test_partitions_are_waited_for_as_long_as_a_delivery(clock: Clock, name: str) -> None:
+    """A write waits for a partition that brokers do not know yet as long as for a delivery, in either spelling of that."""
+    with opened(clock, partitions=1, **{name: "3000"}) as (producer, _), producer.counting():
+        begin = clock.now
+        send(producer, partition=5)
+        assert 3 <= clock.now - begin < 4

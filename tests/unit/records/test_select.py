@@ -1,0 +1,249 @@
+"""Which transport reads and writes, and which client is used again: without brokers, or with those of a test."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.brokers.consumer_properties import consumer_properties
+from pyspark_zkafka.model.key_hashes import hash_keys
+from pyspark_zkafka.model.planning import Split
+from pyspark_zkafka.model.row_digests import hash_rows
+from pyspark_zkafka.options.batch import parse_connection
+from pyspark_zkafka.options.values import Connection
+from pyspark_zkafka.records.direct import wire
+from pyspark_zkafka.records.direct.consumer import DirectConsumer
+from pyspark_zkafka.records.direct.errors import Unsupported
+from pyspark_zkafka.records.native import hashes
+from pyspark_zkafka.records.producer import producer_properties
+from pyspark_zkafka.records.python_consumer import MessageConsumer
+from pyspark_zkafka.records.select import (
+    hash_function,
+    open_consumer,
+    open_fallback,
+    open_producer,
+    open_transactional,
+    row_hash_function,
+    uses_native,
+)
+from pyspark_zkafka.records.transactions import transactional_properties
+from tests.support.eventually import eventually
+from tests.support.fake_partition import FETCH, TP, FakePartition, records
+from tests.support.scripted_broker import Received, ScriptedBroker, answered
+
+SCHEMA = pa.schema([("offset", pa.int64())])
+NOBODY = "127.0.0.1:1"
+HANDSHAKE = 17
+MOCK = {"test.mock.num.brokers": 1}
+BOTH = pytest.mark.parametrize("transport", ["python", "auto"])
+
+
+def connection(transport: str = "auto", scope: Any = "read", **kafka: str) -> Connection:
+    """The options' connection."""
+    given = {f"kafka.{name.replace('_', '.')}": value for name, value in kafka.items()}
+    return parse_connection({"kafka.bootstrap.servers": NOBODY, "transport": transport, **given}, scope)
+
+
+def split(server: str = NOBODY) -> Split:
+    return Split(TP, 0, 10**6, 0, 1, (0,), (server,))
+
+
+@pytest.fixture
+def partition() -> Iterator[tuple[FakePartition, ScriptedBroker]]:
+    """A partition with ten records, and its broker."""
+    found = FakePartition(records(0, 10), b"")
+    with ScriptedBroker(found) as broker:
+        found.port = broker.address[1]
+        yield found, broker
+
+
+def server(broker: ScriptedBroker) -> str:
+    return f"127.0.0.1:{broker.address[1]}"
+
+
+def read(broker: ScriptedBroker, options: Connection, records: int = 10**6) -> None:
+    """Read some records by the transport that the options select."""
+    properties = consumer_properties(options, server(broker), "g", records)
+    with open_consumer(options, properties, split(server(broker)), SCHEMA) as consumer:
+        consumer.seek(0)
+        assert consumer.poll(100, 10_000, 10, 5).records == 10
+
+
+class TestPaths:
+    """Compiled code or pure Python."""
+
+    def test_functions(self) -> None:
+        """Hashes are computed by the path in use."""
+        python, compiled = connection("python"), connection("auto")
+        assert (hash_function(python), hash_function(compiled)) == (hash_keys, hashes.hash_keys)
+        assert (row_hash_function(python), row_hash_function(compiled)) == (hash_rows, hashes.hash_rows)
+
+    @pytest.mark.parametrize(
+        ("transport", "is_native", "text"),
+        [
+            ("python", False, "transport=python: pure Python is used"),
+            ("auto", True, "the compiled path is used, with librdkafka "),
+            ("direct", True, "the compiled path is used, with librdkafka "),
+        ],
+    )
+    def test_log(self, caplog: pytest.LogCaptureFixture, transport: str, is_native: bool, text: str) -> None:
+        """The log says which path is used."""
+        with caplog.at_level(logging.INFO):
+            assert uses_native(connection(transport)) is is_native
+        (found,) = caplog.messages
+        assert found.startswith(text)
+
+
+class TestReads:
+    """The consumer of a split."""
+
+    @pytest.mark.parametrize(
+        ("transport", "kind"),
+        [
+            ("python", MessageConsumer),
+            ("auto", DirectConsumer),
+            ("direct", DirectConsumer),
+        ],
+    )
+    def test_kinds(self, transport: str, kind: type) -> None:
+        """The direct transport reads, with librdkafka behind it, unless the options say otherwise."""
+        options = connection(transport)
+        with open_consumer(options, consumer_properties(options, NOBODY, "g"), split(), SCHEMA) as consumer:
+            assert isinstance(consumer, kind)
+
+    @pytest.mark.parametrize(("transport", "level"), [("auto", logging.INFO), ("direct", logging.WARNING)])
+    def test_unsupported_property(self, caplog: pytest.LogCaptureFixture, transport: str, level: int) -> None:
+        """A property that the direct transport does not honour leaves the read to librdkafka, with a line in the log."""
+        options = connection(transport, debug="fetch")
+        with (
+            caplog.at_level(logging.INFO),
+            open_consumer(options, consumer_properties(options, NOBODY, "g"), split(), SCHEMA) as consumer,
+        ):
+            assert isinstance(consumer, MessageConsumer)
+        found = [(record.levelno, record.message) for record in caplog.records if "direct" in record.message]
+        assert found == [(level, "the direct transport is not used: it does not support debug")]
+
+    def test_connections_are_used_again(self, partition: tuple[FakePartition, ScriptedBroker]) -> None:
+        """Splits that are read one after the other share a connection, unless the properties differ."""
+        found, broker = partition
+        for expected, options in ((1, connection()), (1, connection()), (2, connection(client_id="other"))):
+            found.fetches = [records(0, 10), b""]
+            read(broker, options)
+            assert broker.connections == expected
+
+    @pytest.mark.parametrize(
+        ("count", "kafka", "sizes"),
+        [
+            (10**6, {}, [2 * 1024**2, 8 * 1024**2]),
+            (1, {}, [128 * 1024, 8 * 1024**2]),
+            (10**6, {"max_partition_fetch_bytes": "3000000"}, [3_000_000, 3_000_000]),
+        ],
+    )
+    def test_size_of_a_fetch(
+        self, partition: tuple[FakePartition, ScriptedBroker], count: int, kafka: dict[str, str], sizes: list[int]
+    ) -> None:
+        """Fetches grow with what is left of a range, once the size of records is known, unless the user sets theirs."""
+        found, broker = partition
+        for _ in sizes:
+            found.fetches = [records(0, 10), b""]
+            read(broker, connection(**kafka), count)
+        after = wire.int32(0) + wire.string("")
+        requests = [request.rest.removesuffix(after) for request in broker.received if request.api == FETCH]
+        assert [struct.unpack(">i", each[-4:])[0] for each in requests] == sizes
+
+    def test_refused_login(self, caplog: pytest.LogCaptureFixture) -> None:
+        """A login that was refused is not tried again by the direct transport; another user's is."""
+
+        def refuse(request: Received) -> bytes | None:
+            if request.api == HANDSHAKE:
+                return answered(request, wire.int16(0) + wire.int32(0))
+            return answered(request, wire.int16(58) + wire.string(None) + wire.nullable_bytes(b"") + wire.int64(0))
+
+        def kind(broker: ScriptedBroker, user: str, servers: str) -> type:
+            login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": user}
+            options = connection(**login, sasl_password="open-sesame")
+            properties = consumer_properties(options, servers, "g")
+            with open_consumer(options, properties, split(server(broker)), SCHEMA) as consumer:
+                if isinstance(consumer, DirectConsumer):
+                    consumer.seek(0)
+                    with pytest.raises(Unsupported) as refused:
+                        eventually(lambda: consumer.poll(1, 1, 10, 0.2).records)
+                    with open_fallback(options, properties, split(server(broker)), SCHEMA, refused.value, 7) as other:
+                        assert isinstance(other, MessageConsumer)
+                return type(consumer)
+
+        with ScriptedBroker(refuse) as broker, caplog.at_level(logging.INFO):
+            both = f"{server(broker)},{NOBODY}"
+            other_order = f"{NOBODY},{server(broker)}"
+            assert kind(broker, "alice", both) is DirectConsumer
+            assert kind(broker, "alice", other_order) is MessageConsumer
+            assert "t-0: librdkafka continues at offset 7: " in caplog.text
+            assert "the direct transport is not used: a broker has refused its login before" in caplog.messages
+            assert kind(broker, "bob", both) is DirectConsumer
+        assert "open-sesame" not in caplog.text
+
+
+class TestWrites:
+    """The producer of a task, on librdkafka's mock cluster."""
+
+    @pytest.fixture
+    def properties(self) -> Callable[..., dict[str, Any]]:
+        """Properties of a write by a client of a name of its own."""
+        return lambda name: {**producer_properties(connection(scope="write", client_id=name), "mock"), **MOCK}
+
+    @BOTH
+    def test_producers_are_used_again(self, properties: Callable[..., dict[str, Any]], transport: str) -> None:
+        """A producer is used again for the same generation of topics alone, and not after an error."""
+        options, given = connection(transport, scope="write"), properties(f"again-{transport}")
+        with open_producer(options, given, "one") as first:
+            pass
+        with open_producer(options, given, "one") as again:
+            assert again is first
+        with open_producer(options, given, "two") as other:
+            assert other is not first
+        with pytest.raises(ValueError, match="of the task"), open_producer(options, given, "one"):
+            raise ValueError("of the task")
+        with open_producer(options, given, "one") as anew:
+            assert anew is not first
+
+    @BOTH
+    def test_producers_of_topics_without_identity(self, properties: Callable[..., dict[str, Any]], transport: str) -> None:
+        """Where the topics cannot be told from others of the same names, each task has a producer of its own."""
+        options, given = connection(transport, scope="write"), properties(f"once-{transport}")
+        with open_producer(options, given) as first, open_producer(options, given) as second:
+            assert first is not second
+
+    @BOTH
+    def test_transactional_producers(self, transport: str) -> None:
+        """A producer of transactions is used again for its id, unless a new one is asked for."""
+        options = connection(transport, scope="write")
+
+        def given(slot: int) -> dict[str, Any]:
+            return {**transactional_properties(options, "mock", f"zkafka-{transport}-{slot}"), **MOCK}
+
+        with open_transactional(options, given(0), "t", "one") as first:
+            assert not first.is_kept
+        with open_transactional(options, given(0), "t", "one") as again:
+            assert again is first
+            assert again.is_kept
+        with open_transactional(options, given(1), "t", "one") as other:
+            assert other is not first
+        with open_transactional(options, given(0), "t", "one", anew=True) as anew:
+            assert anew is not first
+
+    def test_transaction_that_is_left_open(self) -> None:
+        """A transaction that a task neither commits nor aborts is a programming error, and its producer is closed."""
+        options = connection(scope="write")
+        given = {**transactional_properties(options, "mock", "zkafka-open-0"), **MOCK}
+        with (
+            pytest.raises(RuntimeError, match="a transaction was neither committed nor aborted"),
+            open_transactional(options, given, "t", "one") as first,
+        ):
+            first.begin()
+        with open_transactional(options, given, "t", "one") as second:
+            assert second is not first

@@ -1,0 +1,143 @@
+"""The two senders: rows handed over to brokers that do not answer, and failures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from pyspark_zkafka.model.rows import OutgoingBatch
+from pyspark_zkafka.records.native.producer import ArrowSender
+from pyspark_zkafka.records.producer import CountingProducer
+from pyspark_zkafka.records.python_sender import MessageSender
+from pyspark_zkafka.records.sender import Failure, QueueLimits, Sender
+
+HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
+# In pure Python four megabytes go at a time.
+MOST_QUEUED = {ArrowSender: 1_000, MessageSender: 4_195}
+
+
+def ignore(error: KafkaError) -> None:
+    """That nobody answers is known here."""
+
+
+def add(sender: MessageSender, *values: bytes) -> None:
+    rows = OutgoingBatch("t", pa.array(values, pa.binary()), None, None, None, None)
+    sender.add(rows, np.zeros(len(values), np.int32), 1)
+
+
+@pytest.fixture
+def sender() -> Iterator[MessageSender]:
+    """With room for two megabytes, and a record of almost one megabyte queued."""
+    with MessageSender({"bootstrap.servers": "127.0.0.1:1"}, QueueLimits(1_000, 2_000_000), ignore) as opened:
+        add(opened, b"x" * 900_000)
+        assert opened.advance(0)
+        assert opened.queued == 1
+        yield opened
+        opened.purge(in_flight=True)
+        opened.flush(1)
+
+
+def test_the_protocol_has_no_constructor() -> None:
+    """Senders cannot inherit it: Python 3.10 replaces a protocol's constructor by one that sets nothing."""
+    assert Sender.__init__.__module__ == "typing"
+
+
+def test_rows_wait_for_room(sender: MessageSender) -> None:
+    """However often there is no room yet, the rows wait, and none is handed over."""
+    add(sender, *[b"y" * 500_000] * 4)
+    assert not any(sender.advance(0) for _ in range(100_000))
+    assert sender.queued == 1
+
+
+def test_waiting_does_not_make_the_queued_records_smaller(sender: MessageSender) -> None:
+    """What is queued keeps its size while small rows wait behind it."""
+    add(sender, *[b"y"] * 10)
+    assert not any(sender.advance(0) for _ in range(1_000))
+    assert sender.queued == 1
+
+
+@pytest.mark.parametrize("make", [MessageSender, ArrowSender])
+@pytest.mark.parametrize("column", ["value", "key", "headers"])
+def test_all_that_is_sent_takes_room(make: Callable[..., Sender], column: str) -> None:
+    """Bytes of keys and headers count as those of values do, for room for a megabyte."""
+    many, large = 10_000, [b"x" * 1_000] * 10_000
+    cells: dict[str, Any] = {"key": None, "headers": None, "value": pa.nulls(many, pa.binary())}
+    heads = pa.ListArray.from_arrays(pa.array(range(many + 1), pa.int32()), pa.array([("h", b"x" * 999)] * many, HEADER))
+    cells[column] = heads if column == "headers" else pa.array(large, pa.binary())
+    with make({"bootstrap.servers": "127.0.0.1:1"}, QueueLimits(100_000, 1_000_000), ignore) as sender:
+        sender.add(OutgoingBatch("t", partition=None, timestamp_ms=None, **cells), np.zeros(many, np.int32), 1)
+        assert not sender.advance(0)
+        assert 0 < sender.queued <= MOST_QUEUED[make]
+        sender.purge(in_flight=True)
+        sender.flush(1)
+
+
+@pytest.mark.parametrize("make", [MessageSender, ArrowSender])
+@pytest.mark.parametrize("most", [0, 2**31 - 1])
+def test_no_limit_of_records(make: Callable[..., Sender], most: int) -> None:
+    """queue.buffering.max.messages=0 is no limit, as in librdkafka: rows are handed over until they take too many bytes."""
+    properties = {"bootstrap.servers": "127.0.0.1:1", "queue.buffering.max.messages": most}
+    senders: list[Sender] = []
+
+    def made(*args: Any) -> Sender:
+        senders.append(make(*args))
+        return senders[0]
+
+    with CountingProducer(properties, made):
+        rows = OutgoingBatch("t", pa.nulls(10_001, pa.binary()), None, None, None, None)
+        senders[0].add(rows, np.zeros(10_001, np.int32), 1)
+        assert senders[0].advance(0)
+        assert senders[0].queued == 10_001
+
+
+@pytest.mark.parametrize(
+    ("code", "cause", "overdue_topic"),
+    [
+        (KafkaError.MSG_SIZE_TOO_LARGE, "MSG_SIZE_TOO_LARGE: Broker: Message size too large", None),
+        (KafkaError._MSG_TIMED_OUT, "_MSG_TIMED_OUT: Local: Message timed out", "orders"),
+        (
+            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            "TOPIC_AUTHORIZATION_FAILED: Broker: Topic authorization failed; an ACL must allow Write on the topic",
+            None,
+        ),
+    ],
+)
+def test_failure_by_its_code(code: int, cause: str, overdue_topic: str | None) -> None:
+    """A failure names the partition and librdkafka's error, the right that is missing, and the topic of a late record."""
+    assert Failure.of("orders", 3, code) == Failure("orders-3", cause, overdue_topic)
+
+
+class FailingProducer:
+    """confluent-kafka's producer after a fatal error, which it raises once, without any report of a record."""
+
+    def __init__(self) -> None:
+        self._errors = [KafkaException(KafkaError(KafkaError._FENCED, "fenced", fatal=True))]
+
+    def poll(self, timeout_s: float) -> int:
+        if self._errors:
+            raise self._errors.pop()
+        return 0
+
+    def flush(self, timeout_s: float) -> int:
+        if self._errors:
+            raise SystemError("returned a result with an exception set") from self._errors.pop()
+        return 0
+
+    def __len__(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("call", [MessageSender.poll, MessageSender.flush])
+def test_a_fatal_error_is_a_failure(call: Callable[[MessageSender, float], None]) -> None:
+    """A fatal error that confluent-kafka raises is noted, and fails the records, of which no report comes any more."""
+    noted: list[KafkaError] = []
+    sender = MessageSender({}, QueueLimits(), noted.append)
+    sender._open = FailingProducer()
+    call(sender, 0)
+    assert sender.failure == Failure("the client failed", "_FENCED: fenced")
+    assert [error.fatal() for error in noted] == [True]

@@ -1,0 +1,246 @@
+"""The producer of transactions over a client written by hand: what is waited for, what is an error, how it is closed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from pyspark_zkafka.errors import ClusterStateError, TransactionFailed
+from pyspark_zkafka.options.batch import parse_connection
+from pyspark_zkafka.records.sender import Counts, GroupOffset
+from pyspark_zkafka.records.transactions import TransactionalProducer, transactional_properties
+
+REFUSED = KafkaError(KafkaError._AUTHENTICATION, "sasl_plaintext://b:1/1: SASL authentication error: Authentication failed")
+WAITING = KafkaError(KafkaError._TIMED_OUT, "not yet", retriable=True)
+FENCED = KafkaError(KafkaError._FENCED, "fenced", fatal=True)
+
+
+class Clock:
+    """Monotonic seconds, set by hand."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Client:
+    """A `Sender` without rows, and its `Transactions`: each call raises the next of its `errors`, after a second."""
+
+    def __init__(self, clock: Clock, note: Callable[[KafkaError], None]) -> None:
+        self._clock = clock
+        self._note = note
+        self.calls: list[str] = []
+        self.offsets: list[GroupOffset] = []
+        self.errors: dict[str, list[KafkaError]] = {}
+        self.reported: list[KafkaError] = []
+        self.is_open = False
+        self.released = threading.Event()
+        self.released.set()
+        self.queued = 0
+        self.failure = None
+        self.counts = Counts(0, 0)
+
+    @property
+    def transactions(self) -> Client:
+        return self
+
+    def __enter__(self) -> Client:
+        self.is_open = True
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.is_open = False
+
+    def poll(self, timeout_s: float) -> None:
+        self._clock.now += timeout_s
+        for error in self.reported:
+            self._note(error)
+        self.reported.clear()
+
+    def init(self, timeout_s: float) -> None:
+        self._take("init", timeout_s)
+
+    def begin(self) -> None:
+        self._take("begin", 0)
+
+    def commit_offset(self, offset: GroupOffset, timeout_s: float) -> None:
+        self.released.wait()
+        self.offsets.append(offset)
+        self._take("commit_offset", timeout_s)
+
+    def commit(self, timeout_s: float) -> None:
+        self._take("commit", timeout_s)
+
+    def abort(self, timeout_s: float) -> None:
+        self._take("abort", timeout_s)
+
+    def _take(self, name: str, timeout_s: float) -> None:
+        self.calls.append(name)
+        if errors := self.errors.get(name):
+            self._clock.now += min(timeout_s, 1)
+            raise KafkaException(errors.pop(0))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+class Made:
+    """A producer that is not open yet, and its client."""
+
+    def __init__(self, clock: Clock, **kafka: str) -> None:
+        options = {f"kafka.{name.replace('_', '.')}": value for name, value in kafka.items()}
+        connection = parse_connection({"kafka.bootstrap.servers": "b:1", **options}, "write")
+        properties = transactional_properties(connection, "b:1", "zkafka-q-0")
+
+        def make(properties: Any, limits: Any, note: Callable[[KafkaError], None]) -> Any:
+            self.client = Client(clock, note)
+            self.client.errors = self.errors
+            self.client.reported = self.reported
+            return self.client
+
+        self.errors: dict[str, list[KafkaError]] = {}
+        self.reported: list[KafkaError] = []
+        self._producer = TransactionalProducer(properties, make, clock)
+
+    def open(self) -> AbstractContextManager[TransactionalProducer]:
+        return self._producer
+
+
+@pytest.fixture
+def made(clock: Clock) -> Made:
+    return Made(clock)
+
+
+def commit(producer: TransactionalProducer) -> None:
+    producer.commit("g", "t", 2, 7, "{}")
+
+
+def test_one_transaction(made: Made) -> None:
+    """A transaction is begun, its offset committed with it, and it is committed; the client is closed at the end."""
+    with made.open() as producer:
+        producer.begin()
+        assert producer.is_open
+        commit(producer)
+        assert not producer.is_open
+        assert made.client.is_open
+    assert made.client.calls == ["init", "begin", "commit_offset", "commit"]
+    assert made.client.offsets == [GroupOffset("g", "t", 2, 7, "{}")]
+    assert not made.client.is_open
+
+
+@pytest.mark.parametrize("step", ["init", "commit_offset", "commit"])
+def test_retriable_errors(made: Made, step: str) -> None:
+    """A step is taken again after an error that says that it may."""
+    made.errors[step] = [WAITING, WAITING]
+    with made.open() as producer:
+        producer.begin()
+        commit(producer)
+    assert made.client.calls.count(step) == 3
+
+
+@pytest.mark.parametrize("step", ["init", "commit"])
+def test_deadline(made: Made, clock: Clock, step: str) -> None:
+    """After delivery.timeout.ms a step is not taken again."""
+    made.errors[step] = [WAITING] * 500
+    with pytest.raises(TransactionFailed, match=r"TRANSACTION_FAILED.*_TIMED_OUT \(not yet\)"), made.open() as producer:
+        commit(producer)
+    assert 120 <= clock.now - 100 < 125
+
+
+def test_refused(made: Made, clock: Clock) -> None:
+    """Brokers that refuse the credentials are not waited for."""
+    made.errors["init"] = [WAITING] * 500
+    made.reported.append(REFUSED)
+    with pytest.raises(ClusterStateError, match=r"REFUSED_BY_BROKER.*Authentication failed"), made.open():
+        pass
+    assert clock.now - 100 < 10
+    assert not made.client.is_open
+
+
+def test_errors_that_are_not_retriable(made: Made) -> None:
+    """Any other error ends the transaction, which is aborted when the producer is closed."""
+    made.errors["commit"] = [KafkaError(KafkaError._INCONSISTENT, "1 message failed", txn_requires_abort=True)]
+
+    def write() -> None:
+        with made.open() as producer:
+            producer.begin()
+            commit(producer)
+
+    with pytest.raises(TransactionFailed, match=r"committing a transaction: _INCONSISTENT \(1 message failed\)"):
+        write()
+    assert made.client.calls[-2:] == ["commit", "abort"]
+    assert not made.client.is_open
+
+
+def test_abort_that_fails(made: Made) -> None:
+    """Closing a producer does not fail because its transaction cannot be aborted any more."""
+    made.errors["abort"] = [FENCED]
+    with made.open() as producer:
+        producer.begin()
+    assert not made.client.is_open
+
+
+def test_fenced_at_begin(made: Made) -> None:
+    """A producer that is known to be fenced begins no transaction."""
+    with made.open() as producer:
+        made.errors["begin"] = [FENCED]
+        with pytest.raises(TransactionFailed, match="FENCED"):
+            producer.begin()
+        assert not producer.is_open
+
+
+def test_time_left(made: Made, clock: Clock) -> None:
+    """The time left is counted from the begin of each transaction."""
+    with made.open() as producer:
+        assert producer.left_s == 300
+        producer.begin()
+        clock.now += 301
+        assert producer.left_s == -1
+        commit(producer)
+        assert producer.left_s == 300
+
+
+def test_call_that_never_returns(clock: Clock) -> None:
+    """librdkafka may wait forever for a group's coordinator: that is an error in time, and the client is not closed."""
+    made = Made(clock, delivery_timeout_ms="200")
+
+    def write() -> None:
+        with made.open() as producer:
+            made.client.released.clear()
+            producer.begin()
+            clock.now += 1000
+            commit(producer)
+
+    with pytest.raises(TransactionFailed, match=r"committing the offset of t-2 of group g: _TIMED_OUT \(No coordinator"):
+        write()
+    assert made.client.is_open
+    made.client.released.set()
+
+
+@pytest.mark.parametrize(
+    ("kafka", "expected"),
+    [
+        ({}, (300_000, 120_000, 1_000)),
+        ({"kafka.transaction.timeout.ms": "60000"}, (60_000, 60_000, 1_000)),
+        ({"kafka.transaction.timeout.ms": "1000"}, (1_000, 1_000, 500)),
+        ({"kafka.delivery.timeout.ms": "5000"}, (300_000, 5_000, 1_000)),
+        ({"kafka.linger.ms": "3"}, (300_000, 120_000, 3)),
+    ],
+)
+def test_properties(kafka: dict[str, str], expected: tuple[int, int, int]) -> None:
+    """Time-outs fit each other as librdkafka requires, a user's replace the defaults, and the id is the task's."""
+    options = {name.removeprefix("kafka."): value for name, value in kafka.items()}
+    connection = parse_connection({"kafka.bootstrap.servers": "b:1"}, "write")
+    object.__setattr__(connection, "kafka", {**connection.kafka, **options})
+    found = transactional_properties(connection, "b:1", "zkafka-q-0")
+    names = ("transaction.timeout.ms", "delivery.timeout.ms", "linger.ms")
+    assert tuple(found[name] for name in names) == expected
+    assert (found["transactional.id"], found["enable.idempotence"], found["retry.backoff.ms"]) == ("zkafka-q-0", True, 10)

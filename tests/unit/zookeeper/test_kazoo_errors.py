@@ -1,0 +1,82 @@
+"""kazoo's errors, mapped to ours."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from kazoo import exceptions as kazoo
+from kazoo.handlers.threading import KazooTimeoutError
+
+from pyspark_zkafka.errors import ZKafkaError, ZooKeeperError, ZooKeeperRefused
+from pyspark_zkafka.options.values import ZooKeeperConfig
+from pyspark_zkafka.zookeeper import kazoo_errors as errors
+from tests.support.cases import each
+
+CONFIG = ZooKeeperConfig("zk1:2181", "/kafka", auth=("digest", "alice:open-sesame"))
+
+
+@each(
+    ("error", "kind", "text"),
+    [
+        (kazoo.NoAuthError(), ZooKeeperRefused, "Reading /x was refused: an ACL forbids it, asked as the digest user"),
+        (kazoo.AuthFailedError(), ZooKeeperRefused, "does not accept the credentials"),
+        (kazoo.NotReadOnlyCallError(), ZooKeeperRefused, "read-only mode"),
+        (kazoo.QuotaExceededError(), ZooKeeperRefused, "a quota is exceeded"),
+        (KazooTimeoutError(), ZooKeeperError, "zk1:2181 got no answer within 6000 ms"),
+        (kazoo.ConnectionLoss(), ZooKeeperError, r"the connection or the session was lost \(ConnectionLoss\)"),
+        (kazoo.SessionExpiredError(), ZooKeeperError, "SessionExpiredError"),
+        (kazoo.SystemZookeeperError(), ZooKeeperError, "SystemZookeeperError"),
+    ],
+)
+def test_errors_of_kazoo_become_ours(error: Exception, kind: type[ZKafkaError], text: str) -> None:
+    """Each says what was tried and what to do, hides the credentials, and survives pickling."""
+    ours = errors.translate(error, "Reading /x", CONFIG)
+    assert type(ours) is kind
+    assert "open-sesame" not in str(ours)
+    assert str(pickle.loads(pickle.dumps(ours))) == str(ours)
+    with pytest.raises(kind, match=text):
+        raise ours
+
+
+def test_only_losses_of_connection_or_session_are_passing() -> None:
+    """A closed client and a refusal are not worth another try."""
+    assert errors.is_passing(kazoo.ConnectionLoss())
+    assert errors.is_passing(kazoo.SessionExpiredError())
+    assert not errors.is_passing(kazoo.ConnectionClosedError())
+    assert not errors.is_passing(kazoo.NoAuthError())
+
+
+@each(
+    "error",
+    [
+        errors.not_open(),
+        errors.already_open(),
+        *(
+            errors.translate(kind(), "Reading /x", CONFIG)
+            for kind in (
+                kazoo.BadArgumentsError,
+                kazoo.MarshallingError,
+                kazoo.UnimplementedError,
+                kazoo.ConnectionClosedError,
+            )
+        ),
+    ],
+)
+def test_what_the_program_does_wrong_is_not_retriable(error: ZKafkaError) -> None:
+    """A client that is not open, or open already, or a request that no server understands is the same the next time."""
+    assert isinstance(error, ZooKeeperError)
+    assert not error.retriable
+
+
+def test_missing_sasl_support_says_what_to_install() -> None:
+    """The advice names the extra."""
+    assert "pip install 'pyspark-zkafka[sasl]'" in str(errors.sasl_missing())
+
+
+def test_a_request_that_is_probably_too_large() -> None:
+    """Servers do not say why they end a connection: neither the reason nor the outcome is known for certain."""
+    error = errors.too_large(2_000_000, "A transaction at /consumers (9 operations)", CONFIG)
+    assert "closed the connection at a request of some 2000000 bytes, probably because" in error.message
+    assert "whether it was applied is unknown" in error.message
+    assert not error.retriable

@@ -1,0 +1,98 @@
+"""A cluster's state, from an ensemble of values."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pyspark_zkafka.errors import CodecError
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.znodes.admin import AdminState
+from tests.support.ensemble_client import EnsembleClient
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def client() -> EnsembleClient:
+    """An ensemble with topic t, and one of Kafka 0.7 beside a znode that is no topic's."""
+    client = EnsembleClient()
+    client.put_topic("t", partitions=2)
+    client.put("/brokers/topics/old/1")
+    client.put("/brokers/topics/not a topic", b"{}")
+    client.put("/controller", b'{"version": 1, "brokerid": 1, "timestamp": "1"}')
+    client.put("/cluster/id", b'{"version": "1", "id": "c"}')
+    return client
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_snapshot(client: EnsembleClient, named: bool) -> None:
+    """All topics are in a snapshot, or those of the named ones that exist; never those in the layout of 0.7."""
+    found = client.snapshot(["t", "old", "gone", "not a topic"] if named else None)
+    assert list(found.topics) == ["t"]
+    assert found.topics["t"].czxid == client.czxid("t")
+    assert {tp: state.leader for tp, state in found.states.items()} == {T0: 1, T1: 1}
+    assert (list(found.brokers), found.controller, found.cluster_id) == ([1], 1, "c")
+
+
+def test_snapshot_of_an_empty_cluster() -> None:
+    """A cluster that has no controller and no id now has None."""
+    found = EnsembleClient().snapshot()
+    assert (found.brokers, found.topics, found.controller, found.cluster_id) == ({}, {}, None, None)
+
+
+def test_topics(client: EnsembleClient) -> None:
+    """Names that are no topic's are never listed, nor looked up."""
+    assert client.topic_names() == ["old", "t"]
+    assert list(client.topics(["t", "gone", "not a topic"])) == ["t"]
+    assert (client.czxid("gone"), client.czxid("not a topic")) == (None, None)
+
+
+def test_partition_without_a_state(client: EnsembleClient) -> None:
+    """A partition whose state the controller has not written yet is in the topic, and has no state."""
+    del client.ensemble.nodes["/brokers/topics/t/partitions/1/state"]
+    found = client.snapshot(["t"])
+    assert (found.partitions("t"), list(found.states)) == ([T0, T1], [T0])
+
+
+def test_topic_configs(client: EnsembleClient) -> None:
+    """The configurations of all topics, or of the named ones that have any."""
+    client.put("/config/topics/t", b'{"version": 1, "config": {"retention.ms": "1"}}')
+    assert client.topic_configs() == {"t": {"retention.ms": "1"}}
+    assert client.topic_configs(["u"]) == {}
+
+
+def test_admin_state(client: EnsembleClient) -> None:
+    """Requests of all kinds are found: also those reassignments that only a topic's znode has."""
+    assert client.admin_state() == AdminState({}, (), ())
+    adding = {"version": 3, "partitions": {"0": [1, 2]}, "adding_replicas": {"0": [2]}, "removing_replicas": {"0": [1]}}
+    client.put("/brokers/topics/moving", json.dumps(adding).encode())
+    moves = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [2]}]}
+    client.put("/admin/reassign_partitions", json.dumps(moves).encode())
+    client.put("/admin/preferred_replica_election", b'{"version": 1, "partitions": [{"topic": "t", "partition": 1}]}')
+    client.put("/admin/delete_topics/u")
+    assert client.admin_state() == AdminState({TopicPartition("moving", 0): (2,), T0: (2,)}, (T1,), ("u",))
+
+
+def test_group_members(client: EnsembleClient) -> None:
+    """A registration that cannot be read does not hide the others; an unknown group has no members."""
+    registration = {"version": 1, "subscription": {"t": 1}, "pattern": "static", "timestamp": "1"}
+    client.put("/consumers/g/ids/g_a", json.dumps(registration).encode())
+    client.put("/consumers/g/ids/g_b", b"?")
+    found = client.group_members("g")
+    assert (list(found.readable), list(found.unreadable)) == (["g_a"], ["g_b"])
+    assert not client.group_members("unknown").readable
+
+
+def test_owners_and_offsets(client: EnsembleClient) -> None:
+    """Owners and offsets are read by partition, without those of Kafka 0.7; a malformed one is an error."""
+    client.put("/consumers/g/owners/t/0", b"g_a-0")
+    client.put("/consumers/g/offsets/t/0", b"5")
+    client.put("/consumers/g/offsets/t/1-0", b"4096")
+    assert client.groups() == ["g"]
+    assert client.group_owners("g") == {T0: "g_a-0"}
+    assert client.group_offsets("g") == {T0: 5}
+    client.put("/consumers/g/offsets/t/1", b"five")
+    with pytest.raises(CodecError, match="/consumers/g/offsets/t/1"):
+        client.group_offsets("g")
